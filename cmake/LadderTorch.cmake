@@ -1,0 +1,71 @@
+# Finds libtorch and makes the target ladder::torch.
+#
+# Looked for, in this order: LADDER_TORCH (cache or environment), Torch_DIR, CMAKE_PREFIX_PATH, and the
+# .venv that ./ladder makes. The libraries are linked directly instead of through find_package(Torch),
+# which refuses a CUDA build of torch on a machine without the CUDA toolkit and sets compiler flags for
+# the whole project.
+if(TARGET ladder::torch)
+  return()
+endif()
+
+set(LADDER_TORCH "$ENV{LADDER_TORCH}" CACHE PATH
+    "Folder of libtorch, or of the Python package torch: it holds include/ and lib/")
+
+set(_torch_candidates)
+if(LADDER_TORCH)
+  list(APPEND _torch_candidates "${LADDER_TORCH}")  # asked for by name: nothing else will do
+else()
+  if(Torch_DIR)
+    list(APPEND _torch_candidates "${Torch_DIR}/../../..")
+  endif()
+  set(_torch_prefixes ${CMAKE_PREFIX_PATH} $ENV{CMAKE_PREFIX_PATH})
+  foreach(_prefix IN LISTS _torch_prefixes)
+    list(APPEND _torch_candidates "${_prefix}" "${_prefix}/../..")
+  endforeach()
+  file(GLOB _torch_in_venv "${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch")
+  list(APPEND _torch_candidates ${_torch_in_venv})
+endif()
+
+set(_torch_root)
+foreach(_candidate IN LISTS _torch_candidates)
+  if(EXISTS "${_candidate}/lib/libtorch_cpu.so" AND EXISTS "${_candidate}/include/ATen/ATen.h")
+    get_filename_component(_torch_root "${_candidate}" REALPATH)
+    break()
+  endif()
+endforeach()
+if(NOT _torch_root)
+  if(LADDER_TORCH)
+    set(_torch_looked "LADDER_TORCH is '${LADDER_TORCH}', which holds no lib/libtorch_cpu.so beside include/ATen/ATen.h.")
+  else()
+    set(_torch_looked "Looked in Torch_DIR, CMAKE_PREFIX_PATH and .venv.")
+  endif()
+  message(FATAL_ERROR
+    "libtorch was not found. ${_torch_looked}\n"
+    "Run './ladder setup', or install it by hand: python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 numpy\n"
+    "An existing one is used with -DLADDER_TORCH=FOLDER.")
+endif()
+
+set(LADDER_TORCH_VERSION)
+foreach(_header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)  # 2.9 and later; before
+  if(NOT LADDER_TORCH_VERSION AND EXISTS "${_torch_root}/include/${_header}")
+    file(STRINGS "${_torch_root}/include/${_header}" _parts REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+    list(TRANSFORM _parts REPLACE ".* " "")
+    list(JOIN _parts "." LADDER_TORCH_VERSION)
+  endif()
+endforeach()
+message(STATUS "libtorch ${LADDER_TORCH_VERSION}: ${_torch_root}")
+
+add_library(ladder::torch INTERFACE IMPORTED GLOBAL)
+target_include_directories(ladder::torch SYSTEM INTERFACE
+  "${_torch_root}/include" "${_torch_root}/include/torch/csrc/api/include")
+set(_torch_libraries)
+foreach(_name torch torch_cpu c10 torch_cuda c10_cuda)
+  if(EXISTS "${_torch_root}/lib/lib${_name}.so")
+    list(APPEND _torch_libraries "${_torch_root}/lib/lib${_name}.so")
+  endif()
+endforeach()
+find_package(Threads REQUIRED)
+target_link_libraries(ladder::torch INTERFACE
+  -Wl,--no-as-needed ${_torch_libraries} -Wl,--as-needed Threads::Threads)
+# A CUDA build of torch brings its CUDA libraries as sibling Python packages (nvidia/*/lib), which it finds by its own rpath.
+target_link_options(ladder::torch INTERFACE "-Wl,-rpath,${_torch_root}/lib" "-Wl,--allow-shlib-undefined")

@@ -1,0 +1,81 @@
+#include "common/comm/argument_checks.hpp"
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+bool can_be_summed(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+    case at::kInt:
+    case at::kLong: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string message_prefix(const Communicator& comm, CommOp op) {
+  return concat("rank ", comm.rank(), " of ", comm.size(), ": ", to_string(op), ": ");
+}
+
+void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor) {
+  if (!tensor.defined()) throw CheckError(message_prefix(comm, op) + "the tensor is undefined");
+  if (!tensor.device().is_cpu()) {
+    throw CheckError(concat(message_prefix(comm, op), "the tensor is on ", tensor.device(),
+                            ", this transport takes tensors on the CPU"));
+  }
+  if (!tensor.is_contiguous()) {
+    throw CheckError(concat(message_prefix(comm, op), "the tensor of shape ", tensor.sizes(),
+                            " and strides ", tensor.strides(),
+                            " is not contiguous; pass tensor.contiguous()"));
+  }
+}
+
+void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor) {
+  check_movable(comm, op, tensor);
+  if (!can_be_summed(tensor.scalar_type())) {
+    throw CheckError(concat(message_prefix(comm, op), "cannot sum ", tensor.scalar_type(),
+                            "; reductions take float16, bfloat16, float32, float64, int32, int64"));
+  }
+}
+
+void check_shards(const Communicator& comm, CommOp op, const at::Tensor& full,
+                  const at::Tensor& shard) {
+  check_movable(comm, op, full);
+  check_movable(comm, op, shard);
+  if (full.scalar_type() != shard.scalar_type()) {
+    throw CheckError(concat(message_prefix(comm, op), "full is ", full.scalar_type(),
+                            " but the shard is ", shard.scalar_type()));
+  }
+  if (full.numel() != comm.size() * shard.numel()) {
+    throw CheckError(concat(message_prefix(comm, op), "full has ", full.numel(),
+                            " elements and the shard ", shard.numel(), "; full must have ",
+                            comm.size(), " times as many as the shard"));
+  }
+}
+
+void check_root(const Communicator& comm, CommOp op, int root) {
+  if (root >= 0 && root < comm.size()) return;
+  throw CheckError(concat(message_prefix(comm, op), "there is no root ", root));
+}
+
+void check_peer(const Communicator& comm, CommOp op, int peer) {
+  if (peer >= 0 && peer < comm.size() && peer != comm.rank()) return;
+  throw CheckError(concat(message_prefix(comm, op),
+                          peer == comm.rank() ? "a rank cannot be its own peer, got peer "
+                                              : "there is no peer ",
+                          peer));
+}
+
+void check_tag(const Communicator& comm, CommOp op, int tag, int num_tags) {
+  if (tag >= 0 && tag < num_tags) return;
+  throw CheckError(
+      concat(message_prefix(comm, op), "tag ", tag, " is outside [0, ", num_tags, ")"));
+}
+
+}  // namespace ladder

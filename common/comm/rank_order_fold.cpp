@@ -1,0 +1,59 @@
+#include "common/comm/rank_order_fold.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ladder {
+namespace {
+
+// A block of every piece stays in the cache while it is folded, so each piece is read from memory once.
+constexpr std::int64_t kBlockBytes = 256 * 1024;
+
+// Tensors over bare memory: they share no version counter with the caller's, and need no autograd.
+at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
+  return at::from_blob(data, {numel}, at::TensorOptions().dtype(dtype));
+}
+
+}  // namespace
+
+ElementRange chunk_of(std::int64_t numel, int num_chunks, int index) {
+  const std::int64_t base = numel / num_chunks;
+  const std::int64_t longer = numel % num_chunks;
+  return {index * base + std::min<std::int64_t>(index, longer), base + (index < longer ? 1 : 0)};
+}
+
+void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
+                        c10::ScalarType dtype, std::int64_t numel) {
+  const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
+  const int last = static_cast<int>(pieces.size()) - 1;
+  if (numel == 0) return;
+  if (last == 0) {
+    std::memmove(target, pieces[0], static_cast<std::size_t>(numel * item_bytes));
+    return;
+  }
+  // Partial sums may stand in the target, unless the target holds a piece that is still to be added: then in
+  // rank 0's, which is scratch.
+  const bool target_holds_later_piece = own >= 2 && target == pieces[own];
+  std::byte* const partial = target_holds_later_piece ? pieces[0] : target;
+
+  const at::NoGradGuard no_grad;
+  const std::int64_t block = kBlockBytes / item_bytes;
+  for (std::int64_t begin = 0; begin < numel; begin += block) {
+    const std::int64_t length = std::min(block, numel - begin);
+    const auto block_of = [&](std::byte* piece) {
+      return view(piece + begin * item_bytes, dtype, length);
+    };
+    at::Tensor sum = block_of(pieces[0]);
+    for (int r = 1; r <= last; ++r) {
+      at::Tensor next = block_of(r == last ? target : partial);
+      at::add_out(next, sum, block_of(pieces[r]));
+      sum = next;
+    }
+  }
+}
+
+}  // namespace ladder

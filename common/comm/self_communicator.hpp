@@ -1,0 +1,32 @@
+// The transport of a world of one rank: every collective is a copy or nothing, no byte is sent.
+//
+// Arguments are checked as on many ranks, so a run that works alone is not wrong for that reason on more. Calls
+// are counted. send and recv are refused: there is no other rank.
+#pragma once
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+class SelfCommunicator final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  WorkPtr all_reduce(at::Tensor inout) override;
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
+  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override { return traffic_; }
+
+ private:
+  WorkPtr done(CommOp op);  // counts the call
+
+  Traffic traffic_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,29 @@
+#include "common/core/check.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ladder {
+namespace {
+
+using ::testing::StrEq;
+using ::testing::ThrowsMessage;
+
+TEST(Check, NamesTheValues) {
+  EXPECT_NO_THROW(check(true, "never written"));
+  EXPECT_THAT([] { check(false, "--steps is ", -3, ", it must be at least ", 0); },
+              ThrowsMessage<CheckError>(StrEq("--steps is -3, it must be at least 0")));
+}
+
+TEST(Check, UsageIsAnErrorOfItsOwn) {
+  EXPECT_THROW(check_usage(false, "no such option"), UsageError);
+  EXPECT_NO_THROW(check_usage(true, "never written"));
+}
+
+TEST(Check, StubsSayWhatIsMissing) {
+  EXPECT_THAT([] { not_implemented("step0_single_gpu: the loop"); },
+              ThrowsMessage<CheckError>(StrEq("not implemented: step0_single_gpu: the loop")));
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,173 @@
+#include "common/core/memory_ledger.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+// Labels 0 … kNumMemoryCategories-1 are the categories themselves; further ones are names under
+// kOther.
+constexpr int kMaxLabels = 64;
+constexpr int kActivationsLabel = static_cast<int>(MemoryCategory::kActivations);
+
+thread_local int current_label = kActivationsLabel;
+
+void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) {
+  std::int64_t seen = peak.load(std::memory_order_relaxed);
+  while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  // The size and the label of a block stand in a header in front of it: some kernels (oneDNN's)
+  // free through raw_deleter and insist that the data pointer is the context. 64 bytes keep
+  // libtorch's alignment.
+  struct Header {
+    std::int64_t bytes;
+    int label;
+  };
+  static constexpr std::size_t kHeaderBytes = 64;
+  static_assert(sizeof(Header) <= kHeaderBytes);
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &release, cpu};
+    auto* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
+    const Header header{static_cast<std::int64_t>(bytes), current_label};
+    std::memcpy(block, &header, sizeof header);
+    count(header.label, header.bytes);
+    void* data = block + kHeaderBytes;
+    return {data, data, &release, cpu};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+
+  void copy_data(void* target, const void* source, std::size_t bytes) const override {
+    default_copy_data(target, source, bytes);
+  }
+
+  int label_of(const std::string& name) {
+    const std::lock_guard lock(names_mutex_);
+    auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) {
+      check(kNumMemoryCategories + names_.size() < kMaxLabels,
+            "memory ledger: too many names under 'other', the last is '", name, "'");
+      found = names_.insert(names_.end(), name);
+    }
+    return kNumMemoryCategories + static_cast<int>(found - names_.begin());
+  }
+
+  MemoryReading read() {
+    MemoryReading reading;
+    for (int label = 0; label < kNumMemoryCategories; ++label) {
+      reading.live_bytes[static_cast<std::size_t>(label)] = live_[label].load();
+    }
+    const std::lock_guard lock(names_mutex_);
+    auto& other = reading.live_bytes[static_cast<std::size_t>(MemoryCategory::kOther)];
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const std::int64_t bytes = live_[kNumMemoryCategories + i].load();
+      if (bytes != 0) reading.other_bytes[names_[i]] = bytes;
+      other += bytes;
+    }
+    reading.total_live_bytes = total_.load();
+    reading.peak_bytes = peak_.load();
+    reading.activations_peak_bytes = activations_peak_.load();
+    return reading;
+  }
+
+  void reset_peaks() {
+    peak_ = total_.load();
+    activations_peak_ = live_[kActivationsLabel].load();
+  }
+
+ private:
+  static void release(void* data);
+
+  void count(int label, std::int64_t bytes) {
+    const std::int64_t live = live_[label].fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (bytes < 0) return;
+    raise_to(peak_, total);
+    if (label == kActivationsLabel) raise_to(activations_peak_, live);
+  }
+
+  std::atomic<std::int64_t> live_[kMaxLabels] = {};
+  std::atomic<std::int64_t> total_ = 0;
+  std::atomic<std::int64_t> peak_ = 0;
+  std::atomic<std::int64_t> activations_peak_ = 0;
+  std::mutex names_mutex_;
+  std::vector<std::string> names_;
+};
+
+// Never destroyed: tensors that outlive main() are still freed through it.
+CountingAllocator& ledger() {
+  static auto* allocator = new CountingAllocator;
+  return *allocator;
+}
+
+std::atomic<bool> is_installed = false;
+
+void CountingAllocator::release(void* data) {
+  if (data == nullptr) return;
+  char* block = static_cast<char*>(data) - kHeaderBytes;
+  Header header;
+  std::memcpy(&header, block, sizeof header);
+  ledger().count(header.label, -header.bytes);
+  c10::free_cpu(block);
+}
+
+}  // namespace
+
+void install_memory_ledger() {
+  if (!is_installed.exchange(true)) c10::SetCPUAllocator(&ledger(), /*priority=*/100);
+}
+
+bool memory_ledger_is_installed() {
+  return is_installed;
+}
+
+MemoryReading read_memory() {
+  return ledger().read();
+}
+
+void reset_memory_peaks() {
+  ledger().reset_peaks();
+}
+
+MemoryScope::MemoryScope(MemoryCategory category, const char* name) : previous_(current_label) {
+  check(category != MemoryCategory::kOther || *name != '\0',
+        "memory ledger: a scope of 'other' needs a name");
+  current_label =
+      category == MemoryCategory::kOther ? ledger().label_of(name) : static_cast<int>(category);
+}
+
+MemoryScope::~MemoryScope() {
+  current_label = previous_;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto amount = static_cast<double>(bytes);
+  int unit = 0;
+  while (amount >= 1024.0 && unit < 4) {
+    amount /= 1024.0;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
+  return text;
+}
+
+}  // namespace ladder

@@ -1,0 +1,66 @@
+// The ledger: who holds how many bytes of tensor memory, to the byte.
+//
+// install() puts it in front of libtorch's CPU allocator. From then on every tensor's storage is
+// counted under the category of the innermost MemoryScope of the thread that allocates it, and
+// taken off the same category when it is freed, wherever that happens. What no scope names counts
+// as an activation: it should be gone when a step ends.
+//
+// The ledger is the one thing in Ladder that is global, because libtorch's allocator is.
+// Threads:  all functions may be called from any thread; scopes belong to the thread that opens
+// them. Units:    bytes as asked for by libtorch, without the allocator's own header and rounding.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace ladder {
+
+enum class MemoryCategory {
+  kActivations,
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kCommunication,
+  kOther
+};
+inline constexpr int kNumMemoryCategories = 6;
+
+struct MemoryReading {
+  std::array<std::int64_t, kNumMemoryCategories> live_bytes{};  // by category, now
+  std::int64_t total_live_bytes = 0;
+  std::int64_t peak_bytes = 0;              // largest total since reset_memory_peaks()
+  std::int64_t activations_peak_bytes = 0;  // largest sum of activations since then
+  std::map<std::string, std::int64_t>
+      other_bytes;  // kOther by the name of its scope; names with 0 bytes left out
+
+  std::int64_t live(MemoryCategory category) const {
+    return live_bytes[static_cast<std::size_t>(category)];
+  }
+};
+
+// Starts counting. Call it once, before the first tensor; later calls do nothing.
+void install_memory_ledger();
+bool memory_ledger_is_installed();
+
+MemoryReading read_memory();
+void reset_memory_peaks();  // peaks start again from what is live now
+
+// While it lives, allocations of this thread count under `category`. Scopes nest; the innermost
+// counts. `name` is required for kOther and stands in the report.
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryCategory category, const char* name = "");
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  int previous_;
+};
+
+// "12.3 MiB", "512 B": for messages; reports carry plain numbers of bytes.
+std::string format_bytes(std::int64_t bytes);
+
+}  // namespace ladder

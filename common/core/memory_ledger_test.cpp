@@ -1,0 +1,100 @@
+#include "common/core/memory_ledger.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+class MemoryLedgerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { install_memory_ledger(); }
+  MemoryReading before_ = read_memory();
+
+  std::int64_t grown(MemoryCategory category) {
+    return read_memory().live(category) - before_.live(category);
+  }
+};
+
+TEST_F(MemoryLedgerTest, CountsTensorsToTheByte) {
+  const at::Tensor unlabelled = at::empty({10, 3});
+  EXPECT_EQ(grown(MemoryCategory::kActivations), 120);
+  {
+    const MemoryScope scope(MemoryCategory::kParameters);
+    const at::Tensor weights = at::empty({1001}, at::kDouble);
+    EXPECT_EQ(grown(MemoryCategory::kParameters), 8008);
+    {
+      const MemoryScope inner(MemoryCategory::kOptimizer);
+      const at::Tensor state = at::empty({5});
+      EXPECT_EQ(grown(MemoryCategory::kOptimizer), 20);
+    }
+    EXPECT_EQ(grown(MemoryCategory::kOptimizer), 0);
+    const at::Tensor more = at::empty({1});
+    EXPECT_EQ(grown(MemoryCategory::kParameters), 8012);
+  }
+  EXPECT_EQ(grown(MemoryCategory::kParameters), 0);
+  EXPECT_EQ(grown(MemoryCategory::kActivations), 120);
+}
+
+TEST_F(MemoryLedgerTest, FreesUnderTheCategoryThatAllocated) {
+  at::Tensor gradients;
+  {
+    const MemoryScope scope(MemoryCategory::kGradients);
+    gradients = at::empty({256});
+  }
+  EXPECT_EQ(grown(MemoryCategory::kGradients), 1024);
+  const MemoryScope scope(MemoryCategory::kOptimizer);
+  std::thread([&] { gradients.reset(); }).join();
+  EXPECT_EQ(grown(MemoryCategory::kGradients), 0);
+  EXPECT_EQ(grown(MemoryCategory::kOptimizer), 0);
+}
+
+TEST_F(MemoryLedgerTest, OtherGoesByName) {
+  const MemoryScope scope(MemoryCategory::kOther, "ledger test");
+  {
+    const at::Tensor tensor = at::empty({3}, at::kByte);
+    EXPECT_EQ(read_memory().other_bytes.at("ledger test"), 3);
+    EXPECT_EQ(grown(MemoryCategory::kOther), 3);
+  }
+  EXPECT_EQ(read_memory().other_bytes.count("ledger test"), 0u);
+  EXPECT_THROW(MemoryScope(MemoryCategory::kOther), CheckError);
+}
+
+TEST_F(MemoryLedgerTest, PeaksRememberWhatIsGone) {
+  reset_memory_peaks();
+  const MemoryReading start = read_memory();
+  { const at::Tensor transient = at::empty({1000}); }
+  {
+    const MemoryScope scope(MemoryCategory::kCommunication);
+    const at::Tensor transient = at::empty({2000});
+  }
+  EXPECT_EQ(read_memory().peak_bytes - start.total_live_bytes, 8000);
+  EXPECT_EQ(read_memory().activations_peak_bytes - start.live(MemoryCategory::kActivations), 4000);
+  EXPECT_EQ(read_memory().total_live_bytes, start.total_live_bytes);
+  reset_memory_peaks();
+  EXPECT_EQ(read_memory().peak_bytes, start.total_live_bytes);
+}
+
+TEST_F(MemoryLedgerTest,
+       ComputesThroughOneDnnAndBackward) {  // kernels that free through raw_deleter
+  {
+    const at::Tensor x = at::rand({64, 64}).set_requires_grad(true);
+    at::gelu(at::linear(x, at::rand({32, 64}), at::rand({32})), "tanh").sum().backward();
+    EXPECT_TRUE(x.grad().defined());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x.data_ptr()) % 64, 0u);
+  }
+  EXPECT_EQ(grown(MemoryCategory::kActivations), 0);
+}
+
+TEST(FormatBytes, PicksTheUnit) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_bytes(std::int64_t{3} << 30), "3.0 GiB");
+}
+
+}  // namespace
+}  // namespace ladder

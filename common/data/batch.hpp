@@ -1,0 +1,41 @@
+// What the model is fed with: token ids and nothing else.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ladder {
+
+// Marks a position that has no target (padding); the loss leaves it out. PyTorch's usual value.
+inline constexpr std::int64_t kIgnoredTarget = -100;
+
+// What one forward and backward sees.
+struct Microbatch {
+  at::Tensor tokens;             // [B, T] int64
+  at::Tensor targets;            // [B, T] int64: the token that follows, or kIgnoredTarget
+  std::int64_t num_targets = 0;  // targets that count, over the whole microbatch; may be 0
+};
+
+// The microbatches of one optimizer step on one rank, in order.
+class Microbatches {
+ public:
+  explicit Microbatches(std::vector<Microbatch> list) : list_(std::move(list)) {}
+  auto begin() const { return list_.begin(); }
+  auto end() const { return list_.end(); }
+  const Microbatch& operator[](std::int64_t i) const {
+    return list_.at(static_cast<std::size_t>(i));
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(list_.size()); }
+  std::int64_t num_targets() const {
+    std::int64_t sum = 0;
+    for (const Microbatch& microbatch : list_) sum += microbatch.num_targets;
+    return sum;
+  }
+
+ private:
+  std::vector<Microbatch> list_;
+};
+
+}  // namespace ladder

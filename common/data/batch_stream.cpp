@@ -1,0 +1,132 @@
+#include "common/data/batch_stream.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "common/core/check.hpp"
+#include "common/core/seed.hpp"
+
+namespace ladder {
+
+DataShard whole_data(Tail tail, std::int64_t multiple) {
+  check(multiple >= 1, "whole_data: the multiple is ", multiple, ", it must be at least 1");
+  const auto select = [tail, multiple](std::span<const std::int64_t> order, std::int64_t position) {
+    const auto num_left = static_cast<std::int64_t>(order.size()) - position;
+    const std::int64_t total =
+        (tail == Tail::kDrop ? num_left : num_left + multiple - 1) / multiple * multiple;
+    std::vector<std::int64_t> samples;
+    samples.reserve(static_cast<std::size_t>(total));
+    for (std::int64_t i = 0; i < total; ++i) {
+      const std::int64_t place =
+          i < num_left ? position + i : (i - num_left) % static_cast<std::int64_t>(order.size());
+      samples.push_back(order[static_cast<std::size_t>(place)]);
+    }
+    return samples;
+  };
+  return {1, select};
+}
+
+std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t seed,
+                                      std::int64_t epoch, SampleOrder order) {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(num_samples));
+  std::iota(samples.begin(), samples.end(), 0);
+  if (order == SampleOrder::kSequential) return samples;
+  Random random(derive_seed(seed, concat("data order, epoch ", epoch)));
+  for (std::int64_t i = num_samples - 1; i > 0; --i) {  // Fisher and Yates
+    std::swap(samples[static_cast<std::size_t>(i)],
+              samples[static_cast<std::size_t>(random.below(i + 1))]);
+  }
+  return samples;
+}
+
+BatchStream::BatchStream(const DataOptions& options, DataShard shard)
+    : options_(options),
+      shard_(std::move(shard)),
+      training_(Dataset::open_training(options)),
+      validation_(Dataset::open_validation(options)) {
+  check_usage(options.microbatch_size >= 1, "--micro-batch-size is ", options.microbatch_size,
+              ", it must be at least 1");
+  check_usage(options.num_microbatches >= 1, "--num-microbatches is ", options.num_microbatches,
+              ", it must be at least 1");
+  check_usage(options.validation_samples >= 0, "the number of validation samples is ",
+              options.validation_samples, ", it must be 0 (all of them) or more");
+  check(shard_.num_readers >= 1 && shard_.select,
+        "a data shard needs at least one reader and a selection");
+  check_usage(validation_.num_samples() == 0 || validation_.tokenizer() == training_.tokenizer(),
+              "--val-data is made of '", validation_.tokenizer(), "' tokens and --data of '",
+              training_.tokenizer(),
+              "' tokens; one model reads only one kind, choose data of the same kind");
+  select();
+}
+
+void BatchStream::select() {
+  const auto order =
+      epoch_order(training_.num_samples(), options_.seed, position_.epoch, options_.order);
+  selection_ = shard_.select(order, position_.samples);
+  num_taken_ = 0;
+}
+
+bool BatchStream::is_epoch_over() const {
+  return num_taken_ == selection_.size() || position_.samples == training_.num_samples();
+}
+
+Microbatches BatchStream::next() {
+  if (is_epoch_over()) {
+    position_ = {position_.epoch + 1, 0};
+    select();
+    check(!selection_.empty(), "the data has ", training_.num_samples(), " samples, too few for ",
+          shard_.num_readers,
+          " readers to get one each when the rest is dropped; use --tail pad, fewer ranks or more "
+          "data");
+  }
+  const auto step_samples =
+      static_cast<std::size_t>(options_.microbatch_size * options_.num_microbatches);
+  const std::size_t num_samples = std::min(step_samples, selection_.size() - num_taken_);
+  const auto samples = std::span<const std::int64_t>(selection_).subspan(num_taken_, num_samples);
+  if (!options_.overfit_one_batch) {
+    num_taken_ += num_samples;
+    position_.samples =
+        std::min(position_.samples + static_cast<std::int64_t>(num_samples) * shard_.num_readers,
+                 training_.num_samples());  // padding goes beyond the end
+  }
+  return read(training_, samples);
+}
+
+Microbatches BatchStream::read(const Dataset& dataset,
+                               std::span<const std::int64_t> samples) const {
+  std::vector<Microbatch> list;
+  while (!samples.empty()) {
+    const auto num_rows =
+        std::min(static_cast<std::size_t>(options_.microbatch_size), samples.size());
+    list.push_back(dataset.read(samples.first(num_rows)));
+    samples = samples.subspan(num_rows);
+  }
+  return Microbatches(std::move(list));
+}
+
+void BatchStream::seek(const DataPosition& position) {
+  check(position.epoch >= 0 && 0 <= position.samples && position.samples <= training_.num_samples(),
+        "there is no data position of epoch ", position.epoch, ", sample ", position.samples,
+        ": the data has ", training_.num_samples(),
+        " samples; is it the data that the run was started with?");
+  position_ = position;
+  select();
+}
+
+std::int64_t BatchStream::steps_per_epoch() const {
+  const auto order =
+      epoch_order(training_.num_samples(), options_.seed, 0, SampleOrder::kSequential);
+  const auto num_samples = static_cast<std::int64_t>(shard_.select(order, 0).size());
+  const std::int64_t step_samples = options_.microbatch_size * options_.num_microbatches;
+  return (num_samples + step_samples - 1) / step_samples;
+}
+
+Microbatches BatchStream::validation_batches() const {
+  const std::int64_t num_rows = validation_.num_samples();
+  const std::int64_t wanted =
+      options_.validation_samples == 0 ? num_rows : options_.validation_samples;
+  return read(validation_, epoch_order(std::min(num_rows, wanted), 0, 0, SampleOrder::kSequential));
+}
+
+}  // namespace ladder

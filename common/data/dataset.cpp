@@ -1,0 +1,148 @@
+#include "common/data/dataset.hpp"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "common/data/token_storage.hpp"
+#include "common/data/tokenizer.hpp"
+
+namespace ladder {
+
+// How the stored tokens fall into samples.
+struct Dataset::Tokens {
+  TokenStorage storage;
+  Rows rows = Rows::kWindows;
+  std::int64_t context = 1;
+  std::int64_t num_samples = 0;
+  std::int64_t bytes_read = 0;
+
+  // The tokens that sample k reads: T + 1 of a window, at most as many of a document.
+  std::int64_t first_token(std::int64_t k) const {
+    return rows == Rows::kWindows ? k * context
+                                  : storage.document_starts()[static_cast<std::size_t>(k)];
+  }
+  std::int64_t document_length(std::int64_t k) const {
+    return (k + 1 < num_samples ? first_token(k + 1) : storage.num_tokens()) - first_token(k);
+  }
+  std::int64_t sample_length(std::int64_t k) const {
+    return rows == Rows::kWindows ? context + 1 : std::min(document_length(k), context + 1);
+  }
+  std::int64_t num_cut_documents() const {
+    std::int64_t num_cut = 0;
+    for (std::int64_t k = 0; k < num_samples; ++k) num_cut += document_length(k) > context + 1;
+    return num_cut;
+  }
+};
+
+namespace {
+
+// Writes a sample of `length` tokens as one row of inputs and targets, each the token before and
+// after the other.
+template <class Token>
+void write_row(const Token* sample, std::int64_t length, std::int64_t context, std::int64_t* tokens,
+               std::int64_t* targets) {
+  const std::int64_t num_targets = length - 1;
+  for (std::int64_t t = 0; t < num_targets; ++t) {
+    tokens[t] = sample[t];
+    targets[t] = sample[t + 1];
+  }
+  std::fill(tokens + num_targets, tokens + context, ByteTokenizer::kPadding);
+  std::fill(targets + num_targets, targets + context, kIgnoredTarget);
+}
+
+}  // namespace
+
+Dataset::Dataset(std::unique_ptr<Tokens> tokens) : tokens_(std::move(tokens)) {}
+Dataset::~Dataset() = default;
+Dataset::Dataset(Dataset&&) noexcept = default;
+Dataset& Dataset::operator=(Dataset&&) noexcept = default;
+
+Dataset Dataset::open(const std::string& option, const std::string& source, bool is_training,
+                      const DataOptions& options) {
+  check_usage(options.context >= 1, "--context is ", options.context,
+              ", a row has at least one token");
+  const auto split = is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation;
+  auto tokens = std::make_unique<Tokens>();
+  tokens->storage = open_tokens(option, source, split, options);
+  tokens->rows = options.rows;
+  tokens->context = options.context;
+  const std::int64_t num_tokens = tokens->storage.num_tokens();
+  tokens->num_samples = options.rows == Rows::kWindows
+                            ? (num_tokens - 1) / options.context
+                            : static_cast<std::int64_t>(tokens->storage.document_starts().size());
+  check(tokens->num_samples > 0, option, " ", source, ": has ", num_tokens,
+        " tokens; one sample with --context ", options.context, " takes ", options.context + 1,
+        ", use a smaller --context or more data");
+  return Dataset(std::move(tokens));
+}
+
+Dataset Dataset::open_training(const DataOptions& options) {
+  return open("--data", options.source, /*is_training=*/true, options);
+}
+
+Dataset Dataset::open_validation(const DataOptions& options) {
+  if (!options.validation_source.empty()) {
+    return open("--val-data", options.validation_source, /*is_training=*/false, options);
+  }
+  if (options.source == "corpus")
+    return open("--data", options.source, /*is_training=*/false, options);
+  auto none = std::make_unique<Tokens>();
+  none->storage.name = "none";
+  none->context = options.context;
+  return Dataset(std::move(none));
+}
+
+std::int64_t Dataset::num_samples() const {
+  return tokens_->num_samples;
+}
+std::int64_t Dataset::num_tokens() const {
+  return tokens_->storage.num_tokens();
+}
+std::int64_t Dataset::vocab_size() const {
+  return tokens_->storage.vocab_size;
+}
+std::string Dataset::tokenizer() const {
+  return tokens_->storage.tokenizer;
+}
+std::int64_t Dataset::bytes_read() const {
+  return tokens_->bytes_read;
+}
+
+std::string Dataset::description() const {
+  const TokenStorage& storage = tokens_->storage;
+  if (num_samples() == 0) return storage.name;
+  std::string text = storage.name + ": ";
+  const std::size_t num_documents = storage.document_starts().size();
+  if (num_documents > 0)
+    text += concat(num_documents, num_documents == 1 ? " document, " : " documents, ");
+  text += concat(num_tokens(), " tokens (", tokenizer(), ", vocabulary ", vocab_size(), "), ",
+                 num_samples());
+  if (tokens_->rows == Rows::kWindows) return text + concat(" windows of ", tokens_->context);
+  return text + concat(" rows of ", tokens_->context, ", ", tokens_->num_cut_documents(),
+                       " documents cut to fit");
+}
+
+Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
+  const std::int64_t context = tokens_->context;
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size()), context};
+  Microbatch microbatch{at::empty(shape, at::kLong), at::empty(shape, at::kLong), 0};
+  auto* tokens = microbatch.tokens.mutable_data_ptr<std::int64_t>();
+  auto* targets = microbatch.targets.mutable_data_ptr<std::int64_t>();
+  tokens_->storage.visit([&](auto stored) {
+    for (const std::int64_t k : indices) {
+      check(0 <= k && k < num_samples(), "there is no sample ", k, ", ", tokens_->storage.name,
+            " has ", num_samples());
+      const std::int64_t length = tokens_->sample_length(k);
+      write_row(stored.data() + tokens_->first_token(k), length, context, tokens, targets);
+      tokens += context;
+      targets += context;
+      microbatch.num_targets += length - 1;
+      tokens_->bytes_read += length * static_cast<std::int64_t>(sizeof(stored[0]));
+    }
+  });
+  return microbatch;
+}
+
+}  // namespace ladder

@@ -1,0 +1,50 @@
+// A tokenized data set, cut into samples of `context` tokens.
+//
+// Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole, its targets are one token
+// further. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
+// has no target.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/data/batch.hpp"
+#include "common/data/options.hpp"
+
+namespace ladder {
+
+class Dataset {
+ public:
+  // The training or the validation data that the options name. Throws CheckError with the file's
+  // name and the reason for one that is missing, empty, damaged, too short for one sample, or holds
+  // a token beyond the vocabulary.
+  static Dataset open_training(const DataOptions& options);
+  static Dataset open_validation(
+      const DataOptions& options);  // num_samples() == 0 where the options name none
+
+  std::int64_t num_samples() const;
+  std::int64_t num_tokens() const;  // of the whole data, end-of-text tokens included
+  std::int64_t vocab_size() const;
+  std::string tokenizer()
+      const;  // "bytes" or "token file": part of a checkpoint, which fits no other
+  std::string description() const;  // one line for the log: name, documents, tokens, samples
+
+  // Reads these samples, one a row, as a microbatch [indices.size(), T].
+  Microbatch read(std::span<const std::int64_t> indices) const;
+  std::int64_t bytes_read() const;  // of tokens as they are stored, by read(), so far
+
+  ~Dataset();
+  Dataset(Dataset&&) noexcept;
+  Dataset& operator=(Dataset&&) noexcept;
+
+ private:
+  struct Tokens;
+  explicit Dataset(std::unique_ptr<Tokens> tokens);
+  static Dataset open(const std::string& option, const std::string& source, bool is_training,
+                      const DataOptions& options);
+  std::unique_ptr<Tokens> tokens_;
+};
+
+}  // namespace ladder

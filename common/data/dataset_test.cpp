@@ -1,0 +1,185 @@
+#include "common/data/dataset.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/data/temp_folder.hpp"
+#include "common/data/tokenizer.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kEnd = ByteTokenizer::kEndOfText;
+constexpr std::int64_t kPad = ByteTokenizer::kPadding;
+constexpr std::int64_t kNone = kIgnoredTarget;
+
+std::vector<std::int64_t> values(const at::Tensor& tensor) {
+  const auto* data = tensor.const_data_ptr<std::int64_t>();
+  return {data, data + tensor.numel()};
+}
+
+Microbatch read(const Dataset& dataset, std::vector<std::int64_t> indices) {
+  return dataset.read(indices);
+}
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  DataOptions options(const std::string& name, const std::string& bytes, std::int64_t context) {
+    DataOptions options;
+    options.source = folder_.write(name, bytes);
+    options.context = context;
+    return options;
+  }
+  template <class Error>
+  void expect_refused(const DataOptions& options, const std::string& text,
+                      const std::string& text2 = "") {
+    EXPECT_THAT(
+        [&] { Dataset::open_training(options); },
+        ThrowsMessage<Error>(AllOf(HasSubstr(options.source), HasSubstr(text), HasSubstr(text2))));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(DatasetTest, WindowsOfText) {
+  const Dataset dataset = Dataset::open_training(options("a.txt", "abcdefgh", 3));
+  EXPECT_EQ(dataset.num_tokens(), 9);
+  EXPECT_EQ(dataset.num_samples(), 2);  // the third window would lack its last target
+  EXPECT_EQ(dataset.vocab_size(), 258);
+  EXPECT_EQ(dataset.tokenizer(), "bytes");
+  const Microbatch microbatch = read(dataset, {1, 0, 1});
+  EXPECT_EQ(microbatch.tokens.sizes(), at::IntArrayRef({3, 3}));
+  EXPECT_EQ(microbatch.tokens.scalar_type(), at::kLong);
+  EXPECT_THAT(values(microbatch.tokens), ElementsAre('d', 'e', 'f', 'a', 'b', 'c', 'd', 'e', 'f'));
+  EXPECT_THAT(values(microbatch.targets), ElementsAre('e', 'f', 'g', 'b', 'c', 'd', 'e', 'f', 'g'));
+  EXPECT_EQ(microbatch.num_targets, 9);
+  EXPECT_EQ(dataset.bytes_read(), 3 * 4 * 2);
+}
+
+TEST_F(DatasetTest, EverySizeOfDataAndWindow) {
+  for (std::int64_t length = 1; length <= 12; ++length) {
+    for (std::int64_t context = 1; context <= length; ++context) {
+      std::string text;
+      for (std::int64_t i = 0; i < length; ++i) text.push_back(static_cast<char>('a' + i));
+      const Dataset dataset = Dataset::open_training(options("a.txt", text, context));
+      EXPECT_EQ(dataset.num_samples(), length / context);
+      for (std::int64_t k = 0; k < dataset.num_samples(); ++k) {
+        const Microbatch row = read(dataset, {k});
+        for (std::int64_t t = 0; t < context; ++t) {
+          const std::int64_t place = k * context + t;
+          EXPECT_EQ(values(row.tokens)[static_cast<std::size_t>(t)], 'a' + place);
+          EXPECT_EQ(values(row.targets)[static_cast<std::size_t>(t)],
+                    place + 1 == length ? kEnd : 'a' + place + 1);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DatasetTest, WindowsOfWideTokens) {
+  std::string bytes = bytes_of<std::int32_t>({20240801, 7, 5});
+  bytes.resize(1024);
+  DataOptions wide = options("a.bin", bytes + bytes_of<std::uint32_t>({100000, 1, 2, 3, 4}), 2);
+  wide.vocab_size = 100001;
+  const Dataset dataset = Dataset::open_training(wide);
+  EXPECT_EQ(dataset.num_samples(), 2);
+  EXPECT_EQ(dataset.vocab_size(), 100001);
+  EXPECT_EQ(dataset.tokenizer(), "token file");
+  const Microbatch microbatch = read(dataset, {0, 1});
+  EXPECT_THAT(values(microbatch.tokens), ElementsAre(100000, 1, 2, 3));
+  EXPECT_THAT(values(microbatch.targets), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(dataset.bytes_read(), 2 * 3 * 4);
+}
+
+TEST_F(DatasetTest, DocumentsArePaddedAndCut) {
+  DataOptions rows = options(
+      "a.jsonl",
+      "{\"answer\":\"ab\"}\n{\"answer\":\"\"}\n{\"answer\":\"cdefgh\"}\n{\"answer\":\"ijkl\"}\n",
+      4);
+  rows.rows = Rows::kDocuments;
+  const Dataset dataset = Dataset::open_training(rows);
+  EXPECT_EQ(dataset.num_samples(), 4);
+  const Microbatch microbatch = read(dataset, {0, 1, 2, 3});
+  EXPECT_THAT(values(microbatch.tokens),
+              ElementsAre('a', 'b', kPad, kPad,    //
+                          kPad, kPad, kPad, kPad,  // one token has nothing to predict
+                          'c', 'd', 'e', 'f',      //
+                          'i', 'j', 'k', 'l'));
+  EXPECT_THAT(values(microbatch.targets), ElementsAre('b', kEnd, kNone, kNone,     //
+                                                      kNone, kNone, kNone, kNone,  //
+                                                      'd', 'e', 'f', 'g',          //
+                                                      'j', 'k', 'l', kEnd));
+  EXPECT_EQ(microbatch.num_targets, 2 + 0 + 4 + 4);
+  EXPECT_EQ(dataset.bytes_read(), (3 + 1 + 5 + 5) * 2);
+  EXPECT_THAT(dataset.description(), HasSubstr("1 documents cut"));
+}
+
+TEST_F(DatasetTest, PaddingHasNoTargetAndCountsAgree) {
+  DataOptions rows;
+  rows.rows = Rows::kDocuments;
+  rows.context = 200;
+  const Dataset dataset = Dataset::open_validation(rows);
+  ASSERT_GT(dataset.num_samples(), 1000);
+  for (std::int64_t k = 0; k < 100; ++k) {
+    const Microbatch row = read(dataset, {k});
+    std::int64_t num_targets = 0;
+    for (std::size_t t = 0; t < 200; ++t) {
+      const bool is_padding = values(row.tokens)[t] == kPad;
+      EXPECT_EQ(is_padding, values(row.targets)[t] == kIgnoredTarget);
+      num_targets += !is_padding;
+    }
+    EXPECT_EQ(row.num_targets, num_targets);
+  }
+}
+
+TEST_F(DatasetTest, TheCorpusHasItsOwnValidationAndAFileHasNone) {
+  DataOptions options;
+  const Dataset training = Dataset::open_training(options);
+  const Dataset validation = Dataset::open_validation(options);
+  EXPECT_GT(training.num_samples(), 10 * validation.num_samples());
+  EXPECT_GT(validation.num_samples(), 128);
+  EXPECT_THAT(training.description(), AllOf(HasSubstr("corpus"), HasSubstr("windows of 128")));
+  options.source = folder_.write("a.txt", "text");
+  EXPECT_EQ(Dataset::open_validation(options).num_samples(), 0);
+  EXPECT_EQ(Dataset::open_validation(options).description(), "none");
+  options.validation_source = "corpus";
+  EXPECT_EQ(Dataset::open_validation(options).num_tokens(), validation.num_tokens());
+}
+
+TEST_F(DatasetTest, RefusesWhatIsTooShort) {
+  expect_refused<CheckError>(options("a.txt", "abc", 4), "4 tokens", "--context 4 takes 5");
+  EXPECT_NO_THROW(Dataset::open_training(options("a.txt", "abcd", 4)));
+  EXPECT_THROW(Dataset::open_training(options("a.txt", "abcd", 0)), UsageError);
+  const Dataset dataset = Dataset::open_training(options("a.txt", "abcd", 4));
+  EXPECT_THROW(read(dataset, {1}), CheckError);
+  EXPECT_THROW(read(dataset, {-1}), CheckError);
+}
+
+TEST_F(DatasetTest, RefusesOptionsThatDoNotFitTheFile) {
+  DataOptions text = options("a.txt", "abcd", 2);
+  text.vocab_size = 300;
+  expect_refused<UsageError>(text, "--vocab-size 300 does not fit", "258");
+  text.vocab_size = 258;
+  EXPECT_NO_THROW(Dataset::open_training(text));
+  text.rows = Rows::kDocuments;
+  expect_refused<UsageError>(text, "--rows documents", ".txt");
+  DataOptions tokens = options("a.bin", "abcdefgh", 2);
+  expect_refused<UsageError>(tokens, "--vocab-size is 0");
+  tokens.vocab_size = 65536;
+  EXPECT_NO_THROW(Dataset::open_training(tokens));
+  tokens.rows = Rows::kDocuments;
+  expect_refused<UsageError>(tokens, "--rows documents", ".bin");
+  expect_refused<UsageError>(options("a.csv", "a,b", 1), ".jsonl", ".bin");
+  expect_refused<UsageError>(options("noextension", "a,b", 1), "--data");
+}
+
+}  // namespace
+}  // namespace ladder

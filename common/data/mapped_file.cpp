@@ -1,0 +1,55 @@
+#include "common/data/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+// Closes the descriptor when the constructor is left, also by an exception; the mapping stays.
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file{
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // no waiting at a pipe
+  check(file.number >= 0, path, ": cannot be opened: ", std::strerror(errno));
+  struct stat status {};
+  check(::fstat(file.number, &status) == 0, path, ": cannot be opened: ", std::strerror(errno));
+  check(!S_ISDIR(status.st_mode), path, ": is a directory, a file is needed");
+  check(S_ISREG(status.st_mode), path, ": is not a regular file");
+  if (status.st_size == 0) return;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  check(data != MAP_FAILED, path, ": cannot be mapped into memory: ", std::strerror(errno));
+  bytes_ = {static_cast<const char*>(data), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace ladder

@@ -1,0 +1,49 @@
+// For tests: a folder of its own that goes away with the object.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace ladder {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    static std::atomic<int> number = 0;
+    folder_ = std::filesystem::temp_directory_path() /
+              ("ladder_test_" + std::to_string(::getpid()) + "_" + std::to_string(number++));
+    std::filesystem::create_directories(folder_);
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  // Writes a file and returns its path.
+  std::string write(const std::string& name, std::string_view bytes) const {
+    std::ofstream(path(name), std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return path(name);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// The bytes of numbers as they lie in memory.
+template <class Number>
+std::string bytes_of(const std::initializer_list<Number>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.begin()), numbers.size() * sizeof(Number)};
+}
+
+}  // namespace ladder

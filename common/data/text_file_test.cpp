@@ -1,0 +1,69 @@
+#include "common/data/text_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/data/temp_folder.hpp"
+#include "common/data/tokenizer.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class TextFileTest : public ::testing::Test {
+ protected:
+  TokenizedText read(const std::string& lines) {
+    return read_jsonl(folder_.write("a.jsonl", lines));
+  }
+  void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
+    EXPECT_THAT([&] { read(lines); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TextFileTest, TxtIsOneDocumentOfAnyBytes) {
+  using namespace std::string_literals;
+  const TokenizedText text = read_txt(folder_.write("a.txt", "a\n\xff\0"s));
+  EXPECT_THAT(text.tokens, ElementsAre('a', '\n', 255, 0, 256));
+  EXPECT_THAT(text.document_starts, ElementsAre(0));
+  EXPECT_THAT([&] { read_txt(folder_.write("empty.txt", "")); },
+              ThrowsMessage<CheckError>(HasSubstr("is empty")));
+  EXPECT_THROW(read_txt(folder_.path("missing.txt")), CheckError);
+}
+
+TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
+  const TokenizedText text = read(
+      "{\"answer\": \"C\", \"context\": \"A\", \"question\": \"B\", \"other\": [1, {\"answer\": "
+      "2}]}\r\n"
+      "\n  \t\n"
+      "{\"question\": \"q\\n\", \"answer\": \"\\u00e9\"}\n"
+      "{\"answer\": \"\"}");
+  EXPECT_EQ(ByteTokenizer::decode(text.tokens), "A\nB\nCq\n\n\xc3\xa9");
+  EXPECT_THAT(text.document_starts, ElementsAre(0, 6, 12));
+  EXPECT_EQ(text.tokens[5], ByteTokenizer::kEndOfText);
+  EXPECT_EQ(text.tokens.size(), 13u);
+}
+
+TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
+  const std::string good = "{\"answer\": \"x\"}\n\n";
+  expect_refused(good + "{\"answer\": \"x\"", ":3", "not valid JSON");
+  expect_refused(good + good + "{\"answer\": \"\xff\"}\n", ":5", "not valid JSON");
+  expect_refused(good + "{\"answer\": \"x\"} {}\n", ":3", "not valid JSON");
+  expect_refused("[1]\n", ":1", "of type array");
+  expect_refused(good + "{\"text\": \"x\"}\n", ":3", "none of");
+  expect_refused("{\"answer\": 3}\n", ":1", "of type number");
+  expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a text");
+  expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" stands there twice");
+  expect_refused("", "", "holds no documents");
+  expect_refused("\n \n", "", "holds no documents");
+}
+
+}  // namespace
+}  // namespace ladder

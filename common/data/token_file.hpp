@@ -1,0 +1,44 @@
+// Files of tokens, as two well-known programs write them; both are called .bin and told apart by
+// their beginning.
+//
+//   nanoGPT   little-endian uint16 tokens and nothing else
+//   llm.c     256 int32: magic, version, number of tokens, 0 …; then the tokens: uint16 for magic
+//   20240520 version 1,
+//             uint32 for magic 20240801 version 7
+//
+// A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) reads as an llm.c magic and
+// is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/data/mapped_file.hpp"
+
+namespace ladder {
+
+class TokenFile {
+ public:
+  // Maps the file and looks at every token once. Throws CheckError with the file's name for a
+  // format that does not fit, no tokens, a size that does not agree, or a token that is not below
+  // vocab_size (with its position).
+  TokenFile(const std::string& path, std::int64_t vocab_size);
+
+  std::int64_t num_tokens() const { return num_tokens_; }
+  std::int64_t token_bytes() const { return token_bytes_; }  // 2 or 4
+  std::span<const std::uint16_t> tokens16() const;           // for token_bytes() == 2
+  std::span<const std::uint32_t> tokens32() const;           // for token_bytes() == 4
+
+ private:
+  void read_llm_c_header();
+  template <class Token>
+  void check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const;
+
+  MappedFile file_;
+  std::int64_t first_byte_ = 0;  // of the tokens
+  std::int64_t token_bytes_ = 2;
+  std::int64_t num_tokens_ = 0;
+};
+
+}  // namespace ladder

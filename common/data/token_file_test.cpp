@@ -1,0 +1,108 @@
+#include "common/data/token_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/data/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// An llm.c header with this beginning.
+std::string llm_c_header(std::int32_t magic, std::int32_t version, std::int32_t num_tokens) {
+  std::string header = bytes_of<std::int32_t>({magic, version, num_tokens});
+  header.resize(1024);
+  return header;
+}
+
+class TokenFileTest : public ::testing::Test {
+ protected:
+  // That opening a file with these bytes fails with both texts and its name in the message.
+  void expect_refused(const std::string& bytes, const std::string& text,
+                      const std::string& text2 = "", std::int64_t vocab_size = 50257) {
+    const std::string path = folder_.write("refused.bin", bytes);
+    EXPECT_THAT(
+        [&] { TokenFile(path, vocab_size); },
+        ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(text), HasSubstr(text2))));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TokenFileTest, ReadsNanoGpt) {
+  const TokenFile file(folder_.write("a.bin", bytes_of<std::uint16_t>({7, 0, 50256, 3})), 50257);
+  EXPECT_EQ(file.token_bytes(), 2);
+  EXPECT_EQ(file.num_tokens(), 4);
+  EXPECT_THAT(file.tokens16(), ElementsAre(7, 0, 50256, 3));
+  EXPECT_EQ(TokenFile(folder_.write("one.bin", bytes_of<std::uint16_t>({5})), 6).num_tokens(), 1);
+}
+
+TEST_F(TokenFileTest, ReadsLlmC) {
+  const std::string path16 = folder_.write(
+      "16.bin", llm_c_header(20240520, 1, 3) + bytes_of<std::uint16_t>({1, 2, 65535}));
+  const TokenFile file16(path16, 65536);
+  EXPECT_EQ(file16.token_bytes(), 2);
+  EXPECT_THAT(file16.tokens16(), ElementsAre(1, 2, 65535));
+  const std::string path32 =
+      folder_.write("32.bin", llm_c_header(20240801, 7, 2) + bytes_of<std::uint32_t>({128000, 9}));
+  const TokenFile file32(path32, 128256);
+  EXPECT_EQ(file32.token_bytes(), 4);
+  EXPECT_EQ(file32.num_tokens(), 2);
+  EXPECT_THAT(file32.tokens32(), ElementsAre(128000, 9));
+}
+
+TEST_F(TokenFileTest, SurvivesAMove) {
+  TokenFile first(folder_.write("a.bin", bytes_of<std::uint16_t>({1, 2})), 10);
+  TokenFile second(folder_.write("b.bin", bytes_of<std::uint16_t>({3})), 10);
+  second = std::move(first);
+  const TokenFile third(std::move(second));
+  EXPECT_THAT(third.tokens16(), ElementsAre(1, 2));
+}
+
+TEST_F(TokenFileTest, RefusesWhatIsNoTokenFile) {
+  expect_refused("", "is empty");
+  expect_refused("abc", "3 bytes, an odd number");
+  EXPECT_THAT(
+      [&] { TokenFile(folder_.path("missing.bin"), 10); },
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("missing.bin"), HasSubstr("No such file"))));
+  std::filesystem::create_directory(folder_.path("folder.bin"));
+  EXPECT_THAT([&] { TokenFile(folder_.path("folder.bin"), 10); },
+              ThrowsMessage<CheckError>(HasSubstr("is a directory")));
+}
+
+TEST_F(TokenFileTest, RefusesDamagedLlmC) {
+  const std::string tokens = bytes_of<std::uint16_t>({1, 2, 3});
+  expect_refused(llm_c_header(20240520, 7, 3) + tokens, "has version 7", "only version 1");
+  expect_refused(llm_c_header(20240801, 1, 3) + tokens + tokens, "has version 1", "only version 7");
+  expect_refused(llm_c_header(20240520, 1, 4) + tokens, "promises 4 tokens", "has 1030");
+  expect_refused(llm_c_header(20240520, 1, 2) + tokens, "promises 2 tokens", "makes 1028 bytes");
+  expect_refused(llm_c_header(20240801, 7, 3) + tokens, "makes 1036 bytes");
+  expect_refused(llm_c_header(20240520, 1, 3) + tokens + "x", "has 1031");
+  expect_refused(llm_c_header(20240520, 1, 0), "promises 0 tokens");
+  expect_refused(llm_c_header(20240520, 1, -3) + tokens, "promises -3 tokens");
+  expect_refused(llm_c_header(20240520, 1, 3).substr(0, 1000), "only 1000 bytes", "takes 1024");
+  // Another magic is none: what follows are nanoGPT's tokens, too large for the vocabulary here.
+  expect_refused(llm_c_header(20240521, 1, 3) + tokens, "token 55433 at position 0");
+}
+
+TEST_F(TokenFileTest, RefusesTokensBeyondTheVocabulary) {
+  const std::string tokens = bytes_of<std::uint16_t>({1, 11, 10, 12});
+  expect_refused(tokens, "token 11 at position 1 is beyond the vocabulary of 11",
+                 "--vocab-size must be at least 13", 11);
+  expect_refused(tokens, "token 12 at position 3", "", 12);
+  EXPECT_NO_THROW(TokenFile(folder_.write("fits.bin", tokens), 13));
+  const std::string wide = llm_c_header(20240801, 7, 2) + bytes_of<std::uint32_t>({5, 4294967295u});
+  expect_refused(wide, "token 4294967295 at position 1", "at least 4294967296");
+}
+
+}  // namespace
+}  // namespace ladder

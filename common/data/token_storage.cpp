@@ -1,0 +1,70 @@
+#include "common/data/token_storage.hpp"
+
+#include <filesystem>
+
+#include "common/core/check.hpp"
+#include "common/data/tokenizer.hpp"
+
+namespace ladder {
+namespace {
+
+TokenizedText tokenize_corpus(CorpusSplit split) {
+  TokenizedText text;
+  for (const SqlDocument& document : corpus_documents(split)) text.append(document.text());
+  return text;
+}
+
+void check_options(const std::string& option, const std::string& source, const std::string& kind,
+                   const DataOptions& options) {
+  const std::string given = option + " " + source;
+  if (kind == ".bin") {
+    check_usage(options.vocab_size > 0, given,
+                ": a token file does not say how large its vocabulary is, --vocab-size is ",
+                options.vocab_size, "; give it, for example --vocab-size 50257 for GPT-2's tokens");
+  } else {
+    check_usage(options.vocab_size == 0 || options.vocab_size == ByteTokenizer::kVocabSize, given,
+                ": text has a vocabulary of ", ByteTokenizer::kVocabSize,
+                " byte tokens, --vocab-size ", options.vocab_size, " does not fit; leave it out");
+  }
+  check_usage(options.rows == Rows::kWindows || kind == "corpus" || kind == ".jsonl", given,
+              ": --rows documents needs to know where documents end, which a ", kind,
+              " file does not say; use --rows windows, a .jsonl file or the built-in corpus");
+}
+
+}  // namespace
+
+std::int64_t TokenStorage::num_tokens() const {
+  return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
+}
+
+std::int64_t TokenStorage::token_bytes() const {
+  return visit([](auto tokens) { return static_cast<std::int64_t>(sizeof(tokens[0])); });
+}
+
+std::span<const std::int64_t> TokenStorage::document_starts() const {
+  const auto* text = std::get_if<TokenizedText>(&data);
+  return text == nullptr ? std::span<const std::int64_t>() : text->document_starts;
+}
+
+TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
+                         const DataOptions& options) {
+  const std::string kind =
+      source == "corpus" ? source : std::filesystem::path(source).extension().string();
+  const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
+  check_usage(
+      is_text || kind == ".bin", option, " '", source,
+      "': cannot tell what this is; there are corpus (built in), ",
+      ".txt (plain text), .jsonl (text-to-SQL documents) and .bin (tokens of nanoGPT or llm.c)");
+  check_options(option, source, kind, options);
+  if (kind == ".bin")
+    return {source, "token file", options.vocab_size, TokenFile(source, options.vocab_size)};
+  TokenizedText text = kind == ".txt"     ? read_txt(source)
+                       : kind == ".jsonl" ? read_jsonl(source)
+                                          : tokenize_corpus(split);
+  const char* part = kind != "corpus"                  ? ""
+                     : split == CorpusSplit::kTraining ? ", training part"
+                                                       : ", validation part";
+  return {source + part, "bytes", ByteTokenizer::kVocabSize, std::move(text)};
+}
+
+}  // namespace ladder

@@ -1,0 +1,47 @@
+// The tokens that a source names, wherever they lie: in memory or in a mapped file, in 2 or 4 bytes
+// each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/data/corpus.hpp"
+#include "common/data/options.hpp"
+#include "common/data/text_file.hpp"
+#include "common/data/token_file.hpp"
+
+namespace ladder {
+
+struct TokenStorage {
+  std::string name;       // of the source, for messages
+  std::string tokenizer;  // "bytes" or "token file"
+  std::int64_t vocab_size = 0;
+  std::variant<TokenizedText, TokenFile> data;
+
+  std::int64_t num_tokens() const;
+  std::int64_t token_bytes() const;
+  // Where each document begins; empty where nobody knows: a token file has no such marks.
+  std::span<const std::int64_t> document_starts() const;
+  // Calls visitor(span of uint16 or uint32) with all tokens.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    const auto* file = std::get_if<TokenFile>(&data);
+    if (file == nullptr) {
+      return visitor(std::span<const std::uint16_t>(std::get<TokenizedText>(data).tokens));
+    }
+    return file->token_bytes() == 2 ? visitor(file->tokens16()) : visitor(file->tokens32());
+  }
+};
+
+// Reads `source` as the value of `option` ("--data" or "--val-data"): a file, or "corpus", of which
+// it takes `split`. Throws UsageError for a kind of file that nobody knows, for a vocab_size that
+// does not fit the kind, and for Rows::kDocuments where documents are not marked; CheckError for
+// what is wrong with a file.
+TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
+                         const DataOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,118 @@
+#include "common/model/gpt.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+GptOptions tiny(bool tied) {
+  return {.vocab_size = 13,
+          .context = 8,
+          .layers = 2,
+          .heads = 3,
+          .channels = 12,
+          .tie_embeddings = tied};
+}
+
+TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
+  const GptOptions options{
+      .vocab_size = 50304, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
+  EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124475904);
+}
+
+TEST(Gpt, UnitsNameEveryTensorOnce) {
+  for (const bool tied : {true, false}) {
+    const std::vector<Unit> units = Gpt(tiny(tied), 1).units();
+    ASSERT_EQ(units.size(), 4u);
+    EXPECT_EQ(units[0].name, "embedding");
+    EXPECT_EQ(units[2].name, "block1");
+    EXPECT_EQ(units[3].name, "head");
+    std::set<std::string> names;
+    for (const Unit& unit : units) {
+      for (const NamedTensor& named : unit.tensors) {
+        names.insert(named.name);
+        EXPECT_TRUE(named.tensor.requires_grad()) << named.name;
+      }
+    }
+    EXPECT_EQ(names.size(), 2u + 2 * 12 + 2 + (tied ? 0 : 1));
+    EXPECT_EQ(names.count("h.1.mlp.c_proj.weight"), 1u);
+    EXPECT_EQ(names.count("lm_head.weight"), tied ? 0u : 1u);
+  }
+}
+
+TEST(Gpt, StartsNearTheUniformGuess) {
+  const Gpt model(tiny(true), 1);
+  const at::Tensor tokens = at::randint(13, {4, 8}, at::kLong);
+  const double loss = model.loss_sum(tokens, tokens.roll(1, 1)).item<double>() / 32;
+  EXPECT_NEAR(loss, std::log(13.0), 0.1);
+}
+
+TEST(Gpt, StartDependsOnSeedAndNameAlone) {
+  const std::vector<Unit> tied = Gpt(tiny(true), 5).units(), untied = Gpt(tiny(false), 5).units();
+  const std::vector<Unit> other_seed = Gpt(tiny(true), 6).units();
+  for (std::size_t u = 0; u < 3; ++u) {
+    for (std::size_t t = 0; t < tied[u].tensors.size(); ++t) {
+      EXPECT_TRUE(tied[u].tensors[t].tensor.equal(untied[u].tensors[t].tensor))
+          << tied[u].tensors[t].name;
+    }
+  }
+  EXPECT_FALSE(tied[1].tensors[2].tensor.equal(other_seed[1].tensors[2].tensor));
+  EXPECT_FALSE(tied[1].tensors[2].tensor.equal(tied[2].tensors[2].tensor));
+}
+
+TEST(Gpt, PaddingHasNoLossAndNoGradient) {
+  const Gpt model(tiny(true), 1);
+  const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
+  at::Tensor targets = tokens.roll(-1, 1);
+  targets.slice(1, 5).fill_(-100);
+  const at::Tensor padded = model.loss_sum(tokens, targets);
+  const at::Tensor cut = model.loss_sum(tokens.slice(1, 0, 5), targets.slice(1, 0, 5));
+  EXPECT_NEAR(padded.item<double>(), cut.item<double>(), 1e-4);
+
+  const at::Tensor nothing = model.loss_sum(tokens, at::full_like(targets, -100));
+  nothing.backward();
+  EXPECT_EQ(nothing.item<float>(), 0.0f);
+  EXPECT_EQ(model.embedding().wte.grad().abs().max().item<float>(), 0.0f);
+}
+
+// The gradient of the loss along a direction, against the loss itself a little to both sides.
+TEST(Gpt, GradientMatchesFiniteDifferences) {
+  for (const bool tied : {true, false}) {
+    const Gpt model(tiny(tied), 2);
+    const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong), targets = tokens.roll(-1, 1);
+    model.loss_sum(tokens, targets).backward();
+    at::NoGradGuard no_grad;
+    for (const Unit& unit : model.units()) {
+      for (const NamedTensor& named : unit.tensors) {
+        const at::Tensor gradient = named.tensor.grad();
+        const double length = gradient.norm().item<double>();
+        if (length < 1e-3) continue;  // the key bias: zero in exact arithmetic
+        at::Tensor parameter = named.tensor.detach();
+        const at::Tensor saved = parameter.clone(), step = gradient * (2e-2 / length);
+        parameter.add_(step);
+        const double above = model.loss_sum(tokens, targets).item<double>();
+        parameter.copy_(saved - step);
+        const double below = model.loss_sum(tokens, targets).item<double>();
+        parameter.copy_(saved);
+        EXPECT_NEAR((above - below) / (2 * 2e-2) / length, 1.0, 0.03) << named.name;
+      }
+    }
+  }
+}
+
+TEST(Gpt, ImpossibleShapesNameTheOption) {
+  GptOptions options = tiny(true);
+  options.heads = 5;
+  EXPECT_THROW(Gpt(options, 1), UsageError);
+  options = tiny(true);
+  options.layers = 0;
+  EXPECT_THROW(Gpt(options, 1), UsageError);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,54 @@
+#include "common/optim/flat_model.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <ranges>
+
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+at::Tensor zeros_under(MemoryCategory category, std::int64_t numel) {
+  const MemoryScope scope(category);
+  return at::zeros({numel}, at::kFloat);
+}
+
+}  // namespace
+
+FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
+    : layout_(plan_flat_layout(units, unit_multiple)),
+      params_(zeros_under(MemoryCategory::kParameters, layout_.numel)),
+      grads_(zeros_under(MemoryCategory::kGradients, layout_.numel)) {
+  const at::NoGradGuard no_grad;
+  const std::vector<NamedTensor> param_views = named_views(layout_, params_);
+  const std::vector<NamedTensor> grad_views = named_views(layout_, grads_);
+  std::size_t i = 0;
+  for (const Unit& unit : units) {
+    for (at::Tensor tensor : unit.tensors | std::views::transform(&NamedTensor::tensor)) {
+      param_views[i].tensor.copy_(tensor);
+      tensor.set_data(param_views[i].tensor);
+      if (tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;
+      ++i;
+    }
+  }
+}
+
+void FlatModel::zero_grad() {
+  grads_.zero_();
+}
+
+std::vector<NamedTensor> FlatModel::named_params() const {
+  return named_views(layout_, params_);
+}
+
+std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat) {
+  std::vector<NamedTensor> views;
+  for (const FlatTensor& tensor : layout.tensors) {
+    views.push_back({tensor.name, flat.narrow(0, tensor.start, tensor.numel).view(tensor.shape)});
+  }
+  return views;
+}
+
+}  // namespace ladder

@@ -1,0 +1,41 @@
+// A model's parameters and gradients as views into two flat buffers.
+//
+// Whoever walks all parameters (the optimizer, the gradient norm, a collective) works on one tensor
+// instead of a hundred, without a copy: the model's own tensors are views of the same memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "common/core/unit.hpp"
+#include "common/optim/flat_layout.hpp"
+
+namespace ladder {
+
+class FlatModel {
+ public:
+  // Moves the tensors' contents into a flat buffer and makes each tensor, and its gradient, a view
+  // of it. The tensors are those of the model (a tensor is a handle), which may be used as before.
+  // Gradients start at zero. Memory: 4 bytes each for parameters and gradients per element of the
+  // layout, counted under these categories.
+  explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
+
+  const FlatLayout& layout() const { return layout_; }
+  const at::Tensor& params() const { return params_; }  // [layout().numel]
+  const at::Tensor& grads() const { return grads_; }    // [layout().numel]
+  void zero_grad();                                     // in place: the memory stays
+
+  std::vector<NamedTensor> named_params()
+      const;  // views with the tensors' own shapes, in the layout's order
+
+ private:
+  FlatLayout layout_;
+  at::Tensor params_;
+  at::Tensor grads_;
+};
+
+// The parts of a flat buffer that belong to the layout's tensors, with their shapes, as views.
+std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat);
+
+}  // namespace ladder

@@ -1,0 +1,92 @@
+#include "common/optim/flat_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+at::Tensor leaf(at::IntArrayRef shape) {
+  return at::randn(shape).set_requires_grad(true);
+}
+
+std::vector<Unit> odd_units() {
+  return {{"first", {{"a", leaf({5, 7})}, {"b", leaf({1})}}},
+          {"second", {{"c", leaf({16})}, {"d", leaf({2, 3, 3})}}}};
+}
+
+TEST(FlatLayout, AlignsTensorsAndPadsUnits) {
+  const FlatLayout layout = plan_flat_layout(odd_units());
+  ASSERT_EQ(layout.tensors.size(), 4u);
+  EXPECT_EQ(layout.tensors[0].padded_numel, 48);
+  EXPECT_EQ(layout.tensors[1].start, 48);
+  EXPECT_EQ(layout.tensors[2].start, 64);
+  EXPECT_EQ(layout.tensors[2].padded_numel, 16);
+  EXPECT_EQ(layout.units[1].start, 64);
+  EXPECT_EQ(layout.units[1].numel, 48);
+  EXPECT_EQ(layout.numel, 112);
+  EXPECT_EQ(layout.num_parameters, 35 + 1 + 16 + 18);
+
+  const FlatLayout sliced = plan_flat_layout(odd_units(), 3 * 1024);
+  EXPECT_EQ(sliced.units[0].numel, 3072);
+  EXPECT_EQ(sliced.units[1].start, 3072);
+  EXPECT_EQ(sliced.numel, 6144);
+  EXPECT_EQ(sliced.num_parameters, layout.num_parameters);
+}
+
+TEST(FlatLayout, RefusesDuplicateNamesAndBadMultiples) {
+  std::vector<Unit> units = odd_units();
+  units[1].tensors[0].name = "a";
+  EXPECT_THROW(plan_flat_layout(units), CheckError);
+  EXPECT_THROW(plan_flat_layout(odd_units(), 0), CheckError);
+  EXPECT_EQ(plan_flat_layout({}).numel, 0);
+}
+
+TEST(FlatModel, TensorsBecomeViewsWithTheirContents) {
+  std::vector<Unit> units = odd_units();
+  const at::Tensor handle = units[1].tensors[1].tensor;  // as the model holds it
+  const at::Tensor before = handle.detach().clone();
+  FlatModel model(units);
+  EXPECT_TRUE(handle.detach().equal(before));
+  EXPECT_TRUE(handle.requires_grad());
+  EXPECT_TRUE(handle.is_leaf());
+  const at::NoGradGuard no_grad;
+  model.params().narrow(0, model.layout().tensors[3].start, 1).fill_(42.0);
+  EXPECT_EQ(handle.flatten()[0].item<float>(), 42.0f);
+  EXPECT_EQ(model.named_params()[3].tensor.data_ptr(), handle.data_ptr());
+}
+
+TEST(FlatModel, BackwardAccumulatesIntoTheFlatGradient) {
+  std::vector<Unit> units = odd_units();
+  const at::Tensor a = units[0].tensors[0].tensor;
+  FlatModel model(units);
+  for (int pass = 0; pass < 2; ++pass) (a * 3.0).sum().backward();
+  EXPECT_EQ(model.grads().narrow(0, 0, 35).min().item<float>(), 6.0f);
+  EXPECT_EQ(model.grads().narrow(0, 35, 77).abs().max().item<float>(), 0.0f);
+  EXPECT_EQ(a.grad().data_ptr(), model.grads().data_ptr());
+  model.zero_grad();
+  EXPECT_EQ(model.grads().abs().max().item<float>(), 0.0f);
+  EXPECT_EQ(a.grad().data_ptr(), model.grads().data_ptr());
+}
+
+TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {
+  install_memory_ledger();
+  const MemoryReading before = read_memory();
+  std::vector<Unit> units;
+  {
+    const MemoryScope scope(MemoryCategory::kParameters);
+    units = odd_units();
+  }
+  const FlatModel model(units);
+  const MemoryReading after = read_memory();
+  EXPECT_EQ(after.live(MemoryCategory::kParameters) - before.live(MemoryCategory::kParameters),
+            112 * 4);
+  EXPECT_EQ(after.live(MemoryCategory::kGradients) - before.live(MemoryCategory::kGradients),
+            112 * 4);
+  EXPECT_EQ(after.total_live_bytes - before.total_live_bytes, 112 * 8);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,69 @@
+#include "common/optim/norm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+// Sixteen running sums, element i in sum i mod 16: independent of each other, so they fill vector
+// registers, and appending zeros changes none of them.
+double sum_of_squares(const float* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<double, kLanes> sums{};
+  const std::int64_t whole = count / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      sums[static_cast<std::size_t>(lane)] += value * value;
+    }
+  }
+  for (std::int64_t i = whole; i < count; ++i) {
+    const double value = values[i];
+    sums[static_cast<std::size_t>(i - whole)] += value * value;
+  }
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+}  // namespace
+
+void append_block_sums(const at::Tensor& flat, std::vector<double>& block_sums) {
+  check(flat.is_contiguous() && flat.is_cpu() && flat.scalar_type() == at::kFloat,
+        "append_block_sums takes contiguous fp32 on the CPU");
+  const float* values = flat.const_data_ptr<float>();
+  for (std::int64_t start = 0; start < flat.numel(); start += kNormBlock) {
+    block_sums.push_back(
+        sum_of_squares(values + start, std::min(kNormBlock, flat.numel() - start)));
+  }
+}
+
+double norm_of(const std::vector<double>& block_sums) {
+  double total = 0;
+  for (const double sum : block_sums) total += sum;
+  return std::sqrt(total);
+}
+
+double flat_norm(const FlatLayout& layout, const at::Tensor& flat) {
+  std::vector<double> block_sums;
+  for (const FlatUnit& unit : layout.units)
+    append_block_sums(flat.narrow(0, unit.start, unit.numel), block_sums);
+  return norm_of(block_sums);
+}
+
+double clip_factor(double norm, double clip_norm) {
+  return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+}
+
+double clip_gradients(FlatModel& model, double clip_norm) {
+  const double norm = flat_norm(model.layout(), model.grads());
+  const double factor = clip_factor(norm, clip_norm);
+  if (factor != 1.0) model.grads().mul_(factor);
+  return norm;
+}
+
+}  // namespace ladder

@@ -1,0 +1,37 @@
+// Norms over a flat buffer whose last bit does not depend on who holds which part of it.
+//
+// Squares are summed in double over blocks of 1024 elements, counted from the start of each unit,
+// and the block sums are added up in the order of the blocks. A rank that owns whole blocks can
+// compute their sums alone; once all block sums are gathered, every rank gets the same norm as a
+// single process. Partial norms per rank would differ in the last bits from one way of sharding to
+// another, and clipping would carry that into every parameter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/optim/flat_layout.hpp"
+#include "common/optim/flat_model.hpp"
+
+namespace ladder {
+
+inline constexpr std::int64_t kNormBlock = 1024;  // elements
+
+// The sums of squares of the blocks of one unit (or of a slice of it that starts on a block): flat
+// [n] fp32 on the CPU. The last block may be shorter; missing elements count as zeros, to the bit.
+void append_block_sums(const at::Tensor& flat, std::vector<double>& block_sums);
+
+double norm_of(const std::vector<double>& block_sums);  // √ of their sum in this order
+double flat_norm(const FlatLayout& layout,
+                 const at::Tensor& flat);  // of a whole buffer of this layout
+
+// The factor that brings gradients of this norm to at most clip_norm: min(1, clip_norm / (norm +
+// 1e-6)), as torch.nn.utils.clip_grad_norm_ computes it. clip_norm 0 means off: 1.
+double clip_factor(double norm, double clip_norm);
+
+// Scales the gradients by clip_factor() in place and returns their norm before that.
+double clip_gradients(FlatModel& model, double clip_norm);
+
+}  // namespace ladder

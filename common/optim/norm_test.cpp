@@ -1,0 +1,71 @@
+#include "common/optim/norm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<Unit> unit_of(const std::vector<std::int64_t>& numels) {
+  std::vector<Unit> units;
+  for (std::size_t i = 0; i < numels.size(); ++i) {
+    const std::string name = concat("t", i);
+    units.push_back({name, {{name, at::randn({numels[i]}).set_requires_grad(true)}}});
+  }
+  return units;
+}
+
+TEST(Norm, IsTheEuclideanNorm) {
+  at::manual_seed(1);
+  const FlatModel model(unit_of({1, 1023, 5000}));
+  const double norm = flat_norm(model.layout(), model.params());
+  EXPECT_NEAR(norm, model.params().to(at::kDouble).norm().item<double>(), 1e-9);
+}
+
+TEST(Norm, PaddingOfUnitsChangesNoBit) {
+  at::manual_seed(2);
+  for (const std::int64_t numel : {1, 15, 16, 17, 1000, 1024, 1025, 4097}) {
+    const std::vector<Unit> units = unit_of({numel, 333, numel});
+    const FlatModel plain(units);
+    const double norm = flat_norm(plain.layout(), plain.params());
+    for (const std::int64_t ranks : {1, 2, 3, 4}) {
+      const FlatModel padded(units, ranks * kNormBlock);
+      EXPECT_EQ(flat_norm(padded.layout(), padded.params()), norm)
+          << numel << " elements, " << ranks << " ranks";
+    }
+  }
+}
+
+TEST(Norm, SlicesGiveTheWholesBlockSums) {  // what sharded steps rely on
+  at::manual_seed(3);
+  const FlatModel model(unit_of({10000}), 4 * kNormBlock);
+  std::vector<double> whole, pieces;
+  append_block_sums(model.params(), whole);
+  const std::int64_t slice = model.layout().numel / 4;
+  for (std::int64_t rank = 0; rank < 4; ++rank)
+    append_block_sums(model.params().narrow(0, rank * slice, slice), pieces);
+  EXPECT_EQ(whole, pieces);
+}
+
+TEST(Clip, ScalesDownOnly) {
+  FlatModel model(unit_of({3}));
+  model.grads().narrow(0, 0, 3).copy_(at::tensor({3.0f, 0.0f, 4.0f}));
+  EXPECT_DOUBLE_EQ(clip_gradients(model, 10.0), 5.0);
+  EXPECT_EQ(model.grads()[2].item<float>(), 4.0f);
+  EXPECT_DOUBLE_EQ(clip_gradients(model, 1.0), 5.0);
+  EXPECT_FLOAT_EQ(model.grads()[0].item<float>(), static_cast<float>(3.0 / (5.0 + 1e-6)));
+  EXPECT_NEAR(flat_norm(model.layout(), model.grads()), 1.0, 1e-6);
+}
+
+TEST(Clip, ZeroMeansOff) {
+  FlatModel model(unit_of({2}));
+  model.grads().fill_(100.0);
+  clip_gradients(model, 0.0);
+  EXPECT_EQ(model.grads()[0].item<float>(), 100.0f);
+}
+
+}  // namespace
+}  // namespace ladder

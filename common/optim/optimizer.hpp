@@ -1,0 +1,79 @@
+// AdamW and SGD over flat buffers.
+//
+// AdamW (Loshchilov and Hutter, arXiv 1711.05101), with lr the learning rate and t the number of
+// this step from 1:
+//   p = p (1 − lr·weight_decay);   m = β1 m + (1−β1) g;   v = β2 v + (1−β2) g²
+//   p = p − lr · (m / (1−β1ᵗ)) / (√(v / (1−β2ᵗ)) + eps)
+// SGD, without momentum or state:   p = p (1 − lr·weight_decay) − lr·g
+// Weight decay applies to tensors of two dimensions and more.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/unit.hpp"
+#include "common/optim/flat_layout.hpp"
+#include "common/optim/flat_model.hpp"
+
+namespace ladder {
+
+enum class OptimizerKind { kAdamW, kSgd };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+};
+
+// A run of the flat buffer with one weight decay: neighbouring tensors are updated in one call.
+// Start and length are multiples of kTensorAlignment, which keeps the update of an element
+// independent of where the run is cut.
+struct UpdateRange {
+  std::int64_t start = 0;
+  std::int64_t numel = 0;
+  bool has_decay = false;
+};
+std::vector<UpdateRange> plan_updates(const FlatLayout& layout);  // frozen tensors are left out
+
+class Optimizer {
+ public:
+  // Lifetime: `model` outlives the optimizer.
+  // Memory:   AdamW 8 bytes per element of the layout (m and v), SGD none; counted as optimizer.
+  Optimizer(FlatModel& model, const OptimizerOptions& options);
+
+  // Updates the parameters from the gradients. Local; no allocation of tensor memory, no copy.
+  void step(double learning_rate);
+
+  std::int64_t num_steps() const {
+    return num_steps_;
+  }  // steps taken, over all runs: t of the last step
+  void set_num_steps(std::int64_t steps) { num_steps_ = steps; }
+
+  // The state as views: "NAME.exp_avg" (m) and "NAME.exp_avg_sq" (v) for each tensor; empty for
+  // SGD.
+  std::vector<NamedTensor> named_state() const;
+
+ private:
+  void adamw_step(double learning_rate);
+  void sgd_step(double learning_rate);
+
+  // The same runs of all buffers, cut once: what one kernel call updates.
+  struct Group {
+    double weight_decay = 0;
+    std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+  };
+
+  FlatModel& model_;
+  OptimizerOptions options_;
+  at::Tensor exp_avg_;     // m [layout.numel]
+  at::Tensor exp_avg_sq_;  // v [layout.numel]
+  std::vector<Group> groups_;
+  std::int64_t num_steps_ = 0;
+  float step_for_kernel_ = 0;  // the fused kernel reads t from tensors; theirs are views of this
+};
+
+}  // namespace ladder

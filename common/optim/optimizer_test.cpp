@@ -1,0 +1,144 @@
+#include "common/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+at::Tensor leaf(at::IntArrayRef shape) {
+  return at::randn(shape).set_requires_grad(true);
+}
+
+// A matrix (decayed), a vector (not) and a frozen matrix, all of awkward sizes.
+std::vector<Unit> units() {
+  return {{"unit",
+           {{"w", leaf({7, 5})},
+            {"b", leaf({13})},
+            {"frozen", leaf({3, 3}).detach()},
+            {"v", leaf({65, 3})}}}};
+}
+
+void fill_gradients(FlatModel& model) {
+  for (const NamedTensor& view : named_views(model.layout(), model.grads())) view.tensor.normal_();
+}
+
+TEST(Optimizer, JoinsNeighboursOfOneDecay) {
+  std::vector<Unit> list = units();
+  list[0].tensors.push_back({"v2", leaf({2, 2})});
+  const std::vector<UpdateRange> ranges = plan_updates(plan_flat_layout(list));
+  ASSERT_EQ(ranges.size(), 3u);  // w | b | v and v2; nothing covers the frozen tensor
+  EXPECT_EQ(ranges[0].numel, 48);
+  EXPECT_FALSE(ranges[1].has_decay);
+  EXPECT_EQ(ranges[2].start, 48 + 16 + 16);
+  EXPECT_EQ(ranges[2].numel, 208 + 16);
+}
+
+TEST(Optimizer, AdamWFollowsItsFormula) {
+  at::manual_seed(1);
+  FlatModel model(units());
+  const OptimizerOptions options{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+  Optimizer optimizer(model, options);
+  const double lr = 1e-2;
+  std::vector<at::Tensor> p, m, v;
+  for (const NamedTensor& view : model.named_params()) {
+    p.push_back(view.tensor.to(at::kDouble));
+    m.push_back(at::zeros_like(p.back()));
+    v.push_back(at::zeros_like(p.back()));
+  }
+  for (int t = 1; t <= 5; ++t) {
+    fill_gradients(model);
+    const std::vector<NamedTensor> grads = named_views(model.layout(), model.grads());
+    optimizer.step(lr);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      if (i == 2) continue;  // frozen
+      const at::Tensor g = grads[i].tensor.to(at::kDouble);
+      if (p[i].dim() >= 2) p[i] *= 1 - lr * options.weight_decay;
+      m[i] = options.beta1 * m[i] + (1 - options.beta1) * g;
+      v[i] = options.beta2 * v[i] + (1 - options.beta2) * g * g;
+      p[i] -= lr * (m[i] / (1 - std::pow(options.beta1, t))) /
+              ((v[i] / (1 - std::pow(options.beta2, t))).sqrt() + options.eps);
+    }
+  }
+  const std::vector<NamedTensor> params = model.named_params();
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    EXPECT_LT((params[i].tensor.to(at::kDouble) - p[i]).abs().max().item<double>(), 1e-6)
+        << params[i].name;
+  }
+  EXPECT_EQ(optimizer.num_steps(), 5);
+  EXPECT_EQ(optimizer.named_state().size(), 8u);
+  EXPECT_EQ(optimizer.named_state()[0].name, "w.exp_avg");
+}
+
+TEST(Optimizer, PaddingStaysZero) {
+  FlatModel model(units(), 1024);
+  Optimizer optimizer(model, {});
+  for (int t = 0; t < 3; ++t) {
+    fill_gradients(model);
+    optimizer.step(1e-2);
+  }
+  double inside = 0;
+  for (const NamedTensor& view : model.named_params())
+    inside += view.tensor.abs().to(at::kDouble).sum().item<double>();
+  EXPECT_NEAR(model.params().abs().to(at::kDouble).sum().item<double>(), inside, 1e-9);
+}
+
+TEST(Optimizer,
+     CutRunsGiveTheSameBits) {  // a run may be cut at any multiple of 16: what ZeRO relies on
+  at::manual_seed(2);
+  const std::vector<Unit> whole_unit = {{"unit", {{"w", leaf({64, 33})}}}};
+  FlatModel whole(whole_unit);
+  const at::Tensor start = whole.params().clone();
+  fill_gradients(whole);
+  const at::Tensor grads = whole.grads().clone();
+  Optimizer(whole, {}).step(1e-2);
+  for (const std::int64_t cut : {16, 48, 1024, 2096}) {
+    FlatModel parts(
+        std::vector<Unit>{{"unit", {{"a", leaf({1, cut})}, {"b", leaf({1, 64 * 33 - cut})}}}}, 1);
+    parts.params().copy_(start);
+    parts.grads().copy_(grads);
+    Optimizer(parts, {}).step(1e-2);
+    EXPECT_TRUE(parts.params().equal(whole.params())) << "cut at " << cut;
+  }
+}
+
+TEST(Optimizer, SgdFollowsItsFormula) {
+  at::manual_seed(3);
+  FlatModel model(units());
+  Optimizer optimizer(model, {.kind = OptimizerKind::kSgd, .weight_decay = 0.5});
+  const at::Tensor before = model.params().clone();
+  fill_gradients(model);
+  optimizer.step(0.1);
+  const FlatTensor& w = model.layout().tensors[0];
+  const FlatTensor& b = model.layout().tensors[1];
+  const auto part = [](const at::Tensor& flat, const FlatTensor& t) {
+    return flat.narrow(0, t.start, t.numel);
+  };
+  EXPECT_TRUE(
+      part(model.params(), w).allclose(part(before, w) * 0.95 - 0.1 * part(model.grads(), w)));
+  EXPECT_TRUE(part(model.params(), b).allclose(part(before, b) - 0.1 * part(model.grads(), b)));
+  EXPECT_TRUE(optimizer.named_state().empty());
+}
+
+TEST(Optimizer, StepAllocatesNothing) {
+  install_memory_ledger();
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    FlatModel model(units());
+    const std::int64_t before = read_memory().live(MemoryCategory::kOptimizer);
+    Optimizer optimizer(model, {.kind = kind});
+    const std::int64_t bytes_per_element = kind == OptimizerKind::kAdamW ? 8 : 0;
+    EXPECT_EQ(read_memory().live(MemoryCategory::kOptimizer) - before,
+              bytes_per_element * model.layout().numel);
+    reset_memory_peaks();
+    const std::int64_t live = read_memory().total_live_bytes;
+    optimizer.step(1e-3);
+    const std::int64_t wrapped_scalars = kind == OptimizerKind::kAdamW ? 0 : 16;  // ATen's own, of one element
+    EXPECT_LE(read_memory().peak_bytes - live, wrapped_scalars);
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,206 @@
+#include "common/train/checkpoint.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "common/core/check.hpp"
+#include "common/train/safetensors.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFormatVersion = 1;
+constexpr const char* kPartialPrefix = ".partial_";
+
+fs::path checkpoints_of(const fs::path& run) {
+  return run / "checkpoints";
+}
+
+// The step in a folder name "step_NNNNNN"; -1 for any other name.
+std::int64_t step_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  if (!name.starts_with("step_") || name.size() < 11 || name.size() > 20) return -1;
+  if (name.find_first_not_of("0123456789", 5) != std::string::npos) return -1;
+  return std::stoll(name.substr(5));
+}
+
+std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(checkpoints_of(run))) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+    if (entry.is_directory() && step_of(entry.path()) >= 0) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
+  return found;
+}
+
+// Every wanted tensor is in the file with its shape, and nothing else is.
+void check_fits(const SafetensorsReader& reader, const std::vector<NamedTensor>& wanted,
+                const fs::path& path) {
+  std::map<std::string, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : reader.tensors()) stored[tensor.name] = &tensor;
+  for (const auto& [name, tensor] : wanted) {
+    const auto found = stored.find(name);
+    check(found != stored.end(), path.string(), ": holds no tensor \"", name,
+          "\", which this run needs");
+    check(found->second->shape == tensor.sizes().vec(), path.string(), ": \"", name,
+          "\" has the shape ", at::IntArrayRef(found->second->shape), ", this run needs ",
+          tensor.sizes(),
+          " (compare --layers, --heads, --channels, --context and --vocab-size with the config in "
+          "state.json)");
+    check(found->second->dtype == tensor.scalar_type(), path.string(), ": \"", name,
+          "\" is of type ", c10::toString(found->second->dtype), ", this run needs ",
+          c10::toString(tensor.scalar_type()));
+    stored.erase(found);
+  }
+  check(stored.empty(), path.string(), ": holds \"", stored.empty() ? "" : stored.begin()->first,
+        "\", which this run has no place for");
+}
+
+void read_all(SafetensorsReader& reader, const std::vector<NamedTensor>& tensors,
+              const std::string& hash, const fs::path& path) {
+  for (const auto& [name, tensor] : tensors) reader.read(name, tensor);
+  const std::string actual = tensor_hash(tensors);
+  check(actual == hash, path.string(), ": damaged: its tensors hash to ", actual,
+        ", state.json says ", hash);
+}
+
+Json read_state(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "state.json";
+  check(fs::is_directory(checkpoint), checkpoint.string(), ": there is no such checkpoint");
+  Json state = parse_json(read_text_file(path), path);
+  const auto version = state.value("format_version", 0);
+  check(version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads ", kFormatVersion);
+  return state;
+}
+
+}  // namespace
+
+TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
+                      const BatchStream& batches) {
+  return {model.named_params(), optimizer.named_state(),        optimizer.num_steps(),
+          batches.position(),   batches.training().tokenizer(), batches.training().bytes_read()};
+}
+
+std::string tensor_hash(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : tensors) by_name[name] = tensor.detach();
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  for (const auto& [name, tensor] : by_name) {
+    const at::Tensor bytes = tensor.cpu().contiguous();
+    XXH3_128bits_update(state.get(), name.c_str(), name.size() + 1);
+    XXH3_128bits_update(state.get(), bytes.const_data_ptr(), bytes.nbytes());
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
+                         const Json& config) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
+  const fs::path target = checkpoints_of(run) / name;
+  const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
+  fs::remove_all(partial);
+  fs::create_directories(partial);
+  write_safetensors(partial / "model.safetensors", state.parameters);
+  write_safetensors(partial / "optimizer.safetensors", state.optimizer);
+  const Json json = {{"format_version", kFormatVersion},
+                     {"step", step},
+                     {"optimizer_steps", state.optimizer_steps},
+                     {"data",
+                      {{"epoch", state.data.epoch},
+                       {"samples", state.data.samples},
+                       {"tokenizer", state.tokenizer}}},
+                     {"rng",
+                      {{"kind", "derived from seed, stream and step"},
+                       {"seed", config.value("seed", Json(nullptr))}}},
+                     {"loss_scale", nullptr},
+                     {"param_hash", tensor_hash(state.parameters)},
+                     {"optimizer_hash", tensor_hash(state.optimizer)},
+                     {"config", config}};
+  write_text_file(partial / "state.json", json.dump(2) + "\n");
+  sync_to_disk(partial);
+  if (fs::exists(target)) {  // of an earlier run that went on from an older checkpoint
+    const fs::path replaced =
+        checkpoints_of(run) / (std::string(kPartialPrefix) + "replaced_" + name);
+    fs::remove_all(replaced);
+    fs::rename(target, replaced);
+    fs::rename(partial, target);
+    fs::remove_all(replaced);
+  } else {
+    fs::rename(partial, target);
+  }
+  sync_to_disk(checkpoints_of(run));
+  return target;
+}
+
+std::int64_t load_checkpoint(const fs::path& checkpoint, TrainState& state) {
+  const Json json = read_state(checkpoint);
+  SafetensorsReader model(checkpoint / "model.safetensors");
+  SafetensorsReader optimizer(checkpoint / "optimizer.safetensors");
+  check_fits(model, state.parameters, checkpoint / "model.safetensors");
+  check_fits(optimizer, state.optimizer, checkpoint / "optimizer.safetensors");
+  try {
+    const auto tokenizer = json.at("data").at("tokenizer").get<std::string>();
+    check(tokenizer == state.tokenizer, checkpoint.string(), ": was trained on the tokenizer '",
+          tokenizer, "', the data here have '", state.tokenizer, "'");
+    state.optimizer_steps = json.at("optimizer_steps").get<std::int64_t>();
+    state.data = {json.at("data").at("epoch").get<std::int64_t>(),
+                  json.at("data").at("samples").get<std::int64_t>()};
+    read_all(model, state.parameters, json.at("param_hash").get<std::string>(),
+             checkpoint / "model.safetensors");
+    read_all(optimizer, state.optimizer, json.at("optimizer_hash").get<std::string>(),
+             checkpoint / "optimizer.safetensors");
+    return json.at("step").get<std::int64_t>();
+  } catch (const Json::exception& error) {
+    throw CheckError(concat((checkpoint / "state.json").string(), ": damaged: ", error.what()));
+  }
+}
+
+void load_parameters(const fs::path& checkpoint, const std::vector<NamedTensor>& parameters) {
+  const Json json = read_state(checkpoint);
+  SafetensorsReader model(checkpoint / "model.safetensors");
+  check_fits(model, parameters, checkpoint / "model.safetensors");
+  read_all(model, parameters, json.value("param_hash", ""), checkpoint / "model.safetensors");
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  const std::vector<fs::path> all = checkpoints_by_step(run);
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+void prune_checkpoints(const fs::path& run, std::int64_t keep) {
+  if (!fs::is_directory(checkpoints_of(run))) return;
+  std::vector<fs::path> doomed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+    if (entry.path().filename().string().starts_with(kPartialPrefix))
+      doomed.push_back(entry.path());
+  }
+  const std::vector<fs::path> all = checkpoints_by_step(run);
+  if (keep > 0 && static_cast<std::int64_t>(all.size()) > keep)
+    doomed.insert(doomed.end(), all.begin(), all.end() - keep);
+  for (const fs::path& path : doomed) {
+    // Renamed first: a kill in the middle must not leave half a checkpoint under a checkpoint's
+    // name.
+    const fs::path hidden =
+        path.parent_path() / (std::string(kPartialPrefix) + "old_" + path.filename().string());
+    fs::rename(path, hidden);
+    fs::remove_all(hidden);
+  }
+}
+
+}  // namespace ladder

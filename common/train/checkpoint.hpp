@@ -1,0 +1,67 @@
+// Checkpoints: one canonical, unsharded state whatever step wrote it, so that any step can go on
+// from any other's.
+//
+//   step_000100/model.safetensors       parameters by their GPT-2 names
+//   step_000100/optimizer.safetensors   NAME.exp_avg and NAME.exp_avg_sq for each parameter (AdamW)
+//   step_000100/state.json              step, position in the data, configuration, hashes of both
+//   files' tensors
+//
+// Written to a folder of another name, flushed and renamed: a kill at any moment leaves the old
+// checkpoints or the old ones and the new one, never half of one. Format: docs/checkpoint.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/unit.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/optim/optimizer.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+
+// What a run goes on from, besides the number of its step. The tensors are views: no copy is made.
+struct TrainState {
+  std::vector<NamedTensor> parameters;
+  std::vector<NamedTensor> optimizer;  // empty where the optimizer keeps none
+  std::int64_t optimizer_steps = 0;
+  DataPosition data;
+  std::string tokenizer;
+  std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
+};
+
+// The state of a rank that holds everything. Local.
+TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
+                      const BatchStream& batches);
+
+// 32 hexadecimal digits: XXH3-128 over names and bytes of the tensors, sorted by name. The same for
+// equal parameters however they are laid out.
+std::string tensor_hash(const std::vector<NamedTensor>& tensors);
+
+// Writes RUN/checkpoints/step_NNNNNN and returns its path. `config` is stored for the reader's
+// information.
+std::filesystem::path save_checkpoint(const std::filesystem::path& run, std::int64_t step,
+                                      const TrainState& state, const Json& config);
+
+// Copies a checkpoint into the state's tensors and sets its other members; returns the step.
+// Everything is compared first: throws CheckError naming the file and both values, before a tensor
+// has changed, for one that is damaged or fits another model, optimizer or tokenizer. A wrong hash
+// is found after the tensors have been read.
+std::int64_t load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
+
+// The parameters alone: the start of a new run.
+void load_parameters(const std::filesystem::path& checkpoint,
+                     const std::vector<NamedTensor>& parameters);
+
+// The checkpoint with the highest step in RUN/checkpoints, if there is one.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+
+// Deletes all but the newest `keep` checkpoints (0: none are deleted), and what killed runs left
+// half-written.
+void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+
+}  // namespace ladder

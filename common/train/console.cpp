@@ -1,0 +1,54 @@
+#include "common/train/console.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace ladder {
+
+Console::Console(bool is_enabled)
+    : is_enabled_(is_enabled), is_terminal_(::isatty(STDOUT_FILENO) == 1) {}
+
+Console::~Console() {
+  if (has_progress_line_) std::printf("\n");
+  std::fflush(stdout);
+}
+
+void Console::clear_progress() {
+  if (has_progress_line_) std::printf("\r\033[K");
+  has_progress_line_ = false;
+}
+
+void Console::line(const std::string& text) {
+  if (!is_enabled_) return;
+  clear_progress();
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void Console::progress(const Progress& p, bool is_logged) {
+  if (!is_enabled_ || (!is_logged && !is_terminal_)) return;
+  clear_progress();
+  std::printf("step %lld/%lld   loss %.4f   grad norm %.3f   lr %.2e   %.0f tokens/s   %s left%s",
+              static_cast<long long>(p.step), static_cast<long long>(p.num_steps), p.loss,
+              p.grad_norm, p.learning_rate, p.tokens_per_second,
+              format_duration(p.seconds_left).c_str(), is_logged ? "\n" : "");
+  std::fflush(stdout);
+  has_progress_line_ = !is_logged;
+}
+
+std::string format_duration(double seconds) {
+  const auto total = static_cast<long long>(std::llround(seconds));
+  char text[64];
+  if (total < 60) {
+    std::snprintf(text, sizeof text, "%lld s", total);
+  } else if (total < 3600) {
+    std::snprintf(text, sizeof text, "%lld min %02lld s", total / 60, total % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld h %02lld min", total / 3600, total / 60 % 60);
+  }
+  return text;
+}
+
+}  // namespace ladder

@@ -1,0 +1,80 @@
+// Everything a trainer can be told, in one typed struct that is validated once.
+//
+// Long options in kebab case, the same for all steps; a step adds its own groups. The defaults
+// below are those of the command line.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/comm/world.hpp"
+#include "common/data/options.hpp"
+#include "common/model/gpt.hpp"
+#include "common/optim/lr_schedule.hpp"
+#include "common/optim/optimizer.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+
+// The order in which gradients are summed: a rank's microbatches first and then over ranks (steps 0
+// to 5), or the ranks within each microbatch first (steps 6 and 7, which reduce after every
+// microbatch).
+enum class Fold { kMicrobatchesFirst, kRanksFirst };
+
+// Options that only some steps have.
+enum class OptionGroup { kSimulatedRanks };
+
+struct OutputOptions {
+  std::string
+      out;  // folder of the run; empty: nothing is written (the command line makes a fresh one)
+  std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
+  std::string init_from;        // a checkpoint whose parameters are the start of a new run
+  std::string sample;           // text to continue after training; empty: no sample
+  std::int64_t log_every = 10;
+  std::int64_t eval_every = 0;  // 0: never
+  std::int64_t save_every = 0;  // 0: at the end only
+  std::int64_t keep = 3;        // newest checkpoints that are kept; 0: all
+  bool is_quiet = false;        // nothing on the console
+};
+
+struct TrainOptions {
+  std::string step;              // name of the trainer, for example "step0_single_gpu"
+  std::int64_t num_steps = 200;  // optimizer steps in total, those before a resume included
+  std::uint64_t seed = 1;
+  GptOptions model;
+  DataOptions data;
+  OptimizerOptions optimizer;
+  LrOptions lr;
+  double clip_norm = 1.0;  // 0: off
+  int num_threads = 1;     // compute threads per rank; bits are equal between steps with 1 only
+  Transport transport = Transport::kAuto;
+  OutputOptions output;
+  std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
+  Fold fold = Fold::kMicrobatchesFirst;
+};
+
+// What the command line asks for besides training.
+struct CommandLine {
+  TrainOptions options;
+  bool should_exit = false;  // --help, --print-config: `text` says all there is to say
+  std::string text;
+  int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
+};
+
+// Reads the command line and the file of --config; the command line wins. Validates. Throws
+// UsageError that names the option, its value and the way out; for an unknown option also the
+// nearest one that exists.
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
+                               const std::set<OptionGroup>& groups);
+
+// Carries shared values into the parts (the model's vocabulary, the data's context and seed) and
+// checks everything that can be checked without opening the data. parse_command_line() has done it;
+// code that fills in the struct calls it.
+void finalize(TrainOptions& options);
+
+// All options by their names on the command line, with the values in force.
+Json to_json(const TrainOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,128 @@
+#include "common/train/report.hpp"
+
+#include <ATen/Version.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <torch/headeronly/version.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace ladder {
+namespace {
+
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json finite(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(finite(value));
+  return list;
+}
+
+Json memory_json(const MemoryReading& memory) {
+  if (!memory_ledger_is_installed()) return nullptr;
+  const std::int64_t unnamed =
+      memory.live(MemoryCategory::kActivations);  // alive between steps, and no scope says why
+  Json by_name = memory.other_bytes;
+  if (unnamed != 0) by_name["unnamed"] = unnamed;
+  return {{"parameters", memory.live(MemoryCategory::kParameters)},
+          {"gradients", memory.live(MemoryCategory::kGradients)},
+          {"optimizer", memory.live(MemoryCategory::kOptimizer)},
+          {"communication", memory.live(MemoryCategory::kCommunication)},
+          {"other", memory.live(MemoryCategory::kOther) + unnamed},
+          {"other_by_name", by_name.is_null() ? Json::object() : by_name},
+          {"activations_peak", memory.activations_peak_bytes},
+          {"live_at_step_end", memory.total_live_bytes},
+          {"peak", memory.peak_bytes}};
+}
+
+Json traffic_json(const Traffic& traffic) {
+  Json json = Json::object();
+  for (int i = 0; i < kNumCommOps; ++i) {
+    const auto op = static_cast<CommOp>(i);
+    json[to_string(op)] = {{"calls", traffic[op].calls},
+                           {"bytes_sent", traffic[op].bytes_sent},
+                           {"messages", traffic[op].messages}};
+  }
+  return json;
+}
+
+// What differs from rank to rank.
+Json rank_json(const TrainReport& report) {
+  return {{"data_bytes_read", report.data_bytes_read},
+          {"memory", memory_json(report.memory)},
+          {"memory_theory",
+           {{"parameters", report.memory_theory.parameters},
+            {"gradients", report.memory_theory.gradients},
+            {"optimizer", report.memory_theory.optimizer}}},
+          {"traffic", traffic_json(report.traffic)},
+          {"traffic_theory", {{"bytes_sent", report.traffic_theory_bytes}}}};
+}
+
+// Every rank's text, on every rank.
+std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm) {
+  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
+  at::Tensor lengths = at::empty({comm.size()}, at::kLong);
+  comm.all_gather(length, lengths)->wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  at::Tensor padded = at::full({longest}, ' ', at::kByte);
+  std::memcpy(padded.data_ptr(), text.data(), text.size());
+  at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
+  comm.all_gather(padded, all)->wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto* start = static_cast<const char*>(all.const_data_ptr()) + rank * longest;
+    texts.emplace_back(start, static_cast<std::size_t>(lengths[rank].item<std::int64_t>()));
+  }
+  return texts;
+}
+
+}  // namespace
+
+double tokens_per_second(const TrainReport& report) {
+  const std::size_t first = report.step_seconds.size() > 1 ? 1 : 0;
+  double tokens = 0, seconds = 0;
+  for (std::size_t i = first; i < report.step_seconds.size(); ++i) {
+    tokens += static_cast<double>(report.target_tokens[i]);
+    seconds += report.step_seconds[i];
+  }
+  return seconds > 0 ? tokens / seconds : 0;
+}
+
+Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
+  const std::vector<std::string> texts = all_gather_text(rank_json(report).dump(), comm);
+  if (comm.rank() != 0) return nullptr;
+  Json json = {{"schema_version", 1},
+               {"step", options.step},
+               {"world_size", comm.size()},
+               {"data_parallel_size", comm.size()},
+               {"pipeline_stages", 1},
+               {"num_parameters", report.num_parameters},
+               {"torch_version", TORCH_VERSION},
+               {"config", to_json(options)},
+               {"first_step", report.first_step},
+               {"losses", finite(report.losses)},
+               {"grad_norms", finite(report.grad_norms)},
+               {"param_norms", finite(report.param_norms)},
+               {"learning_rates", finite(report.learning_rates)},
+               {"target_tokens", report.target_tokens},
+               {"val_losses", Json::array()},
+               {"skipped_steps", report.skipped_steps},
+               {"param_hash", report.param_hash},
+               {"step_seconds", finite(report.step_seconds)},
+               {"tokens_per_second", tokens_per_second(report)},
+               {"was_stopped", report.was_stopped},
+               {"sample", report.sample}};
+  for (const ValidationLoss& loss : report.val_losses) {
+    json["val_losses"].push_back({{"step", loss.step}, {"loss", finite(loss.loss)}});
+  }
+  for (const std::string& text : texts) {
+    const Json rank = parse_json(text, "a rank's report");
+    for (const auto& [key, value] : rank.items()) json[key].push_back(value);
+  }
+  return json;
+}
+
+}  // namespace ladder

@@ -1,0 +1,63 @@
+// What a run tells about itself: report.json.
+//
+// The keys are a contract that tests, benchmarks and outside tools rely on; docs/report.md lists
+// them. Doubles are written so that they read back to the same bits, what is not finite is null.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/comm/traffic.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/train/json.hpp"
+#include "common/train/options.hpp"
+
+namespace ladder {
+
+struct ValidationLoss {
+  std::int64_t step = 0;  // optimizer steps taken before it
+  double loss = 0;        // nats per target token
+};
+
+// Bytes of model state per rank, padding included: what theory says, or what the ledger found.
+struct StateBytes {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  bool operator==(const StateBytes&) const = default;
+};
+
+// One rank's account of a run. The series have one entry per optimizer step of this run; losses and
+// norms are global values, the same on every rank.
+struct TrainReport {
+  std::int64_t first_step = 0;      // number of steps that an earlier run had taken
+  std::int64_t num_parameters = 0;  // without padding
+  std::vector<double> losses;       // nats per target token
+  std::vector<double> grad_norms;   // before clipping
+  std::vector<double> param_norms;  // after the step
+  std::vector<double> learning_rates;
+  std::vector<std::int64_t> target_tokens;
+  std::vector<double> step_seconds;
+  std::vector<ValidationLoss> val_losses;
+  std::int64_t skipped_steps = 0;
+  std::string param_hash;  // of the final parameters; empty where no state was handed over
+  std::int64_t data_bytes_read = 0;  // by this rank
+  MemoryReading memory;              // live: between steps; peaks: during training
+  StateBytes memory_theory;
+  Traffic traffic;  // of the training steps
+  std::int64_t traffic_theory_bytes = 0;
+  bool was_stopped = false;  // by a signal, before the last step
+  std::string sample;        // what --sample asked for
+};
+
+// Target tokens of all ranks per second over the run's steps, the first one left out where there
+// are more (it warms up).
+double tokens_per_second(const TrainReport& report);
+
+// The report of a whole run from those of its ranks. Collective: every rank calls it; the result is
+// rank 0's, the others get null.
+Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm);
+
+}  // namespace ladder

@@ -1,0 +1,206 @@
+#include "common/train/run.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool holds_a_run(const fs::path& folder) {
+  return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
+         fs::exists(folder / "checkpoints");
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const fs::path relative =
+      fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(folder));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+// --resume may name a checkpoint or a run, of which it means the newest.
+fs::path checkpoint_in(const fs::path& folder) {
+  check(fs::is_directory(folder), "--resume ", folder.string(), ": there is no such folder");
+  if (fs::exists(folder / "state.json")) return folder;
+  const std::optional<fs::path> newest = newest_checkpoint(folder);
+  check(newest.has_value(), "--resume ", folder.string(),
+        ": holds neither a checkpoint (state.json) nor a run with checkpoints");
+  return *newest;
+}
+
+}  // namespace
+
+Run::Run(const TrainOptions& options, const Communicator& comm)
+    : options_(options),
+      comm_(comm),
+      is_main_(comm.rank() == 0),
+      out_(options.output.out),
+      console_(is_main_ && !options.output.is_quiet) {
+  if (is_writing()) open_folder();
+}
+
+void Run::open_folder() {
+  const std::string& resume = options_.output.resume;
+  const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
+  check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
+        " already holds a run: choose another folder, or go on with it by --resume auto");
+  std::error_code error;
+  fs::create_directories(out_, error);
+  check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
+  prune_checkpoints(out_, options_.output.keep);
+}
+
+void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
+  const OutputOptions& output = options_.output;
+  TrainState state = full_state(model, optimizer, batches);
+  for (const NamedTensor& named : state.parameters) report_.num_parameters += named.tensor.numel();
+  std::optional<fs::path> checkpoint;
+  if (output.resume == "auto") {
+    check_usage(!out_.empty(), "--resume auto looks in --out: give it");
+    checkpoint = newest_checkpoint(out_);
+  } else if (output.resume != "none") {
+    checkpoint = checkpoint_in(output.resume);
+  }
+  if (checkpoint) {
+    step_ = load_checkpoint(*checkpoint, state);
+    optimizer.set_num_steps(state.optimizer_steps);
+    batches.seek(state.data);
+    console_.line(concat("resumed after step ", step_, " from ", checkpoint->string()));
+    check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
+                " counts from the start, and ", checkpoint->string(), " has taken ", step_,
+                " already");
+  } else if (!output.init_from.empty()) {
+    load_parameters(checkpoint_in(output.init_from), state.parameters);
+    console_.line(concat("starting from the parameters of ", output.init_from));
+  }
+  report_.first_step = step_;
+  if (is_writing()) open_metrics();
+}
+
+void Run::open_metrics() {
+  const fs::path path = out_ / "metrics.jsonl";
+  std::string kept;  // what an earlier run wrote up to the checkpoint
+  if (step_ > 0 && fs::exists(path)) {
+    std::istringstream lines(read_text_file(path));
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (json.is_object() && json.value("step", std::int64_t{0}) <= step_) kept += line + "\n";
+    }
+  }
+  write_text_file(path, kept);
+  metrics_.open(path, std::ios::app);
+  check(metrics_.good(), path.string(), ": cannot be written: ", std::strerror(errno));
+}
+
+bool Run::next_step() {
+  if (has_started_) {
+    read_held_memory();
+  } else {
+    has_started_ = true;
+    reset_memory_peaks();
+    report_.memory = read_memory();
+  }
+  if (is_done()) return false;
+  step_timer_.restart();
+  traffic_at_step_start_ = comm_.traffic();
+  return true;
+}
+
+// Of all steps the one that leaves most behind.
+void Run::read_held_memory() {
+  const MemoryReading now = read_memory();
+  if (now.total_live_bytes >= report_.memory.total_live_bytes) report_.memory = now;
+  report_.memory.peak_bytes = now.peak_bytes;
+  report_.memory.activations_peak_bytes = now.activations_peak_bytes;
+}
+
+double Run::learning_rate() const {
+  return ladder::learning_rate(options_.lr, step_, options_.num_steps);
+}
+
+void Run::record(const StepRecord& record) {
+  const double seconds = step_timer_.seconds();
+  Traffic traffic = comm_.traffic();
+  traffic -= traffic_at_step_start_;
+  report_.traffic += traffic;
+  report_.losses.push_back(record.loss);
+  report_.grad_norms.push_back(record.grad_norm);
+  report_.param_norms.push_back(record.param_norm);
+  report_.learning_rates.push_back(learning_rate());
+  report_.target_tokens.push_back(record.num_targets);
+  report_.step_seconds.push_back(seconds);
+  ++step_;
+  is_stopping_ = record.is_stop_requested;
+
+  const bool is_logged =
+      step_ % options_.output.log_every == 0 || step_ == report_.first_step + 1 || is_done();
+  const double speed = tokens_per_second(report_);
+  const double seconds_per_step =
+      speed > 0 ? static_cast<double>(record.num_targets) / speed : seconds;
+  const auto steps_left = static_cast<double>(options_.num_steps - step_);
+  console_.progress({step_, options_.num_steps, record.loss, record.grad_norm,
+                     report_.learning_rates.back(), speed, steps_left * seconds_per_step},
+                    is_logged);
+  if (is_logged && metrics_.is_open()) {
+    const auto finite = [](double value) {
+      return std::isfinite(value) ? Json(value) : Json(nullptr);
+    };
+    metrics_ << Json{{"step", step_},
+                     {"loss", finite(record.loss)},
+                     {"grad_norm", finite(record.grad_norm)},
+                     {"param_norm", finite(record.param_norm)},
+                     {"learning_rate", report_.learning_rates.back()},
+                     {"target_tokens", record.num_targets},
+                     {"step_seconds", seconds},
+                     {"tokens_per_second", speed},
+                     {"live_bytes", read_memory().total_live_bytes}}
+                    .dump()
+             << std::endl;
+  }
+}
+
+bool Run::should_evaluate() const {
+  const std::int64_t every = options_.output.eval_every;
+  return every > 0 && (step_ % every == 0 || is_done());
+}
+
+void Run::record_validation(double loss) {
+  report_.val_losses.push_back({step_, loss});
+  console_.line(concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss));
+  if (metrics_.is_open()) {
+    metrics_ << Json{{"step", step_},
+                     {"val_loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)}}
+                    .dump()
+             << std::endl;
+  }
+}
+
+bool Run::should_save() const {
+  return options_.output.save_every > 0 && step_ % options_.output.save_every == 0;
+}
+
+void Run::save(const TrainState& state) {
+  if (!is_main_) return;
+  report_.param_hash = tensor_hash(state.parameters);
+  saved_step_ = step_;
+  if (!is_writing()) return;
+  const fs::path checkpoint = save_checkpoint(out_, step_, state, to_json(options_));
+  prune_checkpoints(out_, options_.output.keep);
+  console_.line(concat("saved ", checkpoint.string()));
+}
+
+TrainReport Run::finish(const TrainState& state) {
+  if (saved_step_ != step_) save(state);
+  if (is_stopping_)
+    console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume"));
+  report_.data_bytes_read = state.data_bytes_read;
+  report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
+  return report_;
+}
+
+}  // namespace ladder

@@ -1,0 +1,88 @@
+// One run's plumbing on one rank: how far it is, what it logs, where its files lie, when it stops.
+//
+// Local: nothing here communicates. What is global (losses, norms, the wish to stop) is handed in
+// by the loop, where the collective that made it global can be seen. Files and console are rank
+// 0's.
+//
+// With an `out` folder a run writes metrics.jsonl (a line per logged step) and checkpoints/. A
+// folder that holds another run is refused unless that run is resumed; lines that the resumed
+// checkpoint does not know of are cut off.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "common/comm/communicator.hpp"
+#include "common/core/timer.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/optim/optimizer.hpp"
+#include "common/train/checkpoint.hpp"
+#include "common/train/console.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+#include "common/train/stop_signal.hpp"
+
+namespace ladder {
+
+// What the loop knows of a step once it is done: global values, the same on every rank.
+struct StepRecord {
+  double loss = 0;                 // nats per target token
+  double grad_norm = 0;            // before clipping
+  double param_norm = 0;           // after the step
+  std::int64_t num_targets = 0;    // of all ranks
+  bool is_stop_requested = false;  // any rank has had a signal
+};
+
+class Run {
+ public:
+  // `comm` outlives the run; only its rank and its counters are read. Throws CheckError for an
+  // `out` that is in use.
+  Run(const TrainOptions& options, const Communicator& comm);
+
+  // Reads the checkpoint that --resume names into these, or the parameters of --init-from; does
+  // nothing without both.
+  void resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
+
+  // True while there is a step to take. What the loop's body has left in memory by then is what a
+  // step leaves behind.
+  bool next_step();
+  double learning_rate() const;                                     // of the step to take
+  bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
+  void record(const StepRecord& record);                            // ends the step
+
+  bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
+  void record_validation(double loss);
+  bool should_save() const;  // after steps that --save-every divides
+  void save(const TrainState& state);
+
+  // Saves the final state, unless it just has been, and hands over this rank's report.
+  TrainReport finish(const TrainState& state);
+
+ private:
+  bool is_writing() const { return is_main_ && !out_.empty(); }
+  bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
+  void open_folder();
+  void open_metrics();
+  void read_held_memory();
+
+  TrainOptions options_;
+  const Communicator& comm_;
+  bool is_main_;  // rank 0
+  std::filesystem::path out_;
+  Console console_;
+  StopSignal stop_signal_;
+  std::ofstream metrics_;
+  TrainReport report_;
+  std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included
+  bool has_started_ = false;
+  bool is_stopping_ = false;
+  std::int64_t saved_step_ = -1;
+  Timer step_timer_;
+  Traffic traffic_at_step_start_;
+};
+
+}  // namespace ladder

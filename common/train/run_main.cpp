@@ -1,0 +1,132 @@
+#include "common/train/run_main.hpp"
+
+#include <ATen/Parallel.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Freed memory stays with the process instead of going back to the kernel and being zeroed again
+// the next step.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+// runs/STEP-DATE-TIME, with a number behind it if that is taken.
+fs::path fresh_run_folder(const std::string& step) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  const fs::path base = fs::path("runs") / concat(step, "-", stamp);
+  fs::create_directories("runs");
+  fs::path folder = base;
+  for (int number = 2; !fs::create_directory(folder); ++number)
+    folder = concat(base.string(), "-", number);
+  return folder;
+}
+
+std::string rank_prefix() {
+  return launched_ranks() > 1 ? concat("rank ", launched_rank(), ": ") : std::string();
+}
+
+int fail(const std::exception& error, bool is_usage) {
+  std::fprintf(stderr, "%serror: %s\n", rank_prefix().c_str(), error.what());
+  std::fflush(stderr);
+  return is_usage ? kExitUsage : kExitError;
+}
+
+int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
+  Communicator& comm = world.comm();
+  if (comm.rank() == 0 && options.output.out.empty())
+    options.output.out = fresh_run_folder(options.step);
+  TrainReport report = trainer.train(options, world);
+  report.memory_theory = trainer.state_bytes(options, comm.size(), comm.rank());
+  const Json json = gather_report(report, options, comm);
+  if (comm.rank() == 0) {
+    const fs::path path = fs::path(options.output.out) / "report.json";
+    write_text_file(path, json.dump(1) + "\n");
+    if (!options.output.is_quiet) {
+      if (!report.sample.empty())
+        std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
+      std::printf("report: %s\n", path.c_str());
+    }
+  }
+  return report.was_stopped ? kExitStopped : kExitDone;
+}
+
+int run_world(const TrainOptions& options, const Trainer& trainer) {
+  World world(options.transport);
+  int code = kExitError;
+  try {
+    return train_and_report(options, trainer, world);
+  } catch (const UsageError& error) {
+    code = fail(error, /*is_usage=*/true);
+  } catch (const std::exception& error) {
+    code = fail(error, /*is_usage=*/false);
+  }
+  if (world.comm().size() > 1) world.abort(code);
+  return code;
+}
+
+}  // namespace
+
+int run_main(int argc, char** argv, const Trainer& trainer) {
+  try {
+    const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
+    if (line.should_exit || line.dry_run_ranks > 0) {
+      const std::string text =
+          line.should_exit ? line.text : describe_run(line.options, trainer, line.dry_run_ranks);
+      if (launched_rank() == 0) std::fputs(text.c_str(), stdout);
+      return kExitDone;
+    }
+    keep_freed_memory();
+    install_memory_ledger();
+    at::set_num_threads(line.options.num_threads);
+    return run_world(line.options, trainer);
+  } catch (const UsageError& error) {
+    return fail(error, /*is_usage=*/true);
+  } catch (const std::exception& error) {
+    return fail(error, /*is_usage=*/false);
+  }
+}
+
+std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
+  const std::int64_t num_parameters =
+      count_parameters(Gpt(options.model, options.seed, at::kMeta).units());
+  const std::int64_t num_readers = world_size * options.simulate_ranks;
+  const std::int64_t rows =
+      options.data.microbatch_size * options.data.num_microbatches * num_readers;
+  std::string text =
+      concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
+  text += concat("parameters          ", num_parameters, "\n");
+  text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
+                 options.model.context, ")\n");
+  for (int rank = 0; rank < world_size; ++rank) {
+    const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
+    const std::int64_t total = bytes.parameters + bytes.gradients + bytes.optimizer;
+    text += concat("rank ", rank, " holds        ", total, " bytes (", format_bytes(total),
+                   "): parameters ", bytes.parameters, ", gradients ", bytes.gradients,
+                   ", optimizer ", bytes.optimizer, "; ");
+    char per_parameter[32];
+    std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
+                  static_cast<double>(total) / static_cast<double>(num_parameters));
+    text += concat(per_parameter, " bytes per parameter\n");
+  }
+  return text + "Activations come on top: they depend on the kernels; a run reports their peak.\n";
+}
+
+}  // namespace ladder

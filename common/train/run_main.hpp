@@ -1,0 +1,35 @@
+// main() of every trainer: command line, world, training, report, exit code.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitError = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitStopped = 75;  // saved and stopped on a signal
+
+// One step of the course, as its main() describes it.
+struct Trainer {
+  std::string step;  // "step0_single_gpu"
+  TrainReport (*train)(const TrainOptions& options,
+                       World& world);  // collective: every rank calls it
+  StateBytes (*state_bytes)(const TrainOptions& options, int world_size,
+                            int rank);  // theory, padding included
+  std::set<OptionGroup> groups = {};    // options that this step adds
+};
+
+// Everything between argc and the exit code. An error on one rank is shown with its rank, and ends
+// all of them. Writes OUT/report.json (rank 0) after training.
+int run_main(int argc, char** argv, const Trainer& trainer);
+
+// What --dry-run shows: parameters, bytes per rank by category, tokens per step.
+std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size);
+
+}  // namespace ladder

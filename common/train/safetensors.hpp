@@ -1,0 +1,65 @@
+// Reading and writing safetensors files: an 8-byte length, a JSON header, then the tensors' bytes.
+//
+// The writer takes the tensors one after the other, so a caller that holds only a part of a model
+// at a time can stream it. The reader maps nothing and trusts nothing: it refuses a file whose
+// header and length do not agree to the byte. Format: https://huggingface.co/docs/safetensors
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/core/unit.hpp"
+
+namespace ladder {
+
+struct StoredTensor {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+};
+
+class SafetensorsWriter {
+ public:
+  // Creates the file and writes its header. Throws CheckError with the file's name if that fails.
+  SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+  void write(
+      const at::Tensor& tensor);  // the next tensor of the list: its dtype and shape must match
+  void finish();                  // flushes to the disk; throws unless every tensor was written
+
+ private:
+  std::string path_;
+  std::vector<StoredTensor> tensors_;
+  std::size_t num_written_ = 0;
+  std::ofstream file_;
+};
+
+class SafetensorsReader {
+ public:
+  // Throws CheckError with the file's name and what is wrong with it.
+  explicit SafetensorsReader(std::string path);
+
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the order of the data
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Copies the named tensor into `target`, which has its shape and dtype; throws CheckError with
+  // both if not.
+  void read(const std::string& name, const at::Tensor& target);
+
+ private:
+  std::string path_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::int64_t> file_offsets_;
+  std::map<std::string, std::string> metadata_;
+  std::ifstream file_;
+};
+
+// All tensors of a list at once.
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
+
+}  // namespace ladder

@@ -1,0 +1,176 @@
+# The set-up of Ladder, part by part: packages, libtorch, configure, build. Sourced by ./ladder and
+# scripts/test.sh, which set ROOT. Each need_… function does what is still missing and nothing else,
+# says what it does, and writes its output to .ladder/logs/NAME.log.
+
+LOGS="$ROOT/.ladder/logs"
+# So many compilers at once as fit: one per core, 1.5 GB each.
+JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
+  jobs = int($2 / 1500000); if (jobs > cores) jobs = cores; print jobs < 1 ? 1 : jobs }' /proc/meminfo)}"
+
+BUILD_PACKAGES="g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev
+  libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev"
+TEST_PACKAGES="doxygen graphviz clang-format-14"
+
+say() { printf 'ladder: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+usage_error() { say "$*"; exit 2; }
+
+# logged NAME COMMAND…: the command's output goes to the log; a failure shows its end.
+logged() {
+  local name=$1 log="$LOGS/$1.log"
+  shift
+  mkdir -p "$LOGS"
+  if ! "$@" >"$log" 2>&1; then explain_failure "$name"; fi
+}
+
+# Shows where the log of a failed part is and its end; of a build, the first error.
+explain_failure() {
+  local log="$LOGS/$1.log"
+  say "the part '$1' failed (log: .ladder/logs/$1.log):"
+  if grep -q '^FAILED: ' "$log"; then
+    sed -n '/^FAILED: /,$p' "$log" | head -n 20 | cut -c1-400 >&2
+  else
+    tail -n 20 "$log" >&2
+  fi
+  exit 1
+}
+
+# One set-up at a time per checkout; the lock goes with the process, or with unlock_setup.
+lock_setup() {
+  mkdir -p "$LOGS"
+  command -v flock >/dev/null || return 0
+  exec 9>"$ROOT/.ladder/lock"
+  if ! flock -n 9; then
+    say "waiting for another ./ladder that is setting up here"
+    flock 9
+  fi
+}
+unlock_setup() { exec 9>&-; }
+
+# missing_packages NAME…: those that dpkg does not have; nothing where there is no dpkg.
+missing_packages() {
+  command -v dpkg-query >/dev/null || return 0
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || printf '%s ' "$package"
+  done
+}
+
+# need_packages NAME…: installs them where it may. Elsewhere than on Debian and Ubuntu, CMake names what it misses.
+need_packages() {
+  [[ -z ${LADDER_SKIP_PACKAGES:-} ]] || return 0
+  local missing sudo=()
+  missing=$(missing_packages "$@")
+  [[ -n $missing ]] || return 0
+  if [[ $(id -u) != 0 ]]; then
+    sudo -n true 2>/dev/null || fail "please install: sudo apt-get install ${missing% }   (LADDER_SKIP_PACKAGES=1 uses the tools that are here)"
+    sudo=(sudo -n)
+  fi
+  say "installing system packages: ${missing% }"
+  APT=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get)
+  # shellcheck disable=SC2086
+  logged packages install_packages $missing
+}
+install_packages() { "${APT[@]}" update && "${APT[@]}" install -y --no-install-recommends "$@"; }
+
+# Prints the libtorch that the user brings: LADDER_TORCH, Torch_DIR, or one inside CMAKE_PREFIX_PATH.
+own_torch() {
+  if [[ -n ${LADDER_TORCH:-} ]]; then realpath -m "$LADDER_TORCH"; return; fi
+  if [[ -n ${Torch_DIR:-} ]]; then printf '%s' "$Torch_DIR/../../.."; return; fi
+  local prefix prefixes
+  IFS=':;' read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+  for prefix in "${prefixes[@]}"; do
+    for prefix in "$prefix" "$prefix/../.."; do
+      if [[ -e $prefix/lib/libtorch_cpu.so ]]; then printf '%s' "$prefix"; return; fi
+    done
+  done
+}
+
+# .venv with the pinned libtorch. A marker says that it is complete; one that we began and did not finish is made anew.
+need_torch() {
+  [[ -z $(own_torch) ]] || return 0
+  local venv="$ROOT/.venv" wanted="$ROOT/scripts/requirements.txt"
+  if cmp -s "$wanted" "$venv/.ladder_complete"; then return 0; fi
+  say "installing $(grep -o '^torch==.*' "$wanted") into .venv (about 1 GB, a minute or so)"
+  if [[ -e $venv/.ladder_incomplete ]]; then rm -rf "$venv"; fi
+  logged venv make_venv "$venv" "$wanted"
+}
+make_venv() {
+  mkdir -p "$1" && cp "$2" "$1/.ladder_incomplete" && rm -f "$1/.ladder_complete" &&
+    python3 -m venv "$1" &&
+    "$1/bin/python" -m pip install --disable-pip-version-check --progress-bar off -r "$2" &&
+    mv "$1/.ladder_incomplete" "$1/.ladder_complete"
+}
+
+# The -D options of every build folder. ccache's paths are relative, so that one folder's objects serve the others.
+cmake_options() {
+  local torch
+  torch=$(own_torch)
+  printf '%s\n' "-DLADDER_TORCH=$torch"
+  if command -v ccache >/dev/null; then
+    printf '%s\n' "-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR=$ROOT;CCACHE_NOHASHDIR=1;ccache"
+  fi
+}
+
+# need_configured FOLDER OPTION…: runs CMake for build/FOLDER once per set of options; Ninja repeats it when files change.
+# In CI warnings are errors. A folder configured so serves outside CI as well: that saves building it twice.
+need_configured() {
+  local name=$1 folder="$ROOT/build/$1" stamp options have home
+  shift
+  stamp="$folder/.ladder_configured"
+  mapfile -t options < <(cmake_options)
+  options+=("$@")
+  have=$(cat "$stamp" 2>/dev/null || true)
+  if [[ -z ${CI:-} && ${have##*$'\n'} == -DLADDER_WERROR=ON ]]; then have=${have%$'\n'*}; fi
+  if [[ -n ${CI:-} ]]; then options+=(-DLADDER_WERROR=ON); fi
+  home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null || true)
+  if [[ -n $home && ! $home -ef $ROOT && ! $home -ef $ROOT/${home##*/} ]]; then
+    say "build/$name belongs to $home: making it anew"  # the checkout was moved or copied
+    rm -rf "$folder"
+    have=""
+  fi
+  if [[ -f $folder/build.ninja && $have == "$(printf '%s\n' "${options[@]}")" ]]; then return 0; fi
+  say "configuring build/$name"
+  rm -f "$stamp"
+  (cd "$ROOT" && logged "configure-$name" cmake -B "$folder" "${options[@]}") || exit 1
+  printf '%s\n' "${options[@]}" >"$stamp"
+}
+
+# need_built FOLDER TARGET…: builds, with one line of progress on a terminal; silent when nothing is to do.
+need_built() {
+  local name=$1 log="$LOGS/build-$1.log"
+  shift
+  mkdir -p "$LOGS"
+  if ! cmake --build "$ROOT/build/$name" -j "$JOBS" --target "$@" 2>&1 | tee "$log" | show_progress "$name" "$*"; then
+    explain_failure "build-$name"
+  fi
+}
+show_progress() {
+  local line columns next=0
+  columns=$(tput cols 2>/dev/null || echo 80)
+  while IFS= read -r line; do
+    [[ $line =~ ^\[[0-9]+/[0-9]+\] ]] || continue
+    if ((next == 0)); then
+      say "building $2 in build/$1, $JOBS at a time (log: .ladder/logs/build-$1.log)"
+      next=$((SECONDS + 60))
+    fi
+    if [[ -t 2 ]]; then
+      printf '\r\033[K%.*s' "$((columns - 1))" "$line" >&2
+    elif ((SECONDS >= next)); then
+      say "  ${line:0:100}"
+      next=$((SECONDS + 60))
+    fi
+  done
+  if [[ -t 2 ]] && ((next > 0)); then printf '\r\033[K' >&2; fi
+}
+
+# What every command needs that builds: build/release with these targets.
+need_release() {
+  lock_setup
+  # shellcheck disable=SC2086
+  need_packages $BUILD_PACKAGES
+  need_torch
+  need_configured release --preset release
+  need_built release "$@"
+  unlock_setup
+}

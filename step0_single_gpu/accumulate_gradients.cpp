@@ -1,0 +1,29 @@
+#include "step0_single_gpu/accumulate_gradients.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch,
+                            double num_targets) {
+  check(num_targets > 0,
+        "this step has no target tokens: every row that --data gave it is padding");
+  double loss = 0;
+  for (const Microbatch& microbatch : batch) {
+    const at::Tensor share = loss_sum(microbatch) / num_targets;
+    share.backward();  // autograd adds to .grad: 0 + g0, then + g1, …
+    loss += share.item<double>();
+  }
+  return loss;
+}
+
+double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
+  const at::NoGradGuard no_grad;
+  double sum = 0;
+  for (const Microbatch& microbatch : batches) sum += loss_sum(microbatch).item<double>();
+  return sum / static_cast<double>(batches.num_targets());
+}
+
+}  // namespace ladder

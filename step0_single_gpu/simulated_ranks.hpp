@@ -1,0 +1,58 @@
+// Several data-parallel ranks, played one after the other in one process: the ladder's oracle.
+//
+// Floating-point sums depend on their order. N ranks with m microbatches each add up their
+// gradients in a certain order, and a single process that goes through the same N·m microbatches in
+// one long loop adds them in another: most elements then differ in their last bit. This class goes
+// through them in the ranks' order, so that a parallel run can be held against a single process bit
+// by bit:
+//
+//   kMicrobatchesFirst   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …      steps 1 to 5: reduce once
+//   per step kRanksFirst          (r0m0 + r1m0 + …) + (r0m1 + r1m1 + …) + …      steps 6 and 7:
+//   reduce after every microbatch
+//
+// A global microbatch holds the rows of all ranks: row i·N + r is row i of rank r.
+#pragma once
+
+#include <cstdint>
+
+#include "common/data/batch_stream.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/train/options.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+
+namespace ladder {
+
+class SimulatedRanks {
+ public:
+  // Lifetime: `model` outlives this.
+  // Memory:   nothing for one rank; else 4 bytes per element for the sum over ranks, 8 with
+  // kRanksFirst, counted as
+  //           other, "simulated ranks".
+  SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& model);
+
+  // The stream of global microbatches, of num_ranks times as many rows.
+  BatchStream global_batches(DataOptions options) const;
+
+  // accumulate_gradients() as all the ranks together would do it; the gradient left in the model is
+  // theirs after the reduction. Expects zeroed gradients.
+  double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
+                              double num_targets);
+
+ private:
+  double run_rank(const LossSum& loss_sum, std::vector<Microbatch> microbatches,
+                  double num_targets);
+  double microbatches_first(const LossSum& loss_sum, const Microbatches& global_batch,
+                            double num_targets);
+  double ranks_first(const LossSum& loss_sum, const Microbatches& global_batch, double num_targets);
+
+  std::int64_t num_ranks_;
+  Fold fold_;
+  FlatModel& model_;
+  at::Tensor sum_over_ranks_;         // [layout.numel]
+  at::Tensor sum_over_microbatches_;  // [layout.numel], kRanksFirst only
+};
+
+// The rows of one rank in a global microbatch: rank, rank + num_ranks, ….
+Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks);
+
+}  // namespace ladder

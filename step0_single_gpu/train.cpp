@@ -1,0 +1,62 @@
+// Step 0: the loop that everybody keeps.
+//
+// Read it once from top to bottom. Every later step is this page with a few lines changed, in the
+// same order: fetch a batch, differentiate, (reduce), clip, step, zero, record.
+#include "step0_single_gpu/train.hpp"
+
+#include "common/core/check.hpp"
+#include "common/model/gpt.hpp"
+#include "common/optim/norm.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/run.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/simulated_ranks.hpp"
+
+namespace ladder::step0 {
+
+TrainReport train(const TrainOptions& options, World& world) {
+  check_usage(world.comm().size() == 1, "step 0 runs on one rank, not on ", world.comm().size(),
+              "; --simulate-ranks ", world.comm().size(), " plays them in one process");
+  Run run(options, world.comm());  // log, metrics, signals, folders: plumbing
+  Gpt model(options.model, options.seed);
+  FlatModel flat(model.units());  // parameters and gradients: views of two flat buffers
+  Optimizer optimizer(flat, options.optimizer);
+  SimulatedRanks ranks(options.simulate_ranks, options.fold,
+                       flat);  // one, unless this is the oracle of a later step
+  BatchStream batches = ranks.global_batches(options.data);
+  run.resume(flat, optimizer, batches);
+  const LossSum loss_sum = [&](const Microbatch& microbatch) {
+    return model.loss_sum(microbatch.tokens, microbatch.targets);
+  };
+
+  while (run.next_step()) {
+    const Microbatches batch = batches.next();  // all microbatches of the step: token ids only
+    const std::int64_t num_targets =
+        batch.num_targets();  // the one denominator, known before the first backward
+    const double loss =
+        ranks.accumulate_gradients(loss_sum, batch, static_cast<double>(num_targets));
+    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    optimizer.step(run.learning_rate());
+    flat.zero_grad();  // in place: 4 bytes a parameter stay, for the next step
+    const double param_norm = flat_norm(flat.layout(), flat.params());
+    run.record({loss, grad_norm, param_norm, num_targets, run.stop_requested()});
+    if (run.should_evaluate())
+      run.record_validation(evaluate(loss_sum, batches.validation_batches()));
+    if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+  }
+  TrainReport report = run.finish(full_state(flat, optimizer, batches));
+  if (!options.output.sample.empty()) {
+    report.sample = generate(model, options.output.sample, {.seed = options.seed});
+  }
+  return report;
+}
+
+StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  const Gpt model(options.model, options.seed, at::kMeta);
+  const std::int64_t elements = plan_flat_layout(model.units()).numel;
+  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
+  return {
+      .parameters = 4 * elements, .gradients = 4 * elements, .optimizer = 4 * moments * elements};
+}
+
+}  // namespace ladder::step0

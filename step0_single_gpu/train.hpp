@@ -1,0 +1,18 @@
+// Step 0: one device, one process. The loop that all later steps keep.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step0 {
+
+// Trains as the options say. Throws UsageError in a world of several ranks: --simulate-ranks plays
+// them instead.
+TrainReport train(const TrainOptions& options, World& world);
+
+// 4 bytes each for parameters and gradients, 8 for AdamW's two moments: 16 per element of the
+// layout.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step0
