@@ -49,7 +49,7 @@ function(ladder_add_step step)
   target_link_libraries(${step} PRIVATE ${step}_train)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
-  ladder_add_test(${step}_test SOURCES ${arg_TESTS} LINK ${step}_train)
+  ladder_add_test(${step}_test SOURCES ${arg_TESTS} "${folder}/exercise/grader.cpp" LINK ${step}_train)
   ladder_add_test(${step}_stub_test LINK ladder::train
     SOURCES "${folder}/exercise/${exercise_file}" "${folder}/exercise/stub_test.cpp")
 endfunction()

@@ -72,7 +72,7 @@ void check_peer(const Communicator& comm, CommOp op, int peer) {
                           peer));
 }
 
-void check_tag(const Communicator& comm, CommOp op, int tag, int num_tags) {
+void check_tag(const Communicator& comm, CommOp op, int tag, std::int64_t num_tags) {
   if (tag >= 0 && tag < num_tags) return;
   throw CheckError(
       concat(message_prefix(comm, op), "tag ", tag, " is outside [0, ", num_tags, ")"));

@@ -25,6 +25,6 @@ void check_shards(const Communicator& comm, CommOp op, const at::Tensor& full,
 void check_root(const Communicator& comm, CommOp op, int root);
 // A peer is another rank of the group; a tag lies in [0, num_tags).
 void check_peer(const Communicator& comm, CommOp op, int peer);
-void check_tag(const Communicator& comm, CommOp op, int tag, int num_tags);
+void check_tag(const Communicator& comm, CommOp op, int tag, std::int64_t num_tags);
 
 }  // namespace ladder

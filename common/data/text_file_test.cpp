@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/data/temp_folder.hpp"
+#include "common/testing/temp_folder.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {

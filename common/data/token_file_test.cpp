@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/data/temp_folder.hpp"
+#include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {

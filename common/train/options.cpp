@@ -30,13 +30,12 @@ class OptionTable {
  private:
   template <class Value>
   void value(const char* name, Value& member, const char* help) {
-    app_.add_option(name, member, help)->capture_default_str()->group(group_);
+    CLI::Option* option = app_.add_option(name, member, help)->capture_default_str()->group(group_);
+    if constexpr (std::is_unsigned_v<Value>) option->check(CLI::NonNegativeNumber);
     remember(name, member);
   }
   void flag(const char* name, bool& member, const char* help) {
-    app_.add_flag(name, member, help)
-        ->default_str(member ? "true" : "false")
-        ->group(group_);
+    app_.add_flag(name, member, help)->default_str(member ? "true" : "false")->group(group_);
     remember(name, member);
   }
   template <class Enum>

@@ -30,8 +30,8 @@ struct OutputOptions {
   std::string
       out;  // folder of the run; empty: nothing is written (the command line makes a fresh one)
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
-  std::string init_from;        // a checkpoint whose parameters are the start of a new run
-  std::string sample;           // text to continue after training; empty: no sample
+  std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
+  std::string sample = {};      // text to continue after training; empty: no sample
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t save_every = 0;  // 0: at the end only
@@ -40,7 +40,7 @@ struct OutputOptions {
 };
 
 struct TrainOptions {
-  std::string step;              // name of the trainer, for example "step0_single_gpu"
+  std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, those before a resume included
   std::uint64_t seed = 1;
   GptOptions model;

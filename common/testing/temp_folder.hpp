@@ -27,6 +27,7 @@ class TempFolder {
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
 
+  const std::filesystem::path& path() const { return folder_; }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   // Writes a file and returns its path.

@@ -1,0 +1,68 @@
+#include "common/comm/mpi_engine.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace ladder {
+namespace {
+
+class MpiWork final : public Work {
+ public:
+  MpiWork(std::shared_ptr<MpiEngine> engine, std::shared_ptr<MpiOperation> operation)
+      : engine_(std::move(engine)), operation_(std::move(operation)) {}
+
+  bool test() override {
+    if (!operation_->is_done()) engine_->advance();
+    return operation_->is_done();
+  }
+  void wait() override { engine_->wait_for(*operation_); }
+
+ private:
+  std::shared_ptr<MpiEngine> engine_;
+  std::shared_ptr<MpiOperation> operation_;
+};
+
+}  // namespace
+
+// Operations are left over only when an exception ends the process. MPI may still write to their tensors, so these
+// stay alive for good.
+MpiEngine::~MpiEngine() {
+  static auto* const abandoned = new std::vector<std::shared_ptr<MpiOperation>>;
+  abandoned->insert(abandoned->end(), in_flight_.begin(), in_flight_.end());
+}
+
+WorkPtr MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
+  in_flight_.push_back(operation);
+  operation->advance();
+  return std::make_unique<MpiWork>(shared_from_this(), std::move(operation));
+}
+
+void MpiEngine::advance() {
+  for (const auto& operation : in_flight_) operation->advance();
+  std::erase_if(in_flight_, [](const auto& operation) { return operation->is_done(); });
+}
+
+void MpiEngine::wait_for(const MpiOperation& operation) {
+  while (!operation.is_done()) {
+    advance();
+    // With more ranks than cores, the rank that is waited for needs this core.
+    if (!operation.is_done()) std::this_thread::yield();
+  }
+}
+
+void MpiEngine::wait_for_free_tag(const MpiGroup& group) {
+  const std::int64_t last_user = group.num_started - group.limits.num_tags;
+  for (;;) {
+    // Older ones too: on another rank an old collective may still be in flight when a newer one is done here.
+    const auto user = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const auto& operation) {
+      return &operation->group() == &group && operation->number() >= 0 &&
+             operation->number() <= last_user && !operation->is_done();
+    });
+    if (user == in_flight_.end()) return;
+    const std::shared_ptr<MpiOperation> operation = *user;
+    wait_for(*operation);
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,71 @@
+// One started operation: a small state machine, since MPI makes no progress by itself.
+//
+//   all_reduce      exchange → fold → gather → done
+//   reduce_scatter  exchange → fold → done
+//   all others      exchange → done
+//
+// In the exchange of a reduction every rank sends chunk r of its tensor to rank r (all to all), which folds what
+// arrives in rank order. In the gather every rank sends its finished chunk to all others. All messages of a phase
+// are in flight at once. Both phases use the operation's one tag: between two ranks messages of one tag keep their
+// order, and everyone posts the first phase before the second.
+//
+// Lifetime: holds its tensors. Must not be destroyed before it is done, as MPI would write to freed memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/comm/mpi_group.hpp"
+#include "common/comm/mpi_messages.hpp"
+
+namespace ladder {
+
+class MpiOperation {
+ public:
+  // Counts the call. Then exactly one start_…; arguments have been checked by the caller.
+  MpiOperation(std::shared_ptr<MpiGroup> group, CommOp op);
+  // A step that the communicator itself needs and that nobody counts: only for start_barrier().
+  static std::shared_ptr<MpiOperation> uncounted_barrier(std::shared_ptr<MpiGroup> group);
+
+  void start_all_reduce(const at::Tensor& inout);
+  void start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
+  void start_all_gather(const at::Tensor& shard, const at::Tensor& full);
+  void start_broadcast(const at::Tensor& inout, int root);
+  void start_send(const at::Tensor& tensor, int peer, int tag);
+  void start_recv(const at::Tensor& tensor, int peer, int tag);
+  void start_barrier();
+
+  void advance();  // moves on as far as it goes without waiting
+  bool is_done() const { return phase_ == Phase::kDone; }
+  // Its place among the collectives of its group, which gives the tag; -1 for point to point and barriers.
+  std::int64_t number() const { return number_; }
+  const MpiGroup& group() const { return *group_; }
+
+ private:
+  enum class Phase { kExchange, kGather, kDone };
+  struct Bytes {
+    std::int64_t begin;
+    std::int64_t count;
+  };
+  void take_number() { number_ = group_->num_started++; }
+  Bytes chunk(int rank) const;  // of data_, which every rank cuts alike
+  void post_exchange(std::byte* target);
+  void post_gather();
+  void fold();
+
+  std::shared_ptr<MpiGroup> group_;
+  CommOp op_;
+  Phase phase_ = Phase::kExchange;
+  std::int64_t number_ = -1;
+  MpiMessages messages_;
+  at::Tensor tensor_;          // the whole tensor, `full` where there is a shard
+  at::Tensor shard_;
+  std::byte* data_ = nullptr;  // of tensor_
+  std::byte* target_ = nullptr;  // where the fold of this rank's chunk goes; null without a fold
+  at::Tensor scratch_;           // the other ranks' pieces of this rank's chunk, in rank order
+};
+
+}  // namespace ladder

@@ -1,0 +1,22 @@
+// MPI's start and end in this process.
+#pragma once
+
+namespace ladder {
+
+class MpiProcess {
+ public:
+  MpiProcess();   // starts MPI, unless somebody else has. Collective. Throws CheckError.
+  ~MpiProcess();  // ends it if this object started it and no exception is passing through
+  MpiProcess(const MpiProcess&) = delete;
+  MpiProcess& operator=(const MpiProcess&) = delete;
+
+  int local_rank() const { return local_rank_; }
+  [[noreturn]] static void abort(int exit_code);
+
+ private:
+  bool is_ours_ = false;
+  int exceptions_at_start_ = 0;
+  int local_rank_ = 0;
+};
+
+}  // namespace ladder

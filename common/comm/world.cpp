@@ -1,0 +1,90 @@
+#include "common/comm/world.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/core/check.hpp"
+#ifdef LADDER_WITH_MPI
+#include <optional>
+
+#include "common/comm/mpi_communicator.hpp"
+#include "common/comm/mpi_process.hpp"
+#endif
+
+namespace ladder {
+namespace {
+
+Transport resolve(Transport transport, int num_ranks) {
+  if (transport == Transport::kAuto) return num_ranks > 1 ? Transport::kMpi : Transport::kSelf;
+  check_usage(transport != Transport::kSelf || num_ranks == 1,
+              "--transport self is for one rank, but the launcher started ", num_ranks,
+              "; use --transport mpi or start one process");
+  return transport;
+}
+
+}  // namespace
+
+Transport parse_transport(const std::string& name) {
+  for (const Transport transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi}) {
+    if (name == to_string(transport)) return transport;
+  }
+  throw UsageError(concat("--transport is '", name, "', it must be auto, self or mpi"));
+}
+
+const char* to_string(Transport transport) {
+  switch (transport) {
+    case Transport::kAuto: return "auto";
+    case Transport::kSelf: return "self";
+    case Transport::kMpi: return "mpi";
+  }
+  throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
+}
+
+struct World::Process {
+  Transport transport = Transport::kSelf;
+  int local_rank = 0;
+#ifdef LADDER_WITH_MPI
+  std::optional<MpiProcess> mpi;
+#endif
+  std::unique_ptr<Communicator> comm;  // goes before MPI does
+
+  void start_mpi() {
+#ifdef LADDER_WITH_MPI
+    mpi.emplace();
+    local_rank = mpi->local_rank();
+    comm = MpiCommunicator::create();
+#else
+    throw UsageError(concat("the launcher started ", launched_ranks(),
+                            " ranks or --transport mpi was asked for, but this build has no MPI; "
+                            "configure with -DLADDER_MPI=ON"));
+#endif
+  }
+};
+
+World::World(Transport transport) : process_(std::make_unique<Process>()) {
+  process_->transport = resolve(transport, launched_ranks());
+  if (process_->transport == Transport::kMpi) {
+    process_->start_mpi();
+  } else {
+    process_->comm = std::make_unique<SelfCommunicator>();
+  }
+}
+
+World::~World() = default;
+
+Communicator& World::comm() { return *process_->comm; }
+Transport World::transport() const { return process_->transport; }
+int World::local_rank() const { return process_->local_rank; }
+
+void World::abort(int exit_code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+#ifdef LADDER_WITH_MPI
+  if (process_->mpi) MpiProcess::abort(exit_code);
+#endif
+  std::_Exit(exit_code);
+}
+
+}  // namespace ladder

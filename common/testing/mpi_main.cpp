@@ -1,0 +1,108 @@
+// main() of GoogleTest programs under MPI. Rank 0 prints as usual, the others print failures only, with their rank
+// in front. Every rank exits with 1 if a test failed on any rank. An exception that a test lets out ends all
+// ranks at once; so does a test that takes longer than LADDER_TEST_SECONDS (120): some rank waits for another.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+World* world = nullptr;
+
+class FailurePrinter final : public ::testing::EmptyTestEventListener {
+ public:
+  explicit FailurePrinter(int rank) : rank_(rank) {}
+
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "[rank %d] %s.%s\n[rank %d] %s:%d: %s\n", rank_,
+                 test != nullptr ? test->test_suite_name() : "-",
+                 test != nullptr ? test->name() : "-", rank_,
+                 result.file_name() != nullptr ? result.file_name() : "unknown file",
+                 result.line_number(), result.message());
+  }
+
+ private:
+  int rank_;
+};
+
+char timeout_message[512];
+
+extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signal handler
+  if (write(STDERR_FILENO, timeout_message, std::strlen(timeout_message)) < 0) _exit(2);
+  _exit(1);  // without MPI_Finalize: mpirun ends the other ranks
+}
+
+class TimeLimit final : public ::testing::EmptyTestEventListener {
+ public:
+  explicit TimeLimit(int rank) : rank_(rank) {
+    const char* const text = std::getenv("LADDER_TEST_SECONDS");
+    if (text != nullptr) seconds_ = std::max(1, std::atoi(text));
+    std::signal(SIGALRM, on_timeout);
+  }
+
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    std::snprintf(timeout_message, sizeof timeout_message,
+                  "[rank %d] %s.%s takes longer than %d s: a rank waits for another\n", rank_,
+                  test.test_suite_name(), test.name(), seconds_);
+    alarm(static_cast<unsigned>(seconds_));
+  }
+  void OnTestEnd(const ::testing::TestInfo& /*test*/) override { alarm(0); }
+
+ private:
+  int rank_;
+  int seconds_ = 120;
+};
+
+int run_tests(World& the_world) {
+  world = &the_world;
+  const int rank = the_world.comm().rank();
+  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  if (rank != 0) {
+    delete listeners.Release(listeners.default_result_printer());
+    delete listeners.Release(listeners.default_xml_generator());
+    listeners.Append(new FailurePrinter(rank));  // gtest owns its listeners
+  }
+  listeners.Append(new TimeLimit(rank));
+  const int result = RUN_ALL_TESTS();
+  return all_reduce_sum(result, the_world.comm()) > 0 ? 1 : 0;
+}
+
+int run_in_world() {
+  World the_world(Transport::kMpi);
+  try {
+    return run_tests(the_world);
+  } catch (const std::exception& error) {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "[rank %d] %s.%s let an exception out: %s\n", the_world.comm().rank(),
+                 test != nullptr ? test->test_suite_name() : "-",
+                 test != nullptr ? test->name() : "-", error.what());
+  }
+  the_world.abort(1);
+}
+
+}  // namespace
+
+World& mpi_world() { return *world; }
+
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // no rank needs another for that
+  GTEST_FLAG_SET(catch_exceptions, false);  // they reach run_in_world(), which ends all ranks
+  at::set_num_threads(1);
+  return ladder::run_in_world();
+}

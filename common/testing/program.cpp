@@ -1,0 +1,77 @@
+#include "common/testing/program.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+Program::Program(const std::vector<std::string>& command, const std::string& folder) {
+  std::vector<char*> arguments;
+  for (const std::string& argument : command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  int ends[2];
+  check(::pipe2(ends, O_CLOEXEC) == 0, "a pipe cannot be made: ", std::strerror(errno));
+  process_ = ::fork();
+  check(process_ >= 0, "a process cannot be started: ", std::strerror(errno));
+  if (process_ == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::dup2(ends[1], STDERR_FILENO);
+    if (::chdir(folder.c_str()) == 0) ::execvp(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  pipe_ = ends[0];
+}
+
+Program::~Program() {
+  if (process_ > 0) {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  ::close(pipe_);
+}
+
+void Program::signal(int number) const {
+  ::kill(process_, number);
+}
+
+bool Program::read_some() {
+  char buffer[4096];
+  ssize_t count = 0;
+  do count = ::read(pipe_, buffer, sizeof buffer);
+  while (count < 0 && errno == EINTR);
+  if (count > 0) output_.append(buffer, static_cast<std::size_t>(count));
+  return count > 0;
+}
+
+bool Program::wait_for_output(const std::string& text) {
+  while (output_.find(text) == std::string::npos) {
+    if (!read_some()) return false;
+  }
+  return true;
+}
+
+int Program::wait() {
+  while (read_some()) {
+  }
+  int status = 0;
+  ::waitpid(process_, &status, 0);
+  process_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+ProgramResult run_program(const std::vector<std::string>& command, const std::string& folder) {
+  Program program(command, folder);
+  const int exit_code = program.wait();
+  return {exit_code, program.output()};
+}
+
+}  // namespace ladder

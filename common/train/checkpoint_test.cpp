@@ -1,0 +1,151 @@
+#include "common/train/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TrainState random_state() {
+  return {{{"w", at::randn({3, 4})}, {"b", at::randn({4})}},
+          {{"w.exp_avg", at::randn({3, 4})}, {"b.exp_avg", at::randn({4})}},
+          /*optimizer_steps=*/17,
+          {.epoch = 2, .samples = 30},
+          "bytes"};
+}
+
+TrainState zeros_like(const TrainState& state) {
+  TrainState zeros = state;
+  for (auto* list : {&zeros.parameters, &zeros.optimizer}) {
+    for (NamedTensor& named : *list) named.tensor = at::zeros_like(named.tensor);
+  }
+  zeros.optimizer_steps = 0;
+  zeros.data = {};
+  return zeros;
+}
+
+void flip_byte(const fs::path& path, std::streamoff from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  const char byte = static_cast<char>(file.peek() ^ 1);
+  file.seekp(-from_end, std::ios::end);
+  file.put(byte);
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  const TrainState state_ = random_state();
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointTest, RoundTripKeepsEveryBit) {
+  const fs::path saved = save_checkpoint(folder_.path(), 40, state_, {{"seed", 3}});
+  EXPECT_EQ(saved.filename(), "step_000040");
+  TrainState loaded = zeros_like(state_);
+  EXPECT_EQ(load_checkpoint(saved, loaded), 40);
+  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
+  EXPECT_EQ(tensor_hash(loaded.optimizer), tensor_hash(state_.optimizer));
+  EXPECT_EQ(loaded.optimizer_steps, 17);
+  EXPECT_EQ(loaded.data, state_.data);
+  EXPECT_EQ(*newest_checkpoint(folder_.path()), saved);
+}
+
+TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
+  std::vector<NamedTensor> tensors = state_.parameters;
+  const std::string hash = tensor_hash(tensors);
+  EXPECT_EQ(hash.size(), 32u);
+  std::swap(tensors[0], tensors[1]);
+  EXPECT_EQ(tensor_hash(tensors), hash);
+  tensors[0].name = "c";
+  EXPECT_NE(tensor_hash(tensors), hash);
+  tensors = state_.parameters;
+  tensors[0].tensor = tensors[0].tensor.clone();
+  tensors[0].tensor[0][0] = std::nextafter(tensors[0].tensor[0][0].item<float>(), 10.0F);
+  EXPECT_NE(tensor_hash(tensors), hash);
+}
+
+TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    fs::remove_all(folder_.path() / "checkpoints");
+    const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object());
+    flip_byte(saved / name, 3);
+    TrainState loaded = zeros_like(state_);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(name), HasSubstr("damaged"))));
+    fs::resize_file(saved / name, fs::file_size(saved / name) - 1);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr(name)));
+    fs::remove(saved / name);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr(name)));
+  }
+  const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object());
+  TrainState loaded = zeros_like(state_);
+  for (const char* text :
+       {"", "{", "{}", R"({"format_version": 2})", R"({"format_version": 1, "step": 2})"}) {
+    std::ofstream(saved / "state.json") << text;
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr("state.json")))
+        << text;
+  }
+}
+
+TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object());
+  const auto refused = [&](TrainState loaded, const std::string& first, const std::string& second) {
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second))));
+    EXPECT_EQ(loaded.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  TrainState other = zeros_like(state_);
+  other.parameters[1].tensor = at::zeros({5});
+  refused(other, "[4]", "[5]");
+  other = zeros_like(state_);
+  other.parameters.push_back({"extra", at::zeros({1})});
+  refused(other, "no tensor \"extra\"", "");
+  other = zeros_like(state_);
+  other.parameters.pop_back();
+  refused(other, "no place for", "\"b\"");
+  other = zeros_like(state_);
+  other.optimizer.clear();  // a run with SGD
+  refused(other, "optimizer.safetensors", "no place for");
+  other = zeros_like(state_);
+  other.tokenizer = "token file";
+  refused(other, "'bytes'", "'token file'");
+}
+
+TEST_F(CheckpointTest, SavingTheSameStepAgainReplacesIt) {
+  save_checkpoint(folder_.path(), 5, state_, Json::object());
+  const TrainState newer = random_state();
+  const fs::path saved = save_checkpoint(folder_.path(), 5, newer, Json::object());
+  TrainState loaded = zeros_like(state_);
+  load_checkpoint(saved, loaded);
+  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(newer.parameters));
+}
+
+TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
+  for (const std::int64_t step : {9, 10, 100, 1000000})
+    save_checkpoint(folder_.path(), step, state_, Json::object());
+  fs::create_directories(folder_.path() / "checkpoints" / ".partial_step_000011");
+  prune_checkpoints(folder_.path(), 0);
+  EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / ".partial_step_000011"));
+  prune_checkpoints(folder_.path(), 2);
+  EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / "step_000010"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000100"));
+  EXPECT_EQ(newest_checkpoint(folder_.path())->filename(), "step_1000000");
+  EXPECT_FALSE(newest_checkpoint(folder_.path() / "nowhere").has_value());
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,135 @@
+#include "common/train/options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+CommandLine parse(std::vector<const char*> arguments,
+                  const std::set<OptionGroup>& groups = {OptionGroup::kSimulatedRanks}) {
+  arguments.insert(arguments.begin(), "program");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "step_x", groups);
+}
+
+void expect_refused(const std::vector<const char*>& arguments,
+                    const std::vector<const char*>& parts) {
+  for (const char* part : parts) {
+    EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  }
+}
+
+TEST(Options, DefaultsAreTheStructs) {
+  TrainOptions defaults;
+  finalize(defaults);
+  EXPECT_EQ(to_json(parse({}).options), to_json(defaults));
+  EXPECT_EQ(defaults.model.vocab_size, 258);
+}
+
+TEST(Options, ReachTheirMembers) {
+  const TrainOptions o = parse({"--steps",     "7",
+                                "--seed=9",    "--lr",
+                                "0.25",        "--order",
+                                "sequential",  "--tail",
+                                "pad",         "--rows",
+                                "documents",   "--optimizer",
+                                "sgd",         "--lr-schedule",
+                                "linear",      "--context",
+                                "32",          "--fold",
+                                "ranks-first", "--simulate-ranks",
+                                "3",           "--tie-embeddings",
+                                "false",       "--overfit-one-batch",
+                                "--clip-norm", "0"})
+                             .options;
+  EXPECT_EQ(o.num_steps, 7);
+  EXPECT_EQ(o.data.seed, 9u);
+  EXPECT_EQ(o.lr.lr, 0.25);
+  EXPECT_EQ(o.data.order, SampleOrder::kSequential);
+  EXPECT_EQ(o.data.tail, Tail::kPad);
+  EXPECT_EQ(o.data.rows, Rows::kDocuments);
+  EXPECT_EQ(o.optimizer.kind, OptimizerKind::kSgd);
+  EXPECT_EQ(o.lr.schedule, LrSchedule::kLinear);
+  EXPECT_EQ(o.data.context, 32);
+  EXPECT_EQ(o.fold, Fold::kRanksFirst);
+  EXPECT_EQ(o.simulate_ranks, 3);
+  EXPECT_FALSE(o.model.tie_embeddings);
+  EXPECT_TRUE(o.data.overfit_one_batch);
+  EXPECT_EQ(o.clip_norm, 0);
+}
+
+TEST(Options, UnknownOnesNameTheNearest) {
+  expect_refused({"--micro-batchsize", "3"},
+                 {"--micro-batchsize", "did you mean --micro-batch-size?"});
+  expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
+  expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help"});
+  expect_refused({"stray"}, {"stray"});
+  EXPECT_THROW(parse({"--simulate-ranks", "2"}, {}), UsageError);  // not an option of this step
+}
+
+TEST(Options, BadValuesNameOptionAndValue) {
+  expect_refused({"--steps", "-1"}, {"--steps is -1"});
+  expect_refused({"--steps", "ten"}, {"--steps", "ten"});
+  expect_refused({"--steps"}, {"--steps"});
+  expect_refused({"--seed", "-1"}, {"--seed"});
+  expect_refused({"--heads", "5"}, {"--channels 128", "--heads 5"});
+  expect_refused({"--order", "random"}, {"--order", "random"});
+  expect_refused({"--beta2", "1"}, {"--beta2 is 1"});
+  expect_refused({"--lr", "nan"}, {"--lr"});
+  expect_refused({"--eps", "0"}, {"--eps is 0"});
+  expect_refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
+  expect_refused({"--dry-run", "0"}, {"--dry-run"});
+  expect_refused({"--data", "x.txt", "--eval-every", "5"}, {"--val-data", "x.txt"});
+  expect_refused({"--init-from", "a", "--resume", "auto"}, {"--init-from", "auto"});
+  expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
+}
+
+TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
+  const TempFolder folder;
+  const std::string path = folder.path("c.toml");
+  std::ofstream(path) << "steps = 11\nlr = 0.5\noverfit-one-batch = true\norder = \"sequential\"\n";
+  const TrainOptions o = parse({"--config", path.c_str(), "--steps", "12"}).options;
+  EXPECT_EQ(o.num_steps, 12);
+  EXPECT_EQ(o.lr.lr, 0.5);
+  EXPECT_TRUE(o.data.overfit_one_batch);
+  EXPECT_EQ(o.data.order, SampleOrder::kSequential);
+  std::ofstream(path) << "stepz = 11\n";
+  EXPECT_THROW(parse({"--config", path.c_str()}), UsageError);
+  EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
+}
+
+TEST(Options, PrintedConfigReadsBackToTheSameValues) {
+  const TempFolder folder;
+  const std::string path = folder.path("c.toml");
+  const CommandLine line =
+      parse({"--print-config", "--lr", "0.00123456789012345", "--eps", "1e-9", "--sample",
+             "SELECT a", "--tail", "pad", "--tie-embeddings", "false"});
+  ASSERT_TRUE(line.should_exit);
+  std::ofstream(path) << line.text;
+  EXPECT_EQ(to_json(parse({"--config", path.c_str()}).options), to_json(line.options)) << line.text;
+}
+
+TEST(Options, HelpTeaches) {
+  const CommandLine line = parse({"--help"});
+  EXPECT_TRUE(line.should_exit);
+  EXPECT_THAT(line.text, AllOf(HasSubstr("--simulate-ranks"), HasSubstr("--warmup-steps"),
+                               HasSubstr("corpus")));
+  EXPECT_THAT(parse({"--help"}, {}).text, ::testing::Not(HasSubstr("--simulate-ranks")));
+}
+
+TEST(Options, DryRunTakesRanks) {
+  EXPECT_EQ(parse({"--dry-run"}).dry_run_ranks, 1);
+  EXPECT_EQ(parse({"--dry-run", "8"}).dry_run_ranks, 8);
+  EXPECT_EQ(parse({}).dry_run_ranks, 0);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,165 @@
+#include "common/train/run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <sstream>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+
+// A run of a model of two numbers: all the bookkeeping, none of the training.
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() {
+    options_.output.is_quiet = true;
+    options_.output.out = folder_.path("run");
+    options_.output.log_every = 2;
+    options_.num_steps = 5;
+    finalize(options_);
+  }
+
+  // Takes steps whose loss is their number, until the run or the test (after `limit` steps) ends
+  // it.
+  TrainReport take_steps(const TrainOptions& options, int limit = 1000) {
+    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+    Optimizer optimizer(flat, options.optimizer);
+    BatchStream batches(options.data, whole_data(options.data.tail));
+    ladder::Run run(options, comm_);
+    run.resume(flat, optimizer, batches);
+    double loss = 0;
+    while (limit-- > 0 && run.next_step()) {
+      optimizer.step(run.learning_rate());
+      run.record({.loss = ++loss, .num_targets = 10, .is_stop_requested = run.stop_requested()});
+      if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+      if (run.should_evaluate()) run.record_validation(0.5);
+    }
+    if (limit < 0) return {};  // as if killed
+    return run.finish(full_state(flat, optimizer, batches));
+  }
+
+  std::vector<std::int64_t> logged_steps() const {
+    std::vector<std::int64_t> steps;
+    std::istringstream lines(read_text_file(fs::path(options_.output.out) / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      steps.push_back(Json::parse(line)["step"].get<std::int64_t>());
+    return steps;
+  }
+
+  SelfCommunicator comm_;
+  TempFolder folder_;
+  TrainOptions options_;
+};
+
+TEST_F(RunTest, LogsFirstEveryAndLastStepAndSavesTheEnd) {
+  const TrainReport report = take_steps(options_);
+  EXPECT_THAT(report.losses, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(report.num_parameters, 2);
+  EXPECT_EQ(report.param_hash.size(), 32u);
+  EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 4, 5));
+  EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000005");
+}
+
+TEST_F(RunTest, ZeroStepsSaveTheStart) {
+  options_.num_steps = 0;
+  EXPECT_TRUE(take_steps(options_).losses.empty());
+  EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000000");
+}
+
+TEST_F(RunTest, AFolderInUseIsRefusedAndLeftAlone) {
+  take_steps(options_);
+  const std::string before = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
+  EXPECT_THROW(take_steps(options_), CheckError);
+  TrainOptions elsewhere = options_;
+  elsewhere.output.resume = folder_.path("other");
+  EXPECT_THROW(take_steps(elsewhere), CheckError);
+  EXPECT_EQ(read_text_file(fs::path(options_.output.out) / "metrics.jsonl"), before);
+}
+
+TEST_F(RunTest, ResumeDropsLinesThatTheCheckpointDoesNotKnow) {
+  options_.output.save_every = 2;
+  options_.output.log_every = 1;
+  take_steps(options_, 3);  // killed after step 3; saved after step 2
+  EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3));
+  options_.output.resume = "auto";
+  const TrainReport report = take_steps(options_);
+  EXPECT_EQ(report.first_step, 2);
+  EXPECT_THAT(report.losses, ElementsAre(1, 2, 3));
+  EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST_F(RunTest, ResumeAutoWithoutACheckpointStartsFromTheBeginning) {
+  options_.output.resume = "auto";
+  EXPECT_EQ(take_steps(options_).first_step, 0);
+  EXPECT_EQ(take_steps(options_).first_step, 5);  // and a finished run has nothing left to do
+}
+
+TEST_F(RunTest, ResumeBeyondTheEndOrFromNothingIsRefused) {
+  take_steps(options_);
+  options_.output.resume = "auto";
+  options_.num_steps = 4;
+  EXPECT_THROW(take_steps(options_), UsageError);
+  options_.output.resume = folder_.path("nowhere");
+  options_.output.out = folder_.path("new");
+  EXPECT_THROW(take_steps(options_), CheckError);
+}
+
+TEST_F(RunTest, KeepsTheNewestCheckpoints) {
+  options_.output.save_every = 1;
+  options_.output.keep = 2;
+  take_steps(options_);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(fs::path(options_.output.out) / "checkpoints")) {
+    names.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("step_000004", "step_000005"));
+}
+
+TEST_F(RunTest, ASignalSavesAndStops) {
+  options_.num_steps = 1000000;
+  FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+  Optimizer optimizer(flat, options_.optimizer);
+  BatchStream batches(options_.data, whole_data(options_.data.tail));
+  ladder::Run run(options_, comm_);
+  run.resume(flat, optimizer, batches);
+  for (int step = 0; run.next_step(); ++step) {
+    if (step == 3) std::raise(SIGUSR1);
+    run.record({.num_targets = 1, .is_stop_requested = run.stop_requested()});
+  }
+  const TrainReport report = run.finish(full_state(flat, optimizer, batches));
+  EXPECT_TRUE(report.was_stopped);
+  EXPECT_EQ(report.losses.size(), 4u);
+  EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");
+}
+
+TEST_F(RunTest, EvaluatesEverySoOftenAndAtTheEnd) {
+  options_.output.eval_every = 2;
+  const TrainReport report = take_steps(options_);
+  ASSERT_EQ(report.val_losses.size(), 3u);
+  EXPECT_EQ(report.val_losses[0].step, 2);
+  EXPECT_EQ(report.val_losses[2].step, 5);
+}
+
+TEST_F(RunTest, WithoutAFolderNothingIsWritten) {
+  options_.output.out.clear();
+  EXPECT_EQ(take_steps(options_).param_hash.size(), 32u);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST(Console, DurationsReadWell) {
+  EXPECT_EQ(format_duration(0.4), "0 s");
+  EXPECT_EQ(format_duration(59), "59 s");
+  EXPECT_EQ(format_duration(65), "1 min 05 s");
+  EXPECT_EQ(format_duration(7800), "2 h 10 min");
+}
+
+}  // namespace
+}  // namespace ladder

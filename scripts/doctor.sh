@@ -1,0 +1,103 @@
+# ./ladder doctor: what is here and what is missing, one line each, with the way out. Changes nothing.
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
+# shellcheck source=scripts/setup.sh
+source "$ROOT/scripts/setup.sh"
+
+num_missing=0
+here() { printf '  ok       %-14s %s\n' "$1" "$2"; }
+missing() {
+  printf '  MISSING  %-14s %s\n' "$1" "$2"
+  num_missing=$((num_missing + 1))
+}
+note() { printf '  note     %-14s %s\n' "$1" "$2"; }
+
+# at_least A B: version A is B or later
+at_least() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
+first_version() { grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1; }
+
+# program NAME COMMAND LEAST PACKAGE
+program() {
+  local version
+  if ! command -v "$2" >/dev/null; then
+    missing "$1" "not found; install $4"
+    return
+  fi
+  version=$("$2" --version 2>/dev/null | first_version || true)
+  if at_least "$version" "$3"; then
+    here "$1" "$version ($(command -v "$2"))"
+  else
+    missing "$1" "$version is too old, $3 is needed; install a newer $4"
+  fi
+}
+
+check_packages() {
+  local packages
+  if ! command -v dpkg-query >/dev/null; then
+    note packages "no dpkg here: CMake names what it misses. Elsewhere called: $(xargs <<<"$BUILD_PACKAGES")"
+    return
+  fi
+  # shellcheck disable=SC2086
+  packages=$(missing_packages $BUILD_PACKAGES)
+  if [[ -z $packages ]]; then here packages "all that the build needs"; else missing packages "apt-get install $packages"; fi
+  # shellcheck disable=SC2086
+  packages=$(missing_packages $TEST_PACKAGES)
+  if [[ -z $packages ]]; then
+    here "test packages" "all that ./ladder test needs besides"
+  else
+    missing "test packages" "only for ./ladder test: apt-get install $packages"
+  fi
+}
+
+check_torch() {
+  local torch
+  torch=$(own_torch)
+  if [[ -n $torch && -e $torch/lib/libtorch_cpu.so ]]; then
+    here libtorch "yours: $torch"
+  elif [[ -n $torch ]]; then
+    missing libtorch "'$torch' has no lib/libtorch_cpu.so; correct LADDER_TORCH or Torch_DIR, or unset them"
+  elif cmp -s "$ROOT/scripts/requirements.txt" "$ROOT/.venv/.ladder_complete"; then
+    here libtorch "$(grep -o '^torch==.*' "$ROOT/scripts/requirements.txt") in .venv"
+  else
+    missing libtorch "no complete .venv; ./ladder setup makes it (1 GB), or set LADDER_TORCH=FOLDER to one that is here"
+  fi
+}
+
+check_build() {
+  if [[ ! -f $ROOT/build/release/build.ninja ]]; then
+    missing build "build/release is not configured; ./ladder setup does it"
+  elif ! cmake --build "$ROOT/build/release" -- -n 2>/dev/null | grep -q 'no work to do'; then
+    missing build "build/release is not up to date; ./ladder setup builds it"
+  else
+    here build "build/release is up to date"
+  fi
+}
+
+check_machine() {
+  local memory_gb free_gb
+  memory_gb=$(awk '/^MemAvailable/ { print int($2 / 1000000) }' /proc/meminfo)
+  free_gb=$(df -Pk "$ROOT" | awk 'NR == 2 { print int($4 / 1000000) }')
+  note machine "$(nproc) cores, $memory_gb GB of memory available: $JOBS compiler(s) at a time (LADDER_JOBS=N changes it)"
+  if ((free_gb >= 6)) || [[ -d $ROOT/build/release ]]; then
+    here disk "$free_gb GB free"
+  else
+    missing disk "$free_gb GB free, about 6 are needed for libtorch and all builds"
+  fi
+}
+
+echo "Ladder in $ROOT:"
+program compiler "${CXX:-g++}" 11.0 "g++"
+program cmake cmake 3.25 cmake
+program ninja ninja 1.10 ninja-build
+program python python3 3.9 "python3 and python3-venv"
+program mpirun mpirun 4.0 "openmpi-bin and libopenmpi-dev"
+check_packages
+check_torch
+check_build
+check_machine
+if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then note GPU "$(nvidia-smi -L | head -n 1 | cut -d'(' -f1)"; else note GPU "none; the steps train on the CPU"; fi
+if ((num_missing > 0)); then
+  echo "$num_missing missing. ./ladder setup does what it may."
+  exit 1
+fi
+echo "Nothing is missing."

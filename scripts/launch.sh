@@ -1,0 +1,60 @@
+# Starts trainers and benchmarks: one process, or several under mpirun. Sourced by ./ladder.
+
+# supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT and TERM become SIGUSR1:
+# save and stop, exit code 75. A second INT kills.
+supervise() {
+  local status is_interrupted
+  interrupts=0
+  setsid "$@" </dev/null &
+  child=$!
+  trap 'is_interrupted=1; interrupts=$((interrupts + 1)); stop_child' INT
+  trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP
+  while :; do
+    is_interrupted=0
+    status=0
+    wait "$child" || status=$?
+    if ((is_interrupted == 0)); then break; fi
+  done
+  trap - INT TERM HUP
+  return "$status"
+}
+stop_child() {
+  if ((interrupts == 1)); then
+    say "saving and stopping; Ctrl-C again kills"
+    kill -USR1 "$child" 2>/dev/null || true
+  else
+    kill "-$kill_signal" "$child" 2>/dev/null || true
+  fi
+}
+
+# launch RANKS PROGRAM OPTION…
+launch() {
+  local ranks=$1
+  shift
+  kill_signal=KILL
+  if ((ranks == 1)); then
+    supervise "$@"
+  else
+    kill_signal=TERM  # mpirun takes its ranks down with it
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    supervise mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
+  fi
+}
+
+# Takes --ranks N out of the options: sets RANKS and OPTIONS.
+split_ranks() {
+  RANKS=1 OPTIONS=()
+  while (($# > 0)); do
+    case $1 in
+      --ranks)
+        (($# > 1)) || usage_error "--ranks needs a number of processes: --ranks 2"
+        RANKS=$2
+        shift
+        ;;
+      --ranks=*) RANKS=${1#*=} ;;
+      *) OPTIONS+=("$1") ;;
+    esac
+    shift
+  done
+  [[ $RANKS =~ ^[1-9][0-9]{0,3}$ ]] || usage_error "--ranks is '$RANKS', it must be a number from 1 to 9999"
+}

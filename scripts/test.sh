@@ -1,0 +1,113 @@
+# ./ladder test: everything that CI runs, in parts. A part that fails does not keep the others from running. Ends with
+# the time of each part and ctest's summary. `./ladder test formatting tests` runs these two parts only.
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
+# shellcheck source=scripts/setup.sh
+source "$ROOT/scripts/setup.sh"
+cd "$ROOT"
+
+# Name of the function, and what stands in the table.
+PARTS=(
+  "setup          system packages, libtorch"
+  "formatting     .clang-format holds"
+  "includes       includes point in one direction; the check finds planted violations"
+  "texts          links lead somewhere, deltas are fresh"
+  "build          build/release, everything"
+  "alone          one step configured, built and run by itself"
+  "sanitizers     unit tests under address and undefined-behaviour sanitizers"
+  "readme         the commands that the READMEs show"
+  "doxygen        the reference has no warnings"
+  "tests          ctest in build/release"
+)
+
+part_setup() {
+  lock_setup
+  # shellcheck disable=SC2086
+  need_packages $BUILD_PACKAGES $TEST_PACKAGES
+  need_torch
+  unlock_setup
+}
+
+part_formatting() { scripts/format; }
+
+part_includes() { scripts/check_include_direction --self-test && scripts/check_include_direction; }
+
+part_texts() { scripts/check_links && scripts/delta --check; }
+
+part_build() {
+  need_configured release --preset release
+  need_built release all
+}
+
+# A step's folder is a project of its own.
+part_alone() {
+  need_configured alone -S step0_single_gpu -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF
+  need_built alone step0_single_gpu
+  local program out
+  program=$(find build/alone -name step0_single_gpu -type f -perm -u+x)
+  out=$(mktemp -d)
+  "$program" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
+  test -s "$out/run/report.json"
+  rm -r "$out"
+}
+
+# Leaks are not looked for: libtorch and its thread pools keep memory until the process ends.
+part_sanitizers() {
+  need_configured asan --preset asan
+  need_built asan all
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+    ctest --test-dir build/asan -L unit --no-tests=error -j2 --output-on-failure
+}
+
+part_readme() { scripts/check_readme_commands; }
+
+part_doxygen() {
+  rm -rf build/docs
+  mkdir -p build/docs
+  logged doxygen doxygen docs/Doxyfile
+}
+
+part_tests() {
+  ctest --test-dir build/release --no-tests=error -j2 --output-on-failure 2>&1 | tee "$LOGS/ctest.log"
+}
+
+# run_part NAME: its time and result go into TABLE. A part runs in a shell of its own that stops at the first error.
+run_part() {
+  local name=$1 start=$SECONDS status=0 result=ok
+  printf '\n=== %s\n' "$name"
+  set +e
+  (set -e && "part_$name")
+  status=$?
+  set -e
+  if ((status != 0)); then
+    result=FAILED
+    FAILED+=("$name")
+  fi
+  TABLE+=("$(printf '%-12s %-7s %5d s' "$name" "$result" $((SECONDS - start)))")
+  if ((status >= 128)); then exit "$status"; fi # Ctrl-C
+}
+
+main() {
+  local line name description
+  FAILED=() TABLE=()
+  mkdir -p "$LOGS"
+  rm -f "$LOGS/ctest.log"
+  for name in "$@"; do
+    printf '%s\n' "${PARTS[@]}" | grep -q "^$name " || usage_error "there is no part '$name'. The parts: $(printf '%s\n' "${PARTS[@]}" | cut -d' ' -f1 | xargs)"
+  done
+  for line in "${PARTS[@]}"; do
+    read -r name description <<<"$line"
+    if (($# > 0)) && [[ " $* " != *" $name "* ]]; then continue; fi
+    run_part "$name"
+    if [[ $name == setup && ${#FAILED[@]} != 0 ]]; then break; fi # nothing else can work
+  done
+  printf '\n=== parts, %d s in all\n' "$SECONDS"
+  printf '%s\n' "${TABLE[@]}"
+  if ((${#FAILED[@]} > 0)); then printf 'FAILED: %s\n' "${FAILED[*]}"; else echo "all parts passed"; fi
+  if [[ -f $LOGS/ctest.log ]]; then
+    echo
+    sed -n '/tests passed/,$p' "$LOGS/ctest.log"
+  fi
+  ((${#FAILED[@]} == 0))
+}
+main "$@"

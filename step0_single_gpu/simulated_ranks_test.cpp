@@ -1,0 +1,112 @@
+#include "step0_single_gpu/simulated_ranks.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/core/memory_ledger.hpp"
+#include "common/model/gpt.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr GptOptions kModel{
+    .vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16};
+
+DataOptions data_options(std::int64_t num_microbatches) {
+  return {.rows = Rows::kDocuments,
+          .microbatch_size = 2,
+          .num_microbatches = num_microbatches,
+          .context = 16};
+}
+
+struct TinyModel {
+  Gpt model{kModel, 1};
+  FlatModel flat{model.units()};
+  LossSum loss_sum = [this](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+};
+
+// The gradient of each rank's microbatches alone: gradients[rank][microbatch].
+std::vector<std::vector<at::Tensor>> separate_gradients(TinyModel& tiny, const Microbatches& global,
+                                                        std::int64_t num_ranks,
+                                                        double num_targets) {
+  std::vector<std::vector<at::Tensor>> gradients(static_cast<std::size_t>(num_ranks));
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    for (const Microbatch& microbatch : global) {
+      tiny.flat.zero_grad();
+      accumulate_gradients(tiny.loss_sum, Microbatches({rows_of_rank(microbatch, rank, num_ranks)}),
+                           num_targets);
+      gradients[static_cast<std::size_t>(rank)].push_back(tiny.flat.grads().clone());
+    }
+  }
+  return gradients;
+}
+
+TEST(RowsOfRank, DealsRowsRoundRobin) {
+  const at::Tensor tokens = at::arange(12, at::kLong).view({6, 2});
+  at::Tensor targets = tokens.clone();
+  targets[4].fill_(kIgnoredTarget);
+  const Microbatch own = rows_of_rank({tokens, targets, 10}, 1, 3);
+  EXPECT_TRUE(own.tokens.equal(at::tensor({2, 3, 8, 9}, at::kLong).view({2, 2})));
+  EXPECT_EQ(own.num_targets, 2);
+}
+
+TEST(SimulatedRanks, FoldInTheirOrder) {
+  for (const std::int64_t num_ranks : {1, 2, 3, 4}) {
+    for (const std::int64_t m : {1, 3}) {
+      for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
+        TinyModel tiny;
+        SimulatedRanks ranks(num_ranks, fold, tiny.flat);
+        BatchStream batches = ranks.global_batches(data_options(m));
+        const Microbatches global = batches.next();
+        ASSERT_EQ(global.size(), m);
+        ASSERT_EQ(global[0].tokens.size(0), 2 * num_ranks);
+        const auto num_targets = static_cast<double>(global.num_targets());
+        const auto parts = separate_gradients(tiny, global, num_ranks, num_targets);
+
+        at::Tensor wanted = at::zeros_like(tiny.flat.grads());
+        const std::int64_t outer = fold == Fold::kRanksFirst ? m : num_ranks;
+        const std::int64_t inner = fold == Fold::kRanksFirst ? num_ranks : m;
+        for (std::int64_t i = 0; i < outer; ++i) {
+          at::Tensor sum = at::zeros_like(wanted);
+          for (std::int64_t j = 0; j < inner; ++j) {
+            const auto [rank, microbatch] =
+                fold == Fold::kRanksFirst ? std::pair(j, i) : std::pair(i, j);
+            sum += parts[static_cast<std::size_t>(rank)][static_cast<std::size_t>(microbatch)];
+          }
+          wanted += sum;
+        }
+        tiny.flat.zero_grad();
+        ranks.accumulate_gradients(tiny.loss_sum, global, num_targets);
+        EXPECT_TRUE(tiny.flat.grads().equal(wanted))
+            << num_ranks << " ranks, " << m << " microbatches";
+      }
+    }
+  }
+}
+
+TEST(SimulatedRanks, OrdersReallyDiffer) {  // or the test above would prove nothing
+  at::Tensor gradients[2];
+  for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
+    TinyModel tiny;
+    SimulatedRanks ranks(3, fold, tiny.flat);
+    const Microbatches global = ranks.global_batches(data_options(3)).next();
+    ranks.accumulate_gradients(tiny.loss_sum, global, static_cast<double>(global.num_targets()));
+    gradients[fold == Fold::kRanksFirst ? 1 : 0] = tiny.flat.grads().clone();
+  }
+  const double differing = gradients[0].ne(gradients[1]).to(at::kDouble).mean().item<double>();
+  EXPECT_GT(differing, 0.1);
+  EXPECT_TRUE(gradients[0].allclose(gradients[1], 1e-4, 1e-6));
+}
+
+TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
+  install_memory_ledger();
+  TinyModel tiny;
+  const std::int64_t before = read_memory().total_live_bytes;
+  const SimulatedRanks one(1, Fold::kRanksFirst, tiny.flat);
+  EXPECT_EQ(read_memory().total_live_bytes, before);
+  const SimulatedRanks two(2, Fold::kMicrobatchesFirst, tiny.flat);
+  EXPECT_EQ(read_memory().total_live_bytes - before, 4 * tiny.flat.layout().numel);
+  EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * tiny.flat.layout().numel);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,184 @@
+#include "step0_single_gpu/train.hpp"
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+// A model and a text so small that a step takes a millisecond and an epoch a few steps.
+class Step0Test : public ::testing::Test {
+ protected:
+  Step0Test() {
+    at::set_num_threads(1);
+    std::string text;
+    for (int i = 0; i < 40; ++i)
+      text += "the quick brown fox number " + std::to_string(i * i) + " jumps; ";
+    options_.data.source = folder_.write("text.txt", text);
+    options_.data.microbatch_size = 3;
+    options_.data.num_microbatches = 2;
+    options_.model = {.context = 16, .layers = 2, .heads = 2, .channels = 16};
+    options_.num_steps = 40;
+    options_.lr.warmup_steps = 5;
+    options_.lr.lr = 1e-2;
+    options_.output.is_quiet = true;
+  }
+
+  TrainReport train(TrainOptions options) {
+    finalize(options);
+    World world(Transport::kSelf);
+    return step0::train(options, world);
+  }
+
+  TempFolder folder_;
+  TrainOptions options_;
+};
+
+TEST_F(Step0Test, SameSeedSameBitsOtherSeedOthers) {
+  const TrainReport first = train(options_), again = train(options_);
+  EXPECT_EQ(first.param_hash, again.param_hash);
+  EXPECT_EQ(first.losses, again.losses);
+  options_.seed = 2;
+  EXPECT_NE(train(options_).param_hash, first.param_hash);
+}
+
+TEST_F(Step0Test, LearnsOneBatchByHeart) {
+  options_.data.overfit_one_batch = true;
+  options_.num_steps = 300;
+  const TrainReport report = train(options_);
+  EXPECT_GT(report.losses.front(), 5.0);
+  EXPECT_LT(report.losses.back(), 0.05);
+}
+
+TEST_F(Step0Test, HoldsSixteenBytesPerElementAndNothingElse) {
+  install_memory_ledger();
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    options_.optimizer.kind = kind;
+    finalize(options_);
+    const std::int64_t before = read_memory().total_live_bytes;
+    const TrainReport report = train(options_);
+    const StateBytes theory = step0::state_bytes(options_, 1, 0);
+    EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
+    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
+    EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
+    EXPECT_EQ(report.memory.total_live_bytes - before,
+              theory.parameters + theory.gradients + theory.optimizer);
+    EXPECT_EQ(theory.optimizer, kind == OptimizerKind::kAdamW ? 2 * theory.parameters : 0);
+    EXPECT_GT(report.memory.activations_peak_bytes, 0);
+  }
+}
+
+TEST_F(Step0Test, ClippingBoundsTheStepNotTheReport) {
+  options_.optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0};
+  options_.lr = {.schedule = LrSchedule::kConstant, .lr = 1.0};
+  options_.num_steps = 1;
+  options_.clip_norm = 0.01;
+  const TrainReport clipped = train(options_);
+  options_.clip_norm = 0;
+  const TrainReport free = train(options_);
+  EXPECT_EQ(clipped.grad_norms, free.grad_norms);
+  EXPECT_GT(clipped.grad_norms[0], 0.1);
+  EXPECT_NE(clipped.param_hash, free.param_hash);
+}
+
+// The loss at the start depends on all of a step's tokens, but not on how they are cut into
+// microbatches.
+TEST_F(Step0Test, CuttingIntoMicrobatchesChangesRoundingOnly) {
+  options_.num_steps = 10;
+  options_.lr.lr = 1e-3;
+  options_.data.microbatch_size = 6;
+  options_.data.num_microbatches = 1;
+  const TrainReport whole = train(options_);
+  options_.data.microbatch_size = 2;
+  options_.data.num_microbatches = 3;
+  const TrainReport cut = train(options_);
+  for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(cut.losses[i] / whole.losses[i], 1.0, 2e-6);
+    EXPECT_NEAR(cut.grad_norms[i] / whole.grad_norms[i], 1.0, 1e-4);
+    EXPECT_NEAR(cut.param_norms[i] / whole.param_norms[i], 1.0, 1e-6);
+  }
+  EXPECT_EQ(cut.target_tokens, whole.target_tokens);
+}
+
+TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
+  options_.num_steps = 30;
+  const TrainReport report = train(options_);
+  const auto [fewest, most] =
+      std::minmax_element(report.target_tokens.begin(), report.target_tokens.end());
+  EXPECT_EQ(*most, 6 * 16);
+  EXPECT_LT(*fewest, 6 * 16);
+  EXPECT_GT(*fewest, 0);
+}
+
+// One uninterrupted run, and the same one interrupted in the middle of an epoch and continued.
+TEST_F(Step0Test, ResumeContinuesBitForBit) {
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    for (const std::int64_t cut : {1, 13, 39}) {
+      for (const std::int64_t ranks : {1, 3}) {
+        TrainOptions whole = options_;
+        whole.optimizer.kind = kind;
+        whole.simulate_ranks = ranks;
+        whole.model.tie_embeddings = cut != 13;
+        const TrainReport uninterrupted = train(whole);
+        TrainOptions second = whole;
+        second.output.save_every = cut;
+        second.output.keep = 0;
+        second.output.out =
+            folder_.path(concat("run", static_cast<int>(kind), "-", cut, "-", ranks));
+        train(second);
+        char name[32];
+        std::snprintf(name, sizeof name, "/checkpoints/step_%06d", static_cast<int>(cut));
+        second.output.resume = second.output.out + name;
+        const TrainReport resumed = train(second);
+        ASSERT_EQ(resumed.first_step, cut);
+        EXPECT_EQ(resumed.param_hash, uninterrupted.param_hash)
+            << "cut at " << cut << ", " << ranks << " ranks";
+        EXPECT_EQ(resumed.losses, std::vector<double>(uninterrupted.losses.begin() + cut,
+                                                      uninterrupted.losses.end()));
+        EXPECT_EQ(resumed.grad_norms.back(), uninterrupted.grad_norms.back());
+      }
+    }
+  }
+}
+
+TEST_F(Step0Test, OneSimulatedRankIsStep0) {
+  const TrainReport plain = train(options_);
+  options_.fold = Fold::kRanksFirst;
+  options_.simulate_ranks = 1;
+  EXPECT_EQ(train(options_).param_hash, plain.param_hash);
+}
+
+TEST_F(Step0Test, InitFromStartsAfreshFromTheParameters) {
+  options_.output.out = folder_.path("first");
+  const TrainReport first = train(options_);
+  options_.output.init_from = options_.output.out;
+  options_.output.out = folder_.path("second");
+  options_.num_steps = 0;
+  const TrainReport second = train(options_);
+  EXPECT_EQ(second.first_step, 0);
+  EXPECT_EQ(second.param_hash, first.param_hash);
+}
+
+TEST_F(Step0Test, WritesASample) {
+  options_.output.sample = "the quick";
+  options_.num_steps = 100;
+  EXPECT_FALSE(train(options_).sample.empty());
+}
+
+TEST_F(Step0Test, EvaluatesOnTheValidationData) {
+  options_.data.validation_source = options_.data.source;
+  options_.data.validation_samples = 0;
+  options_.output.eval_every = 20;
+  const TrainReport report = train(options_);
+  ASSERT_EQ(report.val_losses.size(), 2u);
+  EXPECT_LT(report.val_losses[1].loss, report.val_losses[0].loss);
+  EXPECT_NEAR(report.val_losses[1].loss, report.losses.back(), 0.5);
+}
+
+}  // namespace
+}  // namespace ladder
