@@ -15,6 +15,7 @@ if(NOT LADDER_XXHASH_INCLUDE_DIR)
   list(APPEND _missing_packages libxxhash-dev)
 endif()
 if(LADDER_MPI)
+  enable_language(C)  # FindMPI needs it for MPI's C interface, the only one we use
   find_package(MPI QUIET COMPONENTS C)
   if(NOT MPI_C_FOUND)
     list(APPEND _missing_packages libopenmpi-dev openmpi-bin)

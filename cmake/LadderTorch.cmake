@@ -53,6 +53,7 @@ foreach(_header torch/headeronly/version.h torch/csrc/api/include/torch/version.
     list(JOIN _parts "." LADDER_TORCH_VERSION)
   endif()
 endforeach()
+set(LADDER_TORCH_ROOT "${_torch_root}")
 message(STATUS "libtorch ${LADDER_TORCH_VERSION}: ${_torch_root}")
 
 add_library(ladder::torch INTERFACE IMPORTED GLOBAL)

@@ -1,6 +1,6 @@
 # Starts trainers and benchmarks: one process, or several under mpirun. Sourced by ./ladder.
 
-# supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT and TERM become SIGUSR1:
+# supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT, TERM and HUP become SIGUSR1:
 # save and stop, exit code 75. A second INT kills.
 supervise() {
   local status is_interrupted
@@ -8,14 +8,16 @@ supervise() {
   setsid "$@" </dev/null &
   child=$!
   trap 'is_interrupted=1; interrupts=$((interrupts + 1)); stop_child' INT
-  trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP
+  trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP USR1
   while :; do
     is_interrupted=0
     status=0
-    wait "$child" || status=$?
+    wait "$child" 2>/dev/null || status=$?
     if ((is_interrupted == 0)); then break; fi
   done
-  trap - INT TERM HUP
+  trap - INT TERM HUP USR1
+  if ((interrupts > 1)); then status=130; fi
+  if ((status == 75)); then say "saved and stopped (exit code 75); --resume auto with the same --out goes on"; fi
   return "$status"
 }
 stop_child() {

@@ -27,7 +27,7 @@ logged() {
 explain_failure() {
   local log="$LOGS/$1.log"
   say "the part '$1' failed (log: .ladder/logs/$1.log):"
-  if grep -q '^FAILED: ' "$log"; then
+  if grep '^FAILED: ' "$log" | grep -qv 'build.ninja'; then
     sed -n '/^FAILED: /,$p' "$log" | head -n 20 | cut -c1-400 >&2
   else
     tail -n 20 "$log" >&2

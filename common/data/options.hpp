@@ -12,25 +12,23 @@ enum class Tail {
   kPad
 };  // samples left over when an epoch does not divide over the readers
 enum class Rows {
-  kWindows,
-  kDocuments
-};  // packed windows of `context` tokens, or one padded document a row
+  kWindows,    // packed windows of `context` tokens
+  kDocuments,  // one document a row, padded
+};
 
 struct DataOptions {
-  std::string source = "corpus";  // "corpus" (built in), or a file: .txt, .jsonl, .bin
-  std::string
-      validation_source;  // the same; empty: the corpus's own validation split, or none for a file
+  std::string source = "corpus";       // "corpus" (built in), or a file: .txt, .jsonl, .bin
+  std::string validation_source = {};  // the same; empty: the corpus's own, or none for a file
   SampleOrder order = SampleOrder::kShuffled;
   Tail tail = Tail::kDrop;
   Rows rows = Rows::kWindows;
-  std::int64_t microbatch_size = 4;   // rows per forward and backward, B
-  std::int64_t num_microbatches = 1;  // per optimizer step and rank
-  std::int64_t context = 128;         // tokens per row, T
-  std::int64_t vocab_size = 0;        // of token files; text has ByteTokenizer::kVocabSize
-  std::int64_t validation_samples =
-      128;                         // rows of the validation data that an evaluation reads, 0: all
-  std::uint64_t seed = 1;          // of the run; the order of samples derives its own
-  bool overfit_one_batch = false;  // every step sees the samples of the first one
+  std::int64_t microbatch_size = 4;       // rows per forward and backward, B
+  std::int64_t num_microbatches = 1;      // per optimizer step and rank
+  std::int64_t context = 128;             // tokens per row, T
+  std::int64_t vocab_size = 0;            // of token files; text has ByteTokenizer::kVocabSize
+  std::int64_t validation_samples = 128;  // rows that an evaluation reads, 0: all
+  std::uint64_t seed = 1;                 // of the run; the order of samples derives its own
+  bool overfit_one_batch = false;         // every step sees the samples of the first one
 };
 
 }  // namespace ladder

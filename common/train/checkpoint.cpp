@@ -132,7 +132,7 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
                      {"param_hash", tensor_hash(state.parameters)},
                      {"optimizer_hash", tensor_hash(state.optimizer)},
                      {"config", config}};
-  write_text_file(partial / "state.json", json.dump(2) + "\n");
+  write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   if (fs::exists(target)) {  // of an earlier run that went on from an older checkpoint
     const fs::path replaced =

@@ -33,6 +33,10 @@ Json parse_json(const std::string& text, const std::string& origin) {
   }
 }
 
+std::string to_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 std::string read_text_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

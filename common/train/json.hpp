@@ -13,6 +13,10 @@ using Json = nlohmann::ordered_json;
 // Throws CheckError with `origin` (a file's name) and the place of the fault.
 Json parse_json(const std::string& text, const std::string& origin);
 
+// As text, on one line or indented. Bytes that are not UTF-8 (a sample of a byte model may hold
+// some) become U+FFFD.
+std::string to_text(const Json& json, int indent = -1);
+
 std::string read_text_file(
     const std::string& path);  // throws CheckError with the name and the reason
 

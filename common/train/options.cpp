@@ -287,6 +287,8 @@ void finalize(TrainOptions& options) {
                   !options.data.validation_source.empty(),
               "--eval-every ", options.output.eval_every,
               " needs validation data: give --val-data beside --data ", options.data.source);
+  check_usage(options.output.resume != "auto" || !options.output.out.empty(),
+              "--resume auto goes on with the newest checkpoint in --out: give it");
   check_usage(options.output.init_from.empty() || options.output.resume == "none",
               "--init-from starts a new run, --resume ", options.output.resume,
               " goes on with an old one: give one of them");

@@ -27,8 +27,8 @@ enum class Fold { kMicrobatchesFirst, kRanksFirst };
 enum class OptionGroup { kSimulatedRanks };
 
 struct OutputOptions {
-  std::string
-      out;  // folder of the run; empty: nothing is written (the command line makes a fresh one)
+  // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
+  std::string out = {};
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
   std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
   std::string sample = {};      // text to continue after training; empty: no sample

@@ -92,7 +92,7 @@ double tokens_per_second(const TrainReport& report) {
 }
 
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
-  const std::vector<std::string> texts = all_gather_text(rank_json(report).dump(), comm);
+  const std::vector<std::string> texts = all_gather_text(to_text(rank_json(report)), comm);
   if (comm.rank() != 0) return nullptr;
   Json json = {{"schema_version", 1},
                {"step", options.step},

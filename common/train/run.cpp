@@ -61,7 +61,6 @@ void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batc
   for (const NamedTensor& named : state.parameters) report_.num_parameters += named.tensor.numel();
   std::optional<fs::path> checkpoint;
   if (output.resume == "auto") {
-    check_usage(!out_.empty(), "--resume auto looks in --out: give it");
     checkpoint = newest_checkpoint(out_);
   } else if (output.resume != "none") {
     checkpoint = checkpoint_in(output.resume);

@@ -58,7 +58,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   const Json json = gather_report(report, options, comm);
   if (comm.rank() == 0) {
     const fs::path path = fs::path(options.output.out) / "report.json";
-    write_text_file(path, json.dump(1) + "\n");
+    write_text_file(path, to_text(json, 1) + "\n");
     if (!options.output.is_quiet) {
       if (!report.sample.empty())
         std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());

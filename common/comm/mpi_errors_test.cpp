@@ -1,0 +1,82 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/mpi_communicator.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+class MpiErrors : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  template <class Call>
+  void expect_error(Call call, const std::string& op, const std::string& part) const {
+    const std::string start = concat("rank ", rank_, " of ", size_, ": ", op, ": ");
+    EXPECT_THAT(call, ThrowsMessage<CheckError>(AllOf(StartsWith(start), HasSubstr(part))));
+  }
+};
+
+TEST_F(MpiErrors, NameRankOperationAndValues) {
+  const Traffic before = comm_.traffic();
+  const at::Tensor two = at::zeros({2});
+  const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
+  expect_error([&] { comm_.all_reduce(at::zeros({2, 3}).t()); }, "all_reduce", "not contiguous");
+  expect_error([&] { comm_.all_reduce(complex); }, "all_reduce", "cannot sum ComplexFloat");
+  expect_error([&] { comm_.all_reduce(at::empty({2}, at::kMeta)); }, "all_reduce", "on meta");
+  expect_error([&] { comm_.reduce_scatter(at::zeros({2 * size_ + 1}), two); }, "reduce_scatter",
+               concat("full has ", 2 * size_ + 1, " elements and the shard 2"));
+  expect_error([&] { comm_.all_gather(two, at::zeros({2 * size_}, at::kInt)); }, "all_gather",
+               "full is Int but the shard is Float");
+  expect_error([&] { comm_.broadcast(two, size_); }, "broadcast", concat("no root ", size_));
+  expect_error([&] { comm_.broadcast(two, -1); }, "broadcast", "no root -1");
+  expect_error([&] { comm_.send(two, size_, 0); }, "send", concat("no peer ", size_));
+  expect_error([&] { comm_.recv(two, rank_, 0); }, "recv", concat("its own peer, got peer ", rank_));
+  if (size_ > 1) {
+    expect_error([&] { comm_.send(two, (rank_ + 1) % size_, -5); }, "send", "tag -5");
+  }
+  EXPECT_EQ(comm_.traffic(), before) << "what is refused is not counted";
+}
+
+TEST_F(MpiErrors, MessagesOfAnotherLengthAreFound) {
+  if (size_ == 1) return;
+  for (const std::int64_t sent_numel : {1, 3, 5000}) {
+    if (rank_ == 0) comm_.send(at::ones({sent_numel}), 1, 0)->wait();
+    if (rank_ == 1) {
+      const at::Tensor memory = at::zeros({4});
+      const WorkPtr work = comm_.recv(memory.narrow(0, 0, 2), 0, 0);
+      expect_error([&] { work->wait(); }, "recv",
+                   sent_numel < 2 ? "rank 0 sent 4 bytes where 8 were expected"
+                                  : "rank 0 sent more than the 8 bytes expected");
+      EXPECT_TRUE(bits_equal(memory.narrow(0, 2, 2), at::zeros({2}))) << "no memory is overrun";
+    }
+    comm_.barrier();
+  }
+}
+
+TEST_F(MpiErrors, RanksThatDisagreeOnTheSizeAreFound) {
+  if (size_ == 1) return;
+  const auto comm = comm_.split(0, 0);
+  const at::Tensor tensor = at::ones({rank_ == 0 ? 8 : 6});
+  const WorkPtr work = comm->broadcast(tensor, 0);
+  if (rank_ == 0) {
+    EXPECT_NO_THROW(work->wait());
+  } else {
+    expect_error([&] { work->wait(); }, "broadcast", "must pass the same dtype and numel");
+  }
+  comm_.barrier();
+}
+
+}  // namespace
+}  // namespace ladder

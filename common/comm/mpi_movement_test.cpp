@@ -1,0 +1,160 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "common/comm/mpi_communicator.hpp"
+#include "common/comm/rank_values.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+class MpiMovement : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  Traffic sent_since(const Traffic& before) const {
+    Traffic sent = comm_.traffic();
+    return sent -= before;
+  }
+};
+
+const std::vector<at::ScalarType> kAnyDtype = {at::kByte, at::kBool,  at::kShort,        at::kHalf,
+                                               at::kLong, at::kFloat, at::kComplexDouble};
+
+at::Tensor counted(std::int64_t begin, std::int64_t numel, at::ScalarType dtype) {
+  return at::arange(begin, begin + numel).remainder(113).to(dtype);
+}
+
+TEST_F(MpiMovement, WorldKnowsItsLauncher) {
+  EXPECT_EQ(mpi_world().transport(), Transport::kMpi);
+  EXPECT_EQ(launched_ranks(), size_);
+  EXPECT_EQ(launched_rank(), rank_);
+  EXPECT_GE(mpi_world().local_rank(), 0);
+  EXPECT_LE(mpi_world().local_rank(), rank_);
+}
+
+TEST_F(MpiMovement, AllGatherConcatenatesInRankOrder) {
+  for (const at::ScalarType dtype : kAnyDtype) {
+    for (const std::int64_t numel : {0, 1, 3, 1000, 20001}) {
+      const at::Tensor shard = counted(rank_ * numel, numel, dtype);
+      const at::Tensor full = at::zeros({size_ * numel}, dtype);
+      const Traffic before = comm_.traffic();
+      comm_.all_gather(shard, full)->wait();
+      EXPECT_TRUE(bits_equal(full, counted(0, size_ * numel, dtype))) << dtype << " " << numel;
+      Traffic expected;
+      expected[CommOp::kAllGather] = {1, (size_ - 1) * numel * shard.element_size(),
+                                      numel > 0 ? size_ - 1 : 0};
+      EXPECT_EQ(sent_since(before), expected) << dtype << " " << numel;
+    }
+  }
+}
+
+TEST_F(MpiMovement, AllGatherInPlace) {
+  const at::Tensor full = at::full({size_, 5}, -1, at::kInt);
+  full[rank_].fill_(rank_);
+  comm_.all_gather(full[rank_], full)->wait();
+  EXPECT_TRUE(bits_equal(full, at::arange(size_, at::kInt).unsqueeze(1).expand({size_, 5})));
+}
+
+TEST_F(MpiMovement, BroadcastFromEveryRoot) {
+  for (int root = 0; root < size_; ++root) {
+    for (const at::ScalarType dtype : kAnyDtype) {
+      for (const std::int64_t numel : {0, 1, 3, 50000}) {
+        const at::Tensor tensor =
+            rank_ == root ? counted(root, numel, dtype) : at::zeros({numel}, dtype);
+        const Traffic before = comm_.traffic();
+        comm_.broadcast(tensor, root)->wait();
+        EXPECT_TRUE(bits_equal(tensor, counted(root, numel, dtype))) << root << dtype << numel;
+        const std::int64_t num_peers = rank_ == root ? size_ - 1 : 0;
+        Traffic expected;
+        expected[CommOp::kBroadcast] = {1, num_peers * numel * tensor.element_size(),
+                                        numel > 0 ? num_peers : 0};
+        EXPECT_EQ(sent_since(before), expected);
+      }
+    }
+  }
+}
+
+TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
+  if (size_ == 1) return;  // nobody to send to
+  const int next = (rank_ + 1) % size_;
+  const int previous = (rank_ + size_ - 1) % size_;
+  const Traffic before = comm_.traffic();
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of growing length
+    works.push_back(comm_.send(at::full({i + 1}, rank_ * 10 + i), next, i % 2));
+  }
+  for (const int tag : {1, 0}) {  // received tag by tag, last tag first
+    for (int i = tag; i < 6; i += 2) {
+      const at::Tensor tensor = at::zeros({i + 1});
+      comm_.recv(tensor, previous, tag)->wait();
+      EXPECT_TRUE(bits_equal(tensor, at::full({i + 1}, float(previous * 10 + i))));
+    }
+  }
+  for (const WorkPtr& work : works) work->wait();
+  Traffic expected;
+  expected[CommOp::kSend] = {6, (1 + 2 + 3 + 4 + 5 + 6) * 4, 6};
+  expected[CommOp::kRecv] = {6, 0, 0};
+  EXPECT_EQ(sent_since(before), expected);
+}
+
+TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
+  if (size_ == 1) return;
+  const at::Tensor received = at::zeros({4});
+  WorkPtr work;  // on tag 0 between 0 and 1, open while collectives pass by
+  if (rank_ == 1) work = comm_.recv(received, 0, 0);
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor tensor = at::ones({4 * size_});
+    comm_.all_reduce(tensor)->wait();
+    EXPECT_TRUE(bits_equal(tensor, at::full({4 * size_}, float(size_))));
+  }
+  if (rank_ == 0) work = comm_.send(at::full({4}, 5.0f), 1, 0);
+  if (work) work->wait();
+  if (rank_ == 1) EXPECT_TRUE(bits_equal(received, at::full({4}, 5.0f)));
+}
+
+TEST_F(MpiMovement, BarrierIsCountedAndSendsNoPayload) {
+  const Traffic before = comm_.traffic();
+  comm_.barrier();
+  Traffic expected;
+  expected[CommOp::kBarrier].calls = 1;
+  EXPECT_EQ(sent_since(before), expected);
+}
+
+TEST_F(MpiMovement, SplitsIntoOddAndEven) {
+  const Traffic before = comm_.traffic();
+  const auto part = comm_.split(rank_ % 2, /*key=*/rank_);
+  ASSERT_NE(part, nullptr);
+  EXPECT_EQ(part->size(), (size_ + 1 - rank_ % 2) / 2);
+  EXPECT_EQ(part->rank(), rank_ / 2);
+  const at::Tensor ranks = at::zeros({part->size()}, at::kInt);
+  part->all_gather(at::full({1}, rank_, at::kInt), ranks)->wait();
+  EXPECT_TRUE(bits_equal(ranks, at::arange(rank_ % 2, size_, 2, at::kInt)));
+  EXPECT_EQ(sent_since(before), Traffic{}) << "the part counts for itself";
+  EXPECT_EQ(part->traffic()[CommOp::kAllGather].bytes_sent, (part->size() - 1) * 4);
+}
+
+TEST_F(MpiMovement, SplitOrdersByKeyAndLeavesOutNegativeColors) {
+  const auto reversed = comm_.split(/*color=*/0, /*key=*/-rank_);
+  EXPECT_EQ(reversed->rank(), size_ - 1 - rank_);
+  const at::Tensor tensor = at::full({3}, rank_, at::kInt);
+  reversed->broadcast(tensor, 0)->wait();
+  EXPECT_TRUE(bits_equal(tensor, at::full({3}, size_ - 1, at::kInt)));
+
+  const auto without_first = comm_.split(rank_ == 0 ? -1 : 0, 0);
+  if (rank_ == 0) {
+    EXPECT_EQ(without_first, nullptr);
+  } else {
+    EXPECT_EQ(without_first->size(), size_ - 1);
+    EXPECT_EQ(all_reduce_sum(1.0, *without_first), size_ - 1.0);
+    EXPECT_NE(without_first->split(0, 0), nullptr) << "parts can be split again";
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,145 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/rank_values.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+class MpiReduction : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  std::vector<std::int64_t> hostile_numels() const {
+    return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 1000, 100003};
+  }
+};
+
+TEST_F(MpiReduction, AllReduceIsTheFoldInRankOrder) {
+  for (const at::ScalarType dtype : kReducible) {
+    for (const std::int64_t numel : hostile_numels()) {
+      const at::Tensor tensor = values_of(rank_, numel, dtype);
+      comm_.all_reduce(tensor)->wait();
+      EXPECT_TRUE(bits_equal(tensor, fold_of_all(size_, numel, dtype))) << dtype << " " << numel;
+    }
+  }
+}
+
+TEST_F(MpiReduction, ReduceScatterIsTheFoldInRankOrder) {
+  for (const at::ScalarType dtype : kReducible) {
+    for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
+      const at::Tensor full = values_of(rank_, size_ * numel, dtype);
+      const at::Tensor shard = at::zeros({numel}, dtype);
+      const at::Tensor expected =
+          fold_of_all(size_, size_ * numel, dtype).narrow(0, rank_ * numel, numel);
+      comm_.reduce_scatter(full, shard)->wait();
+      EXPECT_TRUE(bits_equal(shard, expected)) << dtype << " " << numel;
+      EXPECT_TRUE(bits_equal(full, values_of(rank_, size_ * numel, dtype))) << "full is only read";
+      // In place: the shard is its own piece of full.
+      const at::Tensor own_piece = full.narrow(0, rank_ * numel, numel);
+      comm_.reduce_scatter(full, own_piece)->wait();
+      EXPECT_TRUE(bits_equal(own_piece, expected)) << dtype << " " << numel << " in place";
+    }
+  }
+}
+
+// With 1e8, 1, -1e8, 1, … in rank order each 1 is lost to rounding or not, depending on the order alone.
+TEST_F(MpiReduction, AnotherOrderWouldShow) {
+  const std::vector<float> values = {1e8f, 1.0f, -1e8f, 1.0f, 0.5f};
+  const std::vector<float> prefix_sums = {1e8f, 1e8f, 0.0f, 1.0f, 1.5f};
+  const auto index = [](int i) { return static_cast<std::size_t>(i); };
+  for (const std::int64_t numel : {1, 7, 2000}) {
+    const at::Tensor tensor = at::full({numel}, values[index(rank_)]);
+    comm_.all_reduce(tensor)->wait();
+    EXPECT_TRUE(bits_equal(tensor, at::full({numel}, prefix_sums[index(size_ - 1)])));
+  }
+}
+
+TEST_F(MpiReduction, StartsWithRankZerosValueNotWithZero) {
+  const at::Tensor tensor = at::full({11}, -0.0);
+  comm_.all_reduce(tensor)->wait();
+  EXPECT_TRUE(bits_equal(tensor, at::full({11}, -0.0)));
+}
+
+TEST_F(MpiReduction, LeavesNeighboursAloneAtAnyAlignment) {
+  for (const std::int64_t offset : {1, 3}) {
+    const at::Tensor memory = at::full({1100}, 7.0f);
+    const at::Tensor tensor = memory.narrow(0, offset, 1001);
+    tensor.copy_(values_of(rank_, 1001, at::kFloat));
+    comm_.all_reduce(tensor)->wait();
+    EXPECT_TRUE(bits_equal(tensor, fold_of_all(size_, 1001, at::kFloat)));
+    EXPECT_TRUE(bits_equal(memory.narrow(0, 0, offset), at::full({offset}, 7.0f)));
+    const std::int64_t behind = 1100 - offset - 1001;
+    EXPECT_TRUE(bits_equal(memory.narrow(0, offset + 1001, behind), at::full({behind}, 7.0f)));
+  }
+}
+
+TEST_F(MpiReduction, CountsWhatTheFormulaSays) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kDouble}) {
+    const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
+    for (const std::int64_t k : hostile_numels()) {
+      const std::int64_t k_r = chunk_of(k, size_, rank_).numel;
+      std::int64_t num_messages = k_r > 0 ? size_ - 1 : 0;  // the gather's
+      for (int q = 0; q < size_; ++q) {
+        if (q != rank_ && chunk_of(k, size_, q).numel > 0) ++num_messages;
+      }
+      const Traffic before = comm_.traffic();
+      comm_.all_reduce(values_of(rank_, k, dtype))->wait();
+      Traffic sent = comm_.traffic();
+      sent -= before;
+      Traffic expected;
+      expected[CommOp::kAllReduce] = {1, (k + (size_ - 2) * k_r) * item_bytes, num_messages};
+      EXPECT_EQ(sent[CommOp::kAllReduce].bytes_sent, expected[CommOp::kAllReduce].bytes_sent) << k;
+      EXPECT_EQ(sent[CommOp::kAllReduce].messages, num_messages) << k;
+      EXPECT_EQ(sent, expected) << k;
+      // Over all ranks: 2 k (N-1), the volume of a ring.
+      EXPECT_EQ(all_reduce_sum(static_cast<double>(sent.bytes_sent()), comm_),
+                static_cast<double>(2 * k * (size_ - 1) * item_bytes));
+    }
+  }
+}
+
+TEST_F(MpiReduction, ReduceScatterSendsWhatIsNotItsOwn) {
+  const Traffic before = comm_.traffic();
+  comm_.reduce_scatter(at::ones({size_ * 10}), at::empty({10}))->wait();
+  Traffic sent = comm_.traffic();
+  sent -= before;
+  Traffic expected;
+  expected[CommOp::kReduceScatter] = {1, (size_ - 1) * 10 * 4, size_ - 1};
+  EXPECT_EQ(sent, expected);
+}
+
+TEST_F(MpiReduction, SumOfOneNumber) {
+  EXPECT_EQ(all_reduce_sum(rank_ + 1.0, comm_), size_ * (size_ + 1) / 2.0);
+}
+
+// Parameters and gradients are reduced while autograd watches them.
+TEST_F(MpiReduction, IsInvisibleToAutograd) {
+  const at::Tensor leaf = at::ones({100}).set_requires_grad(true);
+  const auto version = leaf._version();
+  comm_.all_reduce(leaf)->wait();
+  EXPECT_EQ(leaf._version(), version);
+  EXPECT_TRUE(leaf.is_leaf());
+  EXPECT_TRUE(bits_equal(leaf, at::full({100}, size_)));
+}
+
+TEST_F(MpiReduction, ScratchIsTheOtherRanksPiecesAndGoesAway) {
+  install_memory_ledger();
+  const at::Tensor tensor = at::ones({size_ * 1000});
+  const MemoryReading before = read_memory();
+  reset_memory_peaks();
+  const WorkPtr work = comm_.all_reduce(tensor);
+  work->wait();
+  const MemoryReading after = read_memory();
+  EXPECT_EQ(after.live(MemoryCategory::kCommunication), before.live(MemoryCategory::kCommunication));
+  EXPECT_EQ(after.peak_bytes - before.total_live_bytes, (size_ - 1) * 4000);
+}
+
+}  // namespace
+}  // namespace ladder

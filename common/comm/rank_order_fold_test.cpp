@@ -1,0 +1,78 @@
+#include "common/comm/rank_order_fold.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "common/testing/closeness.hpp"
+
+namespace ladder {
+namespace {
+
+TEST(ChunkOf, CoversAllElementsInOrderEqualUpToOne) {
+  for (const int num_chunks : {1, 2, 3, 7}) {
+    for (std::int64_t numel = 0; numel < 30; ++numel) {
+      std::int64_t next = 0;
+      for (int index = 0; index < num_chunks; ++index) {
+        const ElementRange range = chunk_of(numel, num_chunks, index);
+        EXPECT_EQ(range.begin, next);
+        EXPECT_EQ(range.numel, numel / num_chunks + (index < numel % num_chunks ? 1 : 0));
+        next += range.numel;
+      }
+      EXPECT_EQ(next, numel);
+    }
+  }
+}
+
+std::byte* bytes(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.mutable_data_ptr());
+}
+
+// The fold as each rank does it, with its own piece as the target (all_reduce) or elsewhere (reduce_scatter).
+at::Tensor fold_on(int own, bool in_place, const std::vector<at::Tensor>& values) {
+  std::vector<at::Tensor> copies;
+  std::vector<std::byte*> pieces;
+  for (const at::Tensor& value : values) {
+    copies.push_back(value.clone());
+    pieces.push_back(bytes(copies.back()));
+  }
+  const auto own_index = static_cast<std::size_t>(own);
+  const at::Tensor target = in_place ? copies[own_index] : at::empty_like(values[0]);
+  fold_in_rank_order(pieces, own, bytes(target), target.scalar_type(), target.numel());
+  if (!in_place) {
+    EXPECT_TRUE(bits_equal(copies[own_index], values[own_index])) << "own piece of rank " << own;
+  }
+  return target;
+}
+
+TEST(FoldInRankOrder, IsTheSameOnEveryRankInEveryBlock) {
+  at::manual_seed(1);
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    for (int size = 1; size <= 5; ++size) {
+      std::vector<at::Tensor> values;  // longer than two blocks, and not a multiple
+      for (int r = 0; r < size; ++r) {
+        values.push_back((at::randn({150001}) * at::randn({150001}).exp()).to(dtype));
+      }
+      at::Tensor expected = values[0].clone();
+      for (int r = 1; r < size; ++r) expected += values[static_cast<std::size_t>(r)];
+      for (int own = 0; own < size; ++own) {
+        EXPECT_TRUE(bits_equal(fold_on(own, /*in_place=*/true, values), expected)) << own << size;
+        EXPECT_TRUE(bits_equal(fold_on(own, /*in_place=*/false, values), expected)) << own << size;
+      }
+    }
+  }
+}
+
+TEST(FoldInRankOrder, StartsWithRankZerosValueNotWithZero) {
+  const at::Tensor minus_zero = at::full({3}, -0.0);
+  EXPECT_TRUE(bits_equal(fold_on(1, true, {minus_zero, minus_zero}), minus_zero));
+}
+
+TEST(FoldInRankOrder, TakesIntegersAndNothing) {
+  const at::Tensor big = at::full({2}, (std::int64_t{1} << 60) + 1, at::kLong);
+  EXPECT_TRUE(bits_equal(fold_on(2, true, {big, big, big}), 3 * big));
+  const at::Tensor none = at::empty({0}, at::kInt);
+  EXPECT_EQ(fold_on(0, false, {none, none}).numel(), 0);
+}
+
+}  // namespace
+}  // namespace ladder

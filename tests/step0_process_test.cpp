@@ -1,0 +1,219 @@
+// Step 0 as a user meets it: a process with options, exit codes, signals and files. Nothing here is
+// simulated: the program is the real one, and so are the kills.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "common/core/check.hpp"
+#include "common/core/seed.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Arguments = std::vector<std::string>;
+
+// A run that takes a few milliseconds a step, in the middle of its second epoch at the end.
+const Arguments kTiny = {"--layers",
+                         "1",
+                         "--heads",
+                         "2",
+                         "--channels",
+                         "16",
+                         "--context",
+                         "16",
+                         "--micro-batch-size",
+                         "4",
+                         "--num-microbatches",
+                         "2",
+                         "--lr",
+                         "1e-2",
+                         "--log-every",
+                         "1"};
+
+class Step0Process : public ::testing::Test {
+ protected:
+  Step0Process() {
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += concat("line ", i, " of a text that repeats itself. ");
+    data_ = folder_.write("text.txt", text);
+  }
+
+  Arguments command(const Arguments& more) const {
+    Arguments all = {LADDER_PROGRAM};
+    all.insert(all.end(), kTiny.begin(), kTiny.end());
+    all.insert(all.end(), {"--data", data_});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  ProgramResult run(const Arguments& more) const {
+    return run_program(command(more), folder_.path());
+  }
+  Json report(const std::string& out) const {
+    return parse_json(read_text_file(folder_.path(out + "/report.json")), out);
+  }
+
+  TempFolder folder_;
+  std::string data_;
+};
+
+TEST_F(Step0Process, WritesTheWholeReport) {
+  const ProgramResult result = run({"--steps", "30", "--out", "run", "--sample", "line"});
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("step 30/30"), HasSubstr("sample:\nline"),
+                                   HasSubstr("report: run/report.json")));
+  const Json json = report("run");
+  for (const char* key :
+       {"schema_version",  "step",           "world_size",    "data_parallel_size",
+        "pipeline_stages", "num_parameters", "torch_version", "config",
+        "first_step",      "losses",         "grad_norms",    "param_norms",
+        "learning_rates",  "target_tokens",  "val_losses",    "skipped_steps",
+        "data_bytes_read", "param_hash",     "memory",        "memory_theory",
+        "traffic",         "traffic_theory", "step_seconds",  "tokens_per_second"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["losses"].size(), 30u);
+  EXPECT_LT(json["losses"][29].get<double>(), json["losses"][0].get<double>() - 1);
+  EXPECT_EQ(json["step"], "step0_single_gpu");
+  EXPECT_EQ(json["config"]["steps"], 30);
+  EXPECT_EQ(json["traffic"][0]["all_reduce"]["bytes_sent"], 0);
+  EXPECT_GT(json["data_bytes_read"][0].get<std::int64_t>(), 0);
+  std::ifstream metrics(folder_.path("run/metrics.jsonl"));
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'), 30);
+}
+
+TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
+  ASSERT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 0);
+  const Json json = report("run");
+  const Json memory = json["memory"][0], theory = json["memory_theory"][0];
+  std::int64_t sum = 0;
+  for (const char* category : {"parameters", "gradients", "optimizer"}) {
+    EXPECT_EQ(memory[category], theory[category]) << category;
+    sum += theory[category].get<std::int64_t>();
+  }
+  EXPECT_EQ(memory["other"], 0) << memory["other_by_name"];
+  EXPECT_EQ(memory["communication"], 0);
+  EXPECT_EQ(memory["live_at_step_end"], sum);
+  EXPECT_GE(memory["peak"].get<std::int64_t>(),
+            sum + memory["activations_peak"].get<std::int64_t>());
+}
+
+TEST_F(Step0Process, ExitCodesAndMessages) {
+  const auto expect = [&](const Arguments& arguments, int code,
+                          const std::vector<std::string>& parts) {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    for (const std::string& part : parts) EXPECT_THAT(result.output, HasSubstr(part));
+  };
+  expect({"--stepz", "1"}, 2, {"--stepz", "did you mean --steps?"});
+  expect({"--heads", "3"}, 2, {"--channels 16", "--heads 3"});
+  expect({"--data", "missing.txt"}, 1, {"missing.txt"});
+  expect({"--data", "tokens.bin"}, 2, {"--vocab-size"});
+  expect({"--context", "100000"}, 1, {data_, "--context"});
+  expect({"--resume", "nowhere"}, 1, {"nowhere"});
+  expect({"--resume", "auto"}, 2, {"--out"});
+  expect({"--help"}, 0, {"--simulate-ranks"});
+  expect({"--dry-run"}, 0, {"bytes per parameter", "parameters "});
+  EXPECT_FALSE(fs::exists(folder_.path("report.json")));
+}
+
+TEST_F(Step0Process, WithoutOutAFreshFolderIsMadeEachTime) {
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(run({"--steps", "1", "--quiet"}).exit_code, 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path("runs")), {}), 2);
+}
+
+TEST_F(Step0Process, AnotherModelsCheckpointIsRefusedAndNothingChanges) {
+  ASSERT_EQ(run({"--steps", "3", "--out", "run"}).exit_code, 0);
+  const std::string before = read_text_file(folder_.path("run/metrics.jsonl"));
+  const ProgramResult result =
+      run({"--steps", "5", "--out", "run", "--resume", "auto", "--channels", "32"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("[258, 16]"), HasSubstr("[258, 32]")));
+  EXPECT_EQ(read_text_file(folder_.path("run/metrics.jsonl")), before);
+  EXPECT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 1);  // in use
+}
+
+TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
+  const Arguments options = {"--steps", "400", "--save-every", "1000"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return more;
+  };
+  ASSERT_EQ(run(with({"--out", "whole"})).exit_code, 0);
+  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
+    const std::string out = concat("signal", number);
+    Program program(command(with({"--out", out})), folder_.path());
+    ASSERT_TRUE(program.wait_for_output("step 20/400")) << program.output();
+    program.signal(number);
+    EXPECT_EQ(program.wait(), 75) << program.output();
+    EXPECT_THAT(program.output(), HasSubstr("stopped on a signal"));
+    const std::size_t taken = report(out)["losses"].size();
+    EXPECT_LT(taken, 400u);
+    ASSERT_EQ(run(with({"--out", out, "--resume", "auto"})).exit_code, 0);
+    EXPECT_EQ(report(out)["first_step"], taken);
+    EXPECT_EQ(report(out)["param_hash"], report("whole")["param_hash"]);
+    EXPECT_EQ(report(out)["losses"].back(), report("whole")["losses"].back());
+  }
+}
+
+// Killed at random moments, again and again, saving after every second step: each time it goes on
+// from a whole checkpoint, and the end is that of a run that nobody disturbed.
+TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
+  const Arguments options = {"--steps", "300", "--save-every", "2"};
+  const auto with = [&](Arguments more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return more;
+  };
+  ASSERT_EQ(run(with({"--out", "whole"})).exit_code, 0);
+  Random random(
+      static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
+  int exit_code = -1, kills = 0;
+  while (exit_code != 0 && kills < 200) {
+    Program program(command(with({"--out", "killed", "--resume", "auto"})), folder_.path());
+    if (kills < 12) {
+      program.wait_for_output("step ");
+      std::this_thread::sleep_for(std::chrono::microseconds(random.below(60000)));
+      program.signal(SIGKILL);
+      ++kills;
+    }
+    exit_code = program.wait();
+    ASSERT_TRUE(exit_code == 0 || exit_code == 128 + SIGKILL) << program.output();
+  }
+  EXPECT_EQ(report("killed")["param_hash"], report("whole")["param_hash"]);
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder_.path("killed/checkpoints"))) {
+    EXPECT_THAT(entry.path().filename().string(), ::testing::StartsWith("step_"));
+  }
+}
+
+TEST_F(Step0Process, SeveralRanksAreRefusedWithTheWayOut) {
+  if (std::string(LADDER_MPIEXEC).empty()) GTEST_SKIP() << "built without MPI (-DLADDER_MPI=OFF)";
+  Arguments arguments = {"env",
+                         "OMPI_ALLOW_RUN_AS_ROOT=1",
+                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                         LADDER_MPIEXEC,
+                         "-n",
+                         "2",
+                         "--oversubscribe",
+                         "--bind-to",
+                         "none"};
+  const Arguments program = command({"--steps", "2", "--out", "run"});
+  arguments.insert(arguments.end(), program.begin(), program.end());
+  const ProgramResult result = run_program(arguments, folder_.path());
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("--simulate-ranks 2"));
+}
+
+}  // namespace
+}  // namespace ladder
