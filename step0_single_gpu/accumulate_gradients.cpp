@@ -1,7 +1,5 @@
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
-#include <ATen/core/grad_mode.h>
-
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -17,13 +15,6 @@ double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch,
     loss += share.item<double>();
   }
   return loss;
-}
-
-double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
-  const at::NoGradGuard no_grad;
-  double sum = 0;
-  for (const Microbatch& microbatch : batches) sum += loss_sum(microbatch).item<double>();
-  return sum / static_cast<double>(batches.num_targets());
 }
 
 }  // namespace ladder

@@ -33,8 +33,4 @@ using LossSum = std::function<at::Tensor(const Microbatch&)>;
 // num_targets is not positive: a step without a single target has no mean loss.
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
 
-// The mean loss per target over these microbatches, in nats, with the same one denominator and
-// without gradients. NaN if there is no target.
-double evaluate(const LossSum& loss_sum, const Microbatches& batches);
-
 }  // namespace ladder

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/exercise/grader.hpp"
 
 namespace ladder {

@@ -10,6 +10,7 @@
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
-#include <vector>
 
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
@@ -22,9 +20,6 @@ namespace ladder {
 // to 5), or the ranks within each microbatch first (steps 6 and 7, which reduce after every
 // microbatch).
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
-
-// Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks };
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
@@ -54,20 +49,6 @@ struct TrainOptions {
   std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
   Fold fold = Fold::kMicrobatchesFirst;
 };
-
-// What the command line asks for besides training.
-struct CommandLine {
-  TrainOptions options;
-  bool should_exit = false;  // --help, --print-config: `text` says all there is to say
-  std::string text;
-  int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
-};
-
-// Reads the command line and the file of --config; the command line wins. Validates. Throws
-// UsageError that names the option, its value and the way out; for an unknown option also the
-// nearest one that exists.
-CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
-                               const std::set<OptionGroup>& groups);
 
 // Carries shared values into the parts (the model's vocabulary, the data's context and seed) and
 // checks everything that can be checked without opening the data. parse_command_line() has done it;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/comm/world.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/options.hpp"
 #include "common/train/report.hpp"
 

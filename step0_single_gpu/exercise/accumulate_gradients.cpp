@@ -1,11 +1,8 @@
 // Exercise of step 0: the loop over microbatches.
 //
-// Write accumulate_gradients() as step0_single_gpu/accumulate_gradients.hpp describes it;
-// evaluate() is given, and shows the same denominator at work without gradients. Then: ./ladder
-// exercise step0_single_gpu
+// Write it as step0_single_gpu/accumulate_gradients.hpp describes it, then: ./ladder exercise
+// step0_single_gpu
 #include "step0_single_gpu/accumulate_gradients.hpp"
-
-#include <ATen/core/grad_mode.h>
 
 #include "common/core/check.hpp"
 
@@ -20,13 +17,6 @@ double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch,
   static_cast<void>(batch);
   static_cast<void>(num_targets);
   not_implemented("step0_single_gpu: accumulate_gradients()");
-}
-
-double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
-  const at::NoGradGuard no_grad;
-  double sum = 0;
-  for (const Microbatch& microbatch : batches) sum += loss_sum(microbatch).item<double>();
-  return sum / static_cast<double>(batches.num_targets());
 }
 
 }  // namespace ladder

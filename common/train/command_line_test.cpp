@@ -1,4 +1,4 @@
-#include "common/train/options.hpp"
+#include "common/train/command_line.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

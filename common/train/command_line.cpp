@@ -1,0 +1,103 @@
+#include "common/train/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <numeric>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0u);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_option(const CLI::App& app, const std::string& unknown) {
+  std::string best;
+  std::size_t best_distance = unknown.size() / 2 + 2;  // farther than that is no typing mistake
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const std::size_t distance = edit_distance(unknown, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+void refuse_unknown(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string unknown = extras.front().substr(0, extras.front().find('='));
+  const std::string nearest = nearest_option(app, unknown);
+  throw UsageError(concat("unknown option ", unknown,
+                          nearest.empty() ? "" : ", did you mean " + nearest + "?",
+                          " (--help lists all)"));
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
+                               const std::set<OptionGroup>& groups) {
+  CommandLine line;
+  line.options.step = step;
+  CLI::App app("Trains a GPT: " + step + " of Ladder. Its README.md is the lesson.", step);
+  app.allow_extras();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_options(app, line.options, groups);
+  bool print_config = false;
+  std::string dry_run;
+  app.add_flag("--print-config", print_config,
+               "show all options with the values in force, as a --config file, and stop")
+      ->group("Help")
+      ->configurable(false);
+  CLI::Option* dry_run_option =
+      app.add_option(
+             "--dry-run", dry_run,
+             "show parameters, memory and tokens for RANKS ranks (default: those here), and stop")
+          ->expected(0, 1)
+          ->type_name("[RANKS]")
+          ->group("Help")
+          ->configurable(false);
+  app.set_config("--config", "", "read options from this file: lines like steps = 100")
+      ->group("Help");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.get_option("--help")->group("Help");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.should_exit = true;
+    line.text = app.help();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(concat(error.what(), " (--help lists all options)"));
+  }
+  refuse_unknown(app);
+  finalize(line.options);
+  if (print_config) {
+    line.should_exit = true;
+    const Json values = to_json(line.options);
+    for (const auto& [name, value] : values.items())
+      line.text += concat(name, " = ", value.dump(), "\n");
+  }
+  if (dry_run_option->count() > 0) {
+    check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&
+                    dry_run.size() < 7 && dry_run != "0",
+                "--dry-run takes a number of ranks, not '", dry_run, "'");
+    line.dry_run_ranks = dry_run.empty() ? launched_ranks() : std::stoi(dry_run);
+  }
+  return line;
+}
+
+}  // namespace ladder

@@ -1,0 +1,26 @@
+// The command line of a trainer, and its --config file.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "common/train/option_table.hpp"
+#include "common/train/options.hpp"
+
+namespace ladder {
+
+// What the command line asks for besides training.
+struct CommandLine {
+  TrainOptions options;
+  bool should_exit = false;  // --help, --print-config: `text` says all there is to say
+  std::string text;
+  int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
+};
+
+// Reads the command line and the file of --config; the command line wins. Validates. Throws
+// UsageError that names the option, its value and the way out; for an unknown option also the
+// nearest one that exists.
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
+                               const std::set<OptionGroup>& groups);
+
+}  // namespace ladder

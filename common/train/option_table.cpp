@@ -1,0 +1,174 @@
+#include "common/train/option_table.hpp"
+
+#include <CLI/CLI.hpp>
+#include <type_traits>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+class OptionTable {
+ public:
+  OptionTable(CLI::App& app, TrainOptions& options) : app_(app), o_(options) {}
+
+  // The values of all options, by name without the dashes.
+  const Json& values() const { return values_; }
+
+  void add_all(const std::set<OptionGroup>& groups) {
+    add_run();
+    add_data();
+    add_model();
+    add_optimizer();
+    add_output();
+    if (groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
+  }
+
+ private:
+  template <class Value>
+  void value(const char* name, Value& member, const char* help) {
+    CLI::Option* option = app_.add_option(name, member, help)->capture_default_str()->group(group_);
+    if constexpr (std::is_unsigned_v<Value>) option->check(CLI::NonNegativeNumber);
+    remember(name, member);
+  }
+  void flag(const char* name, bool& member, const char* help) {
+    app_.add_flag(name, member, help)->default_str(member ? "true" : "false")->group(group_);
+    remember(name, member);
+  }
+  template <class Enum>
+  void choice(const char* name, Enum& member,
+              const std::vector<std::pair<std::string, Enum>>& names, const char* help) {
+    std::string current;
+    std::set<std::string> allowed;
+    for (const auto& [text, constant] : names) {
+      allowed.insert(text);
+      if (constant == member) current = text;
+    }
+    const auto assign = [&member, names](const std::string& text) {
+      for (const auto& [known, constant] : names) {
+        if (known == text) member = constant;
+      }
+    };
+    app_.add_option_function<std::string>(name, assign, help)
+        ->check(CLI::IsMember(allowed))
+        ->default_str(current)
+        ->group(group_);
+    remember(name, current);
+  }
+
+  void add_run() {
+    group_ = "Run";
+    value("--steps", o_.num_steps, "optimizer steps in total, those before a resume included");
+    value("--seed", o_.seed, "seed of the model's start and of the order of samples");
+    value("--threads", o_.num_threads,
+          "compute threads per rank; bits are equal between steps with 1 only");
+    choice("--transport", o_.transport,
+           {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
+           "what carries messages between ranks");
+  }
+
+  void add_data() {
+    group_ = "Data";
+    value("--data", o_.data.source,
+          "corpus (built in), or a file: .txt, .jsonl (text-to-SQL), .bin (nanoGPT, llm.c)");
+    value("--val-data", o_.data.validation_source,
+          "validation data of the same kinds; the corpus has its own");
+    choice("--rows", o_.data.rows, {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}},
+           "packed windows of the context's length, or one padded document a row");
+    choice("--order", o_.data.order,
+           {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
+           "a new permutation every epoch, or as they lie");
+    choice("--tail", o_.data.tail, {{"drop", Tail::kDrop}, {"pad", Tail::kPad}},
+           "samples of an epoch that do not divide over the ranks: leave out, or repeat some");
+    value("--micro-batch-size", o_.data.microbatch_size, "rows per forward and backward");
+    value("--num-microbatches", o_.data.num_microbatches,
+          "forwards and backwards per optimizer step and rank");
+    value("--eval-samples", o_.data.validation_samples,
+          "rows of the validation data per evaluation, 0: all");
+    flag("--overfit-one-batch", o_.data.overfit_one_batch,
+         "train on the first step's samples for ever: a test of the loop");
+  }
+
+  void add_model() {
+    group_ = "Model";
+    value("--context", o_.model.context, "tokens per row, T");
+    value("--layers", o_.model.layers, "blocks, L");
+    value("--heads", o_.model.heads, "attention heads, H; they divide the channels");
+    value("--channels", o_.model.channels, "width, C");
+    value("--vocab-size", o_.data.vocab_size,
+          "number of token ids of a .bin file; 0: text, read as bytes");
+    app_.add_option("--tie-embeddings", o_.model.tie_embeddings,
+                    "true: the head's weight is the token embedding")
+        ->default_str(o_.model.tie_embeddings ? "true" : "false")
+        ->group(group_);
+    remember("--tie-embeddings", o_.model.tie_embeddings);
+  }
+
+  void add_optimizer() {
+    group_ = "Optimizer";
+    choice("--optimizer", o_.optimizer.kind,
+           {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
+           "AdamW, or SGD without momentum");
+    value("--lr", o_.lr.lr, "largest learning rate");
+    value("--min-lr", o_.lr.min_lr, "learning rate at the last step");
+    choice("--lr-schedule", o_.lr.schedule,
+           {{"cosine", LrSchedule::kCosine},
+            {"linear", LrSchedule::kLinear},
+            {"constant", LrSchedule::kConstant}},
+           "shape of the way down");
+    value("--warmup-steps", o_.lr.warmup_steps, "steps over which the learning rate rises");
+    value("--weight-decay", o_.optimizer.weight_decay, "on tensors of two dimensions and more");
+    value("--beta1", o_.optimizer.beta1, "AdamW's memory of gradients");
+    value("--beta2", o_.optimizer.beta2, "AdamW's memory of squared gradients");
+    value("--eps", o_.optimizer.eps, "AdamW's guard against division by zero");
+    value("--clip-norm", o_.clip_norm, "largest norm of the gradient, 0: off");
+  }
+
+  void add_output() {
+    group_ = "Output";
+    value("--out", o_.output.out, "folder of the run; without it a fresh one under runs/");
+    value("--resume", o_.output.resume,
+          "none, auto (the newest checkpoint in --out), or a checkpoint's folder");
+    value("--init-from", o_.output.init_from,
+          "start a new run from the parameters of this checkpoint");
+    value("--log-every", o_.output.log_every, "steps between lines on the console");
+    value("--eval-every", o_.output.eval_every,
+          "steps between evaluations on the validation data, 0: never");
+    value("--save-every", o_.output.save_every, "steps between checkpoints, 0: at the end only");
+    value("--keep", o_.output.keep, "newest checkpoints that are kept, 0: all");
+    value("--sample", o_.output.sample, "text that the trained model continues at the end");
+    flag("--quiet", o_.output.is_quiet, "nothing on the console");
+  }
+
+  void add_simulated_ranks() {
+    group_ = "Oracle";
+    value("--simulate-ranks", o_.simulate_ranks,
+          "play this many ranks in one process, with their order of sums");
+    choice("--fold", o_.fold,
+           {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
+           "order of sums: a rank's microbatches and then ranks, or ranks within each microbatch");
+  }
+
+  void remember(const char* name, const Json& value) { values_[name + 2] = value; }
+
+  CLI::App& app_;
+  TrainOptions& o_;
+  Json values_ = Json::object();
+  std::string group_;
+};
+
+}  // namespace
+
+Json add_options(CLI::App& parser, TrainOptions& options, const std::set<OptionGroup>& groups) {
+  OptionTable table(parser, options);
+  table.add_all(groups);
+  return table.values();
+}
+
+Json to_json(const TrainOptions& options) {
+  TrainOptions copy = options;
+  CLI::App parser;
+  return add_options(parser, copy, {OptionGroup::kSimulatedRanks});
+}
+
+}  // namespace ladder
