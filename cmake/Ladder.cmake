@@ -30,6 +30,7 @@ target_compile_features(ladder_flags INTERFACE cxx_std_20)
 target_compile_options(ladder_flags INTERFACE
   $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Wpedantic>
   $<BUILD_INTERFACE:-Wshadow> $<BUILD_INTERFACE:-Wnon-virtual-dtor>
+  $<BUILD_INTERFACE:-Wno-missing-field-initializers>  # options are written {.layers = 2}, the rest are defaults
   $<BUILD_INTERFACE:$<$<BOOL:${LADDER_WERROR}>:-Werror>>)
 target_include_directories(ladder_flags INTERFACE
   $<BUILD_INTERFACE:${LADDER_ROOT}> $<INSTALL_INTERFACE:include/ladder>)

@@ -43,9 +43,9 @@ launch() {
   fi
 }
 
-# Takes --ranks N out of the options: sets RANKS and OPTIONS.
+# Takes --ranks N out of the options: sets RANKS, if it is there, and OPTIONS.
 split_ranks() {
-  RANKS=1 OPTIONS=()
+  OPTIONS=()
   while (($# > 0)); do
     case $1 in
       --ranks)

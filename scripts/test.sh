@@ -75,6 +75,11 @@ part_tests() {
 run_part() {
   local name=$1 start=$SECONDS status=0 result=ok
   printf '\n=== %s\n' "$name"
+  if [[ $name == @(readme|tests) && " ${FAILED[*]} " == *" build "* ]]; then
+    FAILED+=("$name")
+    TABLE+=("$(printf '%-12s %-7s' "$name" "not run, for the build failed")")
+    return
+  fi
   set +e
   (set -e && "part_$name")
   status=$?

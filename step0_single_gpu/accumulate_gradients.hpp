@@ -28,9 +28,9 @@ using LossSum = std::function<at::Tensor(const Microbatch&)>;
 // loss: (Σ summed losses) / num_targets, added up in double.
 //
 // num_targets counts the whole step: this rank's microbatches and those of all other ranks.
-// Gradients: added to what .grad holds (zero it first); the sum is folded in the order of the
-// microbatches. Memory:    the activations of one microbatch at a time. Throws:    CheckError if
-// num_targets is not positive: a step without a single target has no mean loss.
+// Gradients: added to what .grad holds (zero it first), in the order of the microbatches.
+// Memory:    the activations of one microbatch at a time.
+// Throws:    CheckError if num_targets is not positive: no target, no mean loss.
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
 
 }  // namespace ladder

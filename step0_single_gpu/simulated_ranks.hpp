@@ -6,9 +6,10 @@
 // through them in the ranks' order, so that a parallel run can be held against a single process bit
 // by bit:
 //
-//   kMicrobatchesFirst   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …      steps 1 to 5: reduce once
-//   per step kRanksFirst          (r0m0 + r1m0 + …) + (r0m1 + r1m1 + …) + …      steps 6 and 7:
-//   reduce after every microbatch
+//   kMicrobatchesFirst   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …   as steps 1 to 5 reduce:
+//                                                                    once per step
+//   kRanksFirst          (r0m0 + r1m0 + …) + (r0m1 + r1m1 + …) + …   as steps 6 and 7 reduce:
+//                                                                    after every microbatch
 //
 // A global microbatch holds the rows of all ranks: row i·N + r is row i of rank r.
 #pragma once
@@ -26,8 +27,7 @@ class SimulatedRanks {
  public:
   // Lifetime: `model` outlives this.
   // Memory:   nothing for one rank; else 4 bytes per element for the sum over ranks, 8 with
-  // kRanksFirst, counted as
-  //           other, "simulated ranks".
+  //           kRanksFirst, counted as other, "simulated ranks".
   SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& model);
 
   // The stream of global microbatches, of num_ranks times as many rows.

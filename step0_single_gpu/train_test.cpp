@@ -22,7 +22,7 @@ class Step0Test : public ::testing::Test {
     options_.data.source = folder_.write("text.txt", text);
     options_.data.microbatch_size = 3;
     options_.data.num_microbatches = 2;
-    options_.model = {.context = 16, .layers = 2, .heads = 2, .channels = 16};
+    options_.model = {.context = 16, .layers = 2, .heads = 2, .channels = 20};
     options_.num_steps = 40;
     options_.lr.warmup_steps = 5;
     options_.lr.lr = 1e-2;
@@ -134,6 +134,7 @@ TEST_F(Step0Test, ResumeContinuesBitForBit) {
         char name[32];
         std::snprintf(name, sizeof name, "/checkpoints/step_%06d", static_cast<int>(cut));
         second.output.resume = second.output.out + name;
+        second.output.out += "-resumed";
         const TrainReport resumed = train(second);
         ASSERT_EQ(resumed.first_step, cut);
         EXPECT_EQ(resumed.param_hash, uninterrupted.param_hash)

@@ -12,8 +12,10 @@ bool can_be_summed(at::ScalarType dtype) {
     case at::kFloat:
     case at::kDouble:
     case at::kInt:
-    case at::kLong: return true;
-    default: return false;
+    case at::kLong:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -66,10 +68,10 @@ void check_root(const Communicator& comm, CommOp op, int root) {
 
 void check_peer(const Communicator& comm, CommOp op, int peer) {
   if (peer >= 0 && peer < comm.size() && peer != comm.rank()) return;
-  throw CheckError(concat(message_prefix(comm, op),
-                          peer == comm.rank() ? "a rank cannot be its own peer, got peer "
-                                              : "there is no peer ",
-                          peer));
+  throw CheckError(
+      concat(message_prefix(comm, op),
+             peer == comm.rank() ? "a rank cannot be its own peer, got peer " : "there is no peer ",
+             peer));
 }
 
 void check_tag(const Communicator& comm, CommOp op, int tag, std::int64_t num_tags) {

@@ -1,5 +1,5 @@
-// What every transport refuses, in the same words. A message starts with the rank, the size of the group and the
-// operation, and names the values: "rank 1 of 4: all_gather: full has 7 elements, …".
+// What every transport refuses, in the same words. A message starts with the rank, the size of the
+// group and the operation, and names the values: "rank 1 of 4: all_gather: full has 7 elements, …".
 //
 // Local: only this rank's arguments are seen. Throws: CheckError.
 #pragma once

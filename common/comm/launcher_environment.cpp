@@ -13,8 +13,8 @@ struct Launcher {
   const char* rank;
 };
 
-// In this order: mpirun may itself run under srun. SLURM_NTASKS is no witness: an allocation sets it for processes
-// that srun did not start; SLURM_STEP_NUM_TASKS is srun's own.
+// In this order: mpirun may itself run under srun. SLURM_NTASKS is no witness: an allocation sets
+// it for processes that srun did not start; SLURM_STEP_NUM_TASKS is srun's own.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {"PMI_SIZE", "PMI_RANK"},

@@ -21,9 +21,15 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::create(MpiLimits limits) {
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiGroup> group, std::shared_ptr<MpiEngine> engine)
     : group_(std::move(group)), engine_(std::move(engine)) {}
 
-int MpiCommunicator::rank() const { return group_->rank; }
-int MpiCommunicator::size() const { return group_->size; }
-Traffic MpiCommunicator::traffic() const { return group_->traffic; }
+int MpiCommunicator::rank() const {
+  return group_->rank;
+}
+int MpiCommunicator::size() const {
+  return group_->size;
+}
+Traffic MpiCommunicator::traffic() const {
+  return group_->traffic;
+}
 
 std::shared_ptr<MpiOperation> MpiCommunicator::new_collective(CommOp op) {
   engine_->wait_for_free_tag(*group_);
@@ -85,7 +91,8 @@ void MpiCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  // MPI_Comm_split blocks without moving our operations on. So first all ranks come together, which does.
+  // MPI_Comm_split blocks without moving our operations on. So first all ranks come together, which
+  // does.
   engine_->start(MpiOperation::uncounted_barrier(group_))->wait();
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(group_->collectives, color < 0 ? MPI_UNDEFINED : color, key, &part),

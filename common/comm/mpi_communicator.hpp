@@ -1,20 +1,20 @@
 // The transport over MPI, for tensors on the CPU.
 //
-// What rank r of N sends, in elements, for a tensor of k elements cut into chunks k_0 … k_{N−1} that are equal up
-// to one (the first k mod N are one longer; Communication in THEORY.md):
+// What rank r of N sends, in elements, for a tensor of k elements cut into chunks k_0 … k_{N−1}
+// that are equal up to one (the first k mod N are one longer; Communication in THEORY.md):
 //
-//   reduce_scatter  k − k_r           N−1 messages: chunk q goes to rank q, which folds in rank order
-//   all_gather      (N−1) k_r         N−1 messages: the own shard goes to every other rank
-//   all_reduce      k + (N−2) k_r     the two, one after the other; 2k(N−1)/N on average, as a ring sends
-//   broadcast       root (N−1) k      N−1 messages from the root, none from the others
-//   send            k                 one message
-//   barrier         nothing counted   MPI's own
+//   reduce_scatter  k − k_r           N−1 messages: chunk q goes to rank q, which folds in rank
+//   order all_gather      (N−1) k_r         N−1 messages: the own shard goes to every other rank
+//   all_reduce      k + (N−2) k_r     the two, one after the other; 2k(N−1)/N on average, as a ring
+//   sends broadcast       root (N−1) k      N−1 messages from the root, none from the others send
+//   k                 one message barrier         nothing counted   MPI's own
 //
-// Empty messages are not sent, longer ones than MpiLimits::message_bytes count as several. A reduction holds
-// (N−1) k_r elements of scratch (category: communication) from its start until its fold is done.
+// Empty messages are not sent, longer ones than MpiLimits::message_bytes count as several. A
+// reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
+// fold is done.
 //
-// A tag for every collective in flight keeps them apart; send and recv travel on a communicator of their own.
-// Messages of a wrong length are found and reported by the rank that receives them.
+// A tag for every collective in flight keeps them apart; send and recv travel on a communicator of
+// their own. Messages of a wrong length are found and reported by the rank that receives them.
 #pragma once
 
 #include <cstdint>

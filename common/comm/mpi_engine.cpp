@@ -25,8 +25,8 @@ class MpiWork final : public Work {
 
 }  // namespace
 
-// Operations are left over only when an exception ends the process. MPI may still write to their tensors, so these
-// stay alive for good.
+// Operations are left over only when an exception ends the process. MPI may still write to their
+// tensors, so these stay alive for good.
 MpiEngine::~MpiEngine() {
   static auto* const abandoned = new std::vector<std::shared_ptr<MpiOperation>>;
   abandoned->insert(abandoned->end(), in_flight_.begin(), in_flight_.end());
@@ -34,7 +34,6 @@ MpiEngine::~MpiEngine() {
 
 WorkPtr MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
   in_flight_.push_back(operation);
-  operation->advance();
   return std::make_unique<MpiWork>(shared_from_this(), std::move(operation));
 }
 
@@ -54,11 +53,13 @@ void MpiEngine::wait_for(const MpiOperation& operation) {
 void MpiEngine::wait_for_free_tag(const MpiGroup& group) {
   const std::int64_t last_user = group.num_started - group.limits.num_tags;
   for (;;) {
-    // Older ones too: on another rank an old collective may still be in flight when a newer one is done here.
-    const auto user = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const auto& operation) {
-      return &operation->group() == &group && operation->number() >= 0 &&
-             operation->number() <= last_user && !operation->is_done();
-    });
+    // Older ones too: on another rank an old collective may still be in flight when a newer one is
+    // done here.
+    const auto user =
+        std::find_if(in_flight_.begin(), in_flight_.end(), [&](const auto& operation) {
+          return &operation->group() == &group && operation->number() >= 0 &&
+                 operation->number() <= last_user && !operation->is_done();
+        });
     if (user == in_flight_.end()) return;
     const std::shared_ptr<MpiOperation> operation = *user;
     wait_for(*operation);

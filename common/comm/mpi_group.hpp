@@ -1,14 +1,16 @@
 // What the operations of one MpiCommunicator share: MPI's handles, the tags, the counts.
 //
-// Errors of MPI come back as CheckError instead of ending the process, so that they can be reported with rank and
-// operation. The handles are never freed: freeing is collective, and a destructor must not communicate. MPI frees
-// them when it ends.
+// Errors of MPI come back as CheckError instead of ending the process, so that they can be reported
+// with rank and operation. The handles are never freed: freeing is collective, and a destructor
+// must not communicate. MPI frees them when it ends.
 #pragma once
 
 #include <mpi.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <tuple>
 
 #include "common/comm/mpi_communicator.hpp"
 #include "common/comm/traffic.hpp"
@@ -24,8 +26,16 @@ struct MpiGroup {
   std::int64_t num_started = 0;  // collectives; the next one's number
   Traffic traffic;
 
-  // Collectives are started in the same order on every rank, so the number of a collective is a name for it. Tags
-  // are these numbers, used again after limits.num_tags collectives.
+  // Messages of one sender and tag arrive in the order in which they were sent, so their receivers
+  // stand in line.
+  struct Line {
+    std::int64_t num_joined = 0;
+    std::int64_t num_served = 0;
+  };
+  std::map<std::tuple<bool /*point to point*/, int /*peer*/, int /*tag*/>, Line> lines;
+
+  // Collectives are started in the same order on every rank, so the number of a collective is a
+  // name for it. Tags are these numbers, used again after limits.num_tags collectives.
   int tag_of(std::int64_t number) const { return static_cast<int>(number % limits.num_tags); }
 };
 

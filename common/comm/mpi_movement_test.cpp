@@ -87,7 +87,7 @@ TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
   const Traffic before = comm_.traffic();
   std::vector<WorkPtr> works;
   for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of growing length
-    works.push_back(comm_.send(at::full({i + 1}, rank_ * 10 + i), next, i % 2));
+    works.push_back(comm_.send(at::full({i + 1}, float(rank_ * 10 + i)), next, i % 2));
   }
   for (const int tag : {1, 0}) {  // received tag by tag, last tag first
     for (int i = tag; i < 6; i += 2) {
@@ -103,6 +103,21 @@ TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
   EXPECT_EQ(sent_since(before), expected);
 }
 
+TEST_F(MpiMovement, ReceivesOfOneTagAreServedInTheirOrder) {
+  if (size_ == 1) return;
+  const int next = (rank_ + 1) % size_;
+  const int previous = (rank_ + size_ - 1) % size_;
+  const at::Tensor received = at::zeros({20, 3});
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 20; ++i) works.push_back(comm_.recv(received[i], previous, 5));
+  for (int i = 0; i < 20; ++i) {
+    works.push_back(comm_.send(at::full({3}, float(i)), next, 5));
+    works[static_cast<std::size_t>(19 - i)]->test();  // polls the later ones first
+  }
+  for (auto it = works.rbegin(); it != works.rend(); ++it) (*it)->wait();
+  EXPECT_TRUE(bits_equal(received, at::arange(20, at::kFloat).unsqueeze(1).expand({20, 3})));
+}
+
 TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
   if (size_ == 1) return;
   const at::Tensor received = at::zeros({4});
@@ -115,7 +130,7 @@ TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
   }
   if (rank_ == 0) work = comm_.send(at::full({4}, 5.0f), 1, 0);
   if (work) work->wait();
-  if (rank_ == 1) EXPECT_TRUE(bits_equal(received, at::full({4}, 5.0f)));
+  EXPECT_TRUE(bits_equal(received, at::full({4}, rank_ == 1 ? 5.0f : 0.0f)));
 }
 
 TEST_F(MpiMovement, BarrierIsCountedAndSendsNoPayload) {

@@ -12,7 +12,8 @@
 namespace ladder {
 namespace {
 
-// Through the const accessor where MPI only reads; MPI never writes through a pointer that it sends from.
+// Through the const accessor where MPI only reads; MPI never writes through a pointer that it sends
+// from.
 std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }
@@ -92,7 +93,9 @@ void MpiOperation::start_recv(const at::Tensor& tensor, int peer, int tag) {
   messages_.receive(group_->point_to_point, bytes_of(tensor), num_bytes(tensor), peer, tag);
 }
 
-void MpiOperation::start_barrier() { messages_.barrier(group_->collectives); }
+void MpiOperation::start_barrier() {
+  messages_.barrier(group_->collectives);
+}
 
 void MpiOperation::advance() {
   while (phase_ != Phase::kDone && messages_.test()) {
@@ -122,7 +125,8 @@ void MpiOperation::post_exchange(std::byte* target) {
     messages_.receive(group_->collectives, slot, own.count, peer, tag);
     slot += own.count;
   }
-  for (int i = 1; i < size; ++i) {  // each rank starts with its successor: no one is sent to by all at once
+  for (int i = 1; i < size;
+       ++i) {  // each rank starts with its successor: no one is sent to by all at once
     const int peer = (rank + i) % size;
     const Bytes piece = chunk(peer);
     messages_.send(group_->collectives, data_ + piece.begin, piece.count, peer, tag);

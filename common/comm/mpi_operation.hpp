@@ -4,12 +4,14 @@
 //   reduce_scatter  exchange → fold → done
 //   all others      exchange → done
 //
-// In the exchange of a reduction every rank sends chunk r of its tensor to rank r (all to all), which folds what
-// arrives in rank order. In the gather every rank sends its finished chunk to all others. All messages of a phase
-// are in flight at once. Both phases use the operation's one tag: between two ranks messages of one tag keep their
-// order, and everyone posts the first phase before the second.
+// In the exchange of a reduction every rank sends chunk r of its tensor to rank r (all to all),
+// which folds what arrives in rank order. In the gather every rank sends its finished chunk to all
+// others. All messages of a phase are in flight at once. Both phases use the operation's one tag:
+// between two ranks messages of one tag keep their order, and everyone posts the first phase before
+// the second.
 //
-// Lifetime: holds its tensors. Must not be destroyed before it is done, as MPI would write to freed memory.
+// Lifetime: holds its tensors. Must not be destroyed before it is done, as MPI would write to freed
+// memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +42,8 @@ class MpiOperation {
 
   void advance();  // moves on as far as it goes without waiting
   bool is_done() const { return phase_ == Phase::kDone; }
-  // Its place among the collectives of its group, which gives the tag; -1 for point to point and barriers.
+  // Its place among the collectives of its group, which gives the tag; -1 for point to point and
+  // barriers.
   std::int64_t number() const { return number_; }
   const MpiGroup& group() const { return *group_; }
 
@@ -61,9 +64,9 @@ class MpiOperation {
   Phase phase_ = Phase::kExchange;
   std::int64_t number_ = -1;
   MpiMessages messages_;
-  at::Tensor tensor_;          // the whole tensor, `full` where there is a shard
+  at::Tensor tensor_;  // the whole tensor, `full` where there is a shard
   at::Tensor shard_;
-  std::byte* data_ = nullptr;  // of tensor_
+  std::byte* data_ = nullptr;    // of tensor_
   std::byte* target_ = nullptr;  // where the fold of this rank's chunk goes; null without a fold
   at::Tensor scratch_;           // the other ranks' pieces of this rank's chunk, in rank order
 };

@@ -24,9 +24,9 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
   check(level >= MPI_THREAD_SERIALIZED, "this MPI offers thread level ", level,
         ", MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ") is needed");
   MPI_Comm machine = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL,
-                                &machine),
-            "MPI_Comm_split_type");
+  check_mpi(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &machine),
+      "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_free(&machine), "MPI_Comm_free");
 }

@@ -31,8 +31,8 @@ class MpiProgress : public ::testing::Test {
     return started;
   }
   static void expect_sum(const Started& started, Communicator& comm) {
-    EXPECT_TRUE(bits_equal(started.tensor, fold_of_all(comm.size(), started.tensor.numel(),
-                                                       at::kFloat, started.seed)))
+    EXPECT_TRUE(bits_equal(
+        started.tensor, fold_of_all(comm.size(), started.tensor.numel(), at::kFloat, started.seed)))
         << "all_reduce " << started.seed;
   }
 };
@@ -68,7 +68,8 @@ TEST_F(MpiProgress, TestAloneFinishes) {
   }
 }
 
-// Rank 0 waits for the first group's operation, the others for the second's: each is the other's fold.
+// Rank 0 waits for the first group's operation, the others for the second's: each is the other's
+// fold.
 TEST_F(MpiProgress, GroupsMoveEachOtherOn) {
   const auto other = comm_.split(0, 0);
   const Started first = start(comm_, 3);
@@ -104,8 +105,8 @@ TEST_F(MpiProgress, CollectivesOfDifferentKindsDoNotMix) {
   const WorkPtr d = comm_.broadcast(from_last, size_ - 1);
   for (const WorkPtr* work : {&d, &c, &b, &a}) (*work)->wait();
   EXPECT_TRUE(bits_equal(sum, fold_of_all(size_, 3000, at::kFloat)));
-  EXPECT_TRUE(bits_equal(shard, fold_of_all(size_, 1000 * size_, at::kFloat, 2)
-                                    .narrow(0, 1000 * rank_, 1000)));
+  EXPECT_TRUE(bits_equal(
+      shard, fold_of_all(size_, 1000 * size_, at::kFloat, 2).narrow(0, 1000 * rank_, 1000)));
   for (int r = 0; r < size_; ++r) {
     EXPECT_TRUE(bits_equal(gathered.narrow(0, 1000 * r, 1000), values_of(r, 1000, at::kFloat, 3)));
   }

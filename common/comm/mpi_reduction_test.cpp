@@ -49,7 +49,8 @@ TEST_F(MpiReduction, ReduceScatterIsTheFoldInRankOrder) {
   }
 }
 
-// With 1e8, 1, -1e8, 1, … in rank order each 1 is lost to rounding or not, depending on the order alone.
+// With 1e8, 1, -1e8, 1, … in rank order each 1 is lost to rounding or not, depending on the order
+// alone.
 TEST_F(MpiReduction, AnotherOrderWouldShow) {
   const std::vector<float> values = {1e8f, 1.0f, -1e8f, 1.0f, 0.5f};
   const std::vector<float> prefix_sums = {1e8f, 1e8f, 0.0f, 1.0f, 1.5f};
@@ -126,7 +127,7 @@ TEST_F(MpiReduction, IsInvisibleToAutograd) {
   comm_.all_reduce(leaf)->wait();
   EXPECT_EQ(leaf._version(), version);
   EXPECT_TRUE(leaf.is_leaf());
-  EXPECT_TRUE(bits_equal(leaf, at::full({100}, size_)));
+  EXPECT_TRUE(bits_equal(leaf, at::full({100}, float(size_))));
 }
 
 TEST_F(MpiReduction, ScratchIsTheOtherRanksPiecesAndGoesAway) {
@@ -137,7 +138,8 @@ TEST_F(MpiReduction, ScratchIsTheOtherRanksPiecesAndGoesAway) {
   const WorkPtr work = comm_.all_reduce(tensor);
   work->wait();
   const MemoryReading after = read_memory();
-  EXPECT_EQ(after.live(MemoryCategory::kCommunication), before.live(MemoryCategory::kCommunication));
+  EXPECT_EQ(after.live(MemoryCategory::kCommunication),
+            before.live(MemoryCategory::kCommunication));
   EXPECT_EQ(after.peak_bytes - before.total_live_bytes, (size_ - 1) * 4000);
 }
 

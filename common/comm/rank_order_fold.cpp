@@ -1,6 +1,5 @@
 #include "common/comm/rank_order_fold.hpp"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/from_blob.h>
 
@@ -10,7 +9,8 @@
 namespace ladder {
 namespace {
 
-// A block of every piece stays in the cache while it is folded, so each piece is read from memory once.
+// A block of every piece stays in the cache while it is folded, so each piece is read from memory
+// once.
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 
 // Tensors over bare memory: they share no version counter with the caller's, and need no autograd.
@@ -35,12 +35,11 @@ void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byt
     std::memmove(target, pieces[0], static_cast<std::size_t>(numel * item_bytes));
     return;
   }
-  // Partial sums may stand in the target, unless the target holds a piece that is still to be added: then in
-  // rank 0's, which is scratch.
+  // Partial sums may stand in the target, unless the target holds a piece that is still to be
+  // added: then in rank 0's, which is scratch.
   const bool target_holds_later_piece = own >= 2 && target == pieces[own];
   std::byte* const partial = target_holds_later_piece ? pieces[0] : target;
 
-  const at::NoGradGuard no_grad;
   const std::int64_t block = kBlockBytes / item_bytes;
   for (std::int64_t begin = 0; begin < numel; begin += block) {
     const std::int64_t length = std::min(block, numel - begin);

@@ -27,7 +27,8 @@ std::byte* bytes(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
-// The fold as each rank does it, with its own piece as the target (all_reduce) or elsewhere (reduce_scatter).
+// The fold as each rank does it, with its own piece as the target (all_reduce) or elsewhere
+// (reduce_scatter).
 at::Tensor fold_on(int own, bool in_place, const std::vector<at::Tensor>& values) {
   std::vector<at::Tensor> copies;
   std::vector<std::byte*> pieces;

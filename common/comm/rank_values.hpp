@@ -1,4 +1,5 @@
-// For tests: values that differ by rank and that every rank can make for every other, and their fold.
+// For tests: values that differ by rank and that every rank can make for every other, and their
+// fold.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +14,8 @@ namespace ladder {
 inline const std::vector<at::ScalarType> kReducible = {at::kHalf,   at::kBFloat16, at::kFloat,
                                                        at::kDouble, at::kInt,      at::kLong};
 
-// Rank r's values: signs and magnitudes from 2^-8 to 2^8, so that another order of summation gives other bits.
+// Rank r's values: signs and magnitudes from 2^-8 to 2^8, so that another order of summation gives
+// other bits.
 inline at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype,
                             std::uint64_t seed = 1) {
   Random random(derive_seed(seed * 1000 + static_cast<std::uint64_t>(rank), "rank values"));

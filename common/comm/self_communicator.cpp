@@ -13,8 +13,8 @@ class FinishedWork final : public Work {
   void wait() override {}
 };
 
-// As bytes: no version counter of autograd moves, here as with the other transports. A shard may be its own place
-// in full.
+// As bytes: no version counter of autograd moves, here as with the other transports. A shard may be
+// its own place in full.
 void copy_bytes(const at::Tensor& from, const at::Tensor& to) {
   if (from.nbytes() > 0) std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
 }
@@ -62,7 +62,9 @@ WorkPtr SelfCommunicator::recv(at::Tensor tensor, int peer, int /*tag*/) {
   return done(CommOp::kRecv);
 }
 
-void SelfCommunicator::barrier() { done(CommOp::kBarrier); }
+void SelfCommunicator::barrier() {
+  done(CommOp::kBarrier);
+}
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int color, int /*key*/) {
   if (color < 0) return nullptr;

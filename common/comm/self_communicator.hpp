@@ -1,7 +1,7 @@
 // The transport of a world of one rank: every collective is a copy or nothing, no byte is sent.
 //
-// Arguments are checked as on many ranks, so a run that works alone is not wrong for that reason on more. Calls
-// are counted. send and recv are refused: there is no other rank.
+// Arguments are checked as on many ranks, so a run that works alone is not wrong for that reason on
+// more. Calls are counted. send and recv are refused: there is no other rank.
 #pragma once
 
 #include "common/comm/communicator.hpp"

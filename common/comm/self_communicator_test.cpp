@@ -60,18 +60,21 @@ TEST(SelfCommunicator, RefusesWhatManyRanksWouldRefuse) {
   SelfCommunicator comm;
   const at::Tensor two = at::zeros({2});
   const auto expect_error = [](const auto& call, const char* start, const char* part) {
-    EXPECT_THAT(call, ThrowsMessage<CheckError>(
-                          ::testing::AllOf(StartsWith(start), HasSubstr(part))));
+    EXPECT_THAT(call,
+                ThrowsMessage<CheckError>(::testing::AllOf(StartsWith(start), HasSubstr(part))));
   };
-  expect_error([&] { comm.all_reduce(at::zeros({2}, at::kBool)); }, "rank 0 of 1: all_reduce: ",
-               "cannot sum Bool");
+  expect_error([&] { comm.all_reduce(at::zeros({2}, at::kBool)); },
+               "rank 0 of 1: all_reduce: ", "cannot sum Bool");
   expect_error([&] { comm.all_reduce(at::Tensor()); }, "rank 0 of 1: all_reduce: ", "undefined");
-  expect_error([&] { comm.all_reduce(at::zeros({2, 3}).t()); }, "rank 0 of 1: all_reduce: ",
-               "[3, 2] and strides [1, 3]");
-  expect_error([&] { comm.all_reduce(at::empty({2}, at::kMeta)); }, "rank 0 of 1: all_reduce: ",
-               "meta");
-  expect_error([&] { comm.all_gather(two, at::zeros({3})); }, "rank 0 of 1: all_gather: ",
-               "full has 3 elements and the shard 2");
+  expect_error(
+      [&] {
+        comm.all_reduce(at::zeros({2, 3}).t());
+      },
+      "rank 0 of 1: all_reduce: ", "[3, 2] and strides [1, 3]");
+  expect_error([&] { comm.all_reduce(at::empty({2}, at::kMeta)); },
+               "rank 0 of 1: all_reduce: ", "meta");
+  expect_error([&] { comm.all_gather(two, at::zeros({3})); },
+               "rank 0 of 1: all_gather: ", "full has 3 elements and the shard 2");
   expect_error([&] { comm.reduce_scatter(two, at::zeros({2}, at::kDouble)); },
                "rank 0 of 1: reduce_scatter: ", "full is Float but the shard is Double");
   expect_error([&] { comm.broadcast(two, 1); }, "rank 0 of 1: broadcast: ", "no root 1");

@@ -35,9 +35,12 @@ Transport parse_transport(const std::string& name) {
 
 const char* to_string(Transport transport) {
   switch (transport) {
-    case Transport::kAuto: return "auto";
-    case Transport::kSelf: return "self";
-    case Transport::kMpi: return "mpi";
+    case Transport::kAuto:
+      return "auto";
+    case Transport::kSelf:
+      return "self";
+    case Transport::kMpi:
+      return "mpi";
   }
   throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
 }
@@ -74,9 +77,15 @@ World::World(Transport transport) : process_(std::make_unique<Process>()) {
 
 World::~World() = default;
 
-Communicator& World::comm() { return *process_->comm; }
-Transport World::transport() const { return process_->transport; }
-int World::local_rank() const { return process_->local_rank; }
+Communicator& World::comm() {
+  return *process_->comm;
+}
+Transport World::transport() const {
+  return process_->transport;
+}
+int World::local_rank() const {
+  return process_->local_rank;
+}
 
 void World::abort(int exit_code) {
   std::cout.flush();

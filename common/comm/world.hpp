@@ -1,7 +1,7 @@
 // The process's life in a launcher: from MPI's start to its end, and the communicator of all ranks.
 //
-// main() owns one World; everything else is handed `Communicator&`. A process that no launcher started is a
-// world of one rank and needs no MPI.
+// main() owns one World; everything else is handed `Communicator&`. A process that no launcher
+// started is a world of one rank and needs no MPI.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,23 @@
 
 namespace ladder {
 
-enum class Transport { kAuto, kSelf, kMpi };  // kAuto: mpi where a launcher started several ranks, else self
-Transport parse_transport(const std::string& name);  // "auto", "self", "mpi"; anything else is a UsageError
+enum class Transport {
+  kAuto,
+  kSelf,
+  kMpi
+};  // kAuto: mpi where a launcher started several ranks, else self
+Transport parse_transport(
+    const std::string& name);  // "auto", "self", "mpi"; anything else is a UsageError
 const char* to_string(Transport transport);
 
 class World {
  public:
-  // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for `mpi` in a build
-  // without it.
+  // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
+  // `mpi` in a build without it.
   explicit World(Transport transport);
-  // Ends MPI if this World started it, which waits for the other ranks to do the same. Not while an exception
-  // passes through: then it leaves MPI alone and the launcher ends the job. Communicators are gone by then.
+  // Ends MPI if this World started it, which waits for the other ranks to do the same. Not while an
+  // exception passes through: then it leaves MPI alone and the launcher ends the job. Communicators
+  // are gone by then.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -29,7 +35,8 @@ class World {
   Communicator& comm();
   Transport transport() const;  // kSelf or kMpi: what kAuto became
   int local_rank() const;       // index on this machine
-  // Ends all ranks at once with this exit code: for a rank that failed, as the others must not wait for it.
+  // Ends all ranks at once with this exit code: for a rank that failed, as the others must not wait
+  // for it.
   [[noreturn]] void abort(int exit_code);
 
  private:
@@ -37,9 +44,9 @@ class World {
   std::unique_ptr<Process> process_;
 };
 
-// How many ranks the launcher started and which of them this process is, from the launcher's environment (Open
-// MPI, MPICH, Slurm's srun), before MPI itself starts. 1 and 0 without a launcher. Throws UsageError if the
-// environment holds something else than numbers.
+// How many ranks the launcher started and which of them this process is, from the launcher's
+// environment (Open MPI, MPICH, Slurm's srun), before MPI itself starts. 1 and 0 without a
+// launcher. Throws UsageError if the environment holds something else than numbers.
 int launched_ranks();
 int launched_rank();
 

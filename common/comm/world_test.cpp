@@ -54,8 +54,7 @@ TEST_F(WorldTest, ReadsTheLaunchersEnvironment) {
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   setenv("PMI_SIZE", "two", 1);
-  EXPECT_THAT([] { launched_ranks(); },
-              ThrowsMessage<UsageError>(HasSubstr("PMI_SIZE is 'two'")));
+  EXPECT_THAT([] { launched_ranks(); }, ThrowsMessage<UsageError>(HasSubstr("PMI_SIZE is 'two'")));
   EXPECT_THAT([] { launched_rank(); }, ThrowsMessage<UsageError>(HasSubstr("set no PMI_RANK")));
 }
 

@@ -1,13 +1,13 @@
 // The ledger: who holds how many bytes of tensor memory, to the byte.
 //
-// install() puts it in front of libtorch's CPU allocator. From then on every tensor's storage is
+// install_memory_ledger() puts it in front of libtorch's CPU allocator. From then on every tensor's storage is
 // counted under the category of the innermost MemoryScope of the thread that allocates it, and
 // taken off the same category when it is freed, wherever that happens. What no scope names counts
 // as an activation: it should be gone when a step ends.
 //
 // The ledger is the one thing in Ladder that is global, because libtorch's allocator is.
-// Threads:  all functions may be called from any thread; scopes belong to the thread that opens
-// them. Units:    bytes as asked for by libtorch, without the allocator's own header and rounding.
+// Threads: all functions may be called from any thread; a scope belongs to the thread that opens it.
+// Units:   bytes as asked for by libtorch, without the allocator's own header and rounding.
 #pragma once
 
 #include <array>

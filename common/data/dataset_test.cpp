@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/testing/temp_folder.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/testing/temp_folder.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {

@@ -2,9 +2,8 @@
 // their beginning.
 //
 //   nanoGPT   little-endian uint16 tokens and nothing else
-//   llm.c     256 int32: magic, version, number of tokens, 0 …; then the tokens: uint16 for magic
-//   20240520 version 1,
-//             uint32 for magic 20240801 version 7
+//   llm.c     256 int32: magic, version, number of tokens, 0 …; then the tokens:
+//             uint16 for magic 20240520 version 1, uint32 for magic 20240801 version 7
 //
 // A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) reads as an llm.c magic and
 // is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.

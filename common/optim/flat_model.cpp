@@ -3,8 +3,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include <ranges>
-
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -26,7 +24,8 @@ FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
   const std::vector<NamedTensor> grad_views = named_views(layout_, grads_);
   std::size_t i = 0;
   for (const Unit& unit : units) {
-    for (at::Tensor tensor : unit.tensors | std::views::transform(&NamedTensor::tensor)) {
+    for (const NamedTensor& named : unit.tensors) {
+      at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
       param_views[i].tensor.copy_(tensor);
       tensor.set_data(param_views[i].tensor);
       if (tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;

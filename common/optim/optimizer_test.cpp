@@ -135,7 +135,8 @@ TEST(Optimizer, StepAllocatesNothing) {
     reset_memory_peaks();
     const std::int64_t live = read_memory().total_live_bytes;
     optimizer.step(1e-3);
-    const std::int64_t wrapped_scalars = kind == OptimizerKind::kAdamW ? 0 : 16;  // ATen's own, of one element
+    const std::int64_t wrapped_scalars =
+        kind == OptimizerKind::kAdamW ? 0 : 16;  // ATen's own, of one element
     EXPECT_LE(read_memory().peak_bytes - live, wrapped_scalars);
   }
 }

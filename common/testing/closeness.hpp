@@ -9,12 +9,12 @@
 
 namespace ladder {
 
-// Same dtype, same shape, same bytes. So NaN equals the same NaN, and 0 does not equal -0. A failure names the first
-// element that differs and how many do.
+// Same dtype, same shape, same bytes. So NaN equals the same NaN, and 0 does not equal -0. A
+// failure names the first element that differs and how many do.
 ::testing::AssertionResult bits_equal(const at::Tensor& actual, const at::Tensor& expected);
 
-// ‖actual − expected‖ / ‖expected‖, in double; the shapes must agree. 0 if both are zero, infinite if only
-// `expected` is, NaN if something in them is not finite.
+// ‖actual − expected‖ / ‖expected‖, in double; the shapes must agree. 0 if both are zero, infinite
+// if only `expected` is, NaN if something in them is not finite.
 double relative_distance(const at::Tensor& actual, const at::Tensor& expected);
 
 // relative_distance(actual, expected) ≤ tolerance; NaN is not.

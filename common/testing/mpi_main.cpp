@@ -1,6 +1,7 @@
-// main() of GoogleTest programs under MPI. Rank 0 prints as usual, the others print failures only, with their rank
-// in front. Every rank exits with 1 if a test failed on any rank. An exception that a test lets out ends all
-// ranks at once; so does a test that takes longer than LADDER_TEST_SECONDS (120): some rank waits for another.
+// main() of GoogleTest programs under MPI. Rank 0 prints as usual, the others print failures only,
+// with their rank in front. Every rank exits with 1 if a test failed on any rank. An exception that
+// a test lets out ends all ranks at once; so does a test that takes longer than LADDER_TEST_SECONDS
+// (120): some rank waits for another.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,18 +25,20 @@ class FailurePrinter final : public ::testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
 
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
+  // GoogleTest holds its lock here: asking it for the current test would wait for ever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s\n[rank %d] %s:%d: %s\n", rank_,
-                 test != nullptr ? test->test_suite_name() : "-",
-                 test != nullptr ? test->name() : "-", rank_,
-                 result.file_name() != nullptr ? result.file_name() : "unknown file",
-                 result.line_number(), result.message());
+    const char* const file = result.file_name();
+    std::fprintf(stderr, "[rank %d] %s\n[rank %d] %s:%d: %s\n", rank_, test_.c_str(), rank_,
+                 file != nullptr ? file : "unknown file", result.line_number(), result.message());
   }
 
  private:
   int rank_;
+  std::string test_ = "outside of a test";
 };
 
 char timeout_message[512];
@@ -95,7 +98,9 @@ int run_in_world() {
 
 }  // namespace
 
-World& mpi_world() { return *world; }
+World& mpi_world() {
+  return *world;
+}
 
 }  // namespace ladder
 

@@ -1,7 +1,7 @@
 // The World of a test program that runs under MPI (ladder_testing_mpi_main).
 //
-// Collectives and tests: use EXPECT, not ASSERT, before and between collectives. A rank that leaves a test early
-// makes the others wait, until the time limit of mpi_main.cpp ends them all.
+// Collectives and tests: use EXPECT, not ASSERT, before and between collectives. A rank that leaves
+// a test early makes the others wait, until the time limit of mpi_main.cpp ends them all.
 #pragma once
 
 #include "common/comm/world.hpp"

@@ -114,6 +114,7 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
   const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
+  check(!fs::exists(target), target.string(), ": there is a checkpoint of this step already");
   fs::remove_all(partial);
   fs::create_directories(partial);
   write_safetensors(partial / "model.safetensors", state.parameters);
@@ -134,21 +135,12 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
                      {"config", config}};
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
-  if (fs::exists(target)) {  // of an earlier run that went on from an older checkpoint
-    const fs::path replaced =
-        checkpoints_of(run) / (std::string(kPartialPrefix) + "replaced_" + name);
-    fs::remove_all(replaced);
-    fs::rename(target, replaced);
-    fs::rename(partial, target);
-    fs::remove_all(replaced);
-  } else {
-    fs::rename(partial, target);
-  }
+  fs::rename(partial, target);
   sync_to_disk(checkpoints_of(run));
   return target;
 }
 
-std::int64_t load_checkpoint(const fs::path& checkpoint, TrainState& state) {
+LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const Json json = read_state(checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
   SafetensorsReader optimizer(checkpoint / "optimizer.safetensors");
@@ -165,7 +157,7 @@ std::int64_t load_checkpoint(const fs::path& checkpoint, TrainState& state) {
              checkpoint / "model.safetensors");
     read_all(optimizer, state.optimizer, json.at("optimizer_hash").get<std::string>(),
              checkpoint / "optimizer.safetensors");
-    return json.at("step").get<std::int64_t>();
+    return {json.at("step").get<std::int64_t>(), json.value("config", Json::object())};
   } catch (const Json::exception& error) {
     throw CheckError(concat((checkpoint / "state.json").string(), ": damaged: ", error.what()));
   }
@@ -184,23 +176,24 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
 }
 
 void prune_checkpoints(const fs::path& run, std::int64_t keep) {
-  if (!fs::is_directory(checkpoints_of(run))) return;
-  std::vector<fs::path> doomed;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
-    if (entry.path().filename().string().starts_with(kPartialPrefix))
-      doomed.push_back(entry.path());
-  }
   const std::vector<fs::path> all = checkpoints_by_step(run);
-  if (keep > 0 && static_cast<std::int64_t>(all.size()) > keep)
-    doomed.insert(doomed.end(), all.begin(), all.end() - keep);
-  for (const fs::path& path : doomed) {
-    // Renamed first: a kill in the middle must not leave half a checkpoint under a checkpoint's
-    // name.
-    const fs::path hidden =
-        path.parent_path() / (std::string(kPartialPrefix) + "old_" + path.filename().string());
-    fs::rename(path, hidden);
+  if (keep == 0 || static_cast<std::int64_t>(all.size()) <= keep) return;
+  for (auto old = all.begin(); old != all.end() - keep; ++old) {
+    // Renamed first: a kill in the middle must not leave half a checkpoint under a checkpoint's name.
+    const fs::path hidden = checkpoints_of(run) / (kPartialPrefix + old->filename().string());
+    fs::rename(*old, hidden);
     fs::remove_all(hidden);
   }
+}
+
+void sweep_partial_checkpoints(const fs::path& run) {
+  if (!fs::is_directory(checkpoints_of(run))) return;
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+    if (entry.path().filename().string().starts_with(kPartialPrefix))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove_all(leftover);
 }
 
 }  // namespace ladder

@@ -3,8 +3,7 @@
 //
 //   step_000100/model.safetensors       parameters by their GPT-2 names
 //   step_000100/optimizer.safetensors   NAME.exp_avg and NAME.exp_avg_sq for each parameter (AdamW)
-//   step_000100/state.json              step, position in the data, configuration, hashes of both
-//   files' tensors
+//   step_000100/state.json              step, position in the data, configuration, hashes
 //
 // Written to a folder of another name, flushed and renamed: a kill at any moment leaves the old
 // checkpoints or the old ones and the new one, never half of one. Format: docs/checkpoint.md.
@@ -42,16 +41,21 @@ TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
 // equal parameters however they are laid out.
 std::string tensor_hash(const std::vector<NamedTensor>& tensors);
 
-// Writes RUN/checkpoints/step_NNNNNN and returns its path. `config` is stored for the reader's
-// information.
+// Writes RUN/checkpoints/step_NNNNNN and returns its path; throws CheckError if there is one already.
+// `config` is stored for the reader's information.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, std::int64_t step,
                                       const TrainState& state, const Json& config);
 
-// Copies a checkpoint into the state's tensors and sets its other members; returns the step.
-// Everything is compared first: throws CheckError naming the file and both values, before a tensor
-// has changed, for one that is damaged or fits another model, optimizer or tokenizer. A wrong hash
-// is found after the tensors have been read.
-std::int64_t load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
+struct LoadedCheckpoint {
+  std::int64_t step = 0;
+  Json config;  // of the run that wrote it
+};
+
+// Copies a checkpoint into the state's tensors and sets its other members. Everything is compared
+// first: throws CheckError naming the file and both values, before a tensor has changed, for one
+// that is damaged or fits another model, optimizer or tokenizer. A wrong hash is found after the
+// tensors have been read.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
 // The parameters alone: the start of a new run.
 void load_parameters(const std::filesystem::path& checkpoint,
@@ -60,8 +64,10 @@ void load_parameters(const std::filesystem::path& checkpoint,
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 
-// Deletes all but the newest `keep` checkpoints (0: none are deleted), and what killed runs left
-// half-written.
+// Deletes all but the newest `keep` checkpoints; 0: none are deleted.
 void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+
+// Deletes what killed runs left half-written.
+void sweep_partial_checkpoints(const std::filesystem::path& run);
 
 }  // namespace ladder

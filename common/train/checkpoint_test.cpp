@@ -53,7 +53,9 @@ TEST_F(CheckpointTest, RoundTripKeepsEveryBit) {
   const fs::path saved = save_checkpoint(folder_.path(), 40, state_, {{"seed", 3}});
   EXPECT_EQ(saved.filename(), "step_000040");
   TrainState loaded = zeros_like(state_);
-  EXPECT_EQ(load_checkpoint(saved, loaded), 40);
+  const LoadedCheckpoint found = load_checkpoint(saved, loaded);
+  EXPECT_EQ(found.step, 40);
+  EXPECT_EQ(found.config["seed"], 3);
   EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
   EXPECT_EQ(tensor_hash(loaded.optimizer), tensor_hash(state_.optimizer));
   EXPECT_EQ(loaded.optimizer_steps, 17);
@@ -125,13 +127,12 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   refused(other, "'bytes'", "'token file'");
 }
 
-TEST_F(CheckpointTest, SavingTheSameStepAgainReplacesIt) {
-  save_checkpoint(folder_.path(), 5, state_, Json::object());
-  const TrainState newer = random_state();
-  const fs::path saved = save_checkpoint(folder_.path(), 5, newer, Json::object());
+TEST_F(CheckpointTest, NothingIsEverReplaced) {
+  const fs::path saved = save_checkpoint(folder_.path(), 5, state_, Json::object());
+  EXPECT_THROW(save_checkpoint(folder_.path(), 5, random_state(), Json::object()), CheckError);
   TrainState loaded = zeros_like(state_);
   load_checkpoint(saved, loaded);
-  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(newer.parameters));
+  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
 }
 
 TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
@@ -139,6 +140,8 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
     save_checkpoint(folder_.path(), step, state_, Json::object());
   fs::create_directories(folder_.path() / "checkpoints" / ".partial_step_000011");
   prune_checkpoints(folder_.path(), 0);
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000009"));
+  sweep_partial_checkpoints(folder_.path());
   EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / ".partial_step_000011"));
   prune_checkpoints(folder_.path(), 2);
   EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / "step_000010"));

@@ -52,10 +52,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
                                const std::set<OptionGroup>& groups) {
   CommandLine line;
   line.options.step = step;
+  line.options.groups = groups;
   CLI::App app("Trains a GPT: " + step + " of Ladder. Its README.md is the lesson.", step);
   app.allow_extras();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_options(app, line.options, groups);
+  add_options(app, line.options);
   bool print_config = false;
   std::string dry_run;
   app.add_flag("--print-config", print_config,

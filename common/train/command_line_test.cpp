@@ -29,7 +29,7 @@ void expect_refused(const std::vector<const char*>& arguments,
 }
 
 TEST(Options, DefaultsAreTheStructs) {
-  TrainOptions defaults;
+  TrainOptions defaults{.groups = {OptionGroup::kSimulatedRanks}};
   finalize(defaults);
   EXPECT_EQ(to_json(parse({}).options), to_json(defaults));
   EXPECT_EQ(defaults.model.vocab_size, 258);

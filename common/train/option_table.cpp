@@ -15,13 +15,13 @@ class OptionTable {
   // The values of all options, by name without the dashes.
   const Json& values() const { return values_; }
 
-  void add_all(const std::set<OptionGroup>& groups) {
+  void add_all() {
     add_run();
     add_data();
     add_model();
     add_optimizer();
     add_output();
-    if (groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
+    if (o_.groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
   }
 
  private:
@@ -110,7 +110,7 @@ class OptionTable {
            {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
            "AdamW, or SGD without momentum");
     value("--lr", o_.lr.lr, "largest learning rate");
-    value("--min-lr", o_.lr.min_lr, "learning rate at the last step");
+    value("--min-lr", o_.lr.min_lr, "where the way down ends, after the last step");
     choice("--lr-schedule", o_.lr.schedule,
            {{"cosine", LrSchedule::kCosine},
             {"linear", LrSchedule::kLinear},
@@ -159,16 +159,16 @@ class OptionTable {
 
 }  // namespace
 
-Json add_options(CLI::App& parser, TrainOptions& options, const std::set<OptionGroup>& groups) {
+Json add_options(CLI::App& parser, TrainOptions& options) {
   OptionTable table(parser, options);
-  table.add_all(groups);
+  table.add_all();
   return table.values();
 }
 
 Json to_json(const TrainOptions& options) {
   TrainOptions copy = options;
   CLI::App parser;
-  return add_options(parser, copy, {OptionGroup::kSimulatedRanks});
+  return add_options(parser, copy);
 }
 
 }  // namespace ladder

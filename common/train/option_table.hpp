@@ -2,8 +2,6 @@
 // and the report, so none of them can be behind the others.
 #pragma once
 
-#include <set>
-
 #include "common/train/json.hpp"
 #include "common/train/options.hpp"
 
@@ -13,11 +11,8 @@ class App;
 
 namespace ladder {
 
-// Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks };
-
-// Adds the options to the parser, bound to the members of `options`, which must outlive it. Returns
+// Adds the options of options.groups to the parser, bound to the members of `options`, which must outlive it. Returns
 // the values that they have now, by name without the dashes.
-Json add_options(CLI::App& parser, TrainOptions& options, const std::set<OptionGroup>& groups);
+Json add_options(CLI::App& parser, TrainOptions& options);
 
 }  // namespace ladder

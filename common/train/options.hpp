@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "common/comm/world.hpp"
@@ -21,6 +22,9 @@ namespace ladder {
 // microbatch).
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
+// Options that only some steps have.
+enum class OptionGroup { kSimulatedRanks };
+
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
   std::string out = {};
@@ -35,8 +39,9 @@ struct OutputOptions {
 };
 
 struct TrainOptions {
-  std::string step = {};         // name of the trainer, for example "step0_single_gpu"
-  std::int64_t num_steps = 200;  // optimizer steps in total, those before a resume included
+  std::string step = {};              // name of the trainer, for example "step0_single_gpu"
+  std::set<OptionGroup> groups = {};  // what this step has besides the common options
+  std::int64_t num_steps = 200;       // optimizer steps in total, those before a resume included
   std::uint64_t seed = 1;
   GptOptions model;
   DataOptions data;

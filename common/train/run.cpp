@@ -1,7 +1,9 @@
 #include "common/train/run.hpp"
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <set>
 #include <sstream>
 
 #include "common/core/check.hpp"
@@ -33,6 +35,21 @@ fs::path checkpoint_in(const fs::path& folder) {
   return *newest;
 }
 
+// The options that decide what is computed and that differ from those of the run that wrote a
+// checkpoint: such a run goes on, but not as the old one would have.
+std::string describe_changes(const Json& before, const Json& now) {
+  static const std::set<std::string> kHarmless = {
+      "out",        "resume", "init-from", "log-every", "eval-every", "eval-samples",
+      "save-every", "keep",   "sample",    "quiet",     "val-data",   "transport"};
+  std::string changes;
+  for (const auto& [name, value] : now.items()) {
+    if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
+    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", value.dump(), " (was ",
+                      before[name].dump(), ")");
+  }
+  return changes;
+}
+
 }  // namespace
 
 Run::Run(const TrainOptions& options, const Communicator& comm)
@@ -41,18 +58,14 @@ Run::Run(const TrainOptions& options, const Communicator& comm)
       is_main_(comm.rank() == 0),
       out_(options.output.out),
       console_(is_main_ && !options.output.is_quiet) {
-  if (is_writing()) open_folder();
+  if (is_writing()) check_folder();
 }
 
-void Run::open_folder() {
+void Run::check_folder() const {
   const std::string& resume = options_.output.resume;
   const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
   check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
         " already holds a run: choose another folder, or go on with it by --resume auto");
-  std::error_code error;
-  fs::create_directories(out_, error);
-  check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
-  prune_checkpoints(out_, options_.output.keep);
 }
 
 void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
@@ -66,22 +79,42 @@ void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batc
     checkpoint = checkpoint_in(output.resume);
   }
   if (checkpoint) {
-    step_ = load_checkpoint(*checkpoint, state);
+    load(*checkpoint, state);
     optimizer.set_num_steps(state.optimizer_steps);
     batches.seek(state.data);
-    console_.line(concat("resumed after step ", step_, " from ", checkpoint->string()));
-    check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
-                " counts from the start, and ", checkpoint->string(), " has taken ", step_,
-                " already");
   } else if (!output.init_from.empty()) {
     load_parameters(checkpoint_in(output.init_from), state.parameters);
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;
-  if (is_writing()) open_metrics();
+  if (is_writing()) open_files();
 }
 
-void Run::open_metrics() {
+void Run::load(const fs::path& checkpoint, TrainState& state) {
+  const std::optional<fs::path> newest = is_writing() ? newest_checkpoint(out_) : std::nullopt;
+  check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out_), "--resume ",
+        checkpoint.string(), " is not the newest checkpoint in --out ", out_.string(),
+        ", which holds ", newest ? newest->filename().string() : "",
+        ": choose another --out for another continuation");
+  const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
+  step_ = loaded.step;
+  check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
+              " counts from the start, and ", checkpoint.string(), " has taken ", step_,
+              " already");
+  if (newest && lies_in(checkpoint, out_)) {  // the state of this step is saved, then
+    saved_step_ = step_;
+    report_.param_hash = tensor_hash(state.parameters);
+  }
+  console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
+  const std::string changes = describe_changes(loaded.config, to_json(options_));
+  if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
+}
+
+void Run::open_files() {
+  std::error_code error;
+  fs::create_directories(out_, error);
+  check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
+  sweep_partial_checkpoints(out_);
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {
@@ -195,10 +228,11 @@ void Run::save(const TrainState& state) {
 
 TrainReport Run::finish(const TrainState& state) {
   if (saved_step_ != step_) save(state);
-  if (is_stopping_)
-    console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume"));
   report_.data_bytes_read = state.data_bytes_read;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
+  if (report_.was_stopped) {
+    console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume auto"));
+  }
   return report_;
 }
 

@@ -65,8 +65,9 @@ class Run {
  private:
   bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
-  void open_folder();
-  void open_metrics();
+  void check_folder() const;  // that it holds no run, or the one that is resumed
+  void load(const std::filesystem::path& checkpoint, TrainState& state);
+  void open_files();
   void read_held_memory();
 
   TrainOptions options_;
@@ -74,7 +75,6 @@ class Run {
   bool is_main_;  // rank 0
   std::filesystem::path out_;
   Console console_;
-  StopSignal stop_signal_;
   std::ofstream metrics_;
   TrainReport report_;
   std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included

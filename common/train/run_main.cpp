@@ -10,6 +10,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 namespace {
@@ -49,26 +50,45 @@ int fail(const std::exception& error, bool is_usage) {
   return is_usage ? kExitUsage : kExitError;
 }
 
+// Makes the run's folder where none is named; takes it away again if nothing came of the run.
+class RunFolder {
+ public:
+  RunFolder(TrainOptions& options, bool is_main) {
+    if (!is_main || !options.output.out.empty()) return;
+    made_ = fresh_run_folder(options.step);
+    options.output.out = made_;
+  }
+  ~RunFolder() {
+    std::error_code not_empty;
+    if (!made_.empty()) fs::remove(made_, not_empty);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+ private:
+  fs::path made_;
+};
+
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
   Communicator& comm = world.comm();
-  if (comm.rank() == 0 && options.output.out.empty())
-    options.output.out = fresh_run_folder(options.step);
+  const RunFolder folder(options, comm.rank() == 0);
   TrainReport report = trainer.train(options, world);
   report.memory_theory = trainer.state_bytes(options, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
-  if (comm.rank() == 0) {
-    const fs::path path = fs::path(options.output.out) / "report.json";
-    write_text_file(path, to_text(json, 1) + "\n");
-    if (!options.output.is_quiet) {
-      if (!report.sample.empty())
-        std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
-      std::printf("report: %s\n", path.c_str());
+  if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
+  const fs::path path = fs::path(options.output.out) / "report.json";
+  write_text_file(path, to_text(json, 1) + "\n");
+  if (!options.output.is_quiet) {
+    if (!report.sample.empty()) {
+      std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
     }
+    std::printf("report: %s\n", path.c_str());
   }
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
 int run_world(const TrainOptions& options, const Trainer& trainer) {
+  const StopSignal stop_signal;  // from here on a signal saves and stops
   World world(options.transport);
   int code = kExitError;
   try {

@@ -112,6 +112,21 @@ TEST_F(RunTest, ResumeBeyondTheEndOrFromNothingIsRefused) {
   EXPECT_THROW(take_steps(options_), CheckError);
 }
 
+TEST_F(RunTest, AnOlderCheckpointIsContinuedElsewhereAndLosesNothing) {
+  options_.output.save_every = 1;
+  options_.output.keep = 0;
+  take_steps(options_);
+  const fs::path older = fs::path(options_.output.out) / "checkpoints" / "step_000002";
+  options_.output.resume = older;
+  options_.output.keep = 1;
+  EXPECT_THROW(take_steps(options_), CheckError);
+  EXPECT_TRUE(fs::exists(older / "state.json"));
+  EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 4, 5));
+  options_.output.out = folder_.path("elsewhere");
+  EXPECT_EQ(take_steps(options_).first_step, 2);
+  EXPECT_TRUE(fs::exists(older / "state.json"));
+}
+
 TEST_F(RunTest, KeepsTheNewestCheckpoints) {
   options_.output.save_every = 1;
   options_.output.keep = 2;
@@ -124,6 +139,7 @@ TEST_F(RunTest, KeepsTheNewestCheckpoints) {
 }
 
 TEST_F(RunTest, ASignalSavesAndStops) {
+  const StopSignal stop_signal;
   options_.num_steps = 1000000;
   FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
   Optimizer optimizer(flat, options_.optimizer);

@@ -1,7 +1,7 @@
 // Exercise of step 0: the loop over microbatches.
 //
-// Write it as step0_single_gpu/accumulate_gradients.hpp describes it, then: ./ladder exercise
-// step0_single_gpu
+// Write it as step0_single_gpu/accumulate_gradients.hpp describes it, then:
+//   ./ladder exercise step0_single_gpu
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
 #include "common/core/check.hpp"

@@ -1,0 +1,157 @@
+// How fast the collectives are, beside Open MPI's own.
+//
+//   mpirun -n 2 --bind-to none build/benchmarks/collectives_benchmark
+//
+// One row per operation and size; `mpi_…` rows are the library's own calls on the same float32
+// data. The time is the slowest rank's. algbw is bytes over time, busbw what a link carries if the
+// algorithm is a ring, both as nccl-tests defines them (PERFORMANCE.md); bytes are those of the
+// full tensor.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a library of their own
+#endif
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "common/comm/world.hpp"
+#include "common/core/timer.hpp"
+
+namespace ladder {
+namespace {
+
+struct Tensors {
+  at::Tensor full;
+  at::Tensor shard;
+  float* full_data() const { return full.mutable_data_ptr<float>(); }
+  float* shard_data() const { return shard.mutable_data_ptr<float>(); }
+  int full_numel() const { return static_cast<int>(full.numel()); }
+  int shard_numel() const { return static_cast<int>(shard.numel()); }
+};
+
+struct Collective {
+  std::string name;
+  std::function<double(int)> busbw_factor;  // of the number of ranks
+  std::function<void(Communicator&, const Tensors&)> run;
+};
+
+double all_reduce_factor(int size) {
+  return 2.0 * (size - 1) / size;
+}
+double scatter_factor(int size) {
+  return (size - 1.0) / size;
+}
+double broadcast_factor(int /*size*/) {
+  return 1.0;
+}
+
+std::vector<Collective> collectives() {
+  return {
+      {"all_reduce", all_reduce_factor,
+       [](Communicator& comm, const Tensors& t) { comm.all_reduce(t.full)->wait(); }},
+      {"mpi_all_reduce", all_reduce_factor,
+       [](Communicator&, const Tensors& t) {
+         MPI_Allreduce(MPI_IN_PLACE, t.full_data(), t.full_numel(), MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD);
+       }},
+      {"reduce_scatter", scatter_factor,
+       [](Communicator& comm, const Tensors& t) { comm.reduce_scatter(t.full, t.shard)->wait(); }},
+      {"mpi_reduce_scatter", scatter_factor,
+       [](Communicator&, const Tensors& t) {
+         MPI_Reduce_scatter_block(t.full_data(), t.shard_data(), t.shard_numel(), MPI_FLOAT,
+                                  MPI_SUM, MPI_COMM_WORLD);
+       }},
+      {"all_gather", scatter_factor,
+       [](Communicator& comm, const Tensors& t) { comm.all_gather(t.shard, t.full)->wait(); }},
+      {"mpi_all_gather", scatter_factor,
+       [](Communicator&, const Tensors& t) {
+         MPI_Allgather(t.shard_data(), t.shard_numel(), MPI_FLOAT, t.full_data(), t.shard_numel(),
+                       MPI_FLOAT, MPI_COMM_WORLD);
+       }},
+      {"broadcast", broadcast_factor,
+       [](Communicator& comm, const Tensors& t) { comm.broadcast(t.full, 0)->wait(); }},
+      {"mpi_broadcast", broadcast_factor,
+       [](Communicator&, const Tensors& t) {
+         MPI_Bcast(t.full_data(), t.full_numel(), MPI_FLOAT, 0, MPI_COMM_WORLD);
+       }},
+  };
+}
+
+// Every rank runs the same number of rounds: the number is fixed, never measured.
+std::int64_t num_rounds(std::int64_t bytes) {
+  return std::clamp<std::int64_t>((std::int64_t{256} << 20) / bytes, 5, 200);
+}
+
+void measure(benchmark::State& state, const Collective& collective, Communicator& comm) {
+  const std::int64_t shard_numel = state.range(0) / 4 / comm.size();
+  const Tensors tensors{at::zeros({shard_numel * comm.size()}), at::zeros({shard_numel})};
+  collective.run(comm, tensors);  // the first call pays for pages and connections
+  double total_s = 0;
+  for (auto _ : state) {
+    comm.barrier();
+    const Timer timer;
+    collective.run(comm, tensors);
+    double slowest_s = timer.seconds();
+    MPI_Allreduce(MPI_IN_PLACE, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    state.SetIterationTime(slowest_s);
+    total_s += slowest_s;
+  }
+  const double algbw = static_cast<double>(tensors.full.nbytes()) *
+                       static_cast<double>(state.iterations()) / total_s;
+  state.counters["algbw_GB/s"] = algbw / 1e9;
+  state.counters["busbw_GB/s"] = algbw / 1e9 * collective.busbw_factor(comm.size());
+}
+
+class NullReporter final : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& /*runs*/) override {}
+};
+
+void run_benchmarks(Communicator& comm) {
+  for (std::int64_t bytes = 4 << 10; bytes <= 64 << 20; bytes *= 4) {
+    for (const Collective& collective : collectives()) {
+      benchmark::RegisterBenchmark(
+          (collective.name + "/ranks:" + std::to_string(comm.size()) + "/bytes").c_str(),
+          [collective, &comm](benchmark::State& state) { measure(state, collective, comm); })
+          ->Arg(bytes)
+          ->Iterations(num_rounds(bytes))
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
+  }
+  NullReporter silence;
+  if (comm.rank() == 0) {
+    benchmark::RunSpecifiedBenchmarks();
+  } else {
+    benchmark::RunSpecifiedBenchmarks(&silence);
+  }
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  at::set_num_threads(1);
+  // As run_main does for the trainers: else the scratch of large reductions is fetched from the
+  // kernel, page by page, for every call.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  ladder::World world(ladder::Transport::kMpi);
+  try {
+    ladder::run_benchmarks(world.comm());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
+    world.abort(1);
+  }
+  return 0;
+}

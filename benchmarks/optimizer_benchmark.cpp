@@ -1,0 +1,122 @@
+// The optimizer against memory: bytes moved per second, beside those of a plain
+// copy.
+//
+// An optimizer does so little arithmetic that memory bounds it. Bytes are those
+// that the algorithm has to move, per parameter in fp32:
+//
+//   copy        8   one read, one write
+//   AdamW      28   reads p, g, m, v and writes p, m, v
+//   SGD        20   weight decay reads and writes p; then p and g are read and
+//   p is written norm        4   reads g clip       12   the norm, and where it
+//   is too large g is read and written again zero_grad   4   writes g
+//
+// A step that allocates tensor memory is an error here: the ledger counts what
+// it asks for. What fits into the caches (the smallest size) moves faster than
+// memory can.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randn.h>
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+
+#include "benchmarks/training_process.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/optim/norm.hpp"
+#include "common/optim/optimizer.hpp"
+
+namespace ladder {
+namespace {
+
+// num_parameters fp32 parameters with a gradient each; most of them have weight
+// decay.
+class Subject {
+ public:
+  explicit Subject(std::int64_t num_parameters)
+      : flat_({{"unit",
+                {{"weight", leaf({num_parameters / 1024 - 1, 1024})}, {"bias", leaf({1024})}}}}) {
+    flat_.grads().copy_(at::randn({flat_.layout().numel}));
+  }
+  FlatModel& flat() { return flat_; }
+
+ private:
+  static at::Tensor leaf(at::IntArrayRef shape) { return at::randn(shape).set_requires_grad(true); }
+  FlatModel flat_;
+};
+
+// Times `act` and reports bytes_per_parameter times the number of parameters as
+// moved by each call.
+template <class Act>
+void measure(benchmark::State& state, std::int64_t bytes_per_parameter, const Act& act) {
+  act();
+  reset_memory_peaks();
+  const std::int64_t held_bytes = read_memory().total_live_bytes;
+  act();
+  const auto allocated_bytes = static_cast<double>(read_memory().peak_bytes - held_bytes);
+  for (auto _ : state) act();
+  const auto bytes = static_cast<double>(bytes_per_parameter * state.range(0));
+  state.counters["allocated"] = allocated_bytes;
+  state.counters["bytes"] =
+      benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void copy(benchmark::State& state) {
+  Subject subject(state.range(0));
+  float* target = subject.flat().params().data_ptr<float>();
+  const float* source = subject.flat().grads().const_data_ptr<float>();
+  const auto num_bytes = static_cast<std::size_t>(state.range(0)) * sizeof(float);
+  measure(state, 8, [&] {
+    std::memcpy(target, source, num_bytes);
+    benchmark::ClobberMemory();
+  });
+}
+
+void optimizer_step(benchmark::State& state, OptimizerKind kind, std::int64_t bytes_per_parameter) {
+  Subject subject(state.range(0));
+  Optimizer optimizer(subject.flat(), {.kind = kind});
+  measure(state, bytes_per_parameter, [&] { optimizer.step(1e-6); });
+}
+void adamw(benchmark::State& state) {
+  optimizer_step(state, OptimizerKind::kAdamW, 28);
+}
+void sgd(benchmark::State& state) {
+  optimizer_step(state, OptimizerKind::kSgd, 20);
+}
+
+void norm(benchmark::State& state) {
+  Subject subject(state.range(0));
+  FlatModel& flat = subject.flat();
+  measure(state, 4, [&] { benchmark::DoNotOptimize(flat_norm(flat.layout(), flat.grads())); });
+}
+
+void clip(benchmark::State& state) {
+  Subject subject(state.range(0));
+  double limit = flat_norm(subject.flat().layout(), subject.flat().grads());
+  measure(state, 12, [&] { clip_gradients(subject.flat(), limit *= 0.999); });
+}
+
+void zero_grad(benchmark::State& state) {
+  Subject subject(state.range(0));
+  measure(state, 4, [&] { subject.flat().zero_grad(); });
+}
+
+// 1 M (the caches hold it), 10 M (the model of speed_vs_python.py), 128 M
+// (GPT-2's smallest).
+void sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("parameters")->Unit(benchmark::kMillisecond);
+  for (const std::int64_t millions : {1, 10, 128}) benchmark->Arg(millions << 20);
+}
+BENCHMARK(copy)->Apply(sizes);
+BENCHMARK(adamw)->Apply(sizes);
+BENCHMARK(sgd)->Apply(sizes);
+BENCHMARK(norm)->Apply(sizes);
+BENCHMARK(clip)->Apply(sizes);
+BENCHMARK(zero_grad)->Apply(sizes);
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  ladder::become_training_process();
+  return ladder::run_benchmarks(argc, argv);
+}

@@ -1,0 +1,162 @@
+"""The opponents of speed_vs_python.py: step 0's training run in PyTorch eager, as one would write it in Python.
+
+    python benchmarks/python_trainer.py --kind module|huggingface --checkpoint FOLDER --data FILE --shape JSON
+                                        --options JSON --num-steps N --threads N
+
+Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's.
+Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list).
+"""
+
+import argparse
+import json
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    """A pre-norm block of GPT-2: [B, T, C] -> [B, T, C]."""
+
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = nn.LayerNorm(channels)
+        self.c_attn = nn.Linear(channels, 3 * channels)
+        self.attn_proj = nn.Linear(channels, channels)
+        self.ln_2 = nn.LayerNorm(channels)
+        self.c_fc = nn.Linear(channels, 4 * channels)
+        self.mlp_proj = nn.Linear(4 * channels, channels)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = (
+            part.view(B, T, self.heads, C // self.heads).transpose(1, 2)
+            for part in self.c_attn(self.ln_1(x)).split(C, dim=2)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn_proj(mixed.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody."""
+
+    def __init__(self, layers, heads, channels, context, vocab_size):
+        super().__init__()
+        self.wte = nn.Embedding(vocab_size, channels)
+        self.wpe = nn.Embedding(context, channels)
+        self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(channels)
+
+    def forward(self, tokens):
+        x = self.wte(tokens) + self.wpe.weight[: tokens.size(1)]
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.ln_f(x), self.wte.weight)
+
+    def name_in_checkpoint(self, name):
+        name = name.replace("blocks.", "h.").replace("c_attn", "attn.c_attn").replace("attn_proj", "attn.c_proj")
+        return name.replace("c_fc", "mlp.c_fc").replace("mlp_proj", "mlp.c_proj")
+
+
+class HuggingFace(nn.Module):
+    """GPT2LMHeadModel without dropout, its tanh GELU as the one kernel that transformers also offers."""
+
+    def __init__(self, layers, heads, channels, context, vocab_size):
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        super().__init__()
+        config = GPT2Config(
+            n_layer=layers, n_head=heads, n_embd=channels, n_positions=context, vocab_size=vocab_size,
+            resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, activation_function="gelu_pytorch_tanh", use_cache=False,
+            bos_token_id=None, eos_token_id=None,
+        )  # fmt: skip
+        self.model = GPT2LMHeadModel._from_config(config, attn_implementation="sdpa")
+
+    def forward(self, tokens):
+        return self.model(tokens).logits
+
+    def name_in_checkpoint(self, name):
+        return name.removeprefix("model.transformer.")
+
+
+def read_safetensors(path):
+    """Name -> fp32 tensor, all of a file that step 0 wrote."""
+    raw = Path(path).read_bytes()
+    header_bytes = struct.unpack("<Q", raw[:8])[0]
+    data = memoryview(raw)[8 + header_bytes :]
+    tensors = {}
+    for name, entry in json.loads(raw[8 : 8 + header_bytes]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            values = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
+            tensors[name] = torch.from_numpy(values.copy())
+    return tensors
+
+
+@torch.no_grad()
+def load(model, checkpoint):
+    """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files hold."""
+    stored = read_safetensors(Path(checkpoint) / "model.safetensors")
+    transposed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
+    for name, parameter in model.named_parameters():  # a tied one once, as the embedding
+        tensor = stored.pop(model.name_in_checkpoint(name))
+        parameter.copy_(tensor.t() if id(parameter) in transposed and "wte" not in name else tensor)
+    if stored:
+        raise SystemExit(f"the Python model has no place for {sorted(stored)}")
+
+
+def read_batch(data, step, rows, context):
+    """Rows step·rows … of a nanoGPT file cut into windows: (tokens, targets), [B, T] int64."""
+    starts = (np.arange(rows) + step * rows)[:, None] * context
+    window = data[starts + np.arange(context + 1)[None, :]].astype(np.int64)
+    return torch.from_numpy(window[:, :-1].copy()), torch.from_numpy(window[:, 1:].copy())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--shape", type=json.loads, required=True)
+    parser.add_argument("--options", type=json.loads, required=True)
+    parser.add_argument("--num-steps", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    arguments = parser.parse_args()
+    shape, options = arguments.shape, arguments.options
+    torch.set_num_threads(arguments.threads)
+
+    model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
+    load(model, arguments.checkpoint)
+    model.train()
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
+    data = np.memmap(arguments.data, dtype="<u2", mode="r")
+
+    step_seconds, losses = [], []
+    for step in range(arguments.num_steps):
+        start = time.perf_counter()
+        tokens, targets = read_batch(data, step, options["rows"], shape["context"])
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        step_seconds.append(time.perf_counter() - start)
+    num_parameters = sum(p.numel() for p in parameters)
+    print(json.dumps({"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}))
+
+
+if __name__ == "__main__":
+    main()
