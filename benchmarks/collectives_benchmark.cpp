@@ -9,7 +9,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
-#include <malloc.h>
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a library of their own
 #endif
@@ -22,6 +21,7 @@
 #include <string>
 
 #include "common/comm/world.hpp"
+#include "common/core/process_memory.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {
@@ -142,10 +142,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   at::set_num_threads(1);
-  // As run_main does for the trainers: else the scratch of large reductions is fetched from the
-  // kernel, page by page, for every call.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, -1);
+  ladder::keep_freed_memory();  // as run_main() does for the trainers
   ladder::World world(ladder::Transport::kMpi);
   try {
     ladder::run_benchmarks(world.comm());

@@ -2,16 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
-#include <malloc.h>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/core/process_memory.hpp"
 
 namespace ladder {
 
 void become_training_process() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
+  keep_freed_memory();
   install_memory_ledger();
   at::set_num_threads(1);
 }

@@ -14,42 +14,40 @@
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {
+namespace {
+
+void check_alone(const Communicator& comm) {
+  check_usage(comm.size() == 1, "step 0 runs on one rank, not on ", comm.size(),
+              "; --simulate-ranks ", comm.size(), " plays them in one process");
+}
+
+}  // namespace
 
 TrainReport train(const TrainOptions& options, World& world) {
-  check_usage(world.comm().size() == 1, "step 0 runs on one rank, not on ", world.comm().size(),
-              "; --simulate-ranks ", world.comm().size(), " plays them in one process");
+  check_alone(world.comm());
   Run run(options, world.comm());  // log, metrics, signals, folders: plumbing
   Gpt model(options.model, options.seed);
   FlatModel flat(model.units());  // parameters and gradients: views of two flat buffers
   Optimizer optimizer(flat, options.optimizer);
   SimulatedRanks ranks(options.simulate_ranks, options.fold,
-                       flat);  // one, unless this is the oracle of a later step
+                       flat);  // one, or the oracle plays more
   BatchStream batches = ranks.global_batches(options.data);
   run.resume(flat, optimizer, batches);
-  const LossSum loss_sum = [&](const Microbatch& microbatch) {
-    return model.loss_sum(microbatch.tokens, microbatch.targets);
-  };
+  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
 
   while (run.next_step()) {
-    const Microbatches batch = batches.next();  // all microbatches of the step: token ids only
-    const std::int64_t num_targets =
-        batch.num_targets();  // the one denominator, known before the first backward
-    const double loss =
-        ranks.accumulate_gradients(loss_sum, batch, static_cast<double>(num_targets));
+    const Microbatches batch = batches.next();       // all microbatches of the step: token ids only
+    const double num_targets = batch.num_targets();  // the one denominator, before any forward
+    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
     const double grad_norm = clip_gradients(flat, options.clip_norm);
     optimizer.step(run.learning_rate());
     flat.zero_grad();  // in place: 4 bytes a parameter stay, for the next step
-    const double param_norm = flat_norm(flat.layout(), flat.params());
-    run.record({loss, grad_norm, param_norm, num_targets, run.stop_requested()});
-    if (run.should_evaluate())
-      run.record_validation(evaluate(loss_sum, batches.validation_batches()));
+    run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
+    if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
   }
-  TrainReport report = run.finish(full_state(flat, optimizer, batches));
-  if (!options.output.sample.empty()) {
-    report.sample = generate(model, options.output.sample, {.seed = options.seed});
-  }
-  return report;
+  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  return run.finish(full_state(flat, optimizer, batches));
 }
 
 StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {

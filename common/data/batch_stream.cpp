@@ -122,7 +122,7 @@ std::int64_t BatchStream::steps_per_epoch() const {
   return (num_samples + step_samples - 1) / step_samples;
 }
 
-Microbatches BatchStream::validation_batches() const {
+Microbatches BatchStream::validation() const {
   const std::int64_t num_rows = validation_.num_samples();
   const std::int64_t wanted =
       options_.validation_samples == 0 ? num_rows : options_.validation_samples;

@@ -65,12 +65,12 @@ class BatchStream {
   std::int64_t steps_per_epoch()
       const;  // optimizer steps of an epoch from its start, the short last one included
 
-  const Dataset& training() const { return training_; }
-  const Dataset& validation() const { return validation_; }
+  const Dataset& training_data() const { return training_; }
+  const Dataset& validation_data() const { return validation_; }
   // The rows that every evaluation reads, cut into microbatches: the first validation_samples of
   // the validation data, read anew at each call so that nothing of them stays in memory. None where
   // there is no validation data.
-  Microbatches validation_batches() const;
+  Microbatches validation() const;
 
  private:
   void select();  // the shard's samples from the position on

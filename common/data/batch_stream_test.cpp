@@ -276,20 +276,18 @@ TEST_F(BatchStreamTest, SeekRefusesWhatTheDataDoesNotHave) {
 
 TEST_F(BatchStreamTest, ValidationIsTheFirstRowsInMicrobatches) {
   DataOptions data = options(10, 3, 2);
-  EXPECT_EQ(BatchStream(data, whole_data(Tail::kDrop)).validation_batches().size(), 0);
+  EXPECT_EQ(BatchStream(data, whole_data(Tail::kDrop)).validation().size(), 0);
   data.validation_source = data.source;
   data.validation_samples = 5;
   const BatchStream stream(data, whole_data(Tail::kDrop));
-  const Microbatches batches = stream.validation_batches();
+  const Microbatches batches = stream.validation();
   ASSERT_EQ(batches.size(), 2);
   EXPECT_THAT(samples_of(batches[0]), ElementsAre(0, 1, 2));
   EXPECT_THAT(samples_of(batches[1]), ElementsAre(3, 4));
   data.validation_samples = 0;
-  EXPECT_EQ(samples_of(BatchStream(data, whole_data(Tail::kDrop)).validation_batches()).size(),
-            10u);
+  EXPECT_EQ(samples_of(BatchStream(data, whole_data(Tail::kDrop)).validation()).size(), 10u);
   data.validation_samples = 1000;
-  EXPECT_EQ(samples_of(BatchStream(data, whole_data(Tail::kDrop)).validation_batches()).size(),
-            10u);
+  EXPECT_EQ(samples_of(BatchStream(data, whole_data(Tail::kDrop)).validation()).size(), 10u);
 }
 
 TEST_F(BatchStreamTest, RefusesSizesAndMixedTokenizers) {

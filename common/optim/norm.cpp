@@ -55,6 +55,10 @@ double flat_norm(const FlatLayout& layout, const at::Tensor& flat) {
   return norm_of(block_sums);
 }
 
+double parameter_norm(const FlatModel& model) {
+  return flat_norm(model.layout(), model.params());
+}
+
 double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }

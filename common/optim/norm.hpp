@@ -27,6 +27,8 @@ double norm_of(const std::vector<double>& block_sums);  // √ of their sum in t
 double flat_norm(const FlatLayout& layout,
                  const at::Tensor& flat);  // of a whole buffer of this layout
 
+double parameter_norm(const FlatModel& model);
+
 // The factor that brings gradients of this norm to at most clip_norm: min(1, clip_norm / (norm +
 // 1e-6)), as torch.nn.utils.clip_grad_norm_ computes it. clip_norm 0 means off: 1.
 double clip_factor(double norm, double clip_norm);

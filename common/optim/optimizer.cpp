@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
@@ -65,12 +66,13 @@ void Optimizer::adamw_step(double learning_rate) {
   }
 }
 
+// The kernel adds weight_decay · p to the gradient: without momentum the same as shrinking p first.
 void Optimizer::sgd_step(double learning_rate) {
   for (const Group& group : groups_) {
-    for (std::size_t i = 0; i < group.params.size(); ++i) {
-      if (group.weight_decay != 0) group.params[i].mul_(1.0 - learning_rate * group.weight_decay);
-      group.params[i].add_(group.grads[i], -learning_rate);
-    }
+    if (group.params.empty()) continue;
+    at::_fused_sgd_(group.params, group.grads, /*momentum_buffer_list=*/{}, group.weight_decay,
+                    /*momentum=*/0.0, learning_rate, /*dampening=*/0.0, /*nesterov=*/false,
+                    /*maximize=*/false, /*is_first_step=*/false);
   }
 }
 

@@ -86,8 +86,12 @@ Json read_state(const fs::path& checkpoint) {
 
 TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
                       const BatchStream& batches) {
-  return {model.named_params(), optimizer.named_state(),        optimizer.num_steps(),
-          batches.position(),   batches.training().tokenizer(), batches.training().bytes_read()};
+  return {model.named_params(),
+          optimizer.named_state(),
+          optimizer.num_steps(),
+          batches.position(),
+          batches.training_data().tokenizer(),
+          batches.training_data().bytes_read()};
 }
 
 std::string tensor_hash(const std::vector<NamedTensor>& tensors) {

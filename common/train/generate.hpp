@@ -8,14 +8,9 @@
 
 namespace ladder {
 
-struct GenerateOptions {
-  std::int64_t max_tokens = 400;  // of the continuation
-  double temperature = 0.7;       // 0: always the likeliest token
-  std::uint64_t seed = 1;
-};
-
-// The model's continuation of `prompt` (without it), up to the end of the text. Bytes in, bytes
-// out. Local.
-std::string generate(const Gpt& model, const std::string& prompt, const GenerateOptions& options);
+// The model's continuation of `prompt` (without it), up to the end of the text or max_tokens. Bytes
+// in, bytes out; drawn at temperature 0.7, the same for the same seed. Local.
+std::string generate(const Gpt& model, const std::string& prompt, std::uint64_t seed,
+                     std::int64_t max_tokens = 400);
 
 }  // namespace ladder

@@ -164,7 +164,7 @@ void Run::record(const StepRecord& record) {
   report_.grad_norms.push_back(record.grad_norm);
   report_.param_norms.push_back(record.param_norm);
   report_.learning_rates.push_back(learning_rate());
-  report_.target_tokens.push_back(record.num_targets);
+  report_.target_tokens.push_back(static_cast<std::int64_t>(record.num_targets));
   report_.step_seconds.push_back(seconds);
   ++step_;
   is_stopping_ = record.is_stop_requested;
@@ -172,8 +172,7 @@ void Run::record(const StepRecord& record) {
   const bool is_logged =
       step_ % options_.output.log_every == 0 || step_ == report_.first_step + 1 || is_done();
   const double speed = tokens_per_second(report_);
-  const double seconds_per_step =
-      speed > 0 ? static_cast<double>(record.num_targets) / speed : seconds;
+  const double seconds_per_step = speed > 0 ? record.num_targets / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step_);
   console_.progress({step_, options_.num_steps, record.loss, record.grad_norm,
                      report_.learning_rates.back(), speed, steps_left * seconds_per_step},
@@ -187,7 +186,7 @@ void Run::record(const StepRecord& record) {
                      {"grad_norm", finite(record.grad_norm)},
                      {"param_norm", finite(record.param_norm)},
                      {"learning_rate", report_.learning_rates.back()},
-                     {"target_tokens", record.num_targets},
+                     {"target_tokens", report_.target_tokens.back()},
                      {"step_seconds", seconds},
                      {"tokens_per_second", speed},
                      {"live_bytes", read_memory().total_live_bytes}}
@@ -210,6 +209,14 @@ void Run::record_validation(double loss) {
                     .dump()
              << std::endl;
   }
+}
+
+bool Run::should_sample() const {
+  return !options_.output.sample.empty() && step_ == options_.num_steps;
+}
+
+void Run::record_sample(const std::string& text) {
+  report_.sample = text;
 }
 
 bool Run::should_save() const {

@@ -33,7 +33,7 @@ struct StepRecord {
   double loss = 0;                 // nats per target token
   double grad_norm = 0;            // before clipping
   double param_norm = 0;           // after the step
-  std::int64_t num_targets = 0;    // of all ranks
+  double num_targets = 0;          // of all ranks
   bool is_stop_requested = false;  // any rank has had a signal
 };
 
@@ -56,6 +56,8 @@ class Run {
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
+  bool should_sample() const;  // at the end of the last step, if --sample asks for text
+  void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides
   void save(const TrainState& state);
 

@@ -1,7 +1,6 @@
 #include "common/train/run_main.hpp"
 
 #include <ATen/Parallel.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,20 +9,13 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/process_memory.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Freed memory stays with the process instead of going back to the kernel and being zeroed again
-// the next step.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
 
 // runs/STEP-DATE-TIME, with a number behind it if that is taken.
 fs::path fresh_run_folder(const std::string& step) {
