@@ -36,7 +36,8 @@ target_include_directories(ladder_flags INTERFACE
   $<BUILD_INTERFACE:${LADDER_ROOT}> $<INSTALL_INTERFACE:include/ladder>)
 if(LADDER_SANITIZE)
   target_compile_options(ladder_flags INTERFACE
-    -fsanitize=${LADDER_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+    -fsanitize=${LADDER_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # gcc 12 sees ghosts in <regex> under sanitizers
   target_link_options(ladder_flags INTERFACE -fsanitize=${LADDER_SANITIZE})
 endif()
 

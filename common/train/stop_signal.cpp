@@ -15,11 +15,11 @@ extern "C" void on_stop_signal(int number) {
 }  // namespace
 
 StopSignal::StopSignal() {
-  raised = 0;
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, on_stop_signal);
 }
 
 StopSignal::~StopSignal() {
+  raised = 0;
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
 }
 

@@ -6,8 +6,8 @@ namespace ladder {
 
 class StopSignal {
  public:
-  StopSignal();   // installs the handlers, forgetting earlier signals
-  ~StopSignal();  // puts the default ones back
+  StopSignal();   // installs the handlers
+  ~StopSignal();  // puts the default ones back and forgets what was raised
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
