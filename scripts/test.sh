@@ -56,7 +56,7 @@ part_sanitizers() {
   need_configured asan --preset asan
   need_built asan all
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --test-dir build/asan -L unit --no-tests=error -j2 --output-on-failure
+    ctest --test-dir build/asan -L unit -LE process --no-tests=error -j2 --output-on-failure
 }
 
 part_readme() { scripts/check_readme_commands; }
