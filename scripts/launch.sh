@@ -17,7 +17,7 @@ supervise() {
   done
   trap - INT TERM HUP USR1
   if ((interrupts > 1)); then status=130; fi
-  if ((status == 75)); then say "saved and stopped (exit code 75); --resume auto with the same --out goes on"; fi
+  if ((status == 75)); then say "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out goes on"; fi
   return "$status"
 }
 stop_child() {

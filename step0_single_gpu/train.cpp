@@ -16,21 +16,20 @@
 namespace ladder::step0 {
 namespace {
 
-void check_alone(const Communicator& comm) {
-  check_usage(comm.size() == 1, "step 0 runs on one rank, not on ", comm.size(),
-              "; --simulate-ranks ", comm.size(), " plays them in one process");
+void check_alone(int world_size) {
+  check_usage(world_size == 1, "step 0 runs on one rank, not on ", world_size,
+              "; --simulate-ranks ", world_size, " plays them in one process");
 }
 
 }  // namespace
 
 TrainReport train(const TrainOptions& options, World& world) {
-  check_alone(world.comm());
+  check_alone(world.comm().size());
   Run run(options, world.comm());  // log, metrics, signals, folders: plumbing
   Gpt model(options.model, options.seed);
   FlatModel flat(model.units());  // parameters and gradients: views of two flat buffers
   Optimizer optimizer(flat, options.optimizer);
-  SimulatedRanks ranks(options.simulate_ranks, options.fold,
-                       flat);  // one, or the oracle plays more
+  SimulatedRanks ranks(options.simulate_ranks, options.fold, flat);  // one, or the oracle's N
   BatchStream batches = ranks.global_batches(options.data);
   run.resume(flat, optimizer, batches);
   const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
@@ -43,14 +42,16 @@ TrainReport train(const TrainOptions& options, World& world) {
     optimizer.step(run.learning_rate());
     flat.zero_grad();  // in place: 4 bytes a parameter stay, for the next step
     run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
-    if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+    if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
   }
+  run.finish(full_state(flat, optimizer, batches));
   if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
-  return run.finish(full_state(flat, optimizer, batches));
+  return run.report();
 }
 
-StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  check_alone(world_size);
   const Gpt model(options.model, options.seed, at::kMeta);
   const std::int64_t elements = plan_flat_layout(model.units()).numel;
   const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;

@@ -117,6 +117,7 @@ TEST_F(Step0Process, ExitCodesAndMessages) {
   expect({"--context", "100000"}, 1, {data_, "--context"});
   expect({"--resume", "nowhere"}, 1, {"nowhere"});
   expect({"--resume", "auto"}, 2, {"--out"});
+  expect({"--dry-run", "2"}, 2, {"--simulate-ranks 2"});
   expect({"--help"}, 0, {"--simulate-ranks"});
   expect({"--dry-run"}, 0, {"bytes per parameter", "parameters "});
   EXPECT_FALSE(fs::exists(folder_.path("report.json")));

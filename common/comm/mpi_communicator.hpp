@@ -3,11 +3,12 @@
 // What rank r of N sends, in elements, for a tensor of k elements cut into chunks k_0 … k_{N−1}
 // that are equal up to one (the first k mod N are one longer; Communication in THEORY.md):
 //
-//   reduce_scatter  k − k_r           N−1 messages: chunk q goes to rank q, which folds in rank
-//   order all_gather      (N−1) k_r         N−1 messages: the own shard goes to every other rank
-//   all_reduce      k + (N−2) k_r     the two, one after the other; 2k(N−1)/N on average, as a ring
-//   sends broadcast       root (N−1) k      N−1 messages from the root, none from the others send
-//   k                 one message barrier         nothing counted   MPI's own
+//   reduce_scatter  k − k_r        N−1 messages: chunk q goes to rank q, which folds in rank order
+//   all_gather      (N−1) k_r      N−1 messages: the own shard goes to every other rank
+//   all_reduce      k + (N−2) k_r  both, one after the other; 2k(N−1)/N on average, as a ring sends
+//   broadcast       (N−1) k        N−1 messages from the root, none from the others
+//   send            k              one message
+//   barrier         nothing counted: MPI's own
 //
 // Empty messages are not sent, longer ones than MpiLimits::message_bytes count as several. A
 // reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its

@@ -125,8 +125,8 @@ void MpiOperation::post_exchange(std::byte* target) {
     messages_.receive(group_->collectives, slot, own.count, peer, tag);
     slot += own.count;
   }
-  for (int i = 1; i < size;
-       ++i) {  // each rank starts with its successor: no one is sent to by all at once
+  // Each rank starts with its successor: no one is sent to by all at once.
+  for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
     const Bytes piece = chunk(peer);
     messages_.send(group_->collectives, data_ + piece.begin, piece.count, peer, tag);

@@ -17,8 +17,8 @@ struct ElementRange {
   std::int64_t numel = 0;
 };
 
-// Chunk `index` of `numel` elements cut into `num_chunks`, equal up to one element: the first numel
-// % num_chunks chunks are one longer. With fewer elements than chunks the last ones are empty.
+// Chunk `index` of `numel` elements cut into `num_chunks`, equal up to one element: the first
+// numel % num_chunks chunks are one longer. With fewer elements than chunks the last are empty.
 ElementRange chunk_of(std::int64_t numel, int num_chunks, int index);
 
 // target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r], `numel` elements of `dtype`

@@ -58,6 +58,9 @@ struct World::Process {
     mpi.emplace();
     local_rank = mpi->local_rank();
     comm = MpiCommunicator::create();
+    check_usage(launched_ranks() == 1 || comm->size() == launched_ranks(), "the launcher started ",
+                launched_ranks(), " ranks, but MPI sees ", comm->size(),
+                ": is it the mpirun of another MPI than the one that this was built with?");
 #else
     throw UsageError(concat("the launcher started ", launched_ranks(),
                             " ranks or --transport mpi was asked for, but this build has no MPI; "

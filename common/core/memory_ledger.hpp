@@ -1,6 +1,6 @@
 // The ledger: who holds how many bytes of tensor memory, to the byte.
 //
-// install_memory_ledger() puts it in front of libtorch's CPU allocator. From then on every tensor's storage is
+// install_memory_ledger() puts it in front of libtorch's CPU allocator. From then on every tensor is
 // counted under the category of the innermost MemoryScope of the thread that allocates it, and
 // taken off the same category when it is freed, wherever that happens. What no scope names counts
 // as an activation: it should be gone when a step ends.
@@ -32,8 +32,8 @@ struct MemoryReading {
   std::int64_t total_live_bytes = 0;
   std::int64_t peak_bytes = 0;              // largest total since reset_memory_peaks()
   std::int64_t activations_peak_bytes = 0;  // largest sum of activations since then
-  std::map<std::string, std::int64_t>
-      other_bytes;  // kOther by the name of its scope; names with 0 bytes left out
+  // kOther by the name of its scope; names with 0 bytes are left out.
+  std::map<std::string, std::int64_t> other_bytes;
 
   std::int64_t live(MemoryCategory category) const {
     return live_bytes[static_cast<std::size_t>(category)];

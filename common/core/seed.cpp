@@ -23,8 +23,7 @@ std::uint64_t Random::next() {
 std::int64_t Random::below(std::int64_t limit) {
   check(limit > 0, "Random::below: the limit must be positive, got ", limit);
   const auto range = static_cast<std::uint64_t>(limit);
-  const std::uint64_t reject_below =
-      (0 - range) % range;  // 2^64 mod range: rejecting it leaves no bias
+  const std::uint64_t reject_below = (0 - range) % range;  // 2^64 mod range: leaves no bias
   std::uint64_t number = next();
   while (number < reject_below) number = next();
   return static_cast<std::int64_t>(number % range);

@@ -62,8 +62,8 @@ class BatchStream {
   DataPosition position() const { return position_; }  // what next() goes on from
   void seek(const DataPosition& position);  // throws CheckError for one that the data does not have
 
-  std::int64_t steps_per_epoch()
-      const;  // optimizer steps of an epoch from its start, the short last one included
+  // Optimizer steps of an epoch from its start, the short last one included.
+  std::int64_t steps_per_epoch() const;
 
   const Dataset& training_data() const { return training_; }
   const Dataset& validation_data() const { return validation_; }
@@ -75,17 +75,16 @@ class BatchStream {
  private:
   void select();  // the shard's samples from the position on
   bool is_epoch_over() const;
-  Microbatches read(const Dataset& dataset,
-                    std::span<const std::int64_t> samples) const;  // cut into microbatches
+  // Cut into microbatches.
+  Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples) const;
 
   DataOptions options_;
   DataShard shard_;
   Dataset training_;
   Dataset validation_;
   DataPosition position_;
-  std::vector<std::int64_t>
-      selection_;              // this reader's samples since the last seek or start of an epoch
-  std::size_t num_taken_ = 0;  // of the selection
+  std::vector<std::int64_t> selection_;  // this reader's, since the last seek or start of an epoch
+  std::size_t num_taken_ = 0;            // of the selection
 };
 
 }  // namespace ladder

@@ -21,14 +21,14 @@ class Dataset {
   // name and the reason for one that is missing, empty, damaged, too short for one sample, or holds
   // a token beyond the vocabulary.
   static Dataset open_training(const DataOptions& options);
-  static Dataset open_validation(
-      const DataOptions& options);  // num_samples() == 0 where the options name none
+  // num_samples() is 0 where the options name none.
+  static Dataset open_validation(const DataOptions& options);
 
   std::int64_t num_samples() const;
   std::int64_t num_tokens() const;  // of the whole data, end-of-text tokens included
   std::int64_t vocab_size() const;
-  std::string tokenizer()
-      const;  // "bytes" or "token file": part of a checkpoint, which fits no other
+  // "bytes" or "token file": part of a checkpoint, which fits no other.
+  std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
 
   // Reads these samples, one a row, as a microbatch [indices.size(), T].

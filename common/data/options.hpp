@@ -6,11 +6,12 @@
 
 namespace ladder {
 
-enum class SampleOrder { kShuffled, kSequential };  // a new permutation every epoch, or 0, 1, 2, …
-enum class Tail {
-  kDrop,
-  kPad
-};  // samples left over when an epoch does not divide over the readers
+// A new permutation every epoch, or 0, 1, 2, ….
+enum class SampleOrder { kShuffled, kSequential };
+
+// Samples left over when an epoch does not divide over the readers.
+enum class Tail { kDrop, kPad };
+
 enum class Rows {
   kWindows,    // packed windows of `context` tokens
   kDocuments,  // one document a row, padded

@@ -84,8 +84,8 @@ class Gpt {
 // Sum over targets of -log softmax(logits)[target]: logits [..., V], targets [...] int64 -> [].
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-std::int64_t count_parameters(
-    const std::vector<Unit>& units);  // a tied weight once, without any padding
+// A tied weight once, without any padding.
+std::int64_t count_parameters(const std::vector<Unit>& units);
 
 // Throws UsageError naming the option for a shape that no model has.
 void validate(const GptOptions& options);

@@ -26,8 +26,8 @@ class FlatModel {
   const at::Tensor& grads() const { return grads_; }    // [layout().numel]
   void zero_grad();                                     // in place: the memory stays
 
-  std::vector<NamedTensor> named_params()
-      const;  // views with the tensors' own shapes, in the layout's order
+  // Views with the tensors' own shapes, in the layout's order.
+  std::vector<NamedTensor> named_params() const;
 
  private:
   FlatLayout layout_;

@@ -15,8 +15,8 @@ struct LrOptions {
   std::int64_t warmup_steps = 0;
 };
 
-// Step s counts from 0. s < warmup_steps: lr·(s+1)/warmup_steps. Then from lr down to min_lr at s =
-// num_steps along half a cosine or a line; kConstant stays at lr.
+// Step s counts from 0. s < warmup_steps: lr·(s+1)/warmup_steps. Then from lr down to min_lr, which
+// is reached at s = num_steps, along half a cosine or a line; kConstant stays at lr.
 double learning_rate(const LrOptions& options, std::int64_t step, std::int64_t num_steps);
 
 }  // namespace ladder

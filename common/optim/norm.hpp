@@ -23,14 +23,15 @@ inline constexpr std::int64_t kNormBlock = 1024;  // elements
 // [n] fp32 on the CPU. The last block may be shorter; missing elements count as zeros, to the bit.
 void append_block_sums(const at::Tensor& flat, std::vector<double>& block_sums);
 
-double norm_of(const std::vector<double>& block_sums);  // √ of their sum in this order
-double flat_norm(const FlatLayout& layout,
-                 const at::Tensor& flat);  // of a whole buffer of this layout
+// √ of their sum in this order.
+double norm_of(const std::vector<double>& block_sums);
 
+// Of a whole buffer of this layout.
+double flat_norm(const FlatLayout& layout, const at::Tensor& flat);
 double parameter_norm(const FlatModel& model);
 
-// The factor that brings gradients of this norm to at most clip_norm: min(1, clip_norm / (norm +
-// 1e-6)), as torch.nn.utils.clip_grad_norm_ computes it. clip_norm 0 means off: 1.
+// The factor that brings gradients of this norm to at most clip_norm, as PyTorch computes it:
+// min(1, clip_norm / (norm + 1e-6)). clip_norm 0 means off: 1.
 double clip_factor(double norm, double clip_norm);
 
 // Scales the gradients by clip_factor() in place and returns their norm before that.

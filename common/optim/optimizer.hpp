@@ -48,9 +48,8 @@ class Optimizer {
   // Updates the parameters from the gradients. Local; no allocation of tensor memory, no copy.
   void step(double learning_rate);
 
-  std::int64_t num_steps() const {
-    return num_steps_;
-  }  // steps taken, over all runs: t of the last step
+  // Steps taken, over all runs: t of the last step.
+  std::int64_t num_steps() const { return num_steps_; }
   void set_num_steps(std::int64_t steps) { num_steps_ = steps; }
 
   // The state as views: "NAME.exp_avg" (m) and "NAME.exp_avg_sq" (v) for each tensor; empty for

@@ -17,6 +17,10 @@ namespace fs = std::filesystem;
 
 constexpr int kFormatVersion = 1;
 constexpr const char* kPartialPrefix = ".partial_";
+constexpr const char* kShapeHint =
+    " (compare --layers, --heads, --channels, --context, --vocab-size and --tie-embeddings with "
+    "the "
+    "config in state.json)";
 
 fs::path checkpoints_of(const fs::path& run) {
   return run / "checkpoints";
@@ -49,19 +53,17 @@ void check_fits(const SafetensorsReader& reader, const std::vector<NamedTensor>&
   for (const auto& [name, tensor] : wanted) {
     const auto found = stored.find(name);
     check(found != stored.end(), path.string(), ": holds no tensor \"", name,
-          "\", which this run needs");
+          "\", which this run needs", kShapeHint);
     check(found->second->shape == tensor.sizes().vec(), path.string(), ": \"", name,
           "\" has the shape ", at::IntArrayRef(found->second->shape), ", this run needs ",
-          tensor.sizes(),
-          " (compare --layers, --heads, --channels, --context and --vocab-size with the config in "
-          "state.json)");
+          tensor.sizes(), kShapeHint);
     check(found->second->dtype == tensor.scalar_type(), path.string(), ": \"", name,
           "\" is of type ", c10::toString(found->second->dtype), ", this run needs ",
           c10::toString(tensor.scalar_type()));
     stored.erase(found);
   }
   check(stored.empty(), path.string(), ": holds \"", stored.empty() ? "" : stored.begin()->first,
-        "\", which this run has no place for");
+        "\", which this run has no place for", kShapeHint);
 }
 
 void read_all(SafetensorsReader& reader, const std::vector<NamedTensor>& tensors,
@@ -72,14 +74,41 @@ void read_all(SafetensorsReader& reader, const std::vector<NamedTensor>& tensors
         ", state.json says ", hash);
 }
 
-Json read_state(const fs::path& checkpoint) {
+// state.json, every member of which has been looked at.
+struct SavedState {
+  LoadedCheckpoint loaded;
+  std::int64_t optimizer_steps = 0;
+  DataPosition data;
+  std::string tokenizer;
+  std::string param_hash;
+  std::string optimizer_hash;
+};
+
+SavedState read_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "state.json";
   check(fs::is_directory(checkpoint), checkpoint.string(), ": there is no such checkpoint");
-  Json state = parse_json(read_text_file(path), path);
-  const auto version = state.value("format_version", 0);
-  check(version == kFormatVersion, path.string(), ": has format version ", version,
-        ", this program reads ", kFormatVersion);
-  return state;
+  const Json json = parse_json(read_text_file(path), path);
+  try {
+    const auto version = json.at("format_version").get<int>();
+    check(version == kFormatVersion, path.string(), ": has format version ", version,
+          ", this program reads ", kFormatVersion);
+    const Json& data = json.at("data");
+    SavedState state = {
+        .loaded = {json.at("step").get<std::int64_t>(), json.at("config")},
+        .optimizer_steps = json.at("optimizer_steps").get<std::int64_t>(),
+        .data = {data.at("epoch").get<std::int64_t>(), data.at("samples").get<std::int64_t>()},
+        .tokenizer = data.at("tokenizer").get<std::string>(),
+        .param_hash = json.at("param_hash").get<std::string>(),
+        .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
+    const auto at_least_zero = {state.loaded.step, state.optimizer_steps, state.data.epoch,
+                                state.data.samples};
+    check(std::min(at_least_zero) >= 0, path.string(), ": damaged: step ", state.loaded.step,
+          ", optimizer_steps ", state.optimizer_steps, ", data.epoch ", state.data.epoch,
+          " and data.samples ", state.data.samples, " cannot be negative");
+    return state;
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -145,33 +174,31 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
-  const Json json = read_state(checkpoint);
-  SafetensorsReader model(checkpoint / "model.safetensors");
-  SafetensorsReader optimizer(checkpoint / "optimizer.safetensors");
-  check_fits(model, state.parameters, checkpoint / "model.safetensors");
-  check_fits(optimizer, state.optimizer, checkpoint / "optimizer.safetensors");
-  try {
-    const auto tokenizer = json.at("data").at("tokenizer").get<std::string>();
-    check(tokenizer == state.tokenizer, checkpoint.string(), ": was trained on the tokenizer '",
-          tokenizer, "', the data here have '", state.tokenizer, "'");
-    state.optimizer_steps = json.at("optimizer_steps").get<std::int64_t>();
-    state.data = {json.at("data").at("epoch").get<std::int64_t>(),
-                  json.at("data").at("samples").get<std::int64_t>()};
-    read_all(model, state.parameters, json.at("param_hash").get<std::string>(),
-             checkpoint / "model.safetensors");
-    read_all(optimizer, state.optimizer, json.at("optimizer_hash").get<std::string>(),
-             checkpoint / "optimizer.safetensors");
-    return {json.at("step").get<std::int64_t>(), json.value("config", Json::object())};
-  } catch (const Json::exception& error) {
-    throw CheckError(concat((checkpoint / "state.json").string(), ": damaged: ", error.what()));
-  }
+  const SavedState saved = read_state(checkpoint);
+  check(saved.tokenizer == state.tokenizer, checkpoint.string(), ": was trained on the tokenizer '",
+        saved.tokenizer, "', the data here have '", state.tokenizer, "'");
+  const fs::path model_path = checkpoint / "model.safetensors";
+  const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
+  SafetensorsReader model(model_path);
+  SafetensorsReader optimizer(optimizer_path);
+  check_fits(model, state.parameters, model_path);
+  check(optimizer.tensors().empty() == state.optimizer.empty(), optimizer_path.string(),
+        state.optimizer.empty() ? ": holds the state of AdamW, this run has --optimizer sgd"
+                                : ": holds no state, as of SGD, this run has --optimizer adamw",
+        "; --init-from takes the parameters alone");
+  check_fits(optimizer, state.optimizer, optimizer_path);
+  state.optimizer_steps = saved.optimizer_steps;
+  state.data = saved.data;
+  read_all(model, state.parameters, saved.param_hash, model_path);
+  read_all(optimizer, state.optimizer, saved.optimizer_hash, optimizer_path);
+  return saved.loaded;
 }
 
 void load_parameters(const fs::path& checkpoint, const std::vector<NamedTensor>& parameters) {
-  const Json json = read_state(checkpoint);
+  const SavedState saved = read_state(checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
   check_fits(model, parameters, checkpoint / "model.safetensors");
-  read_all(model, parameters, json.value("param_hash", ""), checkpoint / "model.safetensors");
+  read_all(model, parameters, saved.param_hash, checkpoint / "model.safetensors");
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {

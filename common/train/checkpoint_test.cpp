@@ -121,10 +121,39 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   refused(other, "no place for", "\"b\"");
   other = zeros_like(state_);
   other.optimizer.clear();  // a run with SGD
-  refused(other, "optimizer.safetensors", "no place for");
+  refused(other, "optimizer.safetensors", "--optimizer sgd");
   other = zeros_like(state_);
   other.tokenizer = "token file";
   refused(other, "'bytes'", "'token file'");
+}
+
+TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
+  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object());
+  const Json good = Json::parse(std::ifstream(saved / "state.json"));
+  const auto refused = [&](const Json& json) {
+    std::ofstream(saved / "state.json") << json;
+    TrainState loaded = zeros_like(state_);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr("damaged"))))
+        << json;
+    EXPECT_EQ(loaded.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  for (const char* name : {"step", "optimizer_steps"}) {
+    Json bad = good;
+    bad[name] = -3;
+    refused(bad);
+    bad[name] = "three";
+    refused(bad);
+    bad.erase(name);
+    refused(bad);
+  }
+  refused(Json::array());
+  Json bad = good;
+  bad["data"]["samples"] = -1;
+  refused(bad);
+  bad = good;
+  bad["format_version"] = "1";
+  refused(bad);
 }
 
 TEST_F(CheckpointTest, NothingIsEverReplaced) {

@@ -36,6 +36,37 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   return best;
 }
 
+// Every name in a --config file is an option, with one value.
+std::string check_config_file(const CLI::App& app, const std::string& path) {
+  for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
+    const std::string name = "--" + item.fullname();
+    if (item.name == "++" || item.name == "--") {
+      throw UsageError(concat(path, ": sections like [", item.fullname(), "] mean nothing here"));
+    }
+    if (app.get_option_no_throw(name) == nullptr) {
+      const std::string nearest = nearest_option(app, name);
+      throw UsageError(concat(path, ": unknown option ", item.fullname(),
+                              nearest.empty() ? "" : ", did you mean " + nearest.substr(2) + "?"));
+    }
+    check_usage(item.inputs.size() == 1, path, ": ", item.fullname(), " has ", item.inputs.size(),
+                " values, it takes one");
+  }
+  return {};
+}
+
+// The options as a --config file. That file knows no escapes, so a value that would need one is left out.
+std::string config_text(const Json& values) {
+  std::string text;
+  for (const auto& [name, value] : values.items()) {
+    const std::string quoted = value.dump();
+    const bool needs_escapes = quoted.find('\\') != std::string::npos;
+    text += needs_escapes ? concat("# ", name, ": give it on the command line, a file cannot hold ",
+                                   quoted, "\n")
+                          : concat(name, " = ", quoted, "\n");
+  }
+  return text;
+}
+
 void refuse_unknown(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
@@ -72,6 +103,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
           ->group("Help")
           ->configurable(false);
   app.set_config("--config", "", "read options from this file: lines like steps = 100")
+      ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
       ->group("Help");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_option("--help")->group("Help");
@@ -88,9 +120,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   finalize(line.options);
   if (print_config) {
     line.should_exit = true;
-    const Json values = to_json(line.options);
-    for (const auto& [name, value] : values.items())
-      line.text += concat(name, " = ", value.dump(), "\n");
+    line.text = config_text(to_json(line.options));
   }
   if (dry_run_option->count() > 0) {
     check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&

@@ -79,7 +79,12 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--steps", "-1"}, {"--steps is -1"});
   expect_refused({"--steps", "ten"}, {"--steps", "ten"});
   expect_refused({"--steps"}, {"--steps"});
-  expect_refused({"--seed", "-1"}, {"--seed"});
+  expect_refused({"--seed", "-1"}, {"--seed", "-1 is not a number"});
+  expect_refused({"--seed", "18446744073709551616"}, {"--seed", "is not a number"});
+  expect_refused({"--micro-batch-size", "9223372036854775807"},
+                 {"--micro-batch-size 9223372036854775807"});
+  expect_refused({"--simulate-ranks", "9223372036854775807"},
+                 {"--simulate-ranks 9223372036854775807"});
   expect_refused({"--heads", "5"}, {"--channels 128", "--heads 5"});
   expect_refused({"--order", "random"}, {"--order", "random"});
   expect_refused({"--beta2", "1"}, {"--beta2 is 1"});
@@ -102,8 +107,18 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   EXPECT_EQ(o.lr.lr, 0.5);
   EXPECT_TRUE(o.data.overfit_one_batch);
   EXPECT_EQ(o.data.order, SampleOrder::kSequential);
-  std::ofstream(path) << "stepz = 11\n";
-  EXPECT_THROW(parse({"--config", path.c_str()}), UsageError);
+  const auto refused = [&](const std::string& text, const std::string& part) {
+    std::ofstream(path) << text;
+    EXPECT_THAT(
+        [&] {
+          parse({"--config", path.c_str()});
+        },
+        ThrowsMessage<UsageError>(AllOf(HasSubstr(path), HasSubstr(part))));
+  };
+  refused("stepz = 11\n", "unknown option stepz, did you mean steps?");
+  refused("steps = [1, 2]\n", "steps has 2 values");
+  refused("steps = 1 2\n", "steps has 2 values");
+  refused("[model]\nlayers = 2\n", "model");
   EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
 }
 
@@ -116,6 +131,11 @@ TEST(Options, PrintedConfigReadsBackToTheSameValues) {
   ASSERT_TRUE(line.should_exit);
   std::ofstream(path) << line.text;
   EXPECT_EQ(to_json(parse({"--config", path.c_str()}).options), to_json(line.options)) << line.text;
+}
+
+TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
+  const CommandLine line = parse({"--print-config", "--sample", "two\nlines"});
+  EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line"));
 }
 
 TEST(Options, HelpTeaches) {

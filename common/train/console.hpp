@@ -26,8 +26,8 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   void line(const std::string& text);  // to stay
-  void progress(const Progress& progress,
-                bool is_logged);  // to stay if is_logged; else on terminals only
+  // To stay if is_logged; else on terminals only, until the next one.
+  void progress(const Progress& progress, bool is_logged);
 
  private:
   void clear_progress();

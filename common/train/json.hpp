@@ -17,8 +17,8 @@ Json parse_json(const std::string& text, const std::string& origin);
 // some) become U+FFFD.
 std::string to_text(const Json& json, int indent = -1);
 
-std::string read_text_file(
-    const std::string& path);  // throws CheckError with the name and the reason
+// Throws CheckError with the name and the reason.
+std::string read_text_file(const std::string& path);
 
 // Writes the file, flushes it to the disk and renames it into place: a reader sees the old file or
 // the new one.

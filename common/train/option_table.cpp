@@ -1,12 +1,21 @@
 #include "common/train/option_table.hpp"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <type_traits>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
 namespace {
+
+// The parser itself would let -1 and 2^64 wrap around.
+std::string is_uint64(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number ? "" : text + " is not a number from 0 to 18446744073709551615";
+}
 
 class OptionTable {
  public:
@@ -28,7 +37,7 @@ class OptionTable {
   template <class Value>
   void value(const char* name, Value& member, const char* help) {
     CLI::Option* option = app_.add_option(name, member, help)->capture_default_str()->group(group_);
-    if constexpr (std::is_unsigned_v<Value>) option->check(CLI::NonNegativeNumber);
+    if constexpr (std::is_same_v<Value, std::uint64_t>) option->check(is_uint64, "");
     remember(name, member);
   }
   void flag(const char* name, bool& member, const char* help) {

@@ -11,8 +11,8 @@ class App;
 
 namespace ladder {
 
-// Adds the options of options.groups to the parser, bound to the members of `options`, which must outlive it. Returns
-// the values that they have now, by name without the dashes.
+// Adds the options of options.groups to the parser, bound to the members of `options`, which must
+// outlive it. Returns the values that they have now, by name without the dashes.
 Json add_options(CLI::App& parser, TrainOptions& options);
 
 }  // namespace ladder

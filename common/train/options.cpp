@@ -14,6 +14,15 @@ void finalize(TrainOptions& options) {
   const auto at_least = [](const char* name, auto value, auto limit) {
     check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
   };
+  const auto rows = {options.data.microbatch_size, options.data.num_microbatches,
+                     options.simulate_ranks};
+  std::int64_t tokens = options.model.context;
+  for (const std::int64_t factor : rows) {
+    check_usage(!__builtin_mul_overflow(tokens, factor, &tokens), "--micro-batch-size ",
+                options.data.microbatch_size, " times --num-microbatches ",
+                options.data.num_microbatches, " times --simulate-ranks ", options.simulate_ranks,
+                " times --context ", options.model.context, " are more tokens than can be counted");
+  }
   at_least("--steps", options.num_steps, 0);
   at_least("--threads", options.num_threads, 1);
   at_least("--micro-batch-size", options.data.microbatch_size, 1);

@@ -11,13 +11,9 @@
 namespace ladder {
 namespace {
 
-Json finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 Json finite(const std::vector<double>& values) {
   Json list = Json::array();
-  for (const double value : values) list.push_back(finite(value));
+  for (const double value : values) list.push_back(finite_or_null(value));
   return list;
 }
 
@@ -81,14 +77,14 @@ std::vector<std::string> all_gather_text(const std::string& text, Communicator& 
 
 }  // namespace
 
-double tokens_per_second(const TrainReport& report) {
-  const std::size_t first = report.step_seconds.size() > 1 ? 1 : 0;
-  double tokens = 0, seconds = 0;
-  for (std::size_t i = first; i < report.step_seconds.size(); ++i) {
-    tokens += static_cast<double>(report.target_tokens[i]);
-    seconds += report.step_seconds[i];
-  }
-  return seconds > 0 ? tokens / seconds : 0;
+void Speed::add(double tokens, double seconds) {
+  if (++num_steps_ == 2) tokens_ = seconds_ = 0;
+  tokens_ += tokens;
+  seconds_ += seconds;
+}
+
+Json finite_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
@@ -112,11 +108,11 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"skipped_steps", report.skipped_steps},
                {"param_hash", report.param_hash},
                {"step_seconds", finite(report.step_seconds)},
-               {"tokens_per_second", tokens_per_second(report)},
+               {"tokens_per_second", report.tokens_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
   for (const ValidationLoss& loss : report.val_losses) {
-    json["val_losses"].push_back({{"step", loss.step}, {"loss", finite(loss.loss)}});
+    json["val_losses"].push_back({{"step", loss.step}, {"loss", finite_or_null(loss.loss)}});
   }
   for (const std::string& text : texts) {
     const Json rank = parse_json(text, "a rank's report");

@@ -40,6 +40,7 @@ struct TrainReport {
   std::vector<double> learning_rates;
   std::vector<std::int64_t> target_tokens;
   std::vector<double> step_seconds;
+  double tokens_per_second = 0;
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
   std::string param_hash;  // of the final parameters; empty where no state was handed over
@@ -52,9 +53,20 @@ struct TrainReport {
   std::string sample;        // what --sample asked for
 };
 
-// Target tokens of all ranks per second over the run's steps, the first one left out where there
-// are more (it warms up).
-double tokens_per_second(const TrainReport& report);
+// Target tokens of all ranks per second. The first step, which warms up, is left out once there are
+// more.
+class Speed {
+ public:
+  void add(double tokens, double seconds);
+  double tokens_per_second() const { return seconds_ > 0 ? tokens_ / seconds_ : 0; }
+
+ private:
+  std::int64_t num_steps_ = 0;
+  double tokens_ = 0;
+  double seconds_ = 0;
+};
+
+Json finite_or_null(double value);
 
 // The report of a whole run from those of its ranks. Collective: every rank calls it; the result is
 // rank 0's, the others get null.

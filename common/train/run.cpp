@@ -1,7 +1,6 @@
 #include "common/train/run.hpp"
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -115,13 +114,15 @@ void Run::open_files() {
   fs::create_directories(out_, error);
   check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
   sweep_partial_checkpoints(out_);
+  fs::remove(out_ / "report.json", error);  // of an earlier part of this run: no longer true
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {
     std::istringstream lines(read_text_file(path));
     for (std::string line; std::getline(lines, line);) {
       const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (json.is_object() && json.value("step", std::int64_t{0}) <= step_) kept += line + "\n";
+      const bool is_step = json.is_object() && json.contains("step") && json["step"].is_number();
+      if (is_step && json["step"].get<std::int64_t>() <= step_) kept += line + "\n";
     }
   }
   write_text_file(path, kept);
@@ -171,44 +172,41 @@ void Run::record(const StepRecord& record) {
 
   const bool is_logged =
       step_ % options_.output.log_every == 0 || step_ == report_.first_step + 1 || is_done();
-  const double speed = tokens_per_second(report_);
+  speed_.add(record.num_targets, seconds);
+  const double speed = report_.tokens_per_second = speed_.tokens_per_second();
   const double seconds_per_step = speed > 0 ? record.num_targets / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step_);
   console_.progress({step_, options_.num_steps, record.loss, record.grad_norm,
                      report_.learning_rates.back(), speed, steps_left * seconds_per_step},
                     is_logged);
-  if (is_logged && metrics_.is_open()) {
-    const auto finite = [](double value) {
-      return std::isfinite(value) ? Json(value) : Json(nullptr);
-    };
-    metrics_ << Json{{"step", step_},
-                     {"loss", finite(record.loss)},
-                     {"grad_norm", finite(record.grad_norm)},
-                     {"param_norm", finite(record.param_norm)},
-                     {"learning_rate", report_.learning_rates.back()},
-                     {"target_tokens", report_.target_tokens.back()},
-                     {"step_seconds", seconds},
-                     {"tokens_per_second", speed},
-                     {"live_bytes", read_memory().total_live_bytes}}
-                    .dump()
-             << std::endl;
-  }
+  if (!is_logged) return;
+  write_metrics({{"step", step_},
+                 {"loss", finite_or_null(record.loss)},
+                 {"grad_norm", finite_or_null(record.grad_norm)},
+                 {"param_norm", finite_or_null(record.param_norm)},
+                 {"learning_rate", report_.learning_rates.back()},
+                 {"target_tokens", report_.target_tokens.back()},
+                 {"step_seconds", seconds},
+                 {"tokens_per_second", speed},
+                 {"live_bytes", read_memory().total_live_bytes}});
+}
+
+void Run::write_metrics(const Json& line) {
+  if (!metrics_.is_open()) return;
+  metrics_ << line.dump() << std::endl;
+  check(metrics_.good(), (out_ / "metrics.jsonl").string(),
+        ": cannot be written: ", std::strerror(errno));
 }
 
 bool Run::should_evaluate() const {
   const std::int64_t every = options_.output.eval_every;
-  return every > 0 && (step_ % every == 0 || is_done());
+  return every > 0 && (step_ % every == 0 || step_ == options_.num_steps);
 }
 
 void Run::record_validation(double loss) {
   report_.val_losses.push_back({step_, loss});
   console_.line(concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss));
-  if (metrics_.is_open()) {
-    metrics_ << Json{{"step", step_},
-                     {"val_loss", std::isfinite(loss) ? Json(loss) : Json(nullptr)}}
-                    .dump()
-             << std::endl;
-  }
+  write_metrics({{"step", step_}, {"val_loss", finite_or_null(loss)}});
 }
 
 bool Run::should_sample() const {
@@ -233,14 +231,13 @@ void Run::save(const TrainState& state) {
   console_.line(concat("saved ", checkpoint.string()));
 }
 
-TrainReport Run::finish(const TrainState& state) {
+void Run::finish(const TrainState& state) {
   if (saved_step_ != step_) save(state);
   report_.data_bytes_read = state.data_bytes_read;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {
     console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume auto"));
   }
-  return report_;
 }
 
 }  // namespace ladder

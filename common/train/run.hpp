@@ -61,8 +61,9 @@ class Run {
   bool should_save() const;  // after steps that --save-every divides
   void save(const TrainState& state);
 
-  // Saves the final state, unless it just has been, and hands over this rank's report.
-  TrainReport finish(const TrainState& state);
+  // After the last step: saves the state, unless it just has been.
+  void finish(const TrainState& state);
+  const TrainReport& report() const { return report_; }  // of this rank
 
  private:
   bool is_writing() const { return is_main_ && !out_.empty(); }
@@ -70,6 +71,7 @@ class Run {
   void check_folder() const;  // that it holds no run, or the one that is resumed
   void load(const std::filesystem::path& checkpoint, TrainState& state);
   void open_files();
+  void write_metrics(const Json& line);
   void read_held_memory();
 
   TrainOptions options_;
@@ -84,6 +86,7 @@ class Run {
   bool is_stopping_ = false;
   std::int64_t saved_step_ = -1;
   Timer step_timer_;
+  Speed speed_;
   Traffic traffic_at_step_start_;
 };
 

@@ -1,6 +1,7 @@
 #include "common/train/run_main.hpp"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,21 +26,24 @@ fs::path fresh_run_folder(const std::string& step) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
   const fs::path base = fs::path("runs") / concat(step, "-", stamp);
-  fs::create_directories("runs");
+  std::error_code error;
+  fs::create_directories("runs", error);
+  check(!error, "a folder for the run cannot be made under runs/ here: ", error.message(),
+        "; give one with --out");
   fs::path folder = base;
   for (int number = 2; !fs::create_directory(folder); ++number)
     folder = concat(base.string(), "-", number);
   return folder;
 }
 
-std::string rank_prefix() {
-  return launched_ranks() > 1 ? concat("rank ", launched_rank(), ": ") : std::string();
-}
-
-int fail(const std::exception& error, bool is_usage) {
-  std::fprintf(stderr, "%serror: %s\n", rank_prefix().c_str(), error.what());
+// Writes the error with its rank, and returns the exit code that goes with it.
+int report_error(const std::exception& error, int rank, int num_ranks) {
+  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // brings a stack trace along
+  const char* message = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
+  const std::string prefix = num_ranks > 1 ? concat("rank ", rank, ": ") : std::string();
+  std::fprintf(stderr, "%serror: %s\n", prefix.c_str(), message);
   std::fflush(stderr);
-  return is_usage ? kExitUsage : kExitError;
+  return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
 }
 
 // Makes the run's folder where none is named; takes it away again if nothing came of the run.
@@ -82,37 +86,36 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on a signal saves and stops
   World world(options.transport);
-  int code = kExitError;
   try {
     return train_and_report(options, trainer, world);
-  } catch (const UsageError& error) {
-    code = fail(error, /*is_usage=*/true);
   } catch (const std::exception& error) {
-    code = fail(error, /*is_usage=*/false);
+    const int code = report_error(error, world.comm().rank(), world.comm().size());
+    if (world.comm().size() > 1) world.abort(code);
+    return code;
   }
-  if (world.comm().size() > 1) world.abort(code);
-  return code;
 }
 
 }  // namespace
 
 int run_main(int argc, char** argv, const Trainer& trainer) {
+  int rank = 0;
   try {
+    rank = launched_rank();
     const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
           line.should_exit ? line.text : describe_run(line.options, trainer, line.dry_run_ranks);
-      if (launched_rank() == 0) std::fputs(text.c_str(), stdout);
+      if (rank == 0) std::fputs(text.c_str(), stdout);
       return kExitDone;
     }
     keep_freed_memory();
     install_memory_ledger();
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
-  } catch (const UsageError& error) {
-    return fail(error, /*is_usage=*/true);
+  } catch (const UsageError& error) {  // the same on all ranks: one of them says it
+    return rank == 0 ? report_error(error, 0, 1) : kExitUsage;
   } catch (const std::exception& error) {
-    return fail(error, /*is_usage=*/false);
+    return report_error(error, rank, 1);
   }
 }
 

@@ -19,11 +19,11 @@ inline constexpr int kExitStopped = 75;  // saved and stopped on a signal
 // One step of the course, as its main() describes it.
 struct Trainer {
   std::string step;  // "step0_single_gpu"
-  TrainReport (*train)(const TrainOptions& options,
-                       World& world);  // collective: every rank calls it
-  StateBytes (*state_bytes)(const TrainOptions& options, int world_size,
-                            int rank);  // theory, padding included
-  std::set<OptionGroup> groups = {};    // options that this step adds
+  // Collective: every rank calls it.
+  TrainReport (*train)(const TrainOptions& options, World& world);
+  // Theory, padding included. Throws UsageError for a world in which the step does not run.
+  StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
+  std::set<OptionGroup> groups = {};  // options that this step adds
 };
 
 // Everything between argc and the exit code. An error on one rank is shown with its rank, and ends

@@ -44,7 +44,8 @@ class RunTest : public ::testing::Test {
       if (run.should_evaluate()) run.record_validation(0.5);
     }
     if (limit < 0) return {};  // as if killed
-    return run.finish(full_state(flat, optimizer, batches));
+    run.finish(full_state(flat, optimizer, batches));
+    return run.report();
   }
 
   std::vector<std::int64_t> logged_steps() const {
@@ -90,6 +91,8 @@ TEST_F(RunTest, ResumeDropsLinesThatTheCheckpointDoesNotKnow) {
   options_.output.log_every = 1;
   take_steps(options_, 3);  // killed after step 3; saved after step 2
   EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3));
+  std::ofstream(fs::path(options_.output.out) / "metrics.jsonl", std::ios::app)
+      << "{\"step\": \"odd\"}\n{\"step\": 2, \"cut o";
   options_.output.resume = "auto";
   const TrainReport report = take_steps(options_);
   EXPECT_EQ(report.first_step, 2);
@@ -151,7 +154,8 @@ TEST_F(RunTest, ASignalSavesAndStops) {
     if (step == 3) std::raise(SIGUSR1);
     run.record({.num_targets = 1, .is_stop_requested = run.stop_requested()});
   }
-  const TrainReport report = run.finish(full_state(flat, optimizer, batches));
+  run.finish(full_state(flat, optimizer, batches));
+  const TrainReport report = run.report();
   EXPECT_TRUE(report.was_stopped);
   EXPECT_EQ(report.losses.size(), 4u);
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");

@@ -44,8 +44,7 @@ class Grade {
  public:
   explicit Grade(const AccumulateGradients& attempt) : attempt_(attempt) {}
 
-  // Two microbatches of 30 and 10 targets with mean losses 1 and 3: the loss is 60/40, not (1 +
-  // 3)/2.
+  // Two microbatches of 30 and 10 targets with mean losses 1 and 3: 60/40, not (1 + 3)/2.
   void one_denominator() {
     Scale scale({30, 30}, {30, 10});
     expect("the loss of 30 targets with mean 1 and 10 with mean 3", run(scale, 40), 1.5);
