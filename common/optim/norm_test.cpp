@@ -39,6 +39,19 @@ TEST(Norm, PaddingOfUnitsChangesNoBit) {
   }
 }
 
+TEST(Norm, MissingElementsOfTheLastBlockCountAsZerosToTheBit) {
+  at::manual_seed(4);
+  for (const std::int64_t numel : {1, 7, 15, 17, 31, 1000, 1023, 1025, 2047}) {
+    const at::Tensor values = at::randn({numel});
+    at::Tensor padded = at::zeros({(numel + kNormBlock - 1) / kNormBlock * kNormBlock});
+    padded.narrow(0, 0, numel).copy_(values);
+    std::vector<double> sums, padded_sums;
+    append_block_sums(values, sums);
+    append_block_sums(padded, padded_sums);
+    EXPECT_EQ(sums, padded_sums) << numel << " elements";
+  }
+}
+
 TEST(Norm, SlicesGiveTheWholesBlockSums) {  // what sharded steps rely on
   at::manual_seed(3);
   const FlatModel model(unit_of({10000}), 4 * kNormBlock);
