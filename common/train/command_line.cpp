@@ -28,7 +28,8 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const std::size_t distance = edit_distance(unknown, name);
-    if (distance < best_distance) {
+    const bool begins_alike = distance == best_distance && unknown.starts_with(name);
+    if (distance < best_distance || begins_alike) {
       best = name;
       best_distance = distance;
     }

@@ -1,6 +1,5 @@
 #include "common/train/report.hpp"
 
-#include <ATen/Version.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <torch/headeronly/version.h>

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
@@ -98,9 +97,10 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
 }  // namespace
 
 int run_main(int argc, char** argv, const Trainer& trainer) {
-  int rank = 0;
+  int rank = 0, num_ranks = 1;
   try {
     rank = launched_rank();
+    num_ranks = launched_ranks();
     const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
@@ -113,9 +113,9 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
   } catch (const UsageError& error) {  // the same on all ranks: one of them says it
-    return rank == 0 ? report_error(error, 0, 1) : kExitUsage;
+    return rank == 0 ? report_error(error, rank, 1) : kExitUsage;
   } catch (const std::exception& error) {
-    return report_error(error, rank, 1);
+    return report_error(error, rank, num_ranks);
   }
 }
 
