@@ -1,16 +1,16 @@
-# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] BUILDS_ON step4_bucketed_ddp TESTS a_test.cpp …)
+# ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] BUILDS_ON step4_bucketed_ddp TESTS a_test.cpp … [RANKS 1 2 3 4])
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp, with the ideas of the steps before
-#   step5_zero1_train  library: train(), which the tests of other steps link as well
+#   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
-#   step5_zero1_test   TESTS: among them the grader of the exercise
+#   step5_zero1_test   TESTS: among them the grader of the exercise; with RANKS run under MPI, once per number of ranks
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stub compiles and fails for the right reason
 #
 # A step that is only built on contributes its idea library and nothing else. With -DLADDER_EXERCISE=step5_zero1 the
 # first idea's file is taken from exercises/step5_zero1/, the learner's own, for this trainer and all later ones.
 # BUILDS_ON is data: the include check and the map in README.md are made from it.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;TESTS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -41,7 +41,7 @@ function(ladder_add_step step)
     return()
   endif()
 
-  add_library(${step}_train STATIC "${folder}/train.cpp")
+  add_library(${step}_train STATIC "${folder}/train.cpp" "${folder}/cost_card.cpp")
   _ladder_target(${step}_train)
   target_link_libraries(${step}_train PUBLIC ${step}_idea)
   add_executable(${step} "${folder}/main.cpp")
@@ -49,7 +49,8 @@ function(ladder_add_step step)
   target_link_libraries(${step} PRIVATE ${step}_train)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
-  ladder_add_test(${step}_test SOURCES ${arg_TESTS} "${folder}/exercise/grader.cpp" LINK ${step}_train)
+  ladder_add_test(${step}_test SOURCES ${arg_TESTS} "${folder}/exercise/grader.cpp" LINK ${step}_train
+    RANKS ${arg_RANKS})
   ladder_add_test(${step}_stub_test LINK ladder::train
     SOURCES "${folder}/exercise/${exercise_file}" "${folder}/exercise/stub_test.cpp")
 endfunction()

@@ -14,11 +14,6 @@ SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& mod
   if (fold == Fold::kRanksFirst) sum_over_microbatches_ = at::zeros_like(model.grads());
 }
 
-BatchStream SimulatedRanks::global_batches(DataOptions options) const {
-  options.microbatch_size *= num_ranks_;
-  return BatchStream(options, whole_data(options.tail, num_ranks_));
-}
-
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
                                             const Microbatches& global_batch, double num_targets) {
   if (num_ranks_ == 1) return ladder::accumulate_gradients(loss_sum, global_batch, num_targets);
@@ -26,20 +21,17 @@ double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
                                            : ranks_first(loss_sum, global_batch, num_targets);
 }
 
-double SimulatedRanks::run_rank(const LossSum& loss_sum, std::vector<Microbatch> microbatches,
+double SimulatedRanks::run_rank(const LossSum& loss_sum, const Microbatches& batch,
                                 double num_targets) {
   model_.zero_grad();
-  return ladder::accumulate_gradients(loss_sum, Microbatches(std::move(microbatches)), num_targets);
+  return ladder::accumulate_gradients(loss_sum, batch, num_targets);
 }
 
 double SimulatedRanks::microbatches_first(const LossSum& loss_sum, const Microbatches& global_batch,
                                           double num_targets) {
   double loss = 0;
   for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
-    std::vector<Microbatch> own;
-    for (const Microbatch& global : global_batch)
-      own.push_back(rows_of_rank(global, rank, num_ranks_));
-    loss += run_rank(loss_sum, std::move(own), num_targets);
+    loss += run_rank(loss_sum, rows_of_rank(global_batch, rank, num_ranks_), num_targets);
     rank == 0 ? sum_over_ranks_.copy_(model_.grads()) : sum_over_ranks_.add_(model_.grads());
   }
   model_.grads().copy_(sum_over_ranks_);
@@ -54,7 +46,7 @@ double SimulatedRanks::ranks_first(const LossSum& loss_sum, const Microbatches& 
   for (const Microbatch& global : global_batch) {
     for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
       losses[static_cast<std::size_t>(rank)] +=
-          run_rank(loss_sum, {rows_of_rank(global, rank, num_ranks_)}, num_targets);
+          run_rank(loss_sum, Microbatches({rows_of_rank(global, rank, num_ranks_)}), num_targets);
       rank == 0 ? sum_over_ranks_.copy_(model_.grads()) : sum_over_ranks_.add_(model_.grads());
     }
     sum_over_microbatches_.add_(sum_over_ranks_);
@@ -65,12 +57,24 @@ double SimulatedRanks::ranks_first(const LossSum& loss_sum, const Microbatches& 
   return loss;
 }
 
+BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks) {
+  return BatchStream(options, whole_data(options.tail, num_ranks));
+}
+
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks) {
   const auto rows = [&](const at::Tensor& tensor) {
     return tensor.slice(/*dim=*/0, rank, std::nullopt, num_ranks).contiguous();
   };
   const at::Tensor targets = rows(global.targets);
   return {rows(global.tokens), targets, targets.ne(kIgnoredTarget).sum().item<std::int64_t>()};
+}
+
+Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::int64_t num_ranks) {
+  std::vector<Microbatch> rows;
+  for (const Microbatch& microbatch : global) {
+    rows.push_back(rows_of_rank(microbatch, rank, num_ranks));
+  }
+  return Microbatches(std::move(rows));
 }
 
 }  // namespace ladder

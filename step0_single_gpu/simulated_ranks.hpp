@@ -30,17 +30,13 @@ class SimulatedRanks {
   //           kRanksFirst, counted as other, "simulated ranks".
   SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& model);
 
-  // The stream of global microbatches, of num_ranks times as many rows.
-  BatchStream global_batches(DataOptions options) const;
-
   // accumulate_gradients() as all the ranks together would do it; the gradient left in the model is
   // theirs after the reduction. Expects zeroed gradients.
   double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
                               double num_targets);
 
  private:
-  double run_rank(const LossSum& loss_sum, std::vector<Microbatch> microbatches,
-                  double num_targets);
+  double run_rank(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
   double microbatches_first(const LossSum& loss_sum, const Microbatches& global_batch,
                             double num_targets);
   double ranks_first(const LossSum& loss_sum, const Microbatches& global_batch, double num_targets);
@@ -52,7 +48,12 @@ class SimulatedRanks {
   at::Tensor sum_over_microbatches_;  // [layout.numel], kRanksFirst only
 };
 
-// The rows of one rank in a global microbatch: rank, rank + num_ranks, ….
+// The stream of global microbatches, of num_ranks times as many rows; the rest of an epoch divides
+// over the ranks.
+BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks);
+
+// The rows of one rank in a global microbatch, and in each of several: rank, rank + num_ranks, ….
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks);
+Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::int64_t num_ranks);
 
 }  // namespace ladder

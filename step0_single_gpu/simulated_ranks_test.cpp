@@ -55,7 +55,7 @@ TEST(SimulatedRanks, FoldInTheirOrder) {
       for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
         TinyModel tiny;
         SimulatedRanks ranks(num_ranks, fold, tiny.flat);
-        BatchStream batches = ranks.global_batches(data_options(m));
+        BatchStream batches = global_batches(data_options(m), num_ranks);
         const Microbatches global = batches.next();
         ASSERT_EQ(global.size(), m);
         ASSERT_EQ(global[0].tokens.size(0), 2 * num_ranks);
@@ -88,7 +88,7 @@ TEST(SimulatedRanks, OrdersReallyDiffer) {  // or the test above would prove not
   for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
     TinyModel tiny;
     SimulatedRanks ranks(3, fold, tiny.flat);
-    const Microbatches global = ranks.global_batches(data_options(3)).next();
+    const Microbatches global = global_batches(data_options(3), 3).next();
     ranks.accumulate_gradients(tiny.loss_sum, global, static_cast<double>(global.num_targets()));
     gradients[fold == Fold::kRanksFirst ? 1 : 0] = tiny.flat.grads().clone();
   }

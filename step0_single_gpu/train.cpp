@@ -4,7 +4,6 @@
 // same order: fetch a batch, differentiate, (reduce), clip, step, zero, record.
 #include "step0_single_gpu/train.hpp"
 
-#include "common/core/check.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/generate.hpp"
@@ -14,14 +13,6 @@
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {
-namespace {
-
-void check_alone(int world_size) {
-  check_usage(world_size == 1, "step 0 runs on one rank, not on ", world_size,
-              "; --simulate-ranks ", world_size, " plays them in one process");
-}
-
-}  // namespace
 
 TrainReport train(const TrainOptions& options, World& world) {
   check_alone(world.comm().size());
@@ -30,7 +21,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatModel flat(model.units());  // parameters and gradients: views of two flat buffers
   Optimizer optimizer(flat, options.optimizer);
   SimulatedRanks ranks(options.simulate_ranks, options.fold, flat);  // one, or the oracle's N
-  BatchStream batches = ranks.global_batches(options.data);
+  BatchStream batches = global_batches(options.data, options.simulate_ranks);
   run.resume(flat, optimizer, batches);
   const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
 
@@ -48,15 +39,6 @@ TrainReport train(const TrainOptions& options, World& world) {
   run.finish(full_state(flat, optimizer, batches));
   if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
   return run.report();
-}
-
-StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
-  check_alone(world_size);
-  const Gpt model(options.model, options.seed, at::kMeta);
-  const std::int64_t elements = plan_flat_layout(model.units()).numel;
-  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
-  return {
-      .parameters = 4 * elements, .gradients = 4 * elements, .optimizer = 4 * moments * elements};
 }
 
 }  // namespace ladder::step0

@@ -11,8 +11,14 @@ namespace ladder::step0 {
 // them instead.
 TrainReport train(const TrainOptions& options, World& world);
 
+// Throws UsageError for more than one rank.
+void check_alone(int world_size);
+
 // 4 bytes each for parameters and gradients, 8 for AdamW's two moments: 16 per element of the
 // layout.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Nothing is sent: there is nobody to send to.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 }  // namespace ladder::step0

@@ -6,9 +6,9 @@
 //
 // An operation is started by the call and done after wait() on the Work that comes back. Until then
 // nobody may read or write its tensors, and they must stay alive (Work holds a reference to them).
-// Several operations may be in flight, on several groups too; they may be waited for in any order,
-// and waiting for one moves all of them on. Dropping a Work without wait() is an error of the
-// caller's.
+// Several operations may be in flight, on several groups too; they may be waited for in any order.
+// Waiting for one moves all of them on, and so does every test(), even of one that is done.
+// Dropping a Work without wait() is an error of the caller's.
 //
 // Sums are folded in rank order, ((x0 + x1) + x2) + …, elementwise in the tensor's own dtype: the
 // same bits on every rank, whatever the size of the group's buffers. That is what lets the steps of
@@ -35,7 +35,7 @@ namespace ladder {
 class Work {
  public:
   virtual ~Work() = default;
-  virtual bool test() = 0;  // moves the operation on without blocking; true once it is done
+  virtual bool test() = 0;  // moves all operations on without blocking; true once this is done
   virtual void wait() = 0;  // returns when the result may be read (CPU: by this thread; CUDA: by
                             // the current stream)
 };

@@ -13,7 +13,7 @@ class MpiWork final : public Work {
       : engine_(std::move(engine)), operation_(std::move(operation)) {}
 
   bool test() override {
-    if (!operation_->is_done()) engine_->advance();
+    engine_->advance();  // even if this one is done: another rank may wait for another one
     return operation_->is_done();
   }
   void wait() override { engine_->wait_for(*operation_); }

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
@@ -79,41 +78,6 @@ TEST_F(MpiReduction, LeavesNeighboursAloneAtAnyAlignment) {
     const std::int64_t behind = 1100 - offset - 1001;
     EXPECT_TRUE(bits_equal(memory.narrow(0, offset + 1001, behind), at::full({behind}, 7.0f)));
   }
-}
-
-TEST_F(MpiReduction, CountsWhatTheFormulaSays) {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kDouble}) {
-    const auto item_bytes = static_cast<std::int64_t>(c10::elementSize(dtype));
-    for (const std::int64_t k : hostile_numels()) {
-      const std::int64_t k_r = chunk_of(k, size_, rank_).numel;
-      std::int64_t num_messages = k_r > 0 ? size_ - 1 : 0;  // the gather's
-      for (int q = 0; q < size_; ++q) {
-        if (q != rank_ && chunk_of(k, size_, q).numel > 0) ++num_messages;
-      }
-      const Traffic before = comm_.traffic();
-      comm_.all_reduce(values_of(rank_, k, dtype))->wait();
-      Traffic sent = comm_.traffic();
-      sent -= before;
-      Traffic expected;
-      expected[CommOp::kAllReduce] = {1, (k + (size_ - 2) * k_r) * item_bytes, num_messages};
-      EXPECT_EQ(sent[CommOp::kAllReduce].bytes_sent, expected[CommOp::kAllReduce].bytes_sent) << k;
-      EXPECT_EQ(sent[CommOp::kAllReduce].messages, num_messages) << k;
-      EXPECT_EQ(sent, expected) << k;
-      // Over all ranks: 2 k (N-1), the volume of a ring.
-      EXPECT_EQ(all_reduce_sum(static_cast<double>(sent.bytes_sent()), comm_),
-                static_cast<double>(2 * k * (size_ - 1) * item_bytes));
-    }
-  }
-}
-
-TEST_F(MpiReduction, ReduceScatterSendsWhatIsNotItsOwn) {
-  const Traffic before = comm_.traffic();
-  comm_.reduce_scatter(at::ones({size_ * 10}), at::empty({10}))->wait();
-  Traffic sent = comm_.traffic();
-  sent -= before;
-  Traffic expected;
-  expected[CommOp::kReduceScatter] = {1, (size_ - 1) * 10 * 4, size_ - 1};
-  EXPECT_EQ(sent, expected);
 }
 
 TEST_F(MpiReduction, SumOfOneNumber) {

@@ -48,4 +48,13 @@ Traffic& Traffic::operator-=(const Traffic& earlier) {
   return *this;
 }
 
+Traffic& Traffic::operator*=(std::int64_t times) {
+  for (OpTraffic& op : ops) {
+    op.calls *= times;
+    op.bytes_sent *= times;
+    op.messages *= times;
+  }
+  return *this;
+}
+
 }  // namespace ladder

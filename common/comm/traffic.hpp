@@ -26,6 +26,7 @@ struct Traffic {
   std::int64_t bytes_sent() const;  // sum over all operations
   Traffic& operator+=(const Traffic& other);
   Traffic& operator-=(const Traffic& earlier);  // what was added since `earlier` was read
+  Traffic& operator*=(std::int64_t times);
   bool operator==(const Traffic&) const = default;
 };
 

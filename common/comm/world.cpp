@@ -3,10 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <utility>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #ifdef LADDER_WITH_MPI
+#include <mpi.h>
+
 #include <optional>
 
 #include "common/comm/mpi_communicator.hpp"
@@ -23,6 +26,15 @@ Transport resolve(Transport transport, int num_ranks) {
               "; use --transport mpi or start one process");
   return transport;
 }
+
+#ifdef LADDER_WITH_MPI
+bool mpi_is_running() {  // started by us or by somebody else
+  int is_started = 0, is_ended = 0;
+  MPI_Initialized(&is_started);
+  MPI_Finalized(&is_ended);
+  return is_started != 0 && is_ended == 0;
+}
+#endif
 
 }  // namespace
 
@@ -69,13 +81,22 @@ struct World::Process {
   }
 };
 
-World::World(Transport transport) : process_(std::make_unique<Process>()) {
+World::World(Transport transport, Link link) : process_(std::make_unique<Process>()) {
   process_->transport = resolve(transport, launched_ranks());
   if (process_->transport == Transport::kMpi) {
     process_->start_mpi();
   } else {
     process_->comm = std::make_unique<SelfCommunicator>();
   }
+  if (link.is_on()) {
+    process_->comm = std::make_unique<PacedCommunicator>(std::move(process_->comm), link);
+  }
+}
+
+World::World(std::unique_ptr<Communicator> comm) : process_(std::make_unique<Process>()) {
+  check(comm != nullptr, "a world needs a communicator");
+  process_->transport = comm->size() > 1 ? Transport::kMpi : Transport::kSelf;
+  process_->comm = std::move(comm);
 }
 
 World::~World() = default;
@@ -94,7 +115,7 @@ void World::abort(int exit_code) {
   std::cout.flush();
   std::fflush(nullptr);
 #ifdef LADDER_WITH_MPI
-  if (process_->mpi) MpiProcess::abort(exit_code);
+  if (mpi_is_running()) MpiProcess::abort(exit_code);
 #endif
   std::_Exit(exit_code);
 }

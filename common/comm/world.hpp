@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/comm/communicator.hpp"
+#include "common/comm/paced_communicator.hpp"
 
 namespace ladder {
 
@@ -23,8 +24,11 @@ const char* to_string(Transport transport);
 class World {
  public:
   // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
-  // `mpi` in a build without it.
-  explicit World(Transport transport);
+  // `mpi` in a build without it. With a link, the communicator is paced by it.
+  explicit World(Transport transport, Link link = {});
+  // A world of this group, for programs that have started their ranks themselves: it starts and
+  // ends nothing. Its transport() is kMpi for any group of several ranks, its local_rank() 0.
+  explicit World(std::unique_ptr<Communicator> comm);
   // Ends MPI if this World started it, which waits for the other ranks to do the same. Not while an
   // exception passes through: then it leaves MPI alone and the launcher ends the job. Communicators
   // are gone by then.
@@ -35,8 +39,8 @@ class World {
   Communicator& comm();
   Transport transport() const;  // kSelf or kMpi: what kAuto became
   int local_rank() const;       // index on this machine
-  // Ends all ranks at once with this exit code: for a rank that failed, as the others must not wait
-  // for it.
+  // Ends all ranks at once with this exit code, whoever started them: for a rank that failed, as
+  // the others must not wait for it.
   [[noreturn]] void abort(int exit_code);
 
  private:

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -73,9 +74,31 @@ TEST_F(WorldTest, TransportsHaveNames) {
               ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self or mpi")));
 }
 
+TEST_F(WorldTest, ALinkPacesTheCommunicator) {
+  World world(Transport::kAuto, {.latency_us = 1e6, .gbit_per_s = 1});
+  EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);
+  EXPECT_EQ(all_reduce_sum(3.0, world.comm()), 3.0) << "one rank sends nothing";
+  World without(Transport::kAuto, Link());
+  EXPECT_EQ(dynamic_cast<PacedCommunicator*>(&without.comm()), nullptr);
+}
+
+TEST_F(WorldTest, MayBeOfAGivenGroup) {
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);  // the launcher is not asked
+  setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+  auto group = std::make_unique<SelfCommunicator>();
+  Communicator* const given = group.get();
+  World world(std::move(group));
+  EXPECT_EQ(&world.comm(), given);
+  EXPECT_EQ(world.transport(), Transport::kSelf);
+  EXPECT_EQ(world.local_rank(), 0);
+  EXPECT_THROW(World(std::unique_ptr<Communicator>()), CheckError);
+}
+
 TEST_F(WorldTest, AbortEndsTheProcessWithTheCode) {
   World world(Transport::kSelf);
   EXPECT_EXIT(world.abort(7), ::testing::ExitedWithCode(7), "");
+  World given(std::make_unique<SelfCommunicator>());
+  EXPECT_EXIT(given.abort(8), ::testing::ExitedWithCode(8), "");
 }
 
 }  // namespace

@@ -9,12 +9,14 @@
 
 namespace ladder {
 
-DataShard whole_data(Tail tail, std::int64_t multiple) {
-  check(multiple >= 1, "whole_data: the multiple is ", multiple, ", it must be at least 1");
-  const auto select = [tail, multiple](std::span<const std::int64_t> order, std::int64_t position) {
+DataShard whole_data(Tail tail, std::int64_t num_ranks) {
+  check(num_ranks >= 1, "whole_data: the number of ranks is ", num_ranks,
+        ", it must be at least 1");
+  const auto select = [tail, num_ranks](std::span<const std::int64_t> order,
+                                        std::int64_t position) {
     const auto num_left = static_cast<std::int64_t>(order.size()) - position;
     const std::int64_t total =
-        (tail == Tail::kDrop ? num_left : num_left + multiple - 1) / multiple * multiple;
+        (tail == Tail::kDrop ? num_left : num_left + num_ranks - 1) / num_ranks * num_ranks;
     std::vector<std::int64_t> samples;
     samples.reserve(static_cast<std::size_t>(total));
     for (std::int64_t i = 0; i < total; ++i) {
@@ -24,7 +26,7 @@ DataShard whole_data(Tail tail, std::int64_t multiple) {
     }
     return samples;
   };
-  return {1, select};
+  return {1, select, num_ranks};
 }
 
 std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t seed,
@@ -81,7 +83,7 @@ Microbatches BatchStream::next() {
           "data");
   }
   const auto step_samples =
-      static_cast<std::size_t>(options_.microbatch_size * options_.num_microbatches);
+      static_cast<std::size_t>(rows_per_microbatch() * options_.num_microbatches);
   const std::size_t num_samples = std::min(step_samples, selection_.size() - num_taken_);
   const auto samples = std::span<const std::int64_t>(selection_).subspan(num_taken_, num_samples);
   if (!options_.overfit_one_batch) {
@@ -90,15 +92,14 @@ Microbatches BatchStream::next() {
         std::min(position_.samples + static_cast<std::int64_t>(num_samples) * shard_.num_readers,
                  training_.num_samples());  // padding goes beyond the end
   }
-  return read(training_, samples);
+  return read(training_, samples, rows_per_microbatch());
 }
 
-Microbatches BatchStream::read(const Dataset& dataset,
-                               std::span<const std::int64_t> samples) const {
+Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int64_t> samples,
+                               std::int64_t rows) {
   std::vector<Microbatch> list;
   while (!samples.empty()) {
-    const auto num_rows =
-        std::min(static_cast<std::size_t>(options_.microbatch_size), samples.size());
+    const auto num_rows = std::min(static_cast<std::size_t>(rows), samples.size());
     list.push_back(dataset.read(samples.first(num_rows)));
     samples = samples.subspan(num_rows);
   }
@@ -118,7 +119,7 @@ std::int64_t BatchStream::steps_per_epoch() const {
   const auto order =
       epoch_order(training_.num_samples(), options_.seed, 0, SampleOrder::kSequential);
   const auto num_samples = static_cast<std::int64_t>(shard_.select(order, 0).size());
-  const std::int64_t step_samples = options_.microbatch_size * options_.num_microbatches;
+  const std::int64_t step_samples = rows_per_microbatch() * options_.num_microbatches;
   return (num_samples + step_samples - 1) / step_samples;
 }
 
@@ -126,7 +127,8 @@ Microbatches BatchStream::validation() const {
   const std::int64_t num_rows = validation_.num_samples();
   const std::int64_t wanted =
       options_.validation_samples == 0 ? num_rows : options_.validation_samples;
-  return read(validation_, epoch_order(std::min(num_rows, wanted), 0, 0, SampleOrder::kSequential));
+  return read(validation_, epoch_order(std::min(num_rows, wanted), 0, 0, SampleOrder::kSequential),
+              options_.microbatch_size);
 }
 
 }  // namespace ladder

@@ -31,11 +31,13 @@ struct DataShard {
   std::function<std::vector<std::int64_t>(std::span<const std::int64_t> order,
                                           std::int64_t position)>
       select;
+  std::int64_t rows_factor = 1;  // a training microbatch has microbatch_size times so many rows
 };
 
 // One reader of everything; the rest of an epoch is dropped or padded (repeating the order from its
-// start, as often as needed) to a multiple of `multiple`.
-DataShard whole_data(Tail tail, std::int64_t multiple = 1);
+// start, as often as needed) to a multiple of num_ranks. Its microbatches hold the rows of so many
+// ranks.
+DataShard whole_data(Tail tail, std::int64_t num_ranks = 1);
 
 // The order of an epoch's samples: a permutation of 0 … num_samples-1 by (seed, epoch), or those
 // numbers in order.
@@ -75,8 +77,10 @@ class BatchStream {
  private:
   void select();  // the shard's samples from the position on
   bool is_epoch_over() const;
-  // Cut into microbatches.
-  Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples) const;
+  std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
+  // Cut into microbatches of so many rows.
+  static Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,
+                           std::int64_t rows);
 
   DataOptions options_;
   DataShard shard_;

@@ -284,6 +284,10 @@ TEST_F(BatchStreamTest, ValidationIsTheFirstRowsInMicrobatches) {
   ASSERT_EQ(batches.size(), 2);
   EXPECT_THAT(samples_of(batches[0]), ElementsAre(0, 1, 2));
   EXPECT_THAT(samples_of(batches[1]), ElementsAre(3, 4));
+  // A reader for three ranks takes three times the rows into a training microbatch, not into these.
+  BatchStream global(data, whole_data(Tail::kDrop, 3));
+  EXPECT_EQ(global.next()[0].tokens.size(0), 9);
+  EXPECT_EQ(global.validation()[0].tokens.size(0), 3);
   data.validation_samples = 0;
   EXPECT_EQ(samples_of(BatchStream(data, whole_data(Tail::kDrop)).validation()).size(), 10u);
   data.validation_samples = 1000;

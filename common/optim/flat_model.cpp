@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -26,6 +27,9 @@ FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
   for (const Unit& unit : units) {
     for (const NamedTensor& named : unit.tensors) {
       at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
+      check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
+            tensor.scalar_type(), ", the flat buffers are Float");
+      leaves_.push_back(named);
       param_views[i].tensor.copy_(tensor);
       tensor.set_data(param_views[i].tensor);
       if (tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;
@@ -40,6 +44,10 @@ void FlatModel::zero_grad() {
 
 std::vector<NamedTensor> FlatModel::named_params() const {
   return named_views(layout_, params_);
+}
+
+std::vector<NamedTensor> FlatModel::named_grads() const {
+  return named_views(layout_, grads_);
 }
 
 std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat) {

@@ -18,7 +18,7 @@ class FlatModel {
   // Moves the tensors' contents into a flat buffer and makes each tensor, and its gradient, a view
   // of it. The tensors are those of the model (a tensor is a handle), which may be used as before.
   // Gradients start at zero. Memory: 4 bytes each for parameters and gradients per element of the
-  // layout, counted under these categories.
+  // layout, counted under these categories. Throws CheckError naming a tensor that is not fp32.
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
 
   const FlatLayout& layout() const { return layout_; }
@@ -28,11 +28,15 @@ class FlatModel {
 
   // Views with the tensors' own shapes, in the layout's order.
   std::vector<NamedTensor> named_params() const;
+  std::vector<NamedTensor> named_grads() const;
+  // The model's own tensors, in the layout's order: what autograd's hooks are set on.
+  const std::vector<NamedTensor>& leaves() const { return leaves_; }
 
  private:
   FlatLayout layout_;
   at::Tensor params_;
   at::Tensor grads_;
+  std::vector<NamedTensor> leaves_;
 };
 
 // The parts of a flat buffer that belong to the layout's tensors, with their shapes, as views.

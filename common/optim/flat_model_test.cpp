@@ -1,5 +1,6 @@
 #include "common/optim/flat_model.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
@@ -69,6 +70,15 @@ TEST(FlatModel, BackwardAccumulatesIntoTheFlatGradient) {
   model.zero_grad();
   EXPECT_EQ(model.grads().abs().max().item<float>(), 0.0f);
   EXPECT_EQ(a.grad().data_ptr(), model.grads().data_ptr());
+}
+
+// One dtype, so one buffer: a mixed model is refused by the name of the tensor.
+TEST(FlatModel, RefusesAnotherDtypeByName) {
+  std::vector<Unit> units = odd_units();
+  units[1].tensors[0].tensor = at::zeros({16}, at::kBFloat16).set_requires_grad(true);
+  EXPECT_THAT([&] { FlatModel model(units); },
+              ::testing::ThrowsMessage<CheckError>(
+                  ::testing::AllOf(::testing::HasSubstr("'c'"), ::testing::HasSubstr("BFloat16"))));
 }
 
 TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {

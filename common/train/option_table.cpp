@@ -31,6 +31,8 @@ class OptionTable {
     add_optimizer();
     add_output();
     if (o_.groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
+    if (o_.groups.contains(OptionGroup::kReference)) add_reference();
+    if (o_.groups.contains(OptionGroup::kBuckets)) add_buckets();
   }
 
  private:
@@ -74,6 +76,9 @@ class OptionTable {
     choice("--transport", o_.transport,
            {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
            "what carries messages between ranks");
+    value(
+        "--link", o_.link,
+        "LATENCY_US:GBPS, slow the transport down to such a network (50:1), to see what it costs");
   }
 
   void add_data() {
@@ -156,6 +161,17 @@ class OptionTable {
     choice("--fold", o_.fold,
            {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
            "order of sums: a rank's microbatches and then ranks, or ranks within each microbatch");
+  }
+
+  void add_reference() {
+    group_ = "Reference";
+    value("--save-reference", o_.save_reference,
+          "new folder for this run's numbers and parameters, which later steps are compared with");
+  }
+
+  void add_buckets() {
+    group_ = "Buckets";
+    value("--bucket-mb", o_.bucket_mb, "capacity of a gradient bucket in MiB, 0.0625 is 64 KiB");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }

@@ -39,6 +39,10 @@ void finalize(TrainOptions& options) {
   at_least("--warmup-steps", options.lr.warmup_steps, 0);
   at_least("--weight-decay", options.optimizer.weight_decay, 0.0);
   at_least("--clip-norm", options.clip_norm, 0.0);
+  check_usage(bucket_capacity_bytes(options) >= 1 && options.bucket_mb <= 1 << 20,
+              "--bucket-mb is ", options.bucket_mb,
+              ", it must be at least one byte, and at most a TiB");
+  if (!options.link.empty()) parse_link(options.link);
   check_usage(options.optimizer.eps > 0, "--eps is ", options.optimizer.eps,
               ", it must be positive");
   for (const auto& [name, beta] :
@@ -57,6 +61,10 @@ void finalize(TrainOptions& options) {
   check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
               "--sample continues text, but --vocab-size ", options.data.vocab_size,
               " says that the data are token ids");
+}
+
+std::int64_t bucket_capacity_bytes(const TrainOptions& options) {
+  return static_cast<std::int64_t>(options.bucket_mb * 1024 * 1024);
 }
 
 }  // namespace ladder

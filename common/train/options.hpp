@@ -23,7 +23,7 @@ namespace ladder {
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks };
+enum class OptionGroup { kSimulatedRanks, kReference, kBuckets };
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
@@ -50,15 +50,21 @@ struct TrainOptions {
   double clip_norm = 1.0;  // 0: off
   int num_threads = 1;     // compute threads per rank; bits are equal between steps with 1 only
   Transport transport = Transport::kAuto;
+  std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: as fast as it goes
   OutputOptions output;
   std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
   Fold fold = Fold::kMicrobatchesFirst;
+  std::string save_reference = {};  // kReference: a folder for what later steps are compared with
+  double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
 };
 
 // Carries shared values into the parts (the model's vocabulary, the data's context and seed) and
 // checks everything that can be checked without opening the data. parse_command_line() has done it;
 // code that fills in the struct calls it.
 void finalize(TrainOptions& options);
+
+// --bucket-mb in bytes.
+std::int64_t bucket_capacity_bytes(const TrainOptions& options);
 
 // All options by their names on the command line, with the values in force.
 Json to_json(const TrainOptions& options);

@@ -1,11 +1,10 @@
 #include "common/train/report.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <torch/headeronly/version.h>
 
 #include <cmath>
-#include <cstring>
+
+#include "common/train/gather_text.hpp"
 
 namespace ladder {
 namespace {
@@ -44,6 +43,12 @@ Json traffic_json(const Traffic& traffic) {
   return json;
 }
 
+Json traffic_theory_json(const Traffic& traffic) {
+  Json json = traffic_json(traffic);
+  json["bytes_sent"] = traffic.bytes_sent();
+  return json;
+}
+
 // What differs from rank to rank.
 Json rank_json(const TrainReport& report) {
   return {{"data_bytes_read", report.data_bytes_read},
@@ -51,27 +56,10 @@ Json rank_json(const TrainReport& report) {
           {"memory_theory",
            {{"parameters", report.memory_theory.parameters},
             {"gradients", report.memory_theory.gradients},
-            {"optimizer", report.memory_theory.optimizer}}},
+            {"optimizer", report.memory_theory.optimizer},
+            {"communication", report.memory_theory.communication}}},
           {"traffic", traffic_json(report.traffic)},
-          {"traffic_theory", {{"bytes_sent", report.traffic_theory_bytes}}}};
-}
-
-// Every rank's text, on every rank.
-std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm) {
-  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
-  at::Tensor lengths = at::empty({comm.size()}, at::kLong);
-  comm.all_gather(length, lengths)->wait();
-  const auto longest = lengths.max().item<std::int64_t>();
-  at::Tensor padded = at::full({longest}, ' ', at::kByte);
-  std::memcpy(padded.data_ptr(), text.data(), text.size());
-  at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
-  comm.all_gather(padded, all)->wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto* start = static_cast<const char*>(all.const_data_ptr()) + rank * longest;
-    texts.emplace_back(start, static_cast<std::size_t>(lengths[rank].item<std::int64_t>()));
-  }
-  return texts;
+          {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ struct StateBytes {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
+  std::int64_t communication = 0;  // held between steps; scratch that comes and goes is not state
+  std::int64_t total() const { return parameters + gradients + optimizer + communication; }
   bool operator==(const StateBytes&) const = default;
 };
 
@@ -47,8 +49,8 @@ struct TrainReport {
   std::int64_t data_bytes_read = 0;  // by this rank
   MemoryReading memory;              // live: between steps; peaks: during training
   StateBytes memory_theory;
-  Traffic traffic;  // of the training steps
-  std::int64_t traffic_theory_bytes = 0;
+  Traffic traffic;           // of the training steps, as metered where bytes leave
+  Traffic traffic_theory;    // what the formulas say of them
   bool was_stopped = false;  // by a signal, before the last step
   std::string sample;        // what --sample asked for
 };

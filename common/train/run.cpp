@@ -210,7 +210,7 @@ void Run::record_validation(double loss) {
 }
 
 bool Run::should_sample() const {
-  return !options_.output.sample.empty() && step_ == options_.num_steps;
+  return is_main_ && !options_.output.sample.empty() && step_ == options_.num_steps;
 }
 
 void Run::record_sample(const std::string& text) {
@@ -222,7 +222,6 @@ bool Run::should_save() const {
 }
 
 void Run::save(const TrainState& state) {
-  if (!is_main_) return;
   report_.param_hash = tensor_hash(state.parameters);
   saved_step_ = step_;
   if (!is_writing()) return;

@@ -50,13 +50,14 @@ class Run {
   // True while there is a step to take. What the loop's body has left in memory by then is what a
   // step leaves behind.
   bool next_step();
-  double learning_rate() const;                                     // of the step to take
+  std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
+  double learning_rate() const;                           // of the step to take
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   void record(const StepRecord& record);                            // ends the step
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
-  bool should_sample() const;  // at the end of the last step, if --sample asks for text
+  bool should_sample() const;  // on rank 0, after the last step, if --sample asks for text
   void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides
   void save(const TrainState& state);

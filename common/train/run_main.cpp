@@ -10,6 +10,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -64,11 +65,19 @@ class RunFolder {
   fs::path made_;
 };
 
+void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
+                int world_size, int rank) {
+  report.memory_theory = trainer.state_bytes(options, world_size, rank);
+  report.traffic_theory = trainer.step_traffic(options, world_size, rank);
+  report.traffic_theory *= static_cast<std::int64_t>(report.losses.size());
+}
+
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
   Communicator& comm = world.comm();
+  check_same_options(options, comm);
   const RunFolder folder(options, comm.rank() == 0);
   TrainReport report = trainer.train(options, world);
-  report.memory_theory = trainer.state_bytes(options, comm.size(), comm.rank());
+  add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
@@ -84,7 +93,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on a signal saves and stops
-  World world(options.transport);
+  World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
   try {
     return train_and_report(options, trainer, world);
   } catch (const std::exception& error) {
@@ -132,14 +141,17 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                  options.model.context, ")\n");
   for (int rank = 0; rank < world_size; ++rank) {
     const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
-    const std::int64_t total = bytes.parameters + bytes.gradients + bytes.optimizer;
-    text += concat("rank ", rank, " holds        ", total, " bytes (", format_bytes(total),
-                   "): parameters ", bytes.parameters, ", gradients ", bytes.gradients,
-                   ", optimizer ", bytes.optimizer, "; ");
+    text += concat("rank ", rank, " holds        ", bytes.total(), " bytes (",
+                   format_bytes(bytes.total()), "): parameters ", bytes.parameters, ", gradients ",
+                   bytes.gradients, ", optimizer ", bytes.optimizer, ", communication ",
+                   bytes.communication, "; ");
     char per_parameter[32];
     std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
-                  static_cast<double>(total) / static_cast<double>(num_parameters));
+                  static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
     text += concat(per_parameter, " bytes per parameter\n");
+    const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
+    text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
+                   ") per step\n");
   }
   return text + "Activations come on top: they depend on the kernels; a run reports their peak.\n";
 }

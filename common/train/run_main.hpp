@@ -23,6 +23,8 @@ struct Trainer {
   TrainReport (*train)(const TrainOptions& options, World& world);
   // Theory, padding included. Throws UsageError for a world in which the step does not run.
   StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
+  // Theory of what one optimizer step sends, scalars included.
+  Traffic (*step_traffic)(const TrainOptions& options, int world_size, int rank);
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
 

@@ -1,0 +1,305 @@
+#include "common/comm/paced_communicator.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "common/comm/rank_values.hpp"
+#include "common/comm/self_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(ParseLink, ReadsLatencyAndBandwidth) {
+  EXPECT_EQ(parse_link("50:1"), (Link{.latency_us = 50, .gbit_per_s = 1}));
+  EXPECT_EQ(parse_link("0:0.25"), (Link{.latency_us = 0, .gbit_per_s = 0.25}));
+  EXPECT_EQ(parse_link("1.5e3:100"), (Link{.latency_us = 1500, .gbit_per_s = 100}));
+  EXPECT_TRUE(parse_link("0:1").is_on());
+  EXPECT_FALSE(Link().is_on());
+}
+
+TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
+  const auto refuses = [](const std::string& text, const std::string& reason) {
+    EXPECT_THAT(
+        [&] { parse_link(text); },
+        ThrowsMessage<UsageError>(AllOf(HasSubstr(concat("--link is '", text, "': ", reason)),
+                                        HasSubstr("LATENCY_US:GBPS, for example 50:1"))))
+        << text;
+  };
+  for (const std::string text : {"", "50", "fast", "50;1"}) refuses(text, "there is no colon");
+  for (const std::string text : {":", "50:", ":1", "a:1", "50:b", "50:1:1", "50: 1", "50:1Gbit",
+                                 "0x10:1", "1e999:1", "5 0:1"}) {
+    refuses(text, "these are not two numbers");
+  }
+  refuses("-50:1", "the latency is -50 us, it must lie between 0 and");
+  for (const std::string text : {"inf:1", "nan:1", "1e9:1"}) refuses(text, "the latency is");
+  refuses("50:0", "the bandwidth is 0 Gbit/s, it must be at least");
+  for (const std::string text : {"50:-1", "50:inf", "50:nan", "50:1e-9"}) {
+    refuses(text, "the bandwidth is");
+  }
+}
+
+// Times below are those of a link much slower than any machine, so that a busy one does not matter;
+// what may not take long gets this much more.
+constexpr double kGraceSeconds = 1;
+
+class Paced : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  std::unique_ptr<Communicator> paced_group(Link link) const {
+    auto group = std::make_unique<PacedCommunicator>(comm_.split(0, 0), link);
+    comm_.barrier();
+    return group;
+  }
+  // A link that needs this long for the messages of an all_reduce.
+  Link all_reduce_in(double seconds) const {
+    return {.latency_us = seconds * 1e6 / std::max(1, 2 * (size_ - 1)), .gbit_per_s = 1000};
+  }
+  // Seconds that the link needs for what this rank sends.
+  static double seconds_on(Link link, const Traffic& sent) {
+    std::int64_t num_messages = 0;
+    for (const OpTraffic& op : sent.ops) num_messages += op.messages;
+    return static_cast<double>(num_messages) * link.latency_us / 1e6 +
+           static_cast<double>(sent.bytes_sent()) * 8 / (link.gbit_per_s * 1e9);
+  }
+};
+
+constexpr Link kFast = {.latency_us = 1, .gbit_per_s = 100};
+constexpr Link kSlow = {.latency_us = 10e3, .gbit_per_s = 0.004};  // 10 ms and 0.5 MB/s
+
+TEST_F(Paced, ResultsAndTrafficAreTheInnerOnes) {
+  const auto paced = paced_group(kFast);
+  const auto plain = comm_.split(0, 0);
+  const int next = (rank_ + 1) % size_;
+  const int previous = (rank_ + size_ - 1) % size_;
+  // All operations, one after the other in one tensor.
+  const auto run = [&](Communicator& comm, std::int64_t numel, at::ScalarType dtype) {
+    const at::Tensor tensor = values_of(rank_, numel * size_ + 1, dtype);
+    comm.all_reduce(tensor)->wait();
+    const at::Tensor full = tensor.narrow(0, 0, numel * size_);
+    const at::Tensor shard = at::zeros({numel}, dtype);
+    comm.reduce_scatter(full, shard)->wait();
+    comm.broadcast(tensor, size_ - 1)->wait();
+    if (size_ > 1) {
+      const WorkPtr sent = comm.send(shard, next, 3);
+      const at::Tensor received = at::zeros({numel}, dtype);
+      comm.recv(received, previous, 3)->wait();
+      sent->wait();
+      comm.all_gather(received, full)->wait();
+    }
+    comm.barrier();
+    return tensor;
+  };
+  for (const at::ScalarType dtype : kReducible) {
+    for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
+      EXPECT_TRUE(bits_equal(run(*paced, numel, dtype), run(*plain, numel, dtype)))
+          << dtype << " " << numel;
+    }
+  }
+  EXPECT_EQ(paced->traffic(), plain->traffic());
+  EXPECT_EQ(paced->rank(), rank_);
+  EXPECT_EQ(paced->size(), size_);
+}
+
+TEST_F(Paced, EveryOperationTakesTheTimeOfItsLink) {
+  const auto paced = paced_group(kSlow);
+  const auto expect_time = [&](const Traffic& sent, const std::function<WorkPtr()>& start) {
+    comm_.barrier();
+    const Timer timer;
+    const WorkPtr work = start();
+    EXPECT_LT(timer.seconds(), kGraceSeconds) << "starting does not wait";
+    work->wait();
+    const double needed = seconds_on(kSlow, sent);
+    EXPECT_GE(timer.seconds(), needed);
+    EXPECT_LT(timer.seconds(), needed + kGraceSeconds);
+    EXPECT_TRUE(work->test());
+  };
+  const std::int64_t numel = 2000 * size_;  // 8 kB, 16 ms, on each rank
+  const at::Tensor full = at::ones({numel});
+  const at::Tensor shard = at::ones({2000});
+  expect_time(all_reduce_traffic(numel, 4, size_, rank_), [&] { return paced->all_reduce(full); });
+  expect_time(reduce_scatter_traffic(numel, 4, size_, rank_),
+              [&] { return paced->reduce_scatter(full, shard); });
+  expect_time(all_gather_traffic(numel, 4, size_, rank_),
+              [&] { return paced->all_gather(shard, full); });
+  expect_time(broadcast_traffic(numel, 4, size_, rank_, size_ - 1),
+              [&] { return paced->broadcast(full, size_ - 1); });
+  if (size_ == 1) return;  // nobody to send to
+  const WorkPtr arriving = paced->recv(full, (rank_ + 1) % size_, 0);
+  expect_time(send_traffic(numel, 4),
+              [&] { return paced->send(at::ones({numel}), (rank_ + size_ - 1) % size_, 0); });
+  arriving->wait();
+}
+
+// Two operations of one group and one of a group split off: each is done when the link has served
+// it and those before it, whoever is waited for first.
+TEST_F(Paced, OperationsQueueOnTheLinkOfTheirRank) {
+  const auto paced = paced_group(kSlow);
+  const auto part = paced->split(0, 0);
+  const double needed = seconds_on(kSlow, all_reduce_traffic(8000, 4, size_, rank_));
+  comm_.barrier();
+  const Timer timer;
+  const at::Tensor tensors = at::ones({3, 8000});
+  const WorkPtr first = paced->all_reduce(tensors[0]);
+  const WorkPtr second = paced->all_reduce(tensors[1]);
+  const WorkPtr third = part->all_reduce(tensors[2]);
+  third->wait();
+  EXPECT_GE(timer.seconds(), 3 * needed);
+  first->wait();
+  second->wait();
+  EXPECT_LT(timer.seconds(), 3 * needed + kGraceSeconds);
+  EXPECT_TRUE(bits_equal(tensors, at::full({3, 8000}, float(size_))));
+}
+
+TEST_F(Paced, SplitLeavesOutNegativeColors) {
+  EXPECT_EQ(paced_group(kFast)->split(-1, 0), nullptr);
+}
+
+TEST_F(Paced, WhatIsRefusedNeverHasTheLink) {
+  const auto paced = paced_group({.latency_us = 100e3, .gbit_per_s = 1});
+  for (int i = 0; i < 50; ++i) {  // 5 s, were they sent
+    EXPECT_THROW(paced->all_gather(at::ones({2}), at::ones({2 * size_ + 1})), CheckError);
+    EXPECT_THROW(paced->send(at::ones({2}), rank_, 0), CheckError);
+    EXPECT_THROW(paced->all_reduce(at::Tensor()), CheckError);
+  }
+  comm_.barrier();
+  const Timer timer;
+  paced->broadcast(at::ones({1}), 0)->wait();
+  EXPECT_LT(timer.seconds(), 0.1 * (size_ - 1) + kGraceSeconds);
+}
+
+// A receive and a broadcast from another rank end before the operation that the link is busy with.
+TEST_F(Paced, WhatSendsNothingPassesByTheLink) {
+  if (size_ == 1) return;
+  const auto paced = paced_group(all_reduce_in(0.6));
+  const at::Tensor tensors = at::ones({3, size_});
+  const Timer timer;
+  const WorkPtr busy = paced->all_reduce(tensors[0]);
+  const WorkPtr broadcast = paced->broadcast(tensors[1], 0);
+  WorkPtr message;
+  if (rank_ == 0) message = paced->send(tensors[2], 1, 0);
+  if (rank_ == 1) message = paced->recv(tensors[2], 0, 0);
+  if (rank_ != 0) broadcast->wait();
+  if (rank_ == 1) message->wait();
+  paced->barrier();
+  EXPECT_LT(timer.seconds(), 0.55);
+  broadcast->wait();
+  if (message != nullptr) message->wait();
+  busy->wait();
+  EXPECT_GE(timer.seconds(), 0.6);
+}
+
+// A rank computes until test() says that the operation is done. wait() has nothing left to do.
+TEST_F(Paced, ComputationHidesTheLink) {
+  const auto paced = paced_group(all_reduce_in(0.3));
+  const at::Tensor tensor = values_of(rank_, 5000, at::kFloat);
+  const Timer timer;
+  const WorkPtr work = paced->all_reduce(tensor);
+  int num_computed = 0;
+  for (; !work->test(); ++num_computed) {
+    const Timer computing;
+    while (computing.seconds() < 0.001) {
+    }
+  }
+  if (size_ > 1) {
+    EXPECT_GE(timer.seconds(), 0.3);
+    EXPECT_GE(num_computed, 10) << "milliseconds; 300 if no one else wants the core";
+  }
+  EXPECT_LT(timer.seconds(), 0.3 + kGraceSeconds);
+  const Timer waiting;
+  work->wait();
+  EXPECT_LT(waiting.seconds(), 0.2);
+  EXPECT_TRUE(bits_equal(tensor, fold_of_all(size_, 5000, at::kFloat)));
+}
+
+TEST_F(Paced, WaitingFreesTheCore) {
+  const auto paced = paced_group(all_reduce_in(0.5));
+  const std::clock_t before = std::clock();
+  paced->all_reduce(at::ones({size_}))->wait();
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_seconds, 0.25) << "of 0.5 s of waiting";
+}
+
+// Each rank waits in its own order for operations of which every rank folds a part.
+TEST_F(Paced, RanksWaitInDifferentOrders) {
+  const auto paced = paced_group({.latency_us = 500, .gbit_per_s = 1});
+  const auto part = paced->split(0, 0);
+  const at::Tensor first = values_of(rank_, 20011, at::kFloat, 1);
+  const at::Tensor second = values_of(rank_, 977, at::kFloat, 2);
+  const WorkPtr first_work = paced->all_reduce(first);
+  const WorkPtr second_work = part->all_reduce(second);
+  const bool is_even = rank_ % 2 == 0;
+  (is_even ? first_work : second_work)->wait();
+  (is_even ? second_work : first_work)->wait();
+  EXPECT_TRUE(bits_equal(first, fold_of_all(size_, 20011, at::kFloat, 1)));
+  EXPECT_TRUE(bits_equal(second, fold_of_all(size_, 977, at::kFloat, 2)));
+}
+
+// Rank 0 sleeps for its slow link in an operation that is done but for that, while the others need
+// its fold of a later one.
+TEST_F(Paced, AWaitingRankMovesOtherOperationsOn) {
+  if (size_ == 1) return;
+  const auto paced = paced_group(rank_ == 0 ? all_reduce_in(1.0) : kFast);
+  const at::Tensor late = values_of(rank_, 3000, at::kFloat);
+  const Timer timer;
+  const WorkPtr slow = paced->all_reduce(at::ones({size_}));
+  WorkPtr fast;
+  if (rank_ == 0) {
+    fast = comm_.all_reduce(late);
+    slow->wait();
+    EXPECT_GE(timer.seconds(), 1.0);
+  } else {
+    slow->wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    fast = comm_.all_reduce(late);
+  }
+  fast->wait();
+  if (rank_ != 0) {
+    EXPECT_LT(timer.seconds(), 0.9) << "waited for rank 0's sleep";
+  }
+  EXPECT_TRUE(bits_equal(late, fold_of_all(size_, 3000, at::kFloat)));
+}
+
+TEST_F(Paced, LinksThatAreNoneAreRefused) {
+  for (const Link link : {Link{}, Link{.latency_us = 5}, Link{.latency_us = -1, .gbit_per_s = 1}}) {
+    EXPECT_THROW(PacedCommunicator(std::make_unique<SelfCommunicator>(), link), CheckError);
+  }
+  EXPECT_THROW(PacedCommunicator(nullptr, kFast), CheckError);
+}
+
+TEST_F(Paced, AWorldOfAGivenGroup) {
+  World world(std::make_unique<PacedCommunicator>(comm_.split(0, 0), kFast));
+  EXPECT_EQ(world.transport(), size_ > 1 ? Transport::kMpi : Transport::kSelf);
+  EXPECT_EQ(world.comm().size(), size_);
+  EXPECT_EQ(world.local_rank(), 0);
+  EXPECT_EQ(all_reduce_sum(rank_ + 1.0, world.comm()), size_ * (size_ + 1) / 2.0);
+}
+
+TEST_F(Paced, AWorldOnASlowLink) {
+  World world(Transport::kMpi, kSlow);  // a second World leaves MPI as it is
+  comm_.barrier();
+  const Timer timer;
+  EXPECT_EQ(all_reduce_sum(1.0, world.comm()), size_);
+  EXPECT_GE(timer.seconds(), seconds_on(kSlow, all_reduce_traffic(1, 8, size_, rank_)));
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,134 @@
+#include "common/comm/traffic_theory.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+// By hand: 10 elements on 4 ranks are chunks of 3, 3, 2, 2; 2 elements are chunks of 1, 1, 0, 0.
+TEST(TrafficTheory, ByHand) {
+  Traffic expected;
+  expected[CommOp::kAllReduce] = {1, (7 + 9) * 4, 3 + 3};
+  EXPECT_EQ(all_reduce_traffic(10, 4, 4, 0), expected);
+  expected[CommOp::kAllReduce] = {1, (8 + 6) * 4, 3 + 3};
+  EXPECT_EQ(all_reduce_traffic(10, 4, 4, 3), expected);
+  expected[CommOp::kAllReduce] = {1, (1 + 3) * 4, 1 + 3};
+  EXPECT_EQ(all_reduce_traffic(2, 4, 4, 1), expected);
+  expected[CommOp::kAllReduce] = {1, 2 * 4, 2};
+  EXPECT_EQ(all_reduce_traffic(2, 4, 4, 2), expected);
+  expected = {};
+  expected[CommOp::kReduceScatter] = {1, 6 * 2, 3};
+  EXPECT_EQ(reduce_scatter_traffic(8, 2, 4, 1), expected);
+  expected = {};
+  expected[CommOp::kAllGather] = {1, 6 * 2, 3};
+  EXPECT_EQ(all_gather_traffic(8, 2, 4, 1), expected);
+  expected = {};
+  expected[CommOp::kBroadcast] = {1, 24 * 8, 3};
+  EXPECT_EQ(broadcast_traffic(8, 8, 4, 2, /*root=*/2), expected);
+  expected[CommOp::kBroadcast] = {1, 0, 0};
+  EXPECT_EQ(broadcast_traffic(8, 8, 4, 2, /*root=*/1), expected);
+  expected = {};
+  expected[CommOp::kSend] = {1, 40, 1};
+  EXPECT_EQ(send_traffic(10, 4), expected);
+}
+
+TEST(TrafficTheory, OneRankOnlyCalls) {
+  Traffic expected;
+  expected[CommOp::kAllReduce] = {1, 0, 0};
+  expected[CommOp::kReduceScatter] = {1, 0, 0};
+  expected[CommOp::kAllGather] = {1, 0, 0};
+  expected[CommOp::kBroadcast] = {1, 0, 0};
+  Traffic sum = all_reduce_traffic(1000, 4, 1, 0);
+  sum += reduce_scatter_traffic(1000, 4, 1, 0);
+  sum += all_gather_traffic(1000, 4, 1, 0);
+  sum += broadcast_traffic(1000, 4, 1, 0, 0);
+  EXPECT_EQ(sum, expected);
+}
+
+// 3 GiB on two ranks: 1.5 GiB each way, in pieces of at most 1 GiB. No meter is asked for these.
+TEST(TrafficTheory, LongMessagesCountAsSeveral) {
+  const std::int64_t gib = std::int64_t{1} << 30;
+  Traffic expected;
+  expected[CommOp::kAllReduce] = {1, 3 * gib, 4};
+  EXPECT_EQ(all_reduce_traffic(3 * gib / 4, 4, 2, 0), expected);
+  expected = {};
+  expected[CommOp::kSend] = {1, gib, 1};
+  EXPECT_EQ(send_traffic(gib, 1), expected);
+  expected[CommOp::kSend] = {1, gib + 1, 2};
+  EXPECT_EQ(send_traffic(gib + 1, 1), expected);
+}
+
+class TrafficTheoryUnderMpi : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  std::set<std::int64_t> hostile_numels() const {
+    return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 2 * size_ - 1, 1000, 1000003};
+  }
+  template <class Call>
+  void expect_sends(const Traffic& expected, Call call) const {
+    const Traffic before = comm_.traffic();
+    call()->wait();
+    Traffic sent = comm_.traffic();
+    sent -= before;
+    EXPECT_EQ(sent, expected);
+  }
+};
+
+const std::vector<at::ScalarType> kDtypes = {at::kBFloat16, at::kFloat, at::kDouble};
+
+TEST_F(TrafficTheoryUnderMpi, AllReduceSendsWhatTheFormulaSays) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const std::int64_t numel : hostile_numels()) {
+      SCOPED_TRACE(::testing::Message() << dtype << " " << numel);
+      const at::Tensor tensor = at::ones({numel}, dtype);
+      const Traffic expected = all_reduce_traffic(numel, tensor.element_size(), size_, rank_);
+      expect_sends(expected, [&] { return comm_.all_reduce(tensor); });
+      // Over all ranks: 2 k (N−1), the volume of a ring.
+      EXPECT_EQ(all_reduce_sum(static_cast<double>(expected.bytes_sent()), comm_),
+                static_cast<double>(2 * numel * (size_ - 1) * tensor.element_size()));
+    }
+  }
+}
+
+TEST_F(TrafficTheoryUnderMpi, ShardsSendWhatTheFormulasSay) {
+  for (const at::ScalarType dtype : kDtypes) {
+    for (const std::int64_t numel : hostile_numels()) {
+      SCOPED_TRACE(::testing::Message() << dtype << " " << numel);
+      const at::Tensor full = at::ones({size_ * numel}, dtype);
+      const at::Tensor shard = at::empty({numel}, dtype);
+      const std::int64_t item_bytes = full.element_size();
+      expect_sends(reduce_scatter_traffic(full.numel(), item_bytes, size_, rank_),
+                   [&] { return comm_.reduce_scatter(full, shard); });
+      expect_sends(all_gather_traffic(full.numel(), item_bytes, size_, rank_),
+                   [&] { return comm_.all_gather(shard, full); });
+    }
+  }
+}
+
+TEST_F(TrafficTheoryUnderMpi, MessagesSendWhatTheFormulasSay) {
+  for (const std::int64_t numel : hostile_numels()) {
+    SCOPED_TRACE(numel);
+    const at::Tensor tensor = at::ones({numel});
+    for (int root = 0; root < size_; ++root) {
+      expect_sends(broadcast_traffic(numel, 4, size_, rank_, root),
+                   [&] { return comm_.broadcast(tensor, root); });
+    }
+    if (size_ == 1) continue;  // nobody to send to
+    const at::Tensor received = at::empty({numel});
+    const WorkPtr arriving = comm_.recv(received, (rank_ + size_ - 1) % size_, 0);
+    expect_sends(send_traffic(numel, 4),
+                 [&] { return comm_.send(tensor, (rank_ + 1) % size_, 0); });
+    arriving->wait();
+  }
+}
+
+}  // namespace
+}  // namespace ladder

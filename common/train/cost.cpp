@@ -1,0 +1,23 @@
+#include "common/train/cost.hpp"
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/model/gpt.hpp"
+
+namespace ladder {
+
+FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
+  return plan_flat_layout(Gpt(options.model, options.seed, at::kMeta).units(), unit_multiple);
+}
+
+StateBytes replica_state_bytes(const TrainOptions& options) {
+  const std::int64_t elements = layout_of(options).numel;
+  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
+  return {
+      .parameters = 4 * elements, .gradients = 4 * elements, .optimizer = 4 * moments * elements};
+}
+
+Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {
+  return all_reduce_traffic(count, sizeof(double), world_size, rank);
+}
+
+}  // namespace ladder

@@ -1,0 +1,21 @@
+// What the steps' cost cards are made of: pure formulas, no tensor is allocated.
+#pragma once
+
+#include "common/comm/traffic.hpp"
+#include "common/optim/flat_layout.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder {
+
+// Where the parameters of this model lie, in units of a multiple of unit_multiple elements.
+FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
+
+// A whole replica in fp32: 4 bytes each for parameters and gradients, 8 for AdamW's two moments (0
+// for SGD), per element of the layout.
+StateBytes replica_state_bytes(const TrainOptions& options);
+
+// One all-reduce of this many doubles: the scalars of a step.
+Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
+
+}  // namespace ladder

@@ -1,0 +1,27 @@
+#include "common/train/gather_text.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <cstring>
+
+namespace ladder {
+
+std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm) {
+  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
+  at::Tensor lengths = at::empty({comm.size()}, at::kLong);
+  comm.all_gather(length, lengths)->wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  at::Tensor padded = at::full({longest}, ' ', at::kByte);
+  std::memcpy(padded.data_ptr(), text.data(), text.size());
+  at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
+  comm.all_gather(padded, all)->wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto* start = static_cast<const char*>(all.const_data_ptr()) + rank * longest;
+    texts.emplace_back(start, static_cast<std::size_t>(lengths[rank].item<std::int64_t>()));
+  }
+  return texts;
+}
+
+}  // namespace ladder

@@ -1,0 +1,44 @@
+// A Communicator for graders: ranks that do not do the same are told so, instead of waiting for
+// each other for ever.
+//
+// Before each collective all ranks agree on what it is. Where they differ, each of them gets a
+// CheckError that says what every rank is about to do, and so does every call after that.
+// finish() is the last such agreement: that no rank has more to do. send, recv and split are
+// refused: data parallelism needs none of them.
+//
+// Collective: as Communicator, and the constructor.
+// Lifetime:   `inner` outlives this.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "step1_ddp_reference/exercise/forwarding_communicator.hpp"
+
+namespace ladder {
+
+class LockstepCommunicator final : public ForwardingCommunicator {
+ public:
+  explicit LockstepCommunicator(Communicator& inner);
+
+  // Nothing after this. Throws CheckError if a rank is about to do something else.
+  void finish();
+
+  WorkPtr all_reduce(at::Tensor inout) override;
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
+  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+
+ private:
+  void agree(const std::string& intent);
+
+  std::unique_ptr<Communicator>
+      agreements_;  // a group of their own: the traffic is not the answer's
+  std::string disagreement_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,31 @@
+#include "step1_ddp_reference/reference_cost.hpp"
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/model/gpt.hpp"
+#include "common/train/cost.hpp"
+#include "step1_ddp_reference/reference_ddp.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<std::int64_t> bucket_numels(const TrainOptions& options) {
+  return plan_reference_buckets(Gpt(options.model, options.seed, at::kMeta).units());
+}
+
+}  // namespace
+
+StateBytes reference_ddp_state_bytes(const TrainOptions& options) {
+  StateBytes bytes = replica_state_bytes(options);
+  for (const std::int64_t numel : bucket_numels(options)) bytes.communication += 4 * numel;
+  return bytes;
+}
+
+Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank) {
+  Traffic traffic;
+  for (const std::int64_t numel : bucket_numels(options)) {
+    traffic += all_reduce_traffic(numel, 4, world_size, rank);
+  }
+  return traffic;
+}
+
+}  // namespace ladder

@@ -1,0 +1,16 @@
+// What libtorch's Reducer costs: pure formulas over its plan of buckets.
+#pragma once
+
+#include "common/comm/traffic.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder {
+
+// A replica, and a second copy of its gradients in the Reducer's buckets: 4 bytes more per parameter.
+StateBytes reference_ddp_state_bytes(const TrainOptions& options);
+
+// One all-reduce per bucket, without padding.
+Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder

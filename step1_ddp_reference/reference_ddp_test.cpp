@@ -1,0 +1,376 @@
+#include "step1_ddp_reference/reference_ddp.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/rank_values.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "step0_single_gpu/evaluate.hpp"
+#include "step1_ddp_reference/communicator_backend.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kVocabulary = 4301;
+constexpr std::int64_t kChannels = 61;  // nothing that 16 divides: buckets and layout differ
+
+at::Tensor random_leaf(std::vector<std::int64_t> shape, std::uint64_t seed) {
+  const std::int64_t numel = c10::multiply_integers(shape);
+  return (values_of(0, numel, at::kFloat, seed) * 0.01).view(shape).set_requires_grad(true);
+}
+
+// Predicts a word from the one before. The table is tied (it is used at both ends), the scale is
+// frozen, and the head alone is larger than the first bucket.
+struct SmallModel {
+  at::Tensor table = random_leaf({kVocabulary + 3, kChannels}, 1);
+  at::Tensor scale = random_leaf({kChannels}, 2).detach() + 1.0;
+  at::Tensor weight = random_leaf({kChannels, kChannels}, 3);
+  at::Tensor bias = random_leaf({kChannels}, 4);
+  at::Tensor head = random_leaf({kVocabulary, kChannels}, 5);
+  FlatModel flat{units()};
+  LossSum loss_sum = [this](const Microbatch& m) {
+    const at::Tensor hidden =
+        at::tanh(at::addmm(bias, at::embedding(table, m.tokens.flatten()) * scale, weight));
+    const at::Tensor logits = at::mm(hidden, (head + table.narrow(0, 0, kVocabulary)).t());
+    return at::cross_entropy_loss(logits, m.targets.flatten(), {}, at::Reduction::Sum);
+  };
+
+  std::vector<Unit> units() const {
+    return {{"embedding", {{"table", table}}},
+            {"block", {{"scale", scale}, {"weight", weight}, {"bias", bias}}},
+            {"head", {{"head", head}}}};
+  }
+  static constexpr std::int64_t kTrainable =
+      (2 * kVocabulary + 3) * kChannels + kChannels * kChannels + kChannels;
+};
+
+// Every rank can make every other rank's rows.
+Microbatches batch_of(int rank, std::int64_t step, std::int64_t num_microbatches) {
+  std::vector<Microbatch> list;
+  for (std::int64_t j = 0; j < num_microbatches; ++j) {
+    Random random(static_cast<std::uint64_t>((step * 100 + j) * 100 + rank));
+    const at::Tensor ids = at::empty({2, 4}, at::kLong);
+    for (int i = 0; i < 8; ++i) ids.mutable_data_ptr<std::int64_t>()[i] = random.below(kVocabulary);
+    list.push_back({ids, (ids + 1).remainder(kVocabulary), 8});
+  }
+  return Microbatches(std::move(list));
+}
+
+class ReferenceDdpTest : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+  const std::string start_ = concat("rank ", rank_, " of ", size_, ": ReferenceDdp: ");
+
+  // What the ranks' gradients sum up to in rank order, computed in this process alone.
+  at::Tensor fold_of_all_ranks(std::int64_t step, std::int64_t num_microbatches) const {
+    SmallModel model;
+    at::Tensor sum;
+    for (int r = 0; r < size_; ++r) {
+      model.flat.zero_grad();
+      accumulate_gradients(model.loss_sum, batch_of(r, step, num_microbatches), 8.0 * size_);
+      sum = r == 0 ? model.flat.grads().clone() : sum + model.flat.grads();
+    }
+    return sum;
+  }
+
+  Traffic sent_since(const Traffic& before) const {
+    Traffic sent = comm_.traffic();
+    sent -= before;
+    return sent;
+  }
+};
+
+// ---- The plan ------------------------------------------------------------------------------------
+
+std::vector<std::int64_t> plan_of(const std::vector<std::int64_t>& numels) {
+  Unit unit{"unit", {}};
+  for (const std::int64_t numel : numels)
+    unit.tensors.push_back({"", at::empty({numel}, at::kMeta).set_requires_grad(true)});
+  return plan_reference_buckets({unit});
+}
+
+TEST(ReferenceBuckets, AreClosedOnceTheyHoldTheirCapacity) {
+  constexpr std::int64_t kFirst = (1 << 20) / 4;
+  constexpr std::int64_t kOther = 25 * kFirst;
+  using Numels = std::vector<std::int64_t>;
+  EXPECT_EQ(plan_of({}), Numels{});
+  EXPECT_EQ(plan_of({7}), Numels{7});
+  EXPECT_EQ(plan_of({5, kFirst - 1}), Numels{kFirst + 4}) << "not full: the next one still goes in";
+  EXPECT_EQ(plan_of({5, kFirst}), (Numels{kFirst, 5})) << "exactly full is full";
+  EXPECT_EQ(plan_of({5, 3 * kFirst}), (Numels{3 * kFirst, 5})) << "larger than its bucket";
+  EXPECT_EQ(plan_of({6, 5, kOther - 1, kFirst}), (Numels{kFirst, kOther + 4, 6}));
+  EXPECT_EQ(plan_of({kOther, kOther, kFirst}), (Numels{kFirst, kOther, kOther}));
+}
+
+TEST(ReferenceBuckets, TakeTheTrainableInReverseAndWithoutPadding) {
+  const SmallModel model;
+  const std::int64_t head = kVocabulary * kChannels;
+  EXPECT_EQ(plan_reference_buckets(model.units()),
+            (std::vector<std::int64_t>{head, SmallModel::kTrainable - head}));
+}
+
+// ---- The sum -------------------------------------------------------------------------------------
+
+TEST_F(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
+  for (const std::int64_t num_microbatches : {1, 3}) {
+    SmallModel model;
+    ReferenceDdp ddp(model.flat, comm_);
+    const LossSum loss_sum = ddp.wrap(model.loss_sum);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      model.flat.zero_grad();
+      const Microbatches batch = batch_of(rank_, step, num_microbatches);
+      ddp.arm(batch.size());
+      accumulate_gradients(loss_sum, batch, 8.0 * size_);
+      ddp.wait();
+      EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, num_microbatches)))
+          << "step " << step << ", " << num_microbatches << " microbatches";
+      for (const auto& [name, leaf] : model.flat.leaves()) {
+        if (!leaf.requires_grad()) continue;
+        EXPECT_TRUE(leaf.grad().is_alias_of(model.flat.grads())) << name;
+      }
+      EXPECT_FALSE(model.scale.grad().defined()) << "frozen";
+    }
+  }
+}
+
+TEST_F(ReferenceDdpTest, RanksDoDiffer) {  // or the test above would prove nothing
+  if (size_ == 1) return;
+  SmallModel model;
+  accumulate_gradients(model.loss_sum, batch_of(rank_, 0, 1), 8.0 * size_);
+  EXPECT_FALSE(bits_equal(model.flat.grads(), fold_of_all_ranks(0, 1)));
+  SmallModel neighbour;
+  accumulate_gradients(neighbour.loss_sum, batch_of((rank_ + 1) % size_, 0, 1), 8.0 * size_);
+  EXPECT_FALSE(bits_equal(model.flat.grads(), neighbour.flat.grads()));
+}
+
+TEST_F(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
+  SmallModel model;
+  for (std::int64_t step = 0; step < 2; ++step) {
+    ReferenceDdp ddp(model.flat, comm_);  // and no hook of the one before is left
+    model.flat.zero_grad();
+    ddp.arm(1);
+    accumulate_gradients(ddp.wrap(model.loss_sum), batch_of(rank_, step, 1), 8.0 * size_);
+    ddp.wait();
+    EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, 1))) << step;
+  }
+}
+
+// ---- What it costs -------------------------------------------------------------------------------
+
+TEST_F(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
+  SmallModel model;
+  ReferenceDdp ddp(model.flat, comm_);
+  const LossSum loss_sum = ddp.wrap(model.loss_sum);
+  const std::vector<std::int64_t> buckets = plan_reference_buckets(model.units());
+  EXPECT_EQ(buckets.size(), 2u);
+  std::int64_t numel_sent = 0;
+  for (const std::int64_t k : buckets)
+    numel_sent += k + (size_ - 2) * chunk_of(k, size_, rank_).numel;
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const Traffic before = comm_.traffic();
+    const Microbatches batch = batch_of(rank_, step, 3);
+    ddp.arm(3);
+    for (std::int64_t j = 0; j < 3; ++j) {
+      EXPECT_EQ(sent_since(before), Traffic{}) << "before backward " << j;
+      loss_sum(batch[j]).backward();
+    }
+    const Traffic in_backward = sent_since(before);
+    ddp.wait();
+    Traffic expected;
+    expected[CommOp::kAllReduce] = {2, 4 * numel_sent, size_ == 1 ? 0 : 2 * 2 * (size_ - 1)};
+    EXPECT_EQ(sent_since(before)[CommOp::kAllReduce].bytes_sent, 4 * numel_sent);
+    EXPECT_EQ(sent_since(before), expected);
+    EXPECT_EQ(in_backward, expected) << "nothing is left for wait()";
+  }
+}
+
+TEST_F(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
+  install_memory_ledger();
+  SmallModel model;
+  const auto communication = [] { return read_memory().live(MemoryCategory::kCommunication); };
+  const std::int64_t before = communication();
+  {
+    ReferenceDdp ddp(model.flat, comm_);
+    EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable);
+    const LossSum loss_sum = ddp.wrap(model.loss_sum);
+    ddp.broadcast_parameters();
+    EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const std::int64_t live_before = read_memory().total_live_bytes;
+      ddp.arm(2);
+      accumulate_gradients(loss_sum, batch_of(rank_, step, 2), 8.0 * size_);
+      ddp.wait();
+      EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable) << step;
+      EXPECT_EQ(read_memory().total_live_bytes, live_before) << step;
+    }
+  }
+  EXPECT_EQ(communication(), before);
+}
+
+// ---- Counting microbatches -----------------------------------------------------------------------
+
+TEST_F(ReferenceDdpTest, EvaluationsAreNotCounted) {
+  SmallModel model;
+  ReferenceDdp ddp(model.flat, comm_);
+  const LossSum loss_sum = ddp.wrap(model.loss_sum);
+  const Microbatches validation = batch_of(0, 9, 2);
+  const Traffic before = comm_.traffic();
+  const double loss = evaluate(loss_sum, validation);
+  EXPECT_EQ(loss, evaluate(model.loss_sum, validation));
+  EXPECT_EQ(sent_since(before), Traffic{});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    model.flat.zero_grad();
+    const Microbatches batch = batch_of(rank_, step, 3);
+    ddp.arm(batch.size());
+    evaluate(loss_sum, validation);  // even inside a step
+    accumulate_gradients(loss_sum, batch, 8.0 * size_);
+    ddp.wait();
+    EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, 3))) << step;
+    EXPECT_EQ(evaluate(loss_sum, validation), loss);
+  }
+}
+
+TEST_F(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
+  SmallModel model, alone;
+  ReferenceDdp ddp(model.flat, comm_);
+  const Traffic before = comm_.traffic();
+  accumulate_gradients(ddp.wrap(model.loss_sum), batch_of(rank_, 0, 2), 8.0 * size_);
+  accumulate_gradients(alone.loss_sum, batch_of(rank_, 0, 2), 8.0 * size_);
+  EXPECT_EQ(sent_since(before), Traffic{});
+  EXPECT_TRUE(bits_equal(model.flat.grads(), alone.flat.grads()));
+}
+
+TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
+  SmallModel model;
+  const auto expect_error = [&](const std::function<void()>& call, const std::string& part) {
+    EXPECT_THAT(call, ThrowsMessage<CheckError>(AllOf(StartsWith(start_), HasSubstr(part))));
+  };
+  ReferenceDdp ddp(model.flat, comm_);
+  const LossSum loss_sum = ddp.wrap(model.loss_sum);
+  const Microbatches batch = batch_of(rank_, 0, 2);
+  expect_error([&] { ddp.wait(); }, "wait() without arm()");
+  expect_error([&] { ddp.arm(0); }, "arm() is told of 0 microbatches");
+  ddp.arm(2);
+  expect_error([&] { ddp.arm(2); }, "arm() before the wait() of the step before");
+  loss_sum(batch[0]).backward();
+  expect_error([&] { ddp.wait(); }, "told of 2 microbatches, only 1 ran");
+  ddp.arm(1);
+  loss_sum(batch[0]).backward();
+  expect_error([&] { loss_sum(batch[1]); }, "told of 1 microbatches, and here is one more");
+}
+
+// ---- Starts and ends -----------------------------------------------------------------------------
+
+TEST_F(ReferenceDdpTest, ReplicasStartAsRankZeros) {
+  SmallModel model, rank_zeros;
+  for (FlatModel* flat : {&model.flat, &rank_zeros.flat}) {
+    const int rank = flat == &model.flat ? rank_ : 0;
+    for (const auto& [name, param] : flat->named_params()) param.add_(static_cast<double>(rank));
+  }
+  EXPECT_EQ(bits_equal(model.flat.params(), rank_zeros.flat.params()), rank_ == 0);
+  ReferenceDdp ddp(model.flat, comm_);
+  const Traffic before = comm_.traffic();
+  ddp.broadcast_parameters();
+  EXPECT_TRUE(bits_equal(model.flat.params(), rank_zeros.flat.params()));
+  for (const auto& [name, leaf] : model.flat.leaves())
+    EXPECT_TRUE(leaf.is_alias_of(model.flat.params())) << name;
+  // One flat tensor of all parameters, the frozen too, without padding.
+  const std::int64_t bytes = 4 * (SmallModel::kTrainable + kChannels);
+  Traffic expected;
+  expected[CommOp::kBroadcast] = {1, rank_ == 0 ? (size_ - 1) * bytes : 0,
+                                  rank_ == 0 ? size_ - 1 : 0};
+  EXPECT_EQ(sent_since(before), expected);
+}
+
+// On every rank, so that every rank can say so. One rank alone would leave the others waiting.
+TEST_F(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {
+  SmallModel model;
+  const auto expect_missing = [&](const LossSum& loss_sum, const std::string& names) {
+    ReferenceDdp ddp(model.flat, comm_);
+    ddp.arm(2);
+    const LossSum wrapped = ddp.wrap(loss_sum);
+    wrapped(batch_of(rank_, 0, 1)[0]).backward();
+    wrapped(batch_of(rank_, 0, 1)[0]).backward();
+    EXPECT_THAT([&] { ddp.wait(); },
+                ThrowsMessage<CheckError>(AllOf(StartsWith(start_), HasSubstr(names))));
+  };
+  expect_missing(
+      [&](const Microbatch&) { return model.table.sum() + model.weight.sum() + model.head.sum(); },
+      "gave no gradient to 'bias';");
+  expect_missing([&](const Microbatch&) { return model.weight.sum() + model.bias.sum(); },
+                 "gave no gradient to 'head' 'table';");
+  // Used in the first microbatch only: .grad is not empty, and yet it is not ready.
+  std::int64_t microbatch = 0;
+  expect_missing(
+      [&](const Microbatch&) {
+        const at::Tensor all = model.table.sum() + model.weight.sum() + model.head.sum();
+        return microbatch++ == 0 ? all + model.bias.sum() : all;
+      },
+      "gave no gradient to 'bias';");
+}
+
+TEST_F(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {
+  SmallModel model;
+  ReferenceDdp ddp(model.flat, comm_);
+  ddp.arm(1);
+  ddp.wrap(model.loss_sum)(batch_of(rank_, 0, 1)[0]);
+  EXPECT_THAT(
+      [&] { ddp.wait(); },
+      ThrowsMessage<CheckError>(HasSubstr("gave no gradient to 'head' 'bias' 'weight' 'table';")));
+}
+
+TEST_F(ReferenceDdpTest, NeedsATrainableParameter) {
+  FlatModel frozen({{"unit", {{"w", at::ones({3})}}}});
+  EXPECT_THAT([&] { ReferenceDdp ddp(frozen, comm_); },
+              ThrowsMessage<CheckError>(HasSubstr("no parameter is trainable")));
+}
+
+// ---- The process group ---------------------------------------------------------------------------
+
+TEST_F(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
+  const auto group = make_process_group(comm_);
+  EXPECT_EQ(group->getRank(), rank_);
+  EXPECT_EQ(group->getSize(), size_);
+  std::vector<at::Tensor> sum = {values_of(rank_, 1001, at::kFloat)};
+  const auto reduced = group->allreduce(sum);
+  EXPECT_TRUE(reduced->isCompleted());
+  EXPECT_TRUE(reduced->wait());
+  const auto result = reduced->getFuture()->value().toTensorVector();
+  EXPECT_TRUE(result.at(0).is_same(sum[0]));
+  EXPECT_TRUE(bits_equal(sum[0], fold_of_all(size_, 1001, at::kFloat)));
+  std::vector<at::Tensor> values = {values_of(rank_, 5, at::kLong)};
+  c10d::BroadcastOptions from_last;
+  from_last.rootRank = size_ - 1;
+  EXPECT_TRUE(group->broadcast(values, from_last)->isSuccess());
+  EXPECT_TRUE(bits_equal(values[0], values_of(size_ - 1, 5, at::kLong)));
+}
+
+TEST_F(ReferenceDdpTest, ProcessGroupRefusesWhatItDoesNotDo) {
+  const auto group = make_process_group(comm_);
+  std::vector<at::Tensor> tensors = {at::ones({2})};
+  c10d::AllreduceOptions largest;
+  largest.reduceOp = c10d::ReduceOp::MAX;
+  EXPECT_THAT([&] { group->allreduce(tensors, largest); },
+              ThrowsMessage<CheckError>(HasSubstr("another reduction than SUM")));
+  std::vector<at::Tensor> two = {at::ones({2}), at::ones({2})};
+  EXPECT_THAT([&] { group->allreduce(two); },
+              ThrowsMessage<CheckError>(HasSubstr("libtorch passes 2 tensors")));
+  EXPECT_THAT([&] { group->reduce(tensors); },
+              ThrowsMessage<c10::Error>(HasSubstr("Backend ladder does not support reduce")));
+}
+
+}  // namespace
+}  // namespace ladder

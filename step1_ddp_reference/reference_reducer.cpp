@@ -1,0 +1,68 @@
+#include "step1_ddp_reference/reference_reducer.hpp"
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "step1_ddp_reference/reference_buckets.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kNotReady = -1;
+
+// In reverse: about the order in which backward finishes their gradients.
+std::vector<NamedTensor> trainable_leaves(const FlatModel& model) {
+  std::vector<NamedTensor> leaves;
+  for (const NamedTensor& leaf : model.leaves()) {
+    if (leaf.tensor.requires_grad()) leaves.push_back(leaf);
+  }
+  check(!leaves.empty(), "ReferenceDdp: no parameter is trainable, there is nothing to reduce");
+  std::reverse(leaves.begin(), leaves.end());
+  return leaves;
+}
+
+std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& leaves) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& leaf : leaves) tensors.push_back(leaf.tensor);
+  return tensors;
+}
+
+}  // namespace
+
+ReferenceReducer::ReferenceReducer(const FlatModel& model,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+    : ReferenceReducer(trainable_leaves(model), group) {}
+
+ReferenceReducer::ReferenceReducer(const std::vector<NamedTensor>& leaves,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+    : c10d::Reducer(tensors_of(leaves), assign_reference_buckets(tensors_of(leaves)), group,
+                    /*expect_sparse_gradients=*/std::vector<bool>(leaves.size(), false),
+                    c10d::kDefaultBucketBytesCap,
+                    /*find_unused_parameters=*/false,
+                    /*gradient_as_bucket_view=*/false,
+                    /*param_names=*/{}, c10d::kDefaultFirstBucketBytes,
+                    /*skip_all_reduce_unused_params=*/false,
+                    /*use_python_reducer=*/false,
+                    /*bucket_bytes_cap_list=*/{}) {
+  for (const NamedTensor& leaf : leaves) names_.push_back(leaf.name);
+  // Else it would write down in every step the order in which gradients become ready, for a
+  // rebuild_buckets() that nobody calls.
+  has_rebuilt_bucket_ = true;
+}
+
+void ReferenceReducer::expect_backward() {
+  std::fill(backward_stats_.begin(), backward_stats_.end(), kNotReady);
+  prepare_for_forward();  // counts the steps in which it takes times; nothing else
+  prepare_for_backward({});
+}
+
+std::vector<std::string> ReferenceReducer::params_without_gradient() const {
+  std::vector<std::string> missing;
+  // For each parameter, the nanoseconds from expect_backward() until its gradient was ready.
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (backward_stats_[i] == kNotReady) missing.push_back(names_[i]);
+  }
+  return missing;
+}
+
+}  // namespace ladder

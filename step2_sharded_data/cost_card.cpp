@@ -1,0 +1,19 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include "common/train/cost.hpp"
+#include "step1_ddp_reference/reference_cost.hpp"
+#include "step2_sharded_data/train.hpp"
+
+namespace ladder::step2 {
+
+StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  return reference_ddp_state_bytes(options);
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  Traffic traffic = reference_ddp_traffic(options, world_size, rank);
+  traffic += scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  return traffic;
+}
+
+}  // namespace ladder::step2

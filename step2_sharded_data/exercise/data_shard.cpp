@@ -1,0 +1,34 @@
+// Exercise of step 2: who reads which sample.
+//
+// Write samples_of_rank() as step2_sharded_data/data_shard.hpp describes it, then:
+//   ./ladder exercise step2_sharded_data
+// No rank has to ask another, so this is arithmetic. data_shard() is written for you.
+#include "step2_sharded_data/data_shard.hpp"
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
+                                          std::int64_t position, int rank, int num_ranks,
+                                          Tail tail) {
+  // `order` lists the samples of the whole epoch (order.size() of them), order[position] is the
+  // first that nobody has read. How many does each rank get, if all must get equally many, and the
+  // tail is dropped or padded? Which place in `order` is the k-th of this rank? And where does the
+  // padding come from, if that place lies beyond the end, perhaps by more than a whole epoch?
+  static_cast<void>(order);
+  static_cast<void>(position);
+  static_cast<void>(rank);
+  static_cast<void>(num_ranks);
+  static_cast<void>(tail);
+  not_implemented("step2_sharded_data: samples_of_rank()");
+}
+
+DataShard data_shard(int rank, int num_ranks, Tail tail) {
+  const auto select = [=](std::span<const std::int64_t> order, std::int64_t position) {
+    return samples_of_rank(order, position, rank, num_ranks, tail);
+  };
+  return {num_ranks, select};
+}
+
+}  // namespace ladder

@@ -1,0 +1,53 @@
+// Step 2: every rank reads its own samples.
+#include "step2_sharded_data/train.hpp"
+
+#include "common/model/gpt.hpp"
+#include "common/optim/norm.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/run.hpp"
+#include "common/train/same_start.hpp"
+#include "common/train/step_sums.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step1_ddp_reference/reference_ddp.hpp"
+#include "step2_sharded_data/data_shard.hpp"
+#include "step2_sharded_data/sharded_evaluate.hpp"
+
+namespace ladder::step2 {
+
+TrainReport train(const TrainOptions& options, World& world) {
+  Communicator& comm = world.comm();
+  Run run(options, comm);
+  Gpt model(options.model, options.seed);
+  FlatModel flat(model.units());
+  Optimizer optimizer(flat, options.optimizer);
+  ReferenceDdp ddp(flat, comm);
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  run.resume(flat, optimizer, batches);
+  check_same_start(run, batches, comm);
+  ddp.broadcast_parameters();
+  const LossSum loss_sum =
+      ddp.wrap([&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); });
+
+  while (run.next_step()) {
+    const Microbatches batch = batches.next();  // this rank's rows, and nobody else's
+    // So nobody knows the number of all targets any more: one number has to be sent.
+    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    ddp.arm(batch.size());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    ddp.wait();
+    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    optimizer.step(run.learning_rate());
+    flat.zero_grad();
+    const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
+    run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+    if (run.should_evaluate()) {
+      run.record_validation(evaluate(loss_sum, batches.validation(), comm));
+    }
+  }
+  run.finish(full_state(flat, optimizer, batches));
+  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  return run.report();
+}
+
+}  // namespace ladder::step2

@@ -1,0 +1,20 @@
+// Step 2: every rank reads the samples that it trains on, and no others.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step2 {
+
+// Collective: every rank of the world calls it with the same options. Throws what any rank finds
+// wrong; the others then wait until the caller ends them (run_main does).
+TrainReport train(const TrainOptions& options, World& world);
+
+// What step 1 holds: the Reducer's buckets are still there.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// What step 1 sends, and one all-reduce of a double: the number of targets is no longer known to all.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step2

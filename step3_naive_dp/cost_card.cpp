@@ -1,0 +1,21 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include "common/comm/traffic_theory.hpp"
+#include "common/train/cost.hpp"
+#include "step3_naive_dp/train.hpp"
+
+namespace ladder::step3 {
+
+StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  return replica_state_bytes(options);
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  for (const FlatTensor& tensor : layout_of(options).tensors) {
+    traffic += all_reduce_traffic(tensor.numel, 4, world_size, rank);
+  }
+  return traffic;
+}
+
+}  // namespace ladder::step3

@@ -1,0 +1,1 @@
+#include "step3_naive_dp/exercise/grader.hpp"

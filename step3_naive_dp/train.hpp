@@ -1,0 +1,20 @@
+// Step 3: our own data parallelism, the naive way.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step3 {
+
+// Collective: every rank of the world calls it with the same options. Throws what any rank finds
+// wrong; the others then wait until the caller ends them (run_main does).
+TrainReport train(const TrainOptions& options, World& world);
+
+// A replica, nothing else.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// One all-reduce per tensor, without padding; one of one double, one of two.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step3

@@ -1,0 +1,23 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include "common/comm/traffic_theory.hpp"
+#include "common/train/cost.hpp"
+#include "step4_bucketed_ddp/bucket_plan.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+
+namespace ladder::step4 {
+
+StateBytes state_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  return replica_state_bytes(options);
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
+  for (const GradientBucket& bucket : plan_buckets(layout_of(options), capacity_bytes)) {
+    traffic += all_reduce_traffic(bucket.numel, 4, world_size, rank);
+  }
+  return traffic;
+}
+
+}  // namespace ladder::step4

@@ -1,0 +1,77 @@
+// Exercise of step 4: start each bucket's all-reduce while backward is still running.
+//
+// The hooks are set for you: on_gradient(tensor) is called each time a backward has added to that
+// tensor's gradient. Write the rest as step4_bucketed_ddp/gradient_bucketer.hpp describes it, then:
+//   ./ladder exercise step4_bucketed_ddp
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientBucketer& bucketer, std::size_t tensor) : bucketer_(bucketer), tensor_(tensor) {}
+  void operator()(const at::Tensor& /*parameter*/) override { bucketer_.on_gradient(tensor_); }
+
+ private:
+  GradientBucketer& bucketer_;
+  std::size_t tensor_;
+};
+
+GradientBucketer::GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan,
+                                   Communicator& comm)
+    : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
+  for (const GradientBucket& planned : plan) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
+    for (const std::int64_t index : planned.tensors) {
+      const auto tensor = static_cast<std::size_t>(index);
+      bucket.tensors.push_back(tensor);
+      pending_[tensor].bucket = buckets_.size() - 1;
+      torch::autograd::impl::set_post_acc_grad_hooks(model.leaves()[tensor].tensor,
+                                                     std::make_unique<Hook>(*this, tensor));
+    }
+  }
+}
+
+GradientBucketer::~GradientBucketer() {
+  for (const Bucket& bucket : buckets_) {
+    for (const std::size_t tensor : bucket.tensors) {
+      torch::autograd::impl::set_post_acc_grad_hooks(model_.leaves()[tensor].tensor, nullptr);
+    }
+  }
+}
+
+void GradientBucketer::arm(std::int64_t num_microbatches) {
+  // How often will on_gradient() be called for a tensor before its gradient is complete, and how
+  // many tensors must be complete before a bucket may leave?
+  static_cast<void>(num_microbatches);
+  not_implemented("step4_bucketed_ddp: GradientBucketer::arm()");
+}
+
+void GradientBucketer::on_gradient(std::size_t tensor) {
+  // Count. When a bucket is ready, start what may start. Then give the transport a chance to move.
+  static_cast<void>(tensor);
+  not_implemented("step4_bucketed_ddp: GradientBucketer::on_gradient()");
+}
+
+void GradientBucketer::start_ready_buckets() {
+  // All ranks must start their all-reduces in the same order, but autograd may finish in another.
+  not_implemented("step4_bucketed_ddp: GradientBucketer::start_ready_buckets()");
+}
+
+void GradientBucketer::poll() {
+  // test() on a started operation moves it on, and costs next to nothing.
+  not_implemented("step4_bucketed_ddp: GradientBucketer::poll()");
+}
+
+void GradientBucketer::wait() {
+  // What if a bucket never became ready? Waiting for it would be for ever.
+  not_implemented("step4_bucketed_ddp: GradientBucketer::wait()");
+}
+
+}  // namespace ladder

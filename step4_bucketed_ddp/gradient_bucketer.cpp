@@ -1,0 +1,96 @@
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+// Fires when .grad holds what this backward has to say about the parameter.
+class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientBucketer& bucketer, std::size_t tensor) : bucketer_(bucketer), tensor_(tensor) {}
+  void operator()(const at::Tensor& /*parameter*/) override { bucketer_.on_gradient(tensor_); }
+
+ private:
+  GradientBucketer& bucketer_;
+  std::size_t tensor_;
+};
+
+GradientBucketer::GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan,
+                                   Communicator& comm)
+    : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
+  for (const GradientBucket& planned : plan) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
+    for (const std::int64_t index : planned.tensors) {
+      const auto tensor = static_cast<std::size_t>(index);
+      bucket.tensors.push_back(tensor);
+      pending_[tensor].bucket = buckets_.size() - 1;
+      torch::autograd::impl::set_post_acc_grad_hooks(model.leaves()[tensor].tensor,
+                                                     std::make_unique<Hook>(*this, tensor));
+    }
+  }
+}
+
+GradientBucketer::~GradientBucketer() {
+  for (const Bucket& bucket : buckets_) {
+    for (const std::size_t tensor : bucket.tensors) {
+      torch::autograd::impl::set_post_acc_grad_hooks(model_.leaves()[tensor].tensor, nullptr);
+    }
+  }
+}
+
+void GradientBucketer::arm(std::int64_t num_microbatches) {
+  check(num_microbatches_ == 0, "GradientBucketer: arm() again without wait()");
+  check(num_microbatches >= 1, "GradientBucketer: arm(", num_microbatches, ") awaits no backward");
+  num_microbatches_ = num_microbatches;
+  num_started_ = num_finished_ = 0;
+  for (Bucket& bucket : buckets_) {
+    bucket.num_waiting = bucket.tensors.size();
+    for (const std::size_t tensor : bucket.tensors) pending_[tensor].num_passes = num_microbatches;
+  }
+}
+
+void GradientBucketer::on_gradient(std::size_t tensor) {
+  if (num_microbatches_ == 0) return;
+  Pending& pending = pending_[tensor];
+  check(pending.num_passes > 0, "rank ", comm_.rank(), ": parameter '",
+        model_.layout().tensors[tensor].name, "' has got more than the ", num_microbatches_,
+        " gradient(s) that arm() announced, after its bucket was sent");
+  --pending.num_passes;
+  if (pending.num_passes == 0 && --buckets_[pending.bucket].num_waiting == 0) start_ready_buckets();
+  poll();
+}
+
+void GradientBucketer::start_ready_buckets() {
+  while (num_started_ < buckets_.size() && buckets_[num_started_].num_waiting == 0) {
+    Bucket& bucket = buckets_[num_started_++];
+    bucket.reduction = comm_.all_reduce(bucket.gradients);
+  }
+}
+
+void GradientBucketer::poll() {
+  while (num_finished_ < num_started_ && buckets_[num_finished_].reduction->test()) ++num_finished_;
+}
+
+void GradientBucketer::wait() {
+  check(num_microbatches_ > 0, "GradientBucketer: wait() without arm()");
+  for (const Bucket& bucket : buckets_) {
+    for (const std::size_t tensor : bucket.tensors) {
+      check(pending_[tensor].num_passes == 0, "rank ", comm_.rank(), ": parameter '",
+            model_.layout().tensors[tensor].name, "' has got ",
+            num_microbatches_ - pending_[tensor].num_passes, " of ", num_microbatches_,
+            " gradients: it took no part in a backward pass. Freeze it (requires_grad false), or "
+            "use it on every rank");
+    }
+  }
+  for (Bucket& bucket : buckets_) {
+    bucket.reduction->wait();
+    bucket.reduction.reset();
+  }
+  num_microbatches_ = 0;
+}
+
+}  // namespace ladder

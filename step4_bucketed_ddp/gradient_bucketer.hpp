@@ -1,0 +1,69 @@
+// Sums gradients over all ranks while backward is still running.
+//
+//   arm(m)            the next m backward passes make up one step
+//   … m backwards …   a hook counts each gradient; a bucket whose gradients all have their m parts is
+//                     ready, and its all-reduce starts while autograd computes the next ones
+//   wait()            returns when all buckets are summed
+//
+// With several microbatches only the last backward communicates, as only then gradients are
+// complete (what PyTorch calls no_sync). A backward without arm() communicates nothing.
+//
+// Collective: every rank constructs it with the same plan, and calls arm() and wait() in the same
+// order. Buckets start in the plan's order on all ranks, whatever order autograd finishes in: a
+// bucket that is ready early waits for those before it. Every hook also gives the transport a
+// chance to move on, because MPI makes no progress by itself.
+//
+// Lifetime: `model` and `comm` outlive the bucketer. Destroy it only after wait().
+// Streams:  after wait(), the caller's current stream sees summed gradients.
+// Memory:   none of its own: a bucket is a range of the flat gradient. The transport's scratch comes
+//           and goes, at most that of all buckets in flight.
+// Throws:   CheckError naming rank and parameter, from wait() if one has had fewer than m gradients
+//           (it took no part in some backward), from backward() if one has had more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/optim/flat_model.hpp"
+#include "step4_bucketed_ddp/bucket_plan.hpp"
+
+namespace ladder {
+
+class GradientBucketer {
+ public:
+  GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan, Communicator& comm);
+  ~GradientBucketer();  // local: takes the hooks off again
+  GradientBucketer(const GradientBucketer&) = delete;
+  GradientBucketer& operator=(const GradientBucketer&) = delete;
+
+  void arm(std::int64_t num_microbatches);
+  void wait();
+
+ private:
+  class Hook;
+  void on_gradient(std::size_t tensor);  // a backward has added to this tensor's gradient
+  void start_ready_buckets();
+  void poll();
+
+  struct Bucket {
+    at::Tensor gradients;  // [numel], a view of the flat gradient
+    std::vector<std::size_t> tensors;
+    std::size_t num_waiting = 0;  // tensors that still miss a part of their gradient
+    WorkPtr reduction;            // once it has started
+  };
+  struct Pending {  // of one tensor
+    std::size_t bucket = 0;
+    std::int64_t num_passes = 0;  // backward passes that have still to add to it
+  };
+
+  FlatModel& model_;
+  Communicator& comm_;
+  std::vector<Bucket> buckets_;        // in the plan's order
+  std::vector<Pending> pending_;       // by tensor of the layout
+  std::int64_t num_microbatches_ = 0;  // 0: not armed
+  std::size_t num_started_ = 0;
+  std::size_t num_finished_ = 0;  // as far as poll() has seen
+};
+
+}  // namespace ladder

@@ -1,0 +1,20 @@
+// Step 4: gradients reduced in buckets, while backward still runs.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step4 {
+
+// Collective: every rank of the world calls it with the same options. Throws what any rank finds
+// wrong; the others then wait until the caller ends them (run_main does).
+TrainReport train(const TrainOptions& options, World& world);
+
+// A replica, nothing else: the buckets are the gradients.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// One all-reduce per bucket, padding included; one of one double, one of two.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step4

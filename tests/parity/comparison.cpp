@@ -1,0 +1,103 @@
+#include "tests/parity/comparison.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "common/core/check.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/train/checkpoint.hpp"
+#include "common/train/safetensors.hpp"
+
+namespace ladder {
+namespace {
+
+// The mission's floor for parameters and norms: what differs by less may be rounding.
+constexpr double kFloor = 1e-6;
+
+class Comparison {
+ public:
+  Comparison(const FinishedRun& run, const FinishedRun& wanted) : run_(run), wanted_(wanted) {}
+
+  template <class Value>
+  void series(const char* what, const std::vector<Value>& found, const std::vector<Value>& wanted) {
+    if (found.size() != wanted.size()) {
+      add(what, ": ", found.size(), " steps instead of ", wanted.size());
+      return;
+    }
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i] == wanted[i]) continue;
+      const auto a = static_cast<double>(found[i]), b = static_cast<double>(wanted[i]);
+      add("step ", run_.report.first_step + static_cast<std::int64_t>(i) + 1, " of ",
+          run_.report.first_step + static_cast<std::int64_t>(found.size()), ": ", what, " is ",
+          digits(a), ", wanted ", digits(b), distance(std::abs(a - b) / std::abs(b)));
+      return;  // what follows differs because this did
+    }
+  }
+
+  void parameters() {
+    if (run_.report.param_hash == wanted_.report.param_hash) return;
+    add("the parameters' hash is ", run_.report.param_hash, ", wanted ", wanted_.report.param_hash);
+    const auto found = newest_checkpoint(run_.folder), wanted = newest_checkpoint(wanted_.folder);
+    if (run_.folder.empty() || wanted_.folder.empty() || !found || !wanted) return;
+    SafetensorsReader a(*found / "model.safetensors"), b(*wanted / "model.safetensors");
+    for (const StoredTensor& stored : b.tensors()) tensor(a, b, stored);
+  }
+
+  std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  void tensor(SafetensorsReader& a, SafetensorsReader& b, const StoredTensor& stored) {
+    const at::Tensor found = at::empty(stored.shape, stored.dtype);
+    const at::Tensor wanted = at::empty(stored.shape, stored.dtype);
+    a.read(stored.name, found);
+    b.read(stored.name, wanted);
+    const auto num_different = found.ne(wanted).sum().item<std::int64_t>();
+    if (num_different == 0) return;
+    add("tensor '", stored.name, "' differs in ", num_different, " of ", found.numel(), " elements",
+        distance(relative_distance(found, wanted)));
+  }
+
+  static std::string digits(double value) {
+    std::ostringstream text;
+    text.precision(std::numeric_limits<double>::max_digits10);
+    text << value;
+    return text.str();
+  }
+  static std::string distance(double relative) {
+    return concat(" (relative distance ", relative,
+                  relative <= kFloor ? ", within rounding)" : ", more than rounding)");
+  }
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    lines_.push_back(concat(run_.name, " against ", wanted_.name, ": ", parts...));
+  }
+
+  const FinishedRun& run_;
+  const FinishedRun& wanted_;
+  std::vector<std::string> lines_;
+};
+
+std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
+  std::vector<double> values;
+  for (const ValidationLoss& loss : losses) values.push_back(loss.loss);
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted) {
+  Comparison comparison(run, wanted);
+  comparison.series("the number of targets", run.report.target_tokens, wanted.report.target_tokens);
+  comparison.series("the loss", run.report.losses, wanted.report.losses);
+  comparison.series("the gradient norm", run.report.grad_norms, wanted.report.grad_norms);
+  comparison.series("the parameter norm", run.report.param_norms, wanted.report.param_norms);
+  comparison.series("the validation loss", losses_of(run.report.val_losses),
+                    losses_of(wanted.report.val_losses));
+  comparison.parameters();
+  return comparison.take();
+}
+
+}  // namespace ladder

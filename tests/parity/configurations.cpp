@@ -1,0 +1,83 @@
+#include "tests/parity/configurations.hpp"
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+std::string Configuration::name() const {
+  return concat(
+      "m", num_microbatches, tie_embeddings ? " tied" : " untied",
+      clip_norm > 0 ? " clip" : " no-clip", optimizer == OptimizerKind::kAdamW ? " adamw" : " sgd",
+      rows == Rows::kWindows ? " windows" : " documents", tail == Tail::kDrop ? " drop" : " pad",
+      has_small_buckets ? " small-buckets" : " one-bucket", has_odd_width ? " odd" : " even");
+}
+
+std::vector<Configuration> covering_set() {
+  constexpr auto adamw = OptimizerKind::kAdamW, sgd = OptimizerKind::kSgd;
+  constexpr auto windows = Rows::kWindows, documents = Rows::kDocuments;
+  constexpr auto drop = Tail::kDrop, pad = Tail::kPad;
+  return {
+      {1, true, 0.5, adamw, windows, drop, true, true},
+      {3, true, 0.5, adamw, documents, pad, true, true},
+      {3, false, 0.0, sgd, windows, pad, true, false},
+      {1, false, 0.5, sgd, documents, drop, false, true},
+      {3, false, 0.5, adamw, windows, drop, false, false},
+      {1, true, 0.0, sgd, documents, pad, false, false},
+      {3, true, 0.0, sgd, windows, drop, true, true},
+      {1, false, 0.0, adamw, documents, drop, true, false},
+      {1, false, 0.0, adamw, windows, pad, false, true},
+      {3, true, 0.5, sgd, documents, drop, false, false},
+  };
+}
+
+std::vector<Configuration> full_product() {
+  std::vector<Configuration> all;
+  for (int bits = 0; bits < 256; ++bits) {
+    const auto bit = [bits](int i) { return (bits >> i & 1) != 0; };
+    all.push_back({bit(0) ? 3 : 1, bit(1), bit(2) ? 0.5 : 0.0,
+                   bit(3) ? OptimizerKind::kAdamW : OptimizerKind::kSgd,
+                   bit(4) ? Rows::kWindows : Rows::kDocuments, bit(5) ? Tail::kDrop : Tail::kPad,
+                   bit(6), bit(7)});
+  }
+  return all;
+}
+
+Texts::Texts(const TempFolder& folder) {
+  std::string text, lines;
+  for (int i = 0; i < 70; ++i) text += concat("line ", i * i, " of a text that repeats itself. ");
+  for (int i = 0; i < 101; ++i) {  // of 12 to 40 tokens, for rows of 24
+    lines +=
+        concat(R"({"question": "how many )", std::string(static_cast<std::size_t>(i % 29), 'x'),
+               R"(?", "answer": ")", i, "\"}\n");
+  }
+  windows = folder.write("text.txt", text);
+  documents = folder.write("documents.jsonl", lines);
+}
+
+TrainOptions options_of(const Configuration& configuration, const Texts& texts) {
+  TrainOptions options;
+  options.num_steps = 12;
+  options.model = {.context = 24,
+                   .layers = 2,
+                   .heads = 2,
+                   .channels = configuration.has_odd_width ? 20 : 32,
+                   .tie_embeddings = configuration.tie_embeddings};
+  options.data.rows = configuration.rows;
+  options.data.source = configuration.rows == Rows::kWindows ? texts.windows : texts.documents;
+  options.data.validation_source = options.data.source;
+  options.data.validation_samples = 14;
+  options.data.tail = configuration.tail;
+  options.data.microbatch_size = 2;
+  options.data.num_microbatches = configuration.num_microbatches;
+  options.optimizer.kind = configuration.optimizer;
+  options.lr = {.lr = configuration.optimizer == OptimizerKind::kAdamW ? 1e-3 : 0.1,
+                .warmup_steps = 3};
+  options.clip_norm = configuration.clip_norm;
+  options.bucket_mb = configuration.has_small_buckets ? 8.0 / 1024 : 25;
+  options.output.is_quiet = true;
+  options.output.eval_every = 6;
+  finalize(options);
+  return options;
+}
+
+}  // namespace ladder
