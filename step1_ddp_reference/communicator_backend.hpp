@@ -8,8 +8,8 @@
 // Local: making the group asks nobody; its calls are collective over `comm`.
 // Lifetime: `comm` outlives the group.
 // Threads:  the calls run in the thread that calls backward(), as Communicator demands.
-// Throws:   CheckError from a call that is not a sum, or not of one tensor; what `comm` throws
-// passes.
+// Throws:   CheckError from a call for another reduction than SUM or with several tensors; and what
+//           `comm` throws.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

@@ -4,11 +4,11 @@
 // order, and each goes into the open bucket. A bucket is closed as soon as it holds its capacity or
 // more: 1 MiB for the first, so that something can be sent early, and 25 MiB for all others.
 //
-//   forward order    wte · h.0 · h.1 · … · h.11 · ln_f
-//   buckets          [4: wte, h.0] ◄ … ◄ [1: …, h.10, h.11] ◄ [0: h.11, ln_f]
+//   tensors, as forward uses them   wte  wpe  h.0  h.1  h.2  h.3  ln_f
+//   buckets, sent from the right    └─ 2 ──┘ └─── 1 ──┘ └──── 0 ─────┘
 //
-// What remains is the last bucket. A bucket may exceed its capacity by nearly one tensor (in step 4
-// it will not). Frozen tensors are in none.
+// What remains is the last bucket. A bucket may exceed its capacity, by less than one tensor; in
+// step 4 it will not. Frozen tensors are in none. Cuts fall between tensors, inside a block too.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -8,18 +8,22 @@
 #include <cmath>
 
 #include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/model/gpt.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {
 
 class ShardedEvaluate : public ::testing::Test {
  protected:
-  // The first rows of the corpus's own validation data, three a microbatch.
-  static Microbatches validation(std::int64_t num_rows) {
-    const DataOptions data{.rows = Rows::kDocuments,
+  // Documents of different lengths, three a microbatch.
+  Microbatches validation(std::int64_t num_rows) const {
+    const DataOptions data{.source = documents_,
+                           .validation_source = documents_,
+                           .rows = Rows::kDocuments,
                            .microbatch_size = 3,
                            .context = 16,
                            .validation_samples = num_rows};
@@ -29,6 +33,13 @@ class ShardedEvaluate : public ::testing::Test {
   Communicator& comm_ = mpi_world().comm();
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
+  TempFolder folder_;
+  const std::string documents_ = folder_.write("documents.jsonl", [] {
+    std::string lines;
+    for (std::size_t i = 0; i < 20; ++i)
+      lines += concat("{\"context\": \"", i, std::string(i * 7 % 13, 'x'), "\"}\n");
+    return lines;
+  }());
 };
 
 // To the bit: with a ragged last microbatch, with one for each rank, with fewer than ranks.

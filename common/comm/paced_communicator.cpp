@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at the inner operations: short beside the latencies of real networks, long
-// beside the look itself.
+// Between two looks at the inner operations: long beside a look, which so costs next to no core;
+// other ranks wait this much longer for what this one folds.
 constexpr auto kNap = std::chrono::microseconds(100);
 
 // Links outside of these are slips of the pen; within them all times fit the clock.

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "common/core/check.hpp"
 
@@ -41,6 +43,11 @@ Program::~Program() {
 
 void Program::signal(int number) const {
   ::kill(process_, number);
+}
+
+std::vector<pid_t> Program::children() const {
+  std::ifstream list(concat("/proc/", process_, "/task/", process_, "/children"));
+  return {std::istream_iterator<pid_t>(list), {}};
 }
 
 bool Program::read_some() {

@@ -18,6 +18,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void signal(int number) const;
+  // The processes that it has started itself, in no order: the ranks, for mpirun.
+  std::vector<pid_t> children() const;
   // Reads output until it holds `text` or ends; true if it was found.
   bool wait_for_output(const std::string& text);
   // Reads the rest of the output and waits for the end: the exit code, or 128 + the signal that

@@ -86,7 +86,6 @@ void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batc
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;
-  if (is_writing()) open_files();
 }
 
 void Run::load(const fs::path& checkpoint, TrainState& state) {
@@ -135,6 +134,7 @@ bool Run::next_step() {
     read_held_memory();
   } else {
     has_started_ = true;
+    if (is_writing()) open_files();
     reset_memory_peaks();
     report_.memory = read_memory();
   }

@@ -3,9 +3,12 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -36,8 +39,13 @@ fs::path fresh_run_folder(const std::string& step) {
   return folder;
 }
 
-// Writes the error with its rank, and returns the exit code that goes with it.
+// Writes the error with its rank, and returns the exit code that goes with it. Most errors are
+// everybody's: rank 0 says it, and is given the time to end the others before they say it too.
 int report_error(const std::exception& error, int rank, int num_ranks) {
+  if (rank > 0) {
+    std::signal(SIGTERM, SIG_DFL);  // nothing is left to save
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // brings a stack trace along
   const char* message = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
   const std::string prefix = num_ranks > 1 ? concat("rank ", rank, ": ") : std::string();
@@ -94,16 +102,20 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on a signal saves and stops
   World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
+  return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
+}
+
+}  // namespace
+
+int run_in_world(World& world, const std::function<int()>& body) {
   try {
-    return train_and_report(options, trainer, world);
+    return body();
   } catch (const std::exception& error) {
     const int code = report_error(error, world.comm().rank(), world.comm().size());
     if (world.comm().size() > 1) world.abort(code);
     return code;
   }
 }
-
-}  // namespace
 
 int run_main(int argc, char** argv, const Trainer& trainer) {
   int rank = 0, num_ranks = 1;
@@ -121,8 +133,6 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     install_memory_ledger();
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
-  } catch (const UsageError& error) {  // the same on all ranks: one of them says it
-    return rank == 0 ? report_error(error, rank, 1) : kExitUsage;
   } catch (const std::exception& error) {
     return report_error(error, rank, num_ranks);
   }

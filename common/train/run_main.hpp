@@ -1,6 +1,7 @@
 // main() of every trainer: command line, world, training, report, exit code.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 
@@ -31,6 +32,10 @@ struct Trainer {
 // Everything between argc and the exit code. An error on one rank is shown with its rank, and ends
 // all of them. Writes OUT/report.json (rank 0) after training.
 int run_main(int argc, char** argv, const Trainer& trainer);
+
+// Runs `body` and returns its exit code. An error on one rank is shown with its rank, and ends all of
+// them with the code that goes with it, as nobody must wait for a rank that has failed.
+int run_in_world(World& world, const std::function<int()>& body);
 
 // What --dry-run shows: parameters, bytes per rank by category, tokens per step.
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size);

@@ -1,50 +1,67 @@
 #include "common/train/same_start.hpp"
 
+#include <optional>
+
 #include "common/core/check.hpp"
 #include "common/train/gather_text.hpp"
 
 namespace ladder {
 namespace {
 
-// Rank 0's values, on every rank. Both ways through text, so that equal values read back equal.
-Json from_rank_0(const Json& own, Communicator& comm) {
-  return parse_json(all_gather_text(to_text(own), comm)[0], "what rank 0 sent");
+struct Difference {
+  int rank = 0;
+  std::string name;
+  std::string value;
+  std::string value_on_rank_0;
+};
+
+// The first value in which a rank differs from rank 0. All compare what all have sent as text, so
+// all find the same.
+std::optional<Difference> first_difference(const Json& own, Communicator& comm) {
+  const std::vector<std::string> texts = all_gather_text(to_text(own), comm);
+  const Json wanted = parse_json(texts[0], "what rank 0 sent");
+  const auto value_in = [](const Json& values, const std::string& name) {
+    return values.contains(name) ? values[name].dump() : "nothing";
+  };
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    const Json found = parse_json(texts[static_cast<std::size_t>(rank)], "what a rank sent");
+    for (const Json& values : {wanted, found}) {
+      for (const auto& [name, value] : values.items()) {
+        const std::string a = value_in(found, name), b = value_in(wanted, name);
+        if (a != b) return Difference{rank, name, a, b};
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 void check_same_options(const TrainOptions& options, Communicator& comm) {
-  Json own = to_json(options);
-  own["step"] = options.step;
-  own = parse_json(to_text(own), "own options");
-  const Json main = from_rank_0(own, comm);
-  const auto value_in = [](const Json& values, const std::string& name) {
-    return values.contains(name) ? values[name].dump() : "nothing";
-  };
-  check_usage(main["step"] == own["step"], "this rank runs ", value_in(own, "step"), ", rank 0 ",
-              value_in(main, "step"), "; all ranks are started alike");
-  for (const Json& values : {main, own}) {
-    for (const auto& [name, value] : values.items()) {
-      check_usage(value_in(main, name) == value_in(own, name), "this rank was started with --",
-                  name, " ", value_in(own, name), ", rank 0 with ", value_in(main, name),
-                  "; all ranks are started with the same options");
-    }
+  if (const auto step = first_difference({{"step", options.step}}, comm)) {
+    throw UsageError(concat("rank ", step->rank, " runs ", step->value, " and rank 0 ",
+                            step->value_on_rank_0, "; all ranks must run the same step"));
+  }
+  if (const auto option = first_difference(to_json(options), comm)) {
+    throw UsageError(concat("rank ", option->rank, " was started with --", option->name, " ",
+                            option->value, ", rank 0 with ", option->value_on_rank_0,
+                            "; all ranks must be started with the same options"));
   }
 }
 
 void check_same_start(const Run& run, const BatchStream& batches, Communicator& comm) {
   const DataPosition position = batches.position();
-  const Json own = {{"the number of steps taken", run.num_steps_taken()},
-                    {"the epoch", position.epoch},
+  const Json own = {{"steps taken", run.num_steps_taken()},
+                    {"epoch", position.epoch},
                     {"samples used up of the epoch", position.samples},
                     {"samples in the training data", batches.training_data().num_samples()},
                     {"tokens in the training data", batches.training_data().num_tokens()},
                     {"samples in the validation data", batches.validation_data().num_samples()}};
-  const Json main = from_rank_0(own, comm);
-  for (const auto& [what, value] : own.items()) {
-    check(main[what] == value, what, ": ", value.dump(), " here, ", main[what].dump(),
-          " on rank 0; all ranks need the same --data, --val-data and checkpoint");
-  }
+  const auto difference = first_difference(own, comm);
+  if (!difference) return;
+  throw CheckError(concat(difference->name, ": ", difference->value, " on rank ", difference->rank,
+                          ", ", difference->value_on_rank_0,
+                          " on rank 0; all ranks need the same --data, --val-data and checkpoint"));
 }
 
 }  // namespace ladder

@@ -109,6 +109,7 @@ class Grade {
 
  private:
   void examine(const Epoch& epoch) {
+    if (has_thrown_) return;  // and would throw again
     const std::string where = concat(epoch.what, ", over ", epoch.num_ranks, " ranks, the tail ",
                                      epoch.tail == Tail::kDrop ? "dropped" : "padded", ": ");
     std::vector<Samples> found;
@@ -118,6 +119,7 @@ class Grade {
       }
     } catch (const std::exception& error) {
       faults_.push_back(concat(where, error.what()));
+      has_thrown_ = true;
       return;
     }
     equally_long(where, found);
@@ -141,6 +143,7 @@ class Grade {
 
   const SamplesOfRank& attempt_;
   std::vector<std::string> faults_;
+  bool has_thrown_ = false;
 };
 
 }  // namespace

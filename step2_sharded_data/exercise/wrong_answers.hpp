@@ -16,14 +16,19 @@ inline std::int64_t num_samples(Order order) {
   return static_cast<std::int64_t>(order.size());
 }
 
-std::int64_t num_each(std::int64_t num_left, int num_ranks, Tail tail) {
+inline std::int64_t num_each(std::int64_t num_left, int num_ranks, Tail tail) {
   return (tail == Tail::kDrop ? num_left : num_left + num_ranks - 1) / num_ranks;
 }
 
-// num_each() samples of every num_ranks-th place; what lies beyond the end comes from `padding`.
+// The k-th sample of the order repeated without end.
+inline std::int64_t repeated(Order order, std::int64_t k) {
+  return order[static_cast<std::size_t>(k % num_samples(order))];
+}
+
+// `each` samples of every num_ranks-th place; what lies beyond the end comes from `padding`.
 template <class Padding>
-inline Samples strided(Order order, std::int64_t position, int rank, int num_ranks,
-                       std::int64_t each, Padding padding) {
+Samples strided(Order order, std::int64_t position, int rank, int num_ranks, std::int64_t each,
+                Padding padding) {
   Samples samples;
   for (std::int64_t k = 0; k < each; ++k) {
     const std::int64_t place = position + k * num_ranks + rank;
@@ -39,10 +44,9 @@ inline Samples strided(Order order, std::int64_t position, int rank, int num_ran
 inline Samples contiguous_blocks(Order order, std::int64_t position, int rank, int num_ranks,
                                  Tail tail) {
   const std::int64_t each = num_each(num_samples(order) - position, num_ranks, tail);
-  return strided(order, position + rank * each, 0, 1, each,
-                 [&](Samples& samples, std::int64_t beyond) {
-                   samples.push_back(order[static_cast<std::size_t>(beyond % num_samples(order))]);
-                 });
+  return strided(
+      order, position + rank * each, 0, 1, each,
+      [&](Samples& samples, std::int64_t beyond) { samples.push_back(repeated(order, beyond)); });
 }
 
 inline Samples wraps_only_once(Order order, std::int64_t position, int rank, int num_ranks,
@@ -50,37 +54,32 @@ inline Samples wraps_only_once(Order order, std::int64_t position, int rank, int
   return strided(order, position, rank, num_ranks,
                  num_each(num_samples(order) - position, num_ranks, tail),
                  [&](Samples& samples, std::int64_t beyond) {
-                   if (beyond < num_samples(order))
-                     samples.push_back(order[static_cast<std::size_t>(beyond)]);
+                   if (beyond < num_samples(order)) samples.push_back(repeated(order, beyond));
                  });
 }
 
 inline Samples leaves_the_tail_to_the_first_ranks(Order order, std::int64_t position, int rank,
                                                   int num_ranks, Tail tail) {
-  return strided(
-      order, position, rank, num_ranks,
-      num_each(num_samples(order) - position, num_ranks, Tail::kPad),
-      [&](Samples& samples, std::int64_t beyond) {
-        if (tail == Tail::kPad)
-          samples.push_back(order[static_cast<std::size_t>(beyond % num_samples(order))]);
-      });
+  return strided(order, position, rank, num_ranks,
+                 num_each(num_samples(order) - position, num_ranks, Tail::kPad),
+                 [&](Samples& samples, std::int64_t beyond) {
+                   if (tail == Tail::kPad) samples.push_back(repeated(order, beyond));
+                 });
 }
 
 inline Samples pads_whatever_it_is_told(Order order, std::int64_t position, int rank, int num_ranks,
                                         Tail /*tail*/) {
-  return strided(order, position, rank, num_ranks,
-                 num_each(num_samples(order) - position, num_ranks, Tail::kPad),
-                 [&](Samples& samples, std::int64_t beyond) {
-                   samples.push_back(order[static_cast<std::size_t>(beyond % num_samples(order))]);
-                 });
+  return strided(
+      order, position, rank, num_ranks,
+      num_each(num_samples(order) - position, num_ranks, Tail::kPad),
+      [&](Samples& samples, std::int64_t beyond) { samples.push_back(repeated(order, beyond)); });
 }
 
 inline Samples ignores_the_position(Order order, std::int64_t /*position*/, int rank, int num_ranks,
                                     Tail tail) {
-  return strided(order, 0, rank, num_ranks, num_each(num_samples(order), num_ranks, tail),
-                 [&](Samples& samples, std::int64_t beyond) {
-                   samples.push_back(order[static_cast<std::size_t>(beyond % num_samples(order))]);
-                 });
+  return strided(
+      order, 0, rank, num_ranks, num_each(num_samples(order), num_ranks, tail),
+      [&](Samples& samples, std::int64_t beyond) { samples.push_back(repeated(order, beyond)); });
 }
 
 inline Samples pads_with_its_own(Order order, std::int64_t position, int rank, int num_ranks,
@@ -97,7 +96,7 @@ inline Samples pads_with_what_is_left(Order order, std::int64_t position, int ra
   const std::int64_t num_left = num_samples(order) - position;
   return strided(order, position, rank, num_ranks, num_each(num_left, num_ranks, tail),
                  [&](Samples& samples, std::int64_t beyond) {
-                   samples.push_back(order[static_cast<std::size_t>(position + beyond % num_left)]);
+                   samples.push_back(repeated(order, position + beyond % num_left));
                  });
 }
 
@@ -111,10 +110,9 @@ inline Samples gives_places_not_samples(Order order, std::int64_t position, int 
 inline Samples divides_the_whole_epoch_and_the_position(Order order, std::int64_t position,
                                                         int rank, int num_ranks, Tail tail) {
   const std::int64_t each = num_each(num_samples(order), num_ranks, tail) - position / num_ranks;
-  return strided(order, position, rank, num_ranks, each,
-                 [&](Samples& samples, std::int64_t beyond) {
-                   samples.push_back(order[static_cast<std::size_t>(beyond % num_samples(order))]);
-                 });
+  return strided(
+      order, position, rank, num_ranks, each,
+      [&](Samples& samples, std::int64_t beyond) { samples.push_back(repeated(order, beyond)); });
 }
 
 struct WrongAnswer {
@@ -140,12 +138,10 @@ inline std::vector<WrongAnswer> wrong_answers() {
        "14, 17"},
       {"pads with its own", pads_with_its_own,
        "103 samples, over 2 ranks, the tail padded: rank 1 gets 1, 3, 5, 7, …, 101, 1 (52 "
-       "samples); "
-       "not 1, 3, 5, 7, …, 101, 0 (52 samples)"},
+       "samples); not 1, 3, 5, 7, …, 101, 0 (52 samples)"},
       {"pads with what is left", pads_with_what_is_left,
        "starts with the first of all 20, over 4 ranks, the tail padded: rank 3 gets 16, 13; not "
-       "16, "
-       "0"},
+       "16, 0"},
       {"gives places, not samples", gives_places_not_samples,
        "the order 5, 2, 7, 0, 6, 1, 4, 3, over 2 ranks, the tail dropped: rank 0 gets 0, 2, 4, 6; "
        "not 5, 7, 6, 4"},

@@ -1,1 +1,253 @@
 #include "step3_naive_dp/exercise/grader.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+
+#include <algorithm>
+#include <exception>
+#include <sstream>
+
+#include "common/comm/rank_values.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/train/gather_text.hpp"
+#include "step3_naive_dp/exercise/watched_communicator.hpp"
+
+namespace ladder::step3 {
+namespace {
+
+// A model of four trainable tensors, one of a single element, and of two frozen ones: one that
+// never had a gradient, and one that was frozen later and still has it.
+struct Model {
+  at::Tensor frozen_later = trainable({9});
+  FlatModel flat{{{"embedding", {{"wte", trainable({5, 3})}, {"frozen", at::ones({7})}}},
+                  {"head",
+                   {{"scale", trainable({1})},
+                    {"weight", trainable({64, 20})},
+                    {"frozen_later", frozen_later},
+                    {"bias", trainable({20})}}}}};
+
+  Model() { frozen_later.set_requires_grad(false); }
+
+ private:
+  static at::Tensor trainable(at::IntArrayRef shape) {
+    return at::ones(shape).set_requires_grad(true);
+  }
+};
+constexpr std::int64_t kLargestNumel = 64 * 20;
+
+bool is_frozen(const NamedTensor& named) {
+  return named.name.starts_with("frozen");
+}
+
+std::vector<NamedTensor> trainable(std::vector<NamedTensor> tensors) {
+  std::erase_if(tensors, is_frozen);
+  return tensors;
+}
+
+// What every rank can make for every other: values whose sum depends on the order from three ranks
+// on.
+at::Tensor values_like(const at::Tensor& tensor, int rank) {
+  return values_of(rank, tensor.numel(), at::kFloat).view_as(tensor);
+}
+
+class Grade {
+ public:
+  Grade(const NaiveDp& attempt, Communicator& comm) : attempt_(attempt), comm_(comm) {}
+
+  void replicas_start_as_the_roots() {
+    for (int root = 0; root < comm_.size(); ++root) {
+      const std::string what = concat("broadcast_parameters() from rank ", root);
+      examine(what, [&](WatchedCommunicator& comm) {
+        Model model;
+        for (const auto& [name, param] : model.flat.named_params())
+          param.copy_(values_like(param, comm.rank()));
+        model.flat.grads().fill_(7);
+        const std::int64_t before = comm.traffic().bytes_sent();
+        attempt_.broadcast_parameters(model.flat, comm, root);
+        const std::int64_t num_sent = comm.traffic().bytes_sent() - before;
+        for (const auto& [name, param] : model.flat.named_params()) {
+          expect(concat("after ", what, " '", name, "'"), param, values_like(param, root));
+        }
+        expect(concat("after ", what, " a gradient"), model.flat.grads(),
+               at::full({model.flat.grads().numel()}, 7.0F));
+        // With the padding or without, but from the root alone.
+        const std::int64_t most =
+            comm.rank() == root ? 4 * (comm.size() - 1) * model.flat.layout().numel : 0;
+        if (num_sent > most)
+          fault(concat(what, ": this rank sent ", num_sent, " bytes, not ", most, " at most"));
+      });
+    }
+  }
+
+  // Rank r's gradients are r + 1.
+  void gradients_are_sums() {
+    const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2;
+    examine("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+      Model model;
+      reduce(model, comm,
+             [&](const NamedTensor& grad) { return at::full_like(grad.tensor, comm.rank() + 1); });
+      for (const NamedTensor& grad : trainable(model.flat.named_grads())) {
+        expect(
+            concat("the sum of the ranks' gradients 1 to ", comm.size(), " in '", grad.name, "'"),
+            grad.tensor, at::full_like(grad.tensor, sum));
+      }
+    });
+  }
+
+  // To the bit: ((g0 + g1) + g2) + ….
+  void fold_in_rank_order() {
+    examine("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+      Model model;
+      reduce(model, comm,
+             [&](const NamedTensor& grad) { return values_like(grad.tensor, comm.rank()); });
+      for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+        expect(concat("the gradient of '", name, "', added up in the order of the ranks,"), grad,
+               fold_of_all(comm.size(), grad.numel(), at::kFloat).view_as(grad));
+      }
+    });
+  }
+
+  // Rank 0's backward never came by 'scale' and 'bias': its gradients there are zeros.
+  void unused_parameters_add_zeros() {
+    const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2 - 1;
+    examine("parameters that rank 0 does not use", [&](WatchedCommunicator& comm) {
+      Model model;
+      const auto is_unused = [](const std::string& name) {
+        return name == "scale" || name == "bias";
+      };
+      reduce(model, comm, [&](const NamedTensor& grad) {
+        const bool is_zero = comm.rank() == 0 && is_unused(grad.name);
+        return at::full_like(grad.tensor, is_zero ? 0 : comm.rank() + 1);
+      });
+      for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+        if (!is_unused(name)) continue;
+        expect(concat("the gradient of '", name, "', which rank 0 does not use,"), grad,
+               at::full_like(grad, sum));
+      }
+    });
+  }
+
+  std::vector<std::string> faults() { return std::move(faults_); }
+
+ private:
+  using Values = std::function<at::Tensor(const NamedTensor&)>;
+
+  // all_reduce_gradients() on these gradients, and what must hold whatever they are.
+  void reduce(Model& model, WatchedCommunicator& comm, const Values& gradient) {
+    for (const NamedTensor& grad : model.flat.named_grads()) {
+      is_frozen(grad) ? grad.tensor.fill_(100 + comm.rank()) : grad.tensor.copy_(gradient(grad));
+    }
+    const std::int64_t before = read_memory().total_live_bytes;
+    reset_memory_peaks();
+    attempt_.all_reduce_gradients(model.flat, comm);
+    const std::int64_t scratch = read_memory().peak_bytes - before;
+
+    for (const auto& [name, param] : model.flat.named_params()) {
+      expect(concat("all_reduce_gradients() is no business of the parameters: '", name, "'"), param,
+             at::ones_like(param));
+    }
+    for (const NamedTensor& grad : model.flat.named_grads()) {
+      if (!is_frozen(grad)) continue;
+      expect(concat("'", grad.name, "' is frozen and left alone: its gradient"), grad.tensor,
+             at::full_like(grad.tensor, 100 + comm.rank()));
+    }
+    expect_one_all_reduce_per_tensor(model, comm.watched().calls);
+    if (comm.watched().most_in_flight > 1)
+      fault(concat(comm.watched().most_in_flight,
+                   " operations are in flight at once, not 1: each of them holds its scratch"));
+    if (scratch > 4 * kLargestNumel)
+      fault(concat("all_reduce_gradients() takes ", scratch, " bytes of scratch, not ",
+                   4 * kLargestNumel, " (the largest tensor) at most"));
+  }
+
+  void expect_one_all_reduce_per_tensor(const Model& model, std::vector<std::string> found) {
+    std::vector<std::string> wanted;
+    for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+      wanted.push_back(
+          concat("all_reduce of ", grad.numel(), grad.numel() == 1 ? " element" : " elements"));
+    }
+    std::sort(found.begin(), found.end());
+    std::sort(wanted.begin(), wanted.end());
+    if (found == wanted) return;
+    const auto list = [](const std::vector<std::string>& calls) {
+      std::string text;
+      for (const std::string& call : calls) text += concat(text.empty() ? "" : ", ", call);
+      return text.empty() ? "nothing" : text;
+    };
+    fault(concat("all_reduce_gradients() asks for ", list(found),
+                 "; wanted in any order: ", list(wanted)));
+  }
+
+  // One part of the examination. What it throws is a fault, on whichever rank; what the ranks find
+  // is told to all.
+  template <class Part>
+  void examine(const std::string& what, Part part) {
+    WatchedCommunicator comm(comm_);
+    lines_.clear();
+    for (const std::function<void()>& act : {std::function<void()>([&] { part(comm); }),
+                                             std::function<void()>([&] { comm.finish(); })}) {
+      try {
+        act();
+      } catch (const std::exception& error) {
+        fault(concat(what, ": ", error.what()));
+      }
+    }
+    if (const std::size_t num = comm.watched().num_never_waited_for; num > 0)
+      fault(concat(what, ": ", num, " operations are never waited for"));
+    tell_all();
+  }
+
+  // The lines of the rank that found most, the first of them: where the ranks' sums differ, one of
+  // them may be right.
+  void tell_all() {
+    std::vector<std::string> most;
+    for (const std::string& lines : all_gather_text(lines_, comm_)) {
+      std::vector<std::string> list;
+      std::istringstream text(lines);
+      for (std::string line; std::getline(text, line);) list.push_back(line);
+      if (list.size() > most.size()) most = std::move(list);
+    }
+    for (std::string& line : most) {
+      if (std::count(faults_.begin(), faults_.end(), line) == 0) faults_.push_back(std::move(line));
+    }
+  }
+
+  void fault(const std::string& what) {
+    const std::string line = concat("rank ", comm_.rank(), ": ", what, "\n");
+    if (lines_.find(line) == std::string::npos) lines_ += line;
+  }
+
+  void expect(const std::string& what, const at::Tensor& found, const at::Tensor& wanted) {
+    if (found.equal(wanted)) return;
+    const at::Tensor is_wrong = found.ne(wanted).flatten();
+    const auto first = is_wrong.nonzero()[0].item<std::int64_t>();
+    std::ostringstream line;
+    line.precision(9);
+    line << what << " is " << found.flatten()[first].item<float>() << ", not "
+         << wanted.flatten()[first].item<float>() << " (element " << first << "; "
+         << is_wrong.sum().item<std::int64_t>() << " of " << is_wrong.numel() << " differ)";
+    fault(line.str());
+  }
+
+  const NaiveDp& attempt_;
+  Communicator& comm_;
+  std::string lines_;  // of the part that is examined, on this rank
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> grade(const NaiveDp& attempt, Communicator& comm) {
+  install_memory_ledger();
+  Grade grade(attempt, comm);
+  grade.replicas_start_as_the_roots();
+  grade.gradients_are_sums();
+  grade.fold_in_rank_order();
+  grade.unused_parameters_add_zeros();
+  return grade.faults();
+}
+
+}  // namespace ladder::step3

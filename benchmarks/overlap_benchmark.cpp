@@ -1,0 +1,123 @@
+// How step 4 hides communication behind backward, beside steps 1 and 3.
+//
+//   mpirun -n 2 --bind-to none build/release/benchmarks/overlap_benchmark [--link 50:1 | --link off]
+//
+// Prints a table, as its rows are read against each other: what the columns mean is in
+// overlap_measurement.hpp. The link is paced, so that a network can be shown on one machine (see
+// paced_communicator.hpp); `off` is MPI as fast as it goes.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "benchmarks/overlap_measurement.hpp"
+#include "benchmarks/training_process.hpp"
+#include "common/comm/world.hpp"
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+struct OverlapOptions {
+  GptOptions model{.context = 256, .layers = 6, .heads = 6, .channels = 384};
+  std::int64_t rows = 2;
+  std::string link = "50:1";
+  int num_rounds = 5;
+};
+
+void add_options(CLI::App& app, OverlapOptions& options) {
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    app.add_option(name, value, text)->capture_default_str();
+  };
+  add("--layers", options.model.layers, "blocks of the model");
+  add("--heads", options.model.heads, "heads of its attention");
+  add("--channels", options.model.channels, "its width");
+  add("--context", options.model.context, "tokens per row");
+  add("--micro-batch-size", options.rows, "rows per rank");
+  add("--link", options.link, "LATENCY_US:GBPS, or off");
+  add("--rounds", options.num_rounds, "every method is measured once in each");
+}
+
+std::vector<Method> methods() {
+  std::vector<Method> list = {reference_method(), naive_method()};
+  for (const std::int64_t kib : {64, 256, 1024, 4 * 1024, 25 * 1024}) {
+    list.push_back(bucketed_method(kib << 10));
+  }
+  return list;
+}
+
+// How many times as fast as the other, in the same round; the median over rounds.
+double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < figures.round_step_s.size(); ++i) {
+    ratios.push_back(other.round_step_s[i] / figures.round_step_s[i]);
+  }
+  return median(ratios);
+}
+
+void print_head(const OverlapOptions& options, const Replica& replica, int num_ranks) {
+  const GptOptions& model = options.model;
+  const FlatLayout& layout = replica.flat.layout();
+  std::printf("%s\n", concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
+                             " channels, context ", model.context, ", ", options.rows,
+                             " rows per rank: ", layout.num_parameters, " parameters\n", num_ranks,
+                             " ranks of one thread, link ", options.link, "; medians of ",
+                             options.num_rounds, " rounds, times in ms\n")
+                          .c_str());
+  std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "all-reduces", "T_forward",
+              "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
+}
+
+void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
+  std::printf("%-28s %11lld %9.1f %9.1f %9.1f %9.1f %9.1f %7.2f %8.2f x\n", row.name.c_str(),
+              static_cast<long long>(row.num_all_reduces), 1e3 * row.forward_s, 1e3 * row.compute_s,
+              1e3 * row.comm_s, 1e3 * row.step_s, 1e3 * row.exposed_s(), row.hidden(),
+              speedup(row, baseline));
+}
+
+void run(const OverlapOptions& options, Communicator& comm) {
+  check_usage(comm.size() > 1, "with one rank nothing is sent: start it under mpirun -n 2");
+  Replica replica(options.model, options.rows, comm);
+  if (comm.rank() == 0) print_head(options, replica, comm.size());
+  const std::vector<OverlapFigures> rows =
+      measure_overlap(replica, comm, methods(), options.num_rounds);
+  if (comm.rank() > 0) return;
+  for (const OverlapFigures& row : rows) print_row(row, rows.front());
+}
+
+Link link_of(const std::string& text) {
+  return text == "off" ? Link() : parse_link(text);
+}
+
+int run_in(World& world, const OverlapOptions& options) {
+  try {
+    run(options, world.comm());
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
+    world.abort(1);
+  }
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  CLI::App app("How step 4 hides communication behind backward, beside steps 1 and 3.");
+  ladder::OverlapOptions options;
+  ladder::add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    ladder::validate(options.model);
+    ladder::check_usage(options.rows > 0 && options.num_rounds > 0,
+                        "--micro-batch-size and --rounds must be at least 1");
+    const ladder::Link link = ladder::link_of(options.link);
+    ladder::become_training_process();
+    ladder::World world(ladder::Transport::kMpi, link);
+    return ladder::run_in(world, options);
+  } catch (const ladder::UsageError& error) {
+    if (ladder::launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,214 @@
+#include "benchmarks/overlap_measurement.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/core/timer.hpp"
+#include "step1_ddp_reference/reference_buckets.hpp"
+#include "step1_ddp_reference/reference_ddp.hpp"
+#include "step3_naive_dp/naive_dp.hpp"
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+
+namespace ladder {
+namespace {
+
+Microbatches random_batch(const GptOptions& shape, std::int64_t rows) {
+  const at::Tensor window = at::randint(shape.vocab_size, {rows, shape.context + 1}, at::kLong);
+  return Microbatches({{window.narrow(1, 0, shape.context).contiguous(),
+                        window.narrow(1, 1, shape.context).contiguous(), rows * shape.context}});
+}
+
+class ReferenceSum final : public GradientSum {
+ public:
+  ReferenceSum(Replica& replica, Communicator& comm)
+      : replica_(replica), comm_(comm), ddp_(replica.flat, comm) {
+    for (const std::int64_t numel : plan_reference_buckets(replica.model.units())) {
+      buckets_.push_back(at::zeros({numel}));
+    }
+  }
+  void step() override {
+    ddp_.arm(1);
+    replica_.forward_and_backward(ddp_.wrap(replica_.loss_sum()));
+    ddp_.wait();
+  }
+  void sum_alone() override {
+    for (const at::Tensor& bucket : buckets_) comm_.all_reduce(bucket)->wait();
+  }
+
+ private:
+  Replica& replica_;
+  Communicator& comm_;
+  ReferenceDdp ddp_;
+  std::vector<at::Tensor> buckets_;  // as long as the Reducer's
+};
+
+class NaiveSum final : public GradientSum {
+ public:
+  NaiveSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
+  void step() override {
+    replica_.forward_and_backward(replica_.loss_sum());
+    sum_alone();
+  }
+  void sum_alone() override { all_reduce_gradients(replica_.flat, comm_); }
+
+ private:
+  Replica& replica_;
+  Communicator& comm_;
+};
+
+// Buckets whose all-reduces are all started first, and then waited for.
+class UnoverlappedSum : public GradientSum {
+ public:
+  UnoverlappedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
+      : replica_(replica),
+        comm_(comm),
+        plan_(plan_buckets(replica.flat.layout(), capacity_bytes)) {}
+  void step() override {
+    replica_.forward_and_backward(replica_.loss_sum());
+    sum_alone();
+  }
+  void sum_alone() final {
+    std::vector<WorkPtr> works;
+    for (const GradientBucket& bucket : plan_) {
+      works.push_back(
+          comm_.all_reduce(replica_.flat.grads().narrow(0, bucket.start, bucket.numel)));
+    }
+    for (const WorkPtr& work : works) work->wait();
+  }
+
+ protected:
+  Replica& replica_;
+  Communicator& comm_;
+  std::vector<GradientBucket> plan_;
+};
+
+class BucketedSum final : public UnoverlappedSum {
+ public:
+  BucketedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
+      : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.flat, plan_, comm) {}
+  void step() override {
+    bucketer_.arm(1);
+    replica_.forward_and_backward(replica_.loss_sum());
+    bucketer_.wait();
+  }
+
+ private:
+  GradientBucketer bucketer_;
+};
+
+std::string size_text(std::int64_t bytes) {
+  const bool is_large = bytes >= 1 << 20;
+  return concat(bytes >> (is_large ? 20 : 10), is_large ? " MiB" : " KiB");
+}
+
+template <class Sum, class... Arguments>
+Method method_of(std::string name, Arguments... arguments) {
+  return {std::move(name), [arguments...](Replica& replica, Communicator& comm) {
+            return std::make_unique<Sum>(replica, comm, arguments...);
+          }};
+}
+
+double slowest(double seconds, Communicator& comm) {
+  const at::Tensor all = at::zeros({comm.size()}, at::kDouble);
+  comm.all_gather(at::full({1}, seconds, at::kDouble), all)->wait();
+  return all.max().item<double>();
+}
+
+// Of the slowest rank, from gradients that are zero.
+template <class Act>
+double time(Replica& replica, Communicator& comm, const Act& act) {
+  replica.flat.zero_grad();
+  comm.barrier();
+  const Timer timer;
+  act();
+  return slowest(timer.seconds(), comm);
+}
+
+// The times of one method, one value per round.
+struct Series {
+  std::vector<double> forward_s, compute_s, comm_s, step_s;
+
+  void add_round(Replica& replica, Communicator& comm, GradientSum& sum) {
+    compute_s.push_back(
+        time(replica, comm, [&] { replica.forward_and_backward(replica.loss_sum()); }));
+    forward_s.push_back(slowest(replica.forward_s, comm));
+    comm_s.push_back(time(replica, comm, [&] { sum.sum_alone(); }));
+    step_s.push_back(time(replica, comm, [&] { sum.step(); }));
+  }
+};
+
+}  // namespace
+
+Replica::Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm)
+    : model(shape, /*seed=*/1),
+      flat(model.units()),
+      batch_(random_batch(shape, rows)),
+      num_targets_(static_cast<double>(rows * shape.context * comm.size())) {}
+
+LossSum Replica::loss_sum() {
+  return [this](const Microbatch& microbatch) {
+    const Timer timer;
+    at::Tensor loss = model.loss_sum(microbatch.tokens, microbatch.targets);
+    forward_s = timer.seconds();
+    return loss;
+  };
+}
+
+void Replica::forward_and_backward(const LossSum& loss_sum_fn) {
+  accumulate_gradients(loss_sum_fn, batch_, num_targets_);
+}
+
+Method reference_method() {
+  return method_of<ReferenceSum>("step 1, libtorch's Reducer");
+}
+Method naive_method() {
+  return method_of<NaiveSum>("step 3, tensor by tensor");
+}
+Method bucketed_method(std::int64_t capacity_bytes) {
+  return method_of<BucketedSum>(concat("step 4, buckets of ", size_text(capacity_bytes)),
+                                capacity_bytes);
+}
+Method unoverlapped_method(std::int64_t capacity_bytes) {
+  return method_of<UnoverlappedSum>(concat("no overlap, buckets of ", size_text(capacity_bytes)),
+                                    capacity_bytes);
+}
+
+double OverlapFigures::hidden() const {
+  return (compute_s + comm_s - step_s) / std::min(compute_s, comm_s);
+}
+
+std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm,
+                                            const std::vector<Method>& methods, int num_rounds) {
+  std::vector<Series> series(methods.size());
+  std::vector<OverlapFigures> figures(methods.size());
+  for (int round = 0; round < num_rounds; ++round) {
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+      const std::unique_ptr<GradientSum> sum = methods[i].install(replica, comm);
+      const std::int64_t num_before = comm.traffic()[CommOp::kAllReduce].calls;
+      sum->step();  // warms up what was just installed
+      figures[i].num_all_reduces = comm.traffic()[CommOp::kAllReduce].calls - num_before;
+      series[i].add_round(replica, comm, *sum);
+    }
+  }
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    figures[i].name = methods[i].name;
+    figures[i].forward_s = median(series[i].forward_s);
+    figures[i].compute_s = median(series[i].compute_s);
+    figures[i].comm_s = median(series[i].comm_s);
+    figures[i].step_s = median(series[i].step_s);
+    figures[i].round_step_s = std::move(series[i].step_s);
+  }
+  return figures;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace ladder

@@ -1,0 +1,85 @@
+// How much of its communication a data-parallel step hides behind its backward.
+//
+// For each way to sum the gradients over the ranks, one after the other in every round:
+//
+//   T_compute   forward and backward; nothing is sent
+//   T_comm      the all-reduces alone, started and waited for in the same order
+//   T_step      forward, backward and all-reduces, as the step of the course runs them
+//
+//   exposed = T_step − T_compute             what communication still costs
+//   hidden  = (T_compute + T_comm − T_step) / min(T_compute, T_comm)        1: all that can be hidden
+//
+// A time is that of the slowest rank, a figure the median over rounds. Fetching the batch, clipping
+// and the optimizer are left out: no step overlaps them with communication.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/data/batch.hpp"
+#include "common/model/gpt.hpp"
+#include "common/optim/flat_model.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+
+namespace ladder {
+
+// One rank's model, and a batch of random tokens.
+class Replica {
+ public:
+  Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm);
+
+  Gpt model;
+  FlatModel flat;
+  double forward_s = 0;  // of the last forward_and_backward()
+
+  LossSum loss_sum();                                     // the model's forward, timed
+  void forward_and_backward(const LossSum& loss_sum_fn);  // gradients are added to flat's
+
+ private:
+  Microbatches batch_;
+  double num_targets_;  // of all ranks
+};
+
+// A way to sum gradients over ranks. Its hooks are on the replica for as long as it lives; the
+// replica and the communicator outlive it. Collective: all ranks call the same in the same order.
+class GradientSum {
+ public:
+  virtual ~GradientSum() = default;
+  virtual void step() = 0;       // forward, backward and all-reduces
+  virtual void sum_alone() = 0;  // the all-reduces
+};
+
+struct Method {
+  std::string name;
+  std::function<std::unique_ptr<GradientSum>(Replica&, Communicator&)> install;
+};
+Method reference_method();                                // step 1
+Method naive_method();                                    // step 3
+Method bucketed_method(std::int64_t capacity_bytes);      // step 4
+Method unoverlapped_method(std::int64_t capacity_bytes);  // step 4's buckets, all started too late
+
+struct OverlapFigures {
+  std::string name;
+  std::int64_t num_all_reduces = 0;  // in one step
+  double forward_s = 0;
+  double compute_s = 0;
+  double comm_s = 0;
+  double step_s = 0;
+  std::vector<double> round_step_s;  // T_step, round by round: to compare methods in pairs
+
+  double exposed_s() const { return step_s - compute_s; }
+  double hidden() const;
+};
+
+// In every round each method is installed, warmed up and measured. Collective; every rank gets the
+// same figures, in the order of the methods.
+std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm,
+                                            const std::vector<Method>& methods, int num_rounds);
+
+double median(std::vector<double> values);  // of at least one value
+
+}  // namespace ladder

@@ -1,0 +1,187 @@
+// Answers that look right and are not. The grader must reject each of them, for the reason given.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <string>
+#include <vector>
+
+#include "step3_naive_dp/exercise/grader.hpp"
+
+namespace ladder::step3 {
+
+// Right, and independent of the answer that this build links: what the wrong halves go with.
+inline void right_broadcast(FlatModel& model, Communicator& comm, int root) {
+  comm.broadcast(model.params(), root)->wait();
+}
+
+inline std::vector<at::Tensor> trainable_gradients(const FlatModel& model) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : model.leaves()) {
+    if (parameter.requires_grad()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+inline void right_all_reduce(FlatModel& model, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(model)) comm.all_reduce(gradient)->wait();
+}
+
+inline void no_broadcast(FlatModel& /*model*/, Communicator& /*comm*/, int /*root*/) {}
+
+inline void broadcasts_from_rank_0(FlatModel& model, Communicator& comm, int /*root*/) {
+  comm.broadcast(model.params(), 0)->wait();
+}
+
+inline void broadcasts_what_is_trained(FlatModel& model, Communicator& comm, int root) {
+  for (const auto& [name, parameter] : model.leaves()) {
+    if (parameter.requires_grad()) comm.broadcast(parameter.detach(), root)->wait();
+  }
+}
+
+inline void broadcasts_on_the_root_alone(FlatModel& model, Communicator& comm, int root) {
+  if (comm.rank() == root) comm.broadcast(model.params(), root)->wait();
+}
+
+inline void everybody_sends(FlatModel& model, Communicator& comm, int root) {
+  const at::NoGradGuard no_grad;
+  at::Tensor all = at::empty({comm.size(), model.params().numel()});
+  comm.all_gather(model.params(), all)->wait();
+  model.params().copy_(all[root]);
+}
+
+inline void mean(FlatModel& model, Communicator& comm) {
+  right_all_reduce(model, comm);
+  for (at::Tensor& gradient : trainable_gradients(model)) gradient.div_(comm.size());
+}
+
+inline void reduces_parameters(FlatModel& model, Communicator& comm) {
+  for (const auto& [name, parameter] : model.leaves()) {
+    if (parameter.requires_grad()) comm.all_reduce(parameter.detach())->wait();
+  }
+}
+
+inline void skips_the_last_tensor(FlatModel& model, Communicator& comm) {
+  std::vector<at::Tensor> gradients = trainable_gradients(model);
+  gradients.pop_back();
+  for (const at::Tensor& gradient : gradients) comm.all_reduce(gradient)->wait();
+}
+
+// Equal up to rounding, and no two ranks have the same bits.
+inline void starts_with_its_own(FlatModel& model, Communicator& comm) {
+  for (at::Tensor& gradient : trainable_gradients(model)) {
+    at::Tensor all = at::empty({comm.size(), gradient.numel()});
+    comm.all_gather(gradient, all)->wait();
+    for (int r = 0; r < comm.size(); ++r) {
+      if (r != comm.rank()) gradient.add_(all[r].view_as(gradient));
+    }
+  }
+}
+
+inline void one_flat_all_reduce(FlatModel& model, Communicator& comm) {
+  comm.all_reduce(model.grads())->wait();
+}
+
+inline void reduces_a_copy(FlatModel& model, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(model)) {
+    comm.all_reduce(gradient.clone())->wait();
+  }
+}
+
+inline void leaves_zeros_out(FlatModel& model, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(model)) {
+    if (gradient.any().item<bool>()) comm.all_reduce(gradient)->wait();
+  }
+}
+
+inline void waits_at_the_end(FlatModel& model, Communicator& comm) {
+  std::vector<WorkPtr> works;
+  for (const at::Tensor& gradient : trainable_gradients(model)) {
+    works.push_back(comm.all_reduce(gradient));
+  }
+  for (const WorkPtr& work : works) work->wait();
+}
+
+inline void never_waits(FlatModel& model, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(model)) comm.all_reduce(gradient);
+}
+
+inline void works_in_copies(FlatModel& model, Communicator& comm) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& gradient : trainable_gradients(model)) copies.push_back(gradient.clone());
+  for (const at::Tensor& copy : copies) comm.all_reduce(copy)->wait();
+  std::size_t i = 0;
+  for (at::Tensor& gradient : trainable_gradients(model)) gradient.copy_(copies[i++]);
+}
+
+struct WrongAnswer {
+  std::string name;
+  NaiveDp attempt;
+  int min_ranks;       // where it shows
+  std::string reason;  // part of a line that the grader says
+};
+
+inline std::vector<WrongAnswer> wrong_answers() {
+  return {
+      {"no broadcast",
+       {no_broadcast, right_all_reduce},
+       2,
+       "rank 1: after broadcast_parameters() from rank 0 'wte' is"},
+      {"broadcasts from rank 0, whatever the root",
+       {broadcasts_from_rank_0, right_all_reduce},
+       2,
+       "rank 0: after broadcast_parameters() from rank 1 'wte' is"},
+      {"broadcasts what is trained",
+       {broadcasts_what_is_trained, right_all_reduce},
+       2,
+       "rank 1: after broadcast_parameters() from rank 0 'frozen' is"},
+      {"broadcasts on the root alone",
+       {broadcasts_on_the_root_alone, right_all_reduce},
+       2,
+       "would wait for each other for ever: rank 0: broadcast of 1376 elements from rank 0; rank "
+       "1: nothing more;"},
+      {"everybody sends", {everybody_sends, right_all_reduce}, 2, "bytes, not 0 at most"},
+      {"mean", {right_broadcast, mean}, 2, "rank 0: the sum of the ranks' gradients"},
+      {"reduces parameters",
+       {right_broadcast, reduces_parameters},
+       2,
+       "no business of the parameters: 'wte' is"},
+      {"skips the last tensor",
+       {right_broadcast, skips_the_last_tensor},
+       1,
+       "asks for all_reduce of 1 element, all_reduce of 1280 elements, all_reduce of 15 elements; "
+       "wanted in any order: all_reduce of 1 element, all_reduce of 1280 elements, all_reduce of "
+       "15 "
+       "elements, all_reduce of 20 elements"},
+      {"starts with its own",
+       {right_broadcast, starts_with_its_own},
+       3,
+       "the gradient of 'weight', added up in the order of the ranks, is"},
+      {"one flat all-reduce",
+       {right_broadcast, one_flat_all_reduce},
+       2,
+       "'frozen' is frozen and left alone: its gradient is"},
+      {"reduces a copy",
+       {right_broadcast, reduces_a_copy},
+       2,
+       "rank 0: the sum of the ranks' gradients"},
+      {"leaves zeros out",
+       {right_broadcast, leaves_zeros_out},
+       2,
+       "would wait for each other for ever: rank 0: all_reduce of 1280 elements; rank 1: "
+       "all_reduce "
+       "of 1 element;"},
+      {"waits at the end",
+       {right_broadcast, waits_at_the_end},
+       1,
+       "4 operations are in flight at once, not 1"},
+      {"never waits", {right_broadcast, never_waits}, 1, "4 operations are never waited for"},
+      {"works in copies",
+       {right_broadcast, works_in_copies},
+       1,
+       "bytes of scratch, not 5120 (the largest tensor) at most"},
+  };
+}
+
+}  // namespace ladder::step3

@@ -1,0 +1,176 @@
+// Nothing hangs: whatever one rank does wrong, all ranks end within seconds, and a message names the
+// rank and the reason. Real processes under mpirun, real kills.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kSeconds = 20;  // on a busy machine; a hang would be for ever
+
+using Words = std::vector<std::string>;
+
+Words words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+const std::vector<std::string> kSteps = {"step1_ddp_reference", "step2_sharded_data",
+                                         "step3_naive_dp", "step4_bucketed_ddp"};
+
+std::string program(const std::string& step) {
+  return concat(LADDER_BUILD, "/", step, "/", step);
+}
+
+class Failure : public ::testing::Test {
+ protected:
+  Failure() {
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += concat("line ", i, " of a text that repeats itself. ");
+    for (const char* folder : {"a", "b"}) {
+      fs::create_directories(folder_.path(folder));
+      folder_.write(concat(folder, "/text.txt"), text);
+    }
+  }
+
+  // The command line of one trainer.
+  static std::string trainer(const std::string& step, const std::string& more = "") {
+    return concat(program(step),
+                  " --layers 1 --heads 2 --channels 16 --context 16 --micro-batch-size 2 "
+                  "--data text.txt --steps 100000 --log-every 1 --out ../run ",
+                  more);
+  }
+
+  // Rank 0 in folder a, rank 1 in folder b.
+  Words two_ranks(const std::string& rank_0, const std::string& rank_1) const {
+    return words(concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ",
+                        LADDER_MPIEXEC, " --oversubscribe --bind-to none -n 1 -wdir ",
+                        folder_.path("a"), " ", rank_0, " : -n 1 -wdir ", folder_.path("b"), " ",
+                        rank_1));
+  }
+
+  // It ends in time, with this exit code.
+  std::string expect_end(const Words& command, int exit_code) const {
+    const Timer timer;
+    const ProgramResult result = run_program(command, folder_.path());
+    EXPECT_LT(timer.seconds(), kSeconds);
+    EXPECT_EQ(result.exit_code, exit_code) << result.output;
+    return result.output;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Failure, ARankThatThrows) {
+  fs::remove(folder_.path("b/text.txt"));
+  for (const std::string& step : kSteps) {
+    EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step)), 1),
+                AllOf(HasSubstr("rank 1: error: "), HasSubstr("text.txt")));
+  }
+}
+
+TEST_F(Failure, AnErrorOfAllRanksIsSaidOnce) {
+  const std::string output = expect_end(
+      two_ranks(trainer(kSteps[2], "--data none.txt"), trainer(kSteps[2], "--data none.txt")), 1);
+  EXPECT_THAT(output, AllOf(HasSubstr("rank 0: error: "), Not(HasSubstr("rank 1: error: "))));
+}
+
+TEST_F(Failure, OneRankWithFewerData) {
+  folder_.write("b/text.txt", "only a few words for rank one, and no more than that");
+  for (const std::string& step : {kSteps[0], kSteps[3]}) {
+    EXPECT_THAT(
+        expect_end(two_ranks(trainer(step), trainer(step)), 1),
+        AllOf(HasSubstr("error: samples in the training data: "), HasSubstr(" on rank 1, ")));
+  }
+}
+
+TEST_F(Failure, DifferentOptions) {
+  for (const std::string& step : {kSteps[0], kSteps[3]}) {
+    EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step, "--lr 0.5")), 2),
+                HasSubstr("error: rank 1 was started with --lr 0.5, rank 0 with 0.001"));
+  }
+  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[3])), 2),
+              HasSubstr("error: rank 1 runs \"step4_bucketed_ddp\" and rank 0 \"step3_naive_dp\""));
+  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[3]), trainer(kSteps[3], "--stepz 1")), 2),
+              AllOf(HasSubstr("rank 1: error: "), HasSubstr("--stepz")));
+  EXPECT_FALSE(fs::exists(folder_.path("run")));
+}
+
+TEST_F(Failure, DifferentCheckpoints) {
+  const std::string step = program(kSteps[3]);
+  const std::string options =
+      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet ";
+  for (const char* folder : {"a", "b"}) {
+    const int num_steps = folder[0] == 'a' ? 2 : 3;
+    Words command = words(concat(step, options, "--steps ", num_steps, " --out run"));
+    ASSERT_EQ(run_program(command, folder_.path(folder)).exit_code, 0);
+  }
+  const std::string resumed = concat(step, options, "--steps 9 --out run --resume auto");
+  EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
+              HasSubstr("error: steps taken: 3 on rank 1, 2 on rank 0"));
+}
+
+TEST_F(Failure, ARankThatIsKilled) {
+  for (const std::string& step : kSteps) {
+    Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
+    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+    std::vector<pid_t> ranks = run.children();
+    ASSERT_EQ(ranks.size(), 2u);
+    const Timer timer;
+    ::kill(*std::max_element(ranks.begin(), ranks.end()), SIGKILL);  // the one that started last
+    EXPECT_NE(run.wait(), 0);
+    EXPECT_LT(timer.seconds(), kSeconds);
+    EXPECT_THAT(run.output(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
+TEST_F(Failure, ARankThatExitsBeforeItBegins) {
+  folder_.write("exit.sh", "exit 3");
+  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[3]), "/bin/sh ../exit.sh"), 3),
+              HasSubstr("exit"));
+}
+
+// One rank alone is told to stop: all of them save and stop.
+TEST_F(Failure, ASignalToOneRankStopsAll) {
+  for (const std::string& step : kSteps) {
+    Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
+    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+    std::vector<pid_t> ranks = run.children();
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(*std::max_element(ranks.begin(), ranks.end()), SIGUSR1);
+    EXPECT_EQ(run.wait(), 75) << run.output();
+    const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
+    EXPECT_TRUE(report["was_stopped"].get<bool>());
+    EXPECT_EQ(report["world_size"], 2);
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
+TEST_F(Failure, AParameterThatOneRankDoesNotUse) {
+  for (const char* who : {"reducer", "bucketer"}) {
+    const std::string command = concat(LADDER_UNUSED_PARAMETER, " ", who);
+    EXPECT_THAT(expect_end(two_ranks(command, command), 1),
+                AllOf(HasSubstr("rank 1: error: "), HasSubstr("'bias'")));
+  }
+}
+
+}  // namespace
+}  // namespace ladder
