@@ -1,22 +1,28 @@
-"""The opponents of speed_vs_python.py: step 0's training run in PyTorch eager, as one would write it in Python.
+"""The opponents of speed_vs_python.py and ddp_vs_python.py: a step's training run in PyTorch eager, as one would write
+it in Python; in several processes DistributedDataParallel over gloo.
 
     python benchmarks/python_trainer.py --kind module|huggingface --checkpoint FOLDER --data FILE --shape JSON
                                         --options JSON --num-steps N --threads N
 
-Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's.
+Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
+step 4's. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one rank of
+several: it reads the rows that the course's sampler gives this rank, and its losses are those of its own rows.
 Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list).
 """
 
 import argparse
 import json
+import os
 import struct
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Block(nn.Module):
@@ -111,9 +117,9 @@ def load(model, checkpoint):
         raise SystemExit(f"the Python model has no place for {sorted(stored)}")
 
 
-def read_batch(data, step, rows, context):
-    """Rows step·rows … of a nanoGPT file cut into windows: (tokens, targets), [B, T] int64."""
-    starts = (np.arange(rows) + step * rows)[:, None] * context
+def read_batch(data, step, rows, context, rank, world_size):
+    """Every world_size-th window of a nanoGPT file, from step·rows of this rank on: (tokens, targets), [B, T] int64."""
+    starts = ((np.arange(rows) + step * rows) * world_size + rank)[:, None] * context
     window = data[starts + np.arange(context + 1)[None, :]].astype(np.int64)
     return torch.from_numpy(window[:, :-1].copy()), torch.from_numpy(window[:, 1:].copy())
 
@@ -130,6 +136,7 @@ def main():
     arguments = parser.parse_args()
     shape, options = arguments.shape, arguments.options
     torch.set_num_threads(arguments.threads)
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
     model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
     load(model, arguments.checkpoint)
@@ -140,12 +147,15 @@ def main():
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
+    if world_size > 1:
+        dist.init_process_group("gloo")
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # without it another copy per step
     data = np.memmap(arguments.data, dtype="<u2", mode="r")
 
     step_seconds, losses = [], []
     for step in range(arguments.num_steps):
         start = time.perf_counter()
-        tokens, targets = read_batch(data, step, options["rows"], shape["context"])
+        tokens, targets = read_batch(data, step, options["rows"], shape["context"], rank, world_size)
         logits = model(tokens)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
         loss.backward()
@@ -156,6 +166,8 @@ def main():
         step_seconds.append(time.perf_counter() - start)
     num_parameters = sum(p.numel() for p in parameters)
     print(json.dumps({"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}))
+    if world_size > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

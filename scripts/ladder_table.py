@@ -15,6 +15,9 @@ import math
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from compare_runs import differences  # noqa: E402
+
 # What a model reaches on the built-in corpus that sees only the byte before, in nats; that knows nothing but the
 # bytes' frequencies: 3.53. Below it, attention must have learnt something.
 BIGRAM_LOSS = 2.04
@@ -25,7 +28,7 @@ MINUS = "–"
 
 
 def read_stages(path):
-    """One dict per stage: name, step, ranks, equals and within, '-' where there is none."""
+    """One dict per stage: name, step, ranks (a number, or N for those of the run), equals and within, '-' for none."""
     lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
     return [dict(zip(("name", "step", "ranks", "equals", "within"), fields)) for fields in lines]
 
@@ -49,9 +52,11 @@ def compare(report, reference):
     }
 
 
-def comparison_faults(row, within, reference):
+def comparison_faults(row, within, reference, folders):
     if within == "bits":
-        return [] if row["bits_equal"] else ["its bits are not equal to those of " + row["equals"]]
+        if row["bits_equal"]:
+            return []
+        return [f"its bits are not equal to those of {row['equals']}: {line}" for line in differences(*folders)]
     faults = []
     tolerance = float(within) * max((abs(loss) for loss in reference["losses"] if loss is not None), default=0.0)
     if not row["max_loss_difference"] <= tolerance:
@@ -66,7 +71,7 @@ def memory_faults(report):
     for rank, (held, theory) in enumerate(zip(report["memory"], report["memory_theory"])):
         if held is None:  # ranks that are threads of one process have no account of their own
             continue
-        for kind in STATE:
+        for kind in (*STATE, "communication"):
             if held[kind] != theory[kind]:
                 faults.append(f"rank {rank} holds {held[kind]} bytes of {kind}, theory says {theory[kind]}")
         if held["other"] != 0:
@@ -95,13 +100,14 @@ def loss_faults(losses, is_short):
     return [] if losses[-1] < BIGRAM_LOSS else [f"its loss {losses[-1]:.4f} is not below {BIGRAM_LOSS}"]
 
 
-def make_row(stage, report, reference, is_short):
+def make_row(stage, report, reference, is_short, num_ranks, run):
     """One stage's numbers, and its faults in words."""
     steps = max(1, len(report["losses"]))
     memory = [held for held in report["memory"] if held is not None]
     row = {
         "name": stage["name"],
         "ranks": report["world_size"],
+        "data_per_step": max(report["data_bytes_read"]) / steps,
         "equals": stage["equals"],
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
@@ -109,15 +115,16 @@ def make_row(stage, report, reference, is_short):
         "tokens_per_second": report["tokens_per_second"],
         "faults": loss_faults(report["losses"], is_short) + memory_faults(report) + traffic_faults(report),
     }
-    for kind in STATE:
+    for kind in (*STATE, "communication"):
         held = max((rank[kind] for rank in memory), default=None)
         row[kind] = None if held is None else held / report["num_parameters"]
         row[kind + "_theory"] = max(rank[kind] for rank in report["memory_theory"]) / report["num_parameters"]
-    if stage["step"] != report["step"] or int(stage["ranks"]) != report["world_size"]:
+    if stage["step"] != report["step"] or int(stage["ranks"].replace("N", str(num_ranks))) != report["world_size"]:
         row["faults"].append(f"its report is of {report['step']} on {report['world_size']} ranks")
     if reference is not None:
         row.update(compare(report, reference))
-        row["faults"] += comparison_faults(row, stage["within"], reference)
+        folders = run / stage["name"], run / stage["equals"]
+        row["faults"] += comparison_faults(row, stage["within"], reference, folders)
     return row
 
 
@@ -132,13 +139,13 @@ def cells(row):
     return [
         row["name"], str(row["ranks"]), MINUS if row["equals"] == "-" else row["equals"], number("final_loss", ".4f"),
         number("max_loss_difference", ".1e"), number("param_norm_difference", ".1e"), equal,
-        *(beside(kind, ".3f") for kind in STATE), beside("sent_per_step", ",.0f"), number("tokens_per_second", ",.0f"),
+        *(beside(kind, ".3f") for kind in (*STATE, "communication")), number("data_per_step", ",.0f"), beside("sent_per_step", ",.0f"), number("tokens_per_second", ",.0f"),
         "no" if row["faults"] else "yes",
     ]  # fmt: skip
 
 
 HEADINGS = ["stage", "ranks", "must equal", "final loss", "max Δloss", "Δ‖p‖", "bits equal",
-            "params B/p", "grads B/p", "optimizer B/p", "bytes sent/step", "tokens/s", "in bounds"]  # fmt: skip
+            "params B/p", "grads B/p", "optimizer B/p", "buffers B/p", "bytes read/step", "bytes sent/step", "tokens/s", "in bounds"]  # fmt: skip
 
 
 def markdown(rows):
@@ -152,6 +159,7 @@ def markdown(rows):
 def main():
     parser = argparse.ArgumentParser(description="Prints the ladder's table of a run.")
     parser.add_argument("run", type=Path)
+    parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the stages (default 2)")
     parser.add_argument("--short", action="store_true", help="a run of few steps: the loss need only fall")
     parser.add_argument("--stages", type=Path, default=Path(__file__).with_name("ladder_stages.tsv"))
     arguments = parser.parse_args()
@@ -164,7 +172,7 @@ def main():
         except (OSError, ValueError) as error:
             sys.exit(f"ladder_table: no report of stage {stage['name']}: {error}")
         reference = None if stage["equals"] == "-" else reports[stage["equals"]]
-        rows.append(make_row(stage, report, reference, arguments.short))
+        rows.append(make_row(stage, report, reference, arguments.short, arguments.ranks, arguments.run))
 
     note = "B/p: bytes held per parameter on the fullest rank. In brackets: what theory says.\n"
     (arguments.run / "table.md").write_text(markdown(rows) + "\n" + note)

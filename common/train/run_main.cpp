@@ -13,6 +13,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
 
@@ -83,6 +84,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
   Communicator& comm = world.comm();
   check_same_options(options, comm);
+  check_reference_folder(options);
   const RunFolder folder(options, comm.rank() == 0);
   TrainReport report = trainer.train(options, world);
   add_theory(report, options, trainer, comm.size(), comm.rank());
@@ -90,6 +92,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
   write_text_file(path, to_text(json, 1) + "\n");
+  save_reference(options);
   if (!options.output.is_quiet) {
     if (!report.sample.empty()) {
       std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());

@@ -1,0 +1,186 @@
+"""What speed_vs_python.py and ddp_vs_python.py share: programs that train one model from one start on one token file.
+
+A run is a dict with num_parameters, step_seconds and losses: a step's report.json, or what python_trainer.py prints.
+"""
+
+import argparse
+import array
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VOCABULARY = 258
+OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
+# Two programs that round differently drift apart while they train: by a few 1e-6 in 30 steps at this learning rate.
+LOSS_TOLERANCE = 1e-4
+LOSSES_COMPARED = 30
+
+
+def make_parser(description):
+    """The options that both programs have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--heads", type=int, default=6)
+    parser.add_argument("--channels", type=int, default=384)
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--micro-batch-size", type=int, default=2, help="rows per step and rank")
+    parser.add_argument("--default-model", action="store_true", help="4 layers, 4 heads, 128 channels, context 128, 4 rows")
+    parser.add_argument("--threads", type=int, default=1, help="of each process")
+    parser.add_argument("--steps", type=int, default=30, help="steps measured per program and round")
+    parser.add_argument("--warmup-steps", type=int, default=5, help="steps before them that are not counted")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument("--at-least", type=float, help="exit with 1 if the median ratio is below this")
+    return parser
+
+
+def parse(parser):
+    arguments = parser.parse_args()
+    if arguments.default_model:
+        arguments.layers, arguments.heads, arguments.channels = 4, 4, 128
+        arguments.context, arguments.micro_batch_size = 128, 4
+    if min(arguments.steps, arguments.rounds) < 1 or arguments.warmup_steps < 0:
+        parser.error("--steps and --rounds must be at least 1, --warmup-steps at least 0")
+    return arguments
+
+
+def require_program(parser, option, path):
+    if not path.is_file():
+        parser.error(f"{option} {path} does not exist: build it (./ladder setup) or name another")
+
+
+def write_tokens(path, num_tokens):
+    """A nanoGPT file of tokens that can be learnt a little: small ones are frequent."""
+    rng = random.Random(1)
+    tokens = array.array("H", (int(VOCABULARY * rng.random() ** 3) for _ in range(num_tokens)))
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    path.write_bytes(tokens.tobytes())
+
+
+class Race:
+    """The files that the programs share, in a temporary folder, and how to start each of them."""
+
+    def __init__(self, arguments, folder, start_program, max_ranks=1):
+        self.arguments, self.folder = arguments, Path(folder)
+        self.data = self.folder / "tokens.bin"
+        self.num_steps = arguments.warmup_steps + arguments.steps
+        rows = max_ranks * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
+        write_tokens(self.data, rows * arguments.context + 1)
+        start = self.folder / "start"
+        execute([self.step_command(start_program, num_steps=0, out=start)])
+        self.checkpoint = start / "checkpoints/step_000000"
+
+    def run_step(self, program, num_steps, ranks=1, copies=1):
+        """A trainer of the course, under mpirun if it has several ranks; the slowest of so many copies at once."""
+        outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
+        commands = []
+        for out in outs:
+            command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint)]
+            if ranks > 1:
+                command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
+            commands.append(command)
+        execute(commands, {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        reports = [json.loads((out / "report.json").read_text()) for out in outs]
+        return max(reports, key=lambda report: sum(report["step_seconds"]))
+
+    def run_python(self, kind, num_steps, ranks=1):
+        """python_trainer.py; with several ranks DistributedDataParallel over gloo. Losses are means over the ranks."""
+        a = self.arguments
+        shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
+                 "vocab_size": VOCABULARY}  # fmt: skip
+        command = [
+            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind,
+            "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--shape", json.dumps(shape),
+            "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
+            "--num-steps", str(num_steps), "--threads", str(a.threads),
+        ]  # fmt: skip
+        environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        texts = execute([["env", f"RANK={rank}", *command] for rank in range(ranks)], environment)
+        runs = [json.loads(text.splitlines()[-1]) for text in texts]
+        return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
+
+    def step_command(self, program, num_steps, out):
+        a, o = self.arguments, OPTIMIZER
+        options = {
+            "layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
+            "micro-batch-size": a.micro_batch_size, "threads": a.threads, "steps": num_steps, "out": out,
+            "data": self.data, "vocab-size": VOCABULARY, "order": "sequential", "lr": o["lr"],
+            "lr-schedule": "constant", "weight-decay": o["weight_decay"], "beta1": o["betas"][0],
+            "beta2": o["betas"][1], "eps": o["eps"], "clip-norm": o["clip_norm"],
+        }  # fmt: skip
+        command = [str(program), "--quiet"]
+        for name, value in options.items():
+            command += [f"--{name}", str(value)]
+        return command
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def execute(commands, environment=None):
+    """Runs all at once; returns what each printed. If one fails, the others are ended, and so is this program."""
+    with contextlib.ExitStack() as stack:
+        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands]
+        running = [
+            subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
+            for command, (out, err) in zip(commands, outputs)
+        ]
+        while not any(child.poll() for child in running) and any(child.poll() is None for child in running):
+            time.sleep(0.05)
+        failed = next((i for i, child in enumerate(running) if child.poll()), None)
+        for child in running:
+            if child.poll() is None:
+                child.kill()
+        texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
+        if failed is not None:
+            out, err = texts[failed]
+            sys.exit(f"{' '.join(commands[failed])}\nended with {running[failed].returncode}:\n{err or out}")
+        return [out for out, _ in texts]
+
+
+def check_same_model(runs, names):
+    """Exits unless all programs have as many parameters as the first and, within rounding, the same losses."""
+    (first, expected), *others = runs.items()
+    for kind, run in others:
+        if run["num_parameters"] != expected["num_parameters"]:
+            sys.exit(f"{names[kind]} has {run['num_parameters']} parameters, {names[first]} {expected['num_parameters']}")
+        drift = max(abs(a - b) / a for a, b in zip(expected["losses"], run["losses"]))
+        if drift > LOSS_TOLERANCE:
+            sys.exit(f"{names[kind]} trains another model: its losses differ by {drift:.1e} relative")
+        print(f"{names[kind]}: {run['num_parameters']:,} parameters as {names[first]}; over {len(run['losses'])} steps "
+              f"its losses differ by at most {drift:.1e} relative")  # fmt: skip
+
+
+def flops_per_token(arguments, num_parameters):
+    """Forward and backward, PaLM appendix B: 6·parameters + 12·L·H·(C/H)·T; the causal half counted in full."""
+    return 6 * num_parameters + 12 * arguments.layers * arguments.channels * arguments.context
+
+
+def shape_text(a):
+    return (f"{a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, {a.micro_batch_size} rows "
+            f"a step and rank, {a.threads} thread(s) a process, fp32; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
+            "steps each")  # fmt: skip
+
+
+def write_figures(arguments, figures):
+    """What --json asks for: the options and the figures."""
+    if arguments.json:
+        options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
+        arguments.json.write_text(json.dumps({"options": options, **figures}, indent=1) + "\n")
+
+
+def require_ratio(arguments, ratio):
+    if arguments.at_least and ratio < arguments.at_least:
+        sys.exit(f"the median ratio is below {arguments.at_least}")
