@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"

@@ -79,12 +79,12 @@ class Race:
         execute([self.step_command(start_program, num_steps=0, out=start)])
         self.checkpoint = start / "checkpoints/step_000000"
 
-    def run_step(self, program, num_steps, ranks=1, copies=1):
+    def run_step(self, program, num_steps, *further, ranks=1, copies=1):
         """A trainer of the course, under mpirun if it has several ranks; the slowest of so many copies at once."""
         outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
         commands = []
         for out in outs:
-            command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint)]
+            command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
             if ranks > 1:
                 command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
             commands.append(command)
@@ -93,7 +93,7 @@ class Race:
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
     def run_python(self, kind, num_steps, ranks=1):
-        """python_trainer.py; with several ranks DistributedDataParallel over gloo. Losses are means over the ranks."""
+        """python_trainer.py; with several ranks DistributedDataParallel over gloo. Losses are means over ranks."""
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
                  "vocab_size": VOCABULARY}  # fmt: skip

@@ -74,8 +74,10 @@ def memory_faults(report):
         for kind in (*STATE, "communication"):
             if held[kind] != theory[kind]:
                 faults.append(f"rank {rank} holds {held[kind]} bytes of {kind}, theory says {theory[kind]}")
-        if held["other"] != 0:
-            faults.append(f"rank {rank} holds {held['other']} bytes that are no model state: {held.get('other_by_name')}")
+        # The oracle's sum over the ranks that it plays is no state of theirs.
+        others = {name: size for name, size in held["other_by_name"].items() if name != "simulated ranks"}
+        if others:
+            faults.append(f"rank {rank} holds bytes that are no model state: {others}")
     return faults
 
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
+#include "common/testing/forwarding_communicator.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "step1_ddp_reference/exercise/forwarding_communicator.hpp"
 #include "step1_ddp_reference/exercise/grader.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "common/train/gather_text.hpp"
+#include "common/comm/gather_text.hpp"
 
 namespace ladder {
 namespace {

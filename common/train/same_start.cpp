@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "common/comm/gather_text.hpp"
 #include "common/core/check.hpp"
-#include "common/train/gather_text.hpp"
 
 namespace ladder {
 namespace {

@@ -6,9 +6,9 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include "common/comm/gather_text.hpp"
 #include "common/core/check.hpp"
-#include "common/train/gather_text.hpp"
-#include "step1_ddp_reference/exercise/lockstep_communicator.hpp"
+#include "common/testing/lockstep_communicator.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 
 namespace ladder::step1 {

@@ -9,10 +9,10 @@
 #include <exception>
 #include <sstream>
 
+#include "common/comm/gather_text.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/train/gather_text.hpp"
 #include "step3_naive_dp/exercise/watched_communicator.hpp"
 
 namespace ladder::step3 {
@@ -154,9 +154,9 @@ class Grade {
       expect(concat("'", grad.name, "' is frozen and left alone: its gradient"), grad.tensor,
              at::full_like(grad.tensor, 100 + comm.rank()));
     }
-    expect_one_all_reduce_per_tensor(model, comm.watched().calls);
-    if (comm.watched().most_in_flight > 1)
-      fault(concat(comm.watched().most_in_flight,
+    expect_one_all_reduce_per_tensor(model, comm.calls());
+    if (comm.most_in_flight() > 1)
+      fault(concat(comm.most_in_flight(),
                    " operations are in flight at once, not 1: each of them holds its scratch"));
     if (scratch > 4 * kLargestNumel)
       fault(concat("all_reduce_gradients() takes ", scratch, " bytes of scratch, not ",
@@ -195,7 +195,7 @@ class Grade {
         fault(concat(what, ": ", error.what()));
       }
     }
-    if (const std::size_t num = comm.watched().num_never_waited_for; num > 0)
+    if (const std::size_t num = comm.num_never_waited_for(); num > 0)
       fault(concat(what, ": ", num, " operations are never waited for"));
     tell_all();
   }

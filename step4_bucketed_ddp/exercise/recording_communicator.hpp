@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/communicator.hpp"
+#include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder::step4 {
 
@@ -16,35 +16,15 @@ struct Recording {
   int num_waits = 0;
 };
 
-class RecordingCommunicator final : public Communicator {
+class RecordingCommunicator final : public ForwardingCommunicator {
  public:
-  explicit RecordingCommunicator(Communicator& inner) : inner_(inner) {}
+  explicit RecordingCommunicator(Communicator& inner) : ForwardingCommunicator(inner) {}
   const Recording& recording() const { return *recording_; }
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
   WorkPtr all_reduce(at::Tensor inout) override {
     recording_->all_reduced.push_back(inout);
     return std::make_unique<RecordedWork>(inner_.all_reduce(inout), recording_);
   }
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override {
-    return inner_.reduce_scatter(full, shard);
-  }
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override {
-    return inner_.all_gather(shard, full);
-  }
-  WorkPtr broadcast(at::Tensor inout, int root) override { return inner_.broadcast(inout, root); }
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override {
-    return inner_.send(tensor, peer, tag);
-  }
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override {
-    return inner_.recv(tensor, peer, tag);
-  }
-  void barrier() override { inner_.barrier(); }
-  std::unique_ptr<Communicator> split(int color, int key) override {
-    return inner_.split(color, key);
-  }
-  Traffic traffic() const override { return inner_.traffic(); }
 
  private:
   class RecordedWork final : public Work {
@@ -65,7 +45,6 @@ class RecordingCommunicator final : public Communicator {
     std::shared_ptr<Recording> recording_;
   };
 
-  Communicator& inner_;
   std::shared_ptr<Recording> recording_ = std::make_shared<Recording>();
 };
 

@@ -1,17 +1,17 @@
-#include "step1_ddp_reference/exercise/lockstep_communicator.hpp"
+#include "common/testing/lockstep_communicator.hpp"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "common/comm/gather_text.hpp"
 #include "common/core/check.hpp"
-#include "common/train/gather_text.hpp"
 
 namespace ladder {
 namespace {
 
 std::string on_tensor(const char* op, const at::Tensor& tensor) {
-  return concat(op, " of ", tensor.numel(), " elements");
+  return concat(op, " of ", tensor.numel(), tensor.numel() == 1 ? " element" : " elements");
 }
 
 }  // namespace
@@ -24,6 +24,7 @@ void LockstepCommunicator::agree(const std::string& intent) {
   const std::vector<std::string> intents = all_gather_text(intent, *agreements_);
   if (std::all_of(intents.begin(), intents.end(),
                   [&](const std::string& other) { return other == intents[0]; })) {
+    calls_.push_back(intent);
     return;
   }
   disagreement_ = "the ranks do not do the same, and would wait for each other for ever:";

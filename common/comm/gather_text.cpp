@@ -1,4 +1,4 @@
-#include "common/train/gather_text.hpp"
+#include "common/comm/gather_text.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -12,14 +12,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "step1_ddp_reference/exercise/forwarding_communicator.hpp"
+#include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder {
 
-class LockstepCommunicator final : public ForwardingCommunicator {
+class LockstepCommunicator : public ForwardingCommunicator {
  public:
   explicit LockstepCommunicator(Communicator& inner);
+
+  // What this rank has asked for: "all_reduce of 12 elements", ….
+  const std::vector<std::string>& calls() const { return calls_; }
 
   // Nothing after this. Throws CheckError if a rank is about to do something else.
   void finish();
@@ -38,6 +42,7 @@ class LockstepCommunicator final : public ForwardingCommunicator {
 
   std::unique_ptr<Communicator>
       agreements_;  // a group of their own: the traffic is not the answer's
+  std::vector<std::string> calls_;
   std::string disagreement_;
 };
 

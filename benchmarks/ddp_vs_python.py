@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Measures step 4 on several ranks against step 0 on one, and against DistributedDataParallel in Python: in one run.
+
+    .venv/bin/python benchmarks/ddp_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
+    .venv/bin/python benchmarks/ddp_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
+
+In every round each program runs once, one after the other, so a machine that gets slower hurts all alike; a round's
+figure is the median step after the warm-up steps:
+
+    step 0             one process
+    step 0, N copies   N processes at once that know nothing of each other: what the machine has to give
+    step 4             N ranks
+    nn.Module          one process: the faster one of speed_vs_python.py's opponents
+    Python DDP         N processes of it, DistributedDataParallel over gloo
+
+The batch grows with the ranks: each has as many rows as one process alone. First it checks that all train the same
+model: as many parameters, and from one start on one token file the same losses, of step 0 and nn.Module and, on the
+rows of all ranks, of step 4 and Python DDP. A step is everything from fetching the batch to the loss as a number: in step 4 the
+loss of all ranks, in Python DDP that of the rank.
+"""
+
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, require_program, require_ratio
+from race import shape_text, write_figures
+
+NAMES = {"step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "module": "nn.Module", "ddp": "Python DDP"}
+# What is compared with what: tokens per second of the one over those of the other, round by round.
+RATIOS = [("step4", "step0"), ("copies", "step0"), ("step4", "copies"), ("ddp", "module"), ("step4", "ddp")]
+
+
+def parse_arguments():
+    build = ROOT / "build/release"
+    parser = make_parser(__doc__)
+    parser.add_argument("--ranks", type=int, default=2, help="of step 4 and of Python DDP")
+    parser.add_argument("--step0", default=build / "step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--step4", default=build / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
+    parser.add_argument("--bucket-mb", type=float, help="step 4's, in MiB (default: its own)")
+    arguments = parse(parser)
+    if arguments.ranks < 2:
+        parser.error("--ranks must be at least 2")
+    require_program(parser, "--step0", arguments.step0)
+    require_program(parser, "--step4", arguments.step4)
+    return arguments
+
+
+def print_table(tokens_per_s, ratios):
+    num_rounds = len(tokens_per_s["step0"])
+    print("\ntokens/s                " + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
+    for kind, speeds in tokens_per_s.items():
+        print(f"{NAMES[kind]:24}" + "".join(f"{speed:9.0f}" for speed in speeds) + f" {statistics.median(speeds):9.0f}")
+    print("ratio")
+    for name, values in ratios.items():
+        print(f"{name:24}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
+
+
+def main():
+    arguments = parse_arguments()
+    ranks = arguments.ranks
+    print(f"{ranks} ranks; {shape_text(arguments)}")
+    with tempfile.TemporaryDirectory(prefix="ladder-ddp-") as folder:
+        race = Race(arguments, folder, arguments.step0, ranks)
+        buckets = [] if arguments.bucket_mb is None else ["--bucket-mb", str(arguments.bucket_mb)]
+        runs = {
+            "step0": lambda steps: race.run_step(arguments.step0, steps),
+            "copies": lambda steps: race.run_step(arguments.step0, steps, copies=ranks),
+            "step4": lambda steps: race.run_step(arguments.step4, steps, *buckets, ranks=ranks),
+            "module": lambda steps: race.run_python("module", steps),
+            "ddp": lambda steps: race.run_python("module", steps, ranks),
+        }
+        for pair in [("step0", "module"), ("step4", "ddp")]:
+            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in pair}, NAMES)
+        tokens_per_s, loads = {kind: [] for kind in runs}, []
+        for _ in range(arguments.rounds):
+            loads.append(os.getloadavg()[0])
+            for kind, run in runs.items():
+                seconds = statistics.median(run(race.num_steps)["step_seconds"][arguments.warmup_steps :])
+                processes = 1 if kind in ("step0", "module") else ranks
+                tokens = processes * arguments.micro_batch_size * arguments.context
+                tokens_per_s[kind].append(tokens / seconds)
+
+    ratios = {
+        f"{NAMES[a]} / {NAMES[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in RATIOS
+    }
+    print_table(tokens_per_s, ratios)
+    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
+    require_ratio(arguments, statistics.median(ratios[f"{NAMES['step4']} / {NAMES['step0']}"]))
+
+
+if __name__ == "__main__":
+    main()
