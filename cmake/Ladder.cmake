@@ -63,13 +63,14 @@ endfunction()
 
 # A GoogleTest program. Without RANKS it is an ordinary one, found test by test. With RANKS it links
 # common/testing's main for MPI and ctest runs the whole program once per number of ranks; one that
-# cannot start has failed, not been skipped.
+# cannot start has failed, not been skipped. In a build without MPI it is left out, or with OR_ALONE
+# run on one rank.
 function(ladder_add_test name)
   if(NOT LADDER_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
-  if(arg_RANKS AND NOT LADDER_MPI)
+  cmake_parse_arguments(arg "OR_ALONE" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+  if(arg_RANKS AND NOT LADDER_MPI AND NOT arg_OR_ALONE)
     return()
   endif()
   if(NOT arg_TIMEOUT)
@@ -85,6 +86,11 @@ function(ladder_add_test name)
     return()
   endif()
   target_link_libraries(${name} PRIVATE ladder_testing_mpi_main)
+  if(NOT LADDER_MPI)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}")
+    return()
+  endif()
   foreach(ranks IN LISTS arg_RANKS)
     add_test(NAME ${name}.ranks_${ranks}
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --bind-to none $<TARGET_FILE:${name}>)

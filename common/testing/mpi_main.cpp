@@ -1,7 +1,7 @@
 // main() of GoogleTest programs under MPI. Rank 0 prints as usual, the others print failures only,
 // with their rank in front. Every rank exits with 1 if a test failed on any rank. An exception that
 // a test lets out ends all ranks at once; so does a test that takes longer than LADDER_TEST_SECONDS
-// (120): some rank waits for another.
+// (120): some rank waits for another. In a build without MPI there is one rank.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -84,7 +84,11 @@ int run_tests(World& the_world) {
 }
 
 int run_in_world() {
+#ifdef LADDER_WITH_MPI
   World the_world(Transport::kMpi);
+#else
+  World the_world(Transport::kSelf);
+#endif
   try {
     return run_tests(the_world);
   } catch (const std::exception& error) {

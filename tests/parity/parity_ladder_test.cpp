@@ -143,6 +143,28 @@ TEST(ParityLadder, EveryStepEqualsTheOneBeforeAndTheOracle) {
   climb_all(covering_set());
 }
 
+// Each step goes on from what the step before it has written in the middle of an epoch; the end is
+// that of a run that nobody interrupted.
+TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
+  Climber climber;
+  const Configuration configuration = covering_set()[1];
+  const Rung* writer = &rungs().back();
+  for (const Rung& rung : rungs()) {
+    SCOPED_TRACE(concat(climber.size(), " ranks, ", writer->step, " → ", rung.step));
+    TrainOptions options = climber.options(configuration);
+    options.output.save_every = 5;
+    options.output.keep = 0;
+    const FinishedRun whole = climber.climb(*writer, options);
+    options.output.resume = whole.folder + "/checkpoints/step_000005";
+    FinishedRun rest = climber.climb(rung, options);
+    EXPECT_EQ(rest.report.first_step, 5);
+    EXPECT_EQ(rest.report.losses,
+              std::vector<double>(whole.report.losses.begin() + 5, whole.report.losses.end()));
+    EXPECT_EQ(rest.report.param_hash, whole.report.param_hash);
+    writer = &rung;
+  }
+}
+
 // ctest -L full
 TEST(ParityLadder, DISABLED_FullProduct) {
   climb_all(full_product());
