@@ -38,6 +38,7 @@ launch() {
     supervise "$@"
   else
     kill_signal=TERM  # mpirun takes its ranks down with it
+    if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: mpirun hides from its ranks where they write to
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     supervise mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
   fi

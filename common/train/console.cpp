@@ -4,11 +4,23 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace ladder {
 
-Console::Console(bool is_enabled)
-    : is_enabled_(is_enabled), is_terminal_(::isatty(STDOUT_FILENO) == 1) {}
+namespace {
+
+// A line can be rewritten. mpirun gives its ranks a terminal even where it writes to a file itself;
+// ./ladder then says so by TERM.
+bool can_rewrite_lines() {
+  const char* const term = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+}  // namespace
+
+Console::Console(bool is_enabled) : is_enabled_(is_enabled), is_terminal_(can_rewrite_lines()) {}
 
 Console::~Console() {
   if (has_progress_line_) std::printf("\n");
