@@ -15,8 +15,8 @@ figure is the median step after the warm-up steps:
 
 The batch grows with the ranks: each has as many rows as one process alone. First it checks that all train the same
 model: as many parameters, and from one start on one token file the same losses, of step 0 and nn.Module and, on the
-rows of all ranks, of step 4 and Python DDP. A step is everything from fetching the batch to the loss as a number: in step 4 the
-loss of all ranks, in Python DDP that of the rank.
+rows of all ranks, of step 4 and Python DDP. A step is everything from fetching the batch to the loss as a number: in
+step 4 the loss of all ranks, in Python DDP that of the rank.
 """
 
 import os

@@ -26,7 +26,7 @@ namespace ladder {
 
 // The samples of one rank among those of an epoch that are left: `order` is the whole epoch's, its
 // first `position` samples are used up. Pure; the same length on all ranks, 0 if there are fewer
-// samples left than ranks and the tail is dropped.
+// samples left than ranks and the tail is dropped. Throws CheckError for a rank outside [0, num_ranks).
 std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail);

@@ -168,7 +168,7 @@ TEST_F(Failure, AParameterThatOneRankDoesNotUse) {
   for (const char* who : {"reducer", "bucketer"}) {
     const std::string command = concat(LADDER_UNUSED_PARAMETER, " ", who);
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
-                AllOf(HasSubstr("rank 1: error: "), HasSubstr("'bias'")));
+                AllOf(HasSubstr("error: rank 1"), HasSubstr("'bias'")));
   }
 }
 

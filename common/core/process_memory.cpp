@@ -1,6 +1,7 @@
 #include "common/core/process_memory.hpp"
 
 #include <malloc.h>
+#include <sys/mman.h>
 
 namespace ladder {
 
@@ -8,6 +9,14 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, -1);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void prefer_huge_pages(void* data, std::int64_t num_bytes) {
+  constexpr std::uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t begin = (address + kPage - 1) / kPage * kPage;
+  const std::uintptr_t end = (address + static_cast<std::uintptr_t>(num_bytes)) / kPage * kPage;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace ladder

@@ -1,17 +1,20 @@
 #include "common/optim/flat_model.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/process_memory.hpp"
 
 namespace ladder {
 namespace {
 
 at::Tensor zeros_under(MemoryCategory category, std::int64_t numel) {
   const MemoryScope scope(category);
-  return at::zeros({numel}, at::kFloat);
+  at::Tensor flat = at::empty({numel}, at::kFloat);
+  prefer_huge_pages(flat.mutable_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
+  return flat.zero_();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 
 #include "common/core/check.hpp"
@@ -49,7 +50,9 @@ int report_error(const std::exception& error, int rank, int num_ranks) {
   }
   const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // brings a stack trace along
   const char* message = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
-  const std::string prefix = num_ranks > 1 ? concat("rank ", rank, ": ") : std::string();
+  const std::string who = concat("rank ", rank);
+  const bool says_who = std::string_view(message).starts_with(who);
+  const std::string prefix = num_ranks > 1 && !says_who ? who + ": " : "";
   std::fprintf(stderr, "%serror: %s\n", prefix.c_str(), message);
   std::fflush(stderr);
   return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
