@@ -15,6 +15,7 @@
 #include "benchmarks/training_process.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 namespace {
@@ -26,7 +27,7 @@ struct OverlapOptions {
   int num_rounds = 5;
 };
 
-void add_options(CLI::App& app, OverlapOptions& options) {
+void add_overlap_options(CLI::App& app, OverlapOptions& options) {
   const auto add = [&app](const char* name, auto& value, const char* text) {
     app.add_option(name, value, text)->capture_default_str();
   };
@@ -90,23 +91,13 @@ Link link_of(const std::string& text) {
   return text == "off" ? Link() : parse_link(text);
 }
 
-int run_in(World& world, const OverlapOptions& options) {
-  try {
-    run(options, world.comm());
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
-    world.abort(1);
-  }
-}
-
 }  // namespace
 }  // namespace ladder
 
 int main(int argc, char** argv) {
   CLI::App app("How step 4 hides communication behind backward, beside steps 1 and 3.");
   ladder::OverlapOptions options;
-  ladder::add_options(app, options);
+  ladder::add_overlap_options(app, options);
   CLI11_PARSE(app, argc, argv);
   try {
     ladder::validate(options.model);
@@ -115,7 +106,10 @@ int main(int argc, char** argv) {
     const ladder::Link link = ladder::link_of(options.link);
     ladder::become_training_process();
     ladder::World world(ladder::Transport::kMpi, link);
-    return ladder::run_in(world, options);
+    return ladder::run_in_world(world, [&] {
+      ladder::run(options, world.comm());
+      return 0;
+    });
   } catch (const ladder::UsageError& error) {
     if (ladder::launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
     return 2;

@@ -23,7 +23,7 @@ Microbatches random_batch(const GptOptions& shape, std::int64_t rows) {
                         window.narrow(1, 1, shape.context).contiguous(), rows * shape.context}});
 }
 
-class ReferenceSum final : public GradientSum {
+class ReferenceSum {
  public:
   ReferenceSum(Replica& replica, Communicator& comm)
       : replica_(replica), comm_(comm), ddp_(replica.flat, comm) {
@@ -31,12 +31,12 @@ class ReferenceSum final : public GradientSum {
       buckets_.push_back(at::zeros({numel}));
     }
   }
-  void step() override {
+  void step() {
     ddp_.arm(1);
     replica_.forward_and_backward(ddp_.wrap(replica_.loss_sum()));
     ddp_.wait();
   }
-  void sum_alone() override {
+  void sum_alone() {
     for (const at::Tensor& bucket : buckets_) comm_.all_reduce(bucket)->wait();
   }
 
@@ -47,14 +47,14 @@ class ReferenceSum final : public GradientSum {
   std::vector<at::Tensor> buckets_;  // as long as the Reducer's
 };
 
-class NaiveSum final : public GradientSum {
+class NaiveSum {
  public:
   NaiveSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
-  void step() override {
+  void step() {
     replica_.forward_and_backward(replica_.loss_sum());
     sum_alone();
   }
-  void sum_alone() override { all_reduce_gradients(replica_.flat, comm_); }
+  void sum_alone() { all_reduce_gradients(replica_.flat, comm_); }
 
  private:
   Replica& replica_;
@@ -62,17 +62,17 @@ class NaiveSum final : public GradientSum {
 };
 
 // Buckets whose all-reduces are all started first, and then waited for.
-class UnoverlappedSum : public GradientSum {
+class UnoverlappedSum {
  public:
   UnoverlappedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
       : replica_(replica),
         comm_(comm),
         plan_(plan_buckets(replica.flat.layout(), capacity_bytes)) {}
-  void step() override {
+  void step() {
     replica_.forward_and_backward(replica_.loss_sum());
     sum_alone();
   }
-  void sum_alone() final {
+  void sum_alone() {
     std::vector<WorkPtr> works;
     for (const GradientBucket& bucket : plan_) {
       works.push_back(
@@ -87,11 +87,11 @@ class UnoverlappedSum : public GradientSum {
   std::vector<GradientBucket> plan_;
 };
 
-class BucketedSum final : public UnoverlappedSum {
+class BucketedSum : public UnoverlappedSum {
  public:
   BucketedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
       : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.flat, plan_, comm) {}
-  void step() override {
+  void step() {
     bucketer_.arm(1);
     replica_.forward_and_backward(replica_.loss_sum());
     bucketer_.wait();
@@ -109,7 +109,8 @@ std::string size_text(std::int64_t bytes) {
 template <class Sum, class... Arguments>
 Method method_of(std::string name, Arguments... arguments) {
   return {std::move(name), [arguments...](Replica& replica, Communicator& comm) {
-            return std::make_unique<Sum>(replica, comm, arguments...);
+            const auto sum = std::make_shared<Sum>(replica, comm, arguments...);
+            return GradientSum{[sum] { sum->step(); }, [sum] { sum->sum_alone(); }};
           }};
 }
 
@@ -133,7 +134,7 @@ double time(Replica& replica, Communicator& comm, const Act& act) {
 struct Series {
   std::vector<double> forward_s, compute_s, comm_s, step_s;
 
-  void add_round(Replica& replica, Communicator& comm, GradientSum& sum) {
+  void add_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
     compute_s.push_back(
         time(replica, comm, [&] { replica.forward_and_backward(replica.loss_sum()); }));
     forward_s.push_back(slowest(replica.forward_s, comm));
@@ -188,11 +189,11 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
   std::vector<OverlapFigures> figures(methods.size());
   for (int round = 0; round < num_rounds; ++round) {
     for (std::size_t i = 0; i < methods.size(); ++i) {
-      const std::unique_ptr<GradientSum> sum = methods[i].install(replica, comm);
+      const GradientSum sum = methods[i].install(replica, comm);
       const std::int64_t num_before = comm.traffic()[CommOp::kAllReduce].calls;
-      sum->step();  // warms up what was just installed
+      sum.step();  // warms up what was just installed
       figures[i].num_all_reduces = comm.traffic()[CommOp::kAllReduce].calls - num_before;
-      series[i].add_round(replica, comm, *sum);
+      series[i].add_round(replica, comm, sum);
     }
   }
   for (std::size_t i = 0; i < methods.size(); ++i) {

@@ -46,16 +46,14 @@ class Replica {
 
 // A way to sum gradients over ranks. Its hooks are on the replica for as long as it lives; the
 // replica and the communicator outlive it. Collective: all ranks call the same in the same order.
-class GradientSum {
- public:
-  virtual ~GradientSum() = default;
-  virtual void step() = 0;       // forward, backward and all-reduces
-  virtual void sum_alone() = 0;  // the all-reduces
+struct GradientSum {
+  std::function<void()> step;       // forward, backward and all-reduces
+  std::function<void()> sum_alone;  // the all-reduces
 };
 
 struct Method {
   std::string name;
-  std::function<std::unique_ptr<GradientSum>(Replica&, Communicator&)> install;
+  std::function<GradientSum(Replica&, Communicator&)> install;
 };
 Method reference_method();                                // step 1
 Method naive_method();                                    // step 3

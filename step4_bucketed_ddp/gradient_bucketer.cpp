@@ -18,7 +18,7 @@ class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradH
   std::size_t tensor_;
 };
 
-GradientBucketer::GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan,
+GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
                                    Communicator& comm)
     : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
   for (const GradientBucket& planned : plan) {
@@ -43,8 +43,10 @@ GradientBucketer::~GradientBucketer() {
 }
 
 void GradientBucketer::arm(std::int64_t num_microbatches) {
-  check(num_microbatches_ == 0, "GradientBucketer: arm() again without wait()");
-  check(num_microbatches >= 1, "GradientBucketer: arm(", num_microbatches, ") awaits no backward");
+  check(num_microbatches_ == 0, "rank ", comm_.rank(),
+        ": GradientBucketer: arm() again without wait()");
+  check(num_microbatches >= 1, "rank ", comm_.rank(), ": GradientBucketer: arm(", num_microbatches,
+        ") awaits no backward");
   num_microbatches_ = num_microbatches;
   num_started_ = num_finished_ = 0;
   for (Bucket& bucket : buckets_) {
@@ -76,7 +78,7 @@ void GradientBucketer::poll() {
 }
 
 void GradientBucketer::wait() {
-  check(num_microbatches_ > 0, "GradientBucketer: wait() without arm()");
+  check(num_microbatches_ > 0, "rank ", comm_.rank(), ": GradientBucketer: wait() without arm()");
   for (const Bucket& bucket : buckets_) {
     for (const std::size_t tensor : bucket.tensors) {
       check(pending_[tensor].num_passes == 0, "rank ", comm_.rank(), ": parameter '",

@@ -13,7 +13,9 @@
 // bucket that is ready early waits for those before it. Every hook also gives the transport a
 // chance to move on, because MPI makes no progress by itself.
 //
-// Lifetime: `model` and `comm` outlive the bucketer. Destroy it only after wait().
+// Lifetime: `model` and `comm` outlive the bucketer. A model has one bucketer at a time: a parameter
+//           has one such hook. Destroy it only after wait(), or after an error, when nothing else
+//           can be done with it.
 // Streams:  after wait(), the caller's current stream sees summed gradients.
 // Memory:   none of its own: a bucket is a range of the flat gradient. The transport's scratch comes
 //           and goes, at most that of all buckets in flight.
@@ -32,7 +34,7 @@ namespace ladder {
 
 class GradientBucketer {
  public:
-  GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan, Communicator& comm);
+  GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm);
   ~GradientBucketer();  // local: takes the hooks off again
   GradientBucketer(const GradientBucketer&) = delete;
   GradientBucketer& operator=(const GradientBucketer&) = delete;

@@ -61,7 +61,7 @@ class Failure : public ::testing::Test {
   // Rank 0 in folder a, rank 1 in folder b.
   Words two_ranks(const std::string& rank_0, const std::string& rank_1) const {
     return words(concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ",
-                        LADDER_MPIEXEC, " --oversubscribe --bind-to none -n 1 -wdir ",
+                        LADDER_MPIEXEC, " --timeout 60 --oversubscribe --bind-to none -n 1 -wdir ",
                         folder_.path("a"), " ", rank_0, " : -n 1 -wdir ", folder_.path("b"), " ",
                         rank_1));
   }
@@ -125,6 +125,20 @@ TEST_F(Failure, DifferentCheckpoints) {
   const std::string resumed = concat(step, options, "--steps 9 --out run --resume auto");
   EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
               HasSubstr("error: steps taken: 3 on rank 1, 2 on rank 0"));
+}
+
+// The same step, but of another run: only the parameters would be broadcast.
+TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
+  const std::string command = concat(program(kSteps[3]),
+                                     " --layers 1 --heads 2 --channels 16 --context 16 --data "
+                                     "text.txt --quiet --out run --steps ");
+  for (const char* folder : {"a", "b"}) {
+    const Words run = words(concat(command, "2 --seed ", folder[0] == 'a' ? 1 : 2));
+    ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
+  }
+  const std::string resumed = command + "9 --resume auto";
+  EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
+              HasSubstr("error: hashes of the checkpoint to go on from: "));
 }
 
 TEST_F(Failure, ARankThatIsKilled) {

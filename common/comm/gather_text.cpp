@@ -13,13 +13,14 @@ std::vector<std::string> all_gather_text(const std::string& text, Communicator& 
   comm.all_gather(length, lengths)->wait();
   const auto longest = lengths.max().item<std::int64_t>();
   at::Tensor padded = at::full({longest}, ' ', at::kByte);
-  std::memcpy(padded.data_ptr(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(padded.data_ptr(), text.data(), text.size());
   at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
   comm.all_gather(padded, all)->wait();
   std::vector<std::string> texts;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto* start = static_cast<const char*>(all.const_data_ptr()) + rank * longest;
-    texts.emplace_back(start, static_cast<std::size_t>(lengths[rank].item<std::int64_t>()));
+    const at::Tensor own = all.narrow(0, rank * longest, lengths[rank].item<std::int64_t>());
+    texts.emplace_back(own.numel() > 0 ? static_cast<const char*>(own.const_data_ptr()) : "",
+                       static_cast<std::size_t>(own.numel()));
   }
   return texts;
 }

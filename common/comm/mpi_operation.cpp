@@ -46,7 +46,7 @@ void MpiOperation::start_all_reduce(const at::Tensor& inout) {
   take_number();
   tensor_ = inout;
   data_ = bytes_of(inout);
-  post_exchange(data_ + chunk(group_->rank).begin);
+  post_all_to_all(data_ + chunk(group_->rank).begin);
 }
 
 void MpiOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
@@ -54,7 +54,7 @@ void MpiOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor
   tensor_ = full;
   shard_ = shard;
   data_ = bytes_of(full);
-  post_exchange(bytes_of(shard));
+  post_all_to_all(bytes_of(shard));
 }
 
 void MpiOperation::start_all_gather(const at::Tensor& shard, const at::Tensor& full) {
@@ -99,8 +99,8 @@ void MpiOperation::start_barrier() {
 
 void MpiOperation::advance() {
   while (phase_ != Phase::kDone && messages_.test()) {
-    if (phase_ == Phase::kExchange && target_ != nullptr) fold();
-    if (phase_ == Phase::kExchange && op_ == CommOp::kAllReduce) {
+    if (phase_ == Phase::kAllToAll && target_ != nullptr) fold();
+    if (phase_ == Phase::kAllToAll && op_ == CommOp::kAllReduce) {
       phase_ = Phase::kGather;
       post_gather();
     } else {
@@ -109,7 +109,7 @@ void MpiOperation::advance() {
   }
 }
 
-void MpiOperation::post_exchange(std::byte* target) {
+void MpiOperation::post_all_to_all(std::byte* target) {
   const int rank = group_->rank;
   const int size = group_->size;
   const int tag = group_->tag_of(number_);

@@ -1,10 +1,10 @@
 // One started operation: a small state machine, since MPI makes no progress by itself.
 //
-//   all_reduce      exchange → fold → gather → done
-//   reduce_scatter  exchange → fold → done
-//   all others      exchange → done
+//   all_reduce      all-to-all → fold → gather → done
+//   reduce_scatter  all-to-all → fold → done
+//   all others      all-to-all → done
 //
-// In the exchange of a reduction every rank sends chunk r of its tensor to rank r (all to all),
+// In the all-to-all of a reduction every rank sends chunk r of its tensor to rank r,
 // which folds what arrives in rank order. In the gather every rank sends its finished chunk to all
 // others. All messages of a phase are in flight at once. Both phases use the operation's one tag:
 // between two ranks messages of one tag keep their order, and everyone posts the first phase before
@@ -48,20 +48,20 @@ class MpiOperation {
   const MpiGroup& group() const { return *group_; }
 
  private:
-  enum class Phase { kExchange, kGather, kDone };
+  enum class Phase { kAllToAll, kGather, kDone };
   struct Bytes {
     std::int64_t begin;
     std::int64_t count;
   };
   void take_number() { number_ = group_->num_started++; }
   Bytes chunk(int rank) const;  // of data_, which every rank cuts alike
-  void post_exchange(std::byte* target);
+  void post_all_to_all(std::byte* target);
   void post_gather();
   void fold();
 
   std::shared_ptr<MpiGroup> group_;
   CommOp op_;
-  Phase phase_ = Phase::kExchange;
+  Phase phase_ = Phase::kAllToAll;
   std::int64_t number_ = -1;
   MpiMessages messages_;
   at::Tensor tensor_;  // the whole tensor, `full` where there is a shard

@@ -19,12 +19,12 @@ void add(OpTraffic& sum, const OpTraffic& more) {
   sum.messages += more.messages;
 }
 
-// Chunk q goes to rank q.
-OpTraffic exchange(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
-  OpTraffic sent;
-  for (int q = 0; q < world_size; ++q) {
-    if (q != rank) add(sent, sent_to(1, chunk_of(numel, world_size, q).numel, element_bytes));
-  }
+// Chunk q goes to rank q: of all chunks the first ones are an element longer.
+OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
+  const std::int64_t length = numel / world_size, num_longer = numel % world_size;
+  const std::int64_t longer_peers = num_longer - (rank < num_longer ? 1 : 0);
+  OpTraffic sent = sent_to(longer_peers, length + 1, element_bytes);
+  add(sent, sent_to(world_size - 1 - longer_peers, length, element_bytes));
   return sent;
 }
 
@@ -44,14 +44,14 @@ Traffic one_call(CommOp op, OpTraffic sent) {
 
 Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
                            int rank) {
-  OpTraffic sent = exchange(numel, element_bytes, world_size, rank);
+  OpTraffic sent = all_to_all(numel, element_bytes, world_size, rank);
   add(sent, gather(numel, element_bytes, world_size, rank));
   return one_call(CommOp::kAllReduce, sent);
 }
 
 Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
                                int rank) {
-  return one_call(CommOp::kReduceScatter, exchange(full_numel, element_bytes, world_size, rank));
+  return one_call(CommOp::kReduceScatter, all_to_all(full_numel, element_bytes, world_size, rank));
 }
 
 Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,

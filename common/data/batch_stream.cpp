@@ -78,8 +78,8 @@ Microbatches BatchStream::next() {
     position_ = {position_.epoch + 1, 0};
     select();
     check(!selection_.empty(), "the data has ", training_.num_samples(), " samples, too few for ",
-          shard_.num_readers,
-          " readers to get one each when the rest is dropped; use --tail pad, fewer ranks or more "
+          shard_.num_readers * shard_.rows_factor,
+          " ranks to get one each when the rest is dropped; use --tail pad, fewer ranks or more "
           "data");
   }
   const auto step_samples =

@@ -94,12 +94,13 @@ SavedState read_state(const fs::path& checkpoint) {
           ", this program reads ", kFormatVersion);
     const Json& data = json.at("data");
     SavedState state = {
-        .loaded = {json.at("step").get<std::int64_t>(), json.at("config")},
+        .loaded = {json.at("step").get<std::int64_t>(), json.at("config"), {}},
         .optimizer_steps = json.at("optimizer_steps").get<std::int64_t>(),
         .data = {data.at("epoch").get<std::int64_t>(), data.at("samples").get<std::int64_t>()},
         .tokenizer = data.at("tokenizer").get<std::string>(),
         .param_hash = json.at("param_hash").get<std::string>(),
         .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
+    state.loaded.hashes = state.param_hash + " " + state.optimizer_hash;
     const auto at_least_zero = {state.loaded.step, state.optimizer_steps, state.data.epoch,
                                 state.data.samples};
     check(std::min(at_least_zero) >= 0, path.string(), ": damaged: step ", state.loaded.step,

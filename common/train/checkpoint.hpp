@@ -48,7 +48,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, std::int
 
 struct LoadedCheckpoint {
   std::int64_t step = 0;
-  Json config;  // of the run that wrote it
+  Json config;         // of the run that wrote it
+  std::string hashes;  // of its parameters and its optimizer's state
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Everything is compared

@@ -39,7 +39,7 @@ void finalize(TrainOptions& options) {
   at_least("--warmup-steps", options.lr.warmup_steps, 0);
   at_least("--weight-decay", options.optimizer.weight_decay, 0.0);
   at_least("--clip-norm", options.clip_norm, 0.0);
-  check_usage(bucket_capacity_bytes(options) >= 1 && options.bucket_mb <= 1 << 20,
+  check_usage(options.bucket_mb * 1024 * 1024 >= 1 && options.bucket_mb <= 1 << 20,
               "--bucket-mb is ", options.bucket_mb,
               ", it must be at least one byte, and at most a TiB");
   if (!options.link.empty()) parse_link(options.link);

@@ -1,6 +1,6 @@
 #include "common/train/reference.hpp"
 
-#include <filesystem>
+#include <unistd.h>
 
 #include "common/core/check.hpp"
 #include "common/train/checkpoint.hpp"
@@ -9,25 +9,75 @@ namespace ladder {
 
 namespace fs = std::filesystem;
 
-void check_reference_folder(const TrainOptions& options) {
-  check_usage(options.save_reference.empty() || !fs::exists(options.save_reference),
-              "--save-reference ", options.save_reference,
-              " is there already: name a new folder, or remove that one");
+namespace {
+
+// Without links, dots and a slash at the end, so that paths can be compared and have a name.
+fs::path plain(const fs::path& path) {
+  const fs::path canonical = fs::weakly_canonical(fs::absolute(path));
+  return canonical.has_filename() ? canonical : canonical.parent_path();
 }
 
-void save_reference(const TrainOptions& options) {
-  if (options.save_reference.empty()) return;
-  check_reference_folder(options);
-  const fs::path out = options.output.out, partial = options.save_reference + ".partial";
+// Also true for the folder itself.
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = plain(path).lexically_relative(plain(folder));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+bool is_taken(const fs::path& path) {  // also by a link that leads nowhere
+  return fs::symlink_status(path).type() != fs::file_type::not_found;
+}
+
+}  // namespace
+
+ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
+  const std::string& name = options.save_reference;
+  if (name.empty() || !is_main) return;
+  const std::string& out = options.output.out;
+  const fs::path folder = plain(name);
+  check_usage(!is_taken(folder), "--save-reference ", name,
+              " is there already: name a new folder, or remove that one");
+  check_usage(out.empty() || !lies_in(folder, out), "--save-reference ", name,
+              " lies in the run's own folder, --out ", out, ": name one outside");
+  const std::string run = out.empty() ? "runs" : out;  // without --out one under runs/ is made
+  check_usage(!lies_in(run, folder), "--save-reference ", name, " holds the run's own folder, ",
+              run, ": name one beside it");
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  fs::path partial =
+      folder.parent_path() / concat(".", folder.filename().string(), ".partial-", ::getpid());
+  while (!error && !fs::create_directory(partial, error) && !error) partial += "_";
+  check(!error, "--save-reference ", name, ": cannot be made: ", error.message());
+  folder_ = folder;
+  partial_ = partial;
+}
+
+ReferenceFolder::~ReferenceFolder() {
+  std::error_code ignored;
+  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+}
+
+std::string ReferenceFolder::keep(const fs::path& out, const TrainReport& report) {
+  if (folder_.empty()) return "";
+  if (report.was_stopped) {
+    return "no reference was kept, for the run was stopped; resumed with the same command, it is "
+           "kept when it ends";
+  }
+  const auto num_steps = static_cast<std::int64_t>(report.losses.size());
+  check(num_steps > 0, "--save-reference ", folder_.string(),
+        ": the run has taken no step that could be compared (it starts after step ",
+        report.first_step, "): start it anew with another --out, or give more --steps");
   const auto checkpoint = newest_checkpoint(out);
   check(checkpoint.has_value(), out.string(), ": holds no checkpoint to keep as a reference");
-  std::error_code error;
-  fs::remove_all(partial, error);
-  fs::create_directories(partial, error);
-  check(!error, "--save-reference ", options.save_reference, ": cannot be made: ", error.message());
-  fs::copy_file(out / "report.json", partial / "report.json");
-  fs::copy_file(*checkpoint / "model.safetensors", partial / "model.safetensors");
-  fs::rename(partial, options.save_reference);
+  fs::copy_file(out / "report.json", partial_ / "report.json");
+  fs::copy_file(*checkpoint / "model.safetensors", partial_ / "model.safetensors");
+  check(!is_taken(folder_), "--save-reference ", folder_.string(),
+        " was made by somebody else meanwhile; the run itself is in ", out.string());
+  fs::rename(partial_, folder_);
+  partial_.clear();
+  const std::string line = concat("reference: ", folder_.string());
+  if (report.first_step == 0) return line;
+  return concat(line, " (steps ", report.first_step + 1, " to ", report.first_step + num_steps,
+                ", those since the run was resumed)");
 }
 
 }  // namespace ladder

@@ -4,18 +4,39 @@
 //   DIR/model.safetensors    its final parameters
 //
 // ./ladder compare RUN DIR says whether another run equals it, and if not where they part.
+//
+// Only a run that has taken its last step is kept. One that a signal has stopped is not: resumed
+// with the same command, it is kept when it ends. A resumed run is kept with the steps that it took
+// itself, as its report has them, and is compared on these.
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 #include "common/train/options.hpp"
+#include "common/train/report.hpp"
 
 namespace ladder {
 
-// Throws UsageError if the folder that --save-reference names is there already: nothing is
-// overwritten. Local; does nothing without the option.
-void check_reference_folder(const TrainOptions& options);
+// Finds out before training whether the reference can be written, by making a hidden folder beside
+// its place; DIR itself appears when all is in it. Does nothing without the option, and on other
+// ranks than 0. Local.
+class ReferenceFolder {
+ public:
+  // Throws UsageError, with nothing written, if DIR is there already (nothing is overwritten), or
+  // if it and --out lie one in the other; CheckError if it cannot be made.
+  ReferenceFolder(const TrainOptions& options, bool is_main);
+  ~ReferenceFolder();  // takes the hidden folder away; a killed process leaves it
+  ReferenceFolder(const ReferenceFolder&) = delete;
+  ReferenceFolder& operator=(const ReferenceFolder&) = delete;
 
-// Copies report and parameters of the finished run in --out. The folder appears when both are in it.
-// Local; does nothing without the option.
-void save_reference(const TrainOptions& options);
+  // Copies report and parameters of the run in `out`, and returns a line that says so, or why the
+  // run is not kept. Throws CheckError for a run that has taken no step.
+  std::string keep(const std::filesystem::path& out, const TrainReport& report);
+
+ private:
+  std::filesystem::path folder_;   // empty: nothing is to be kept
+  std::filesystem::path partial_;  // what we have made, and may delete
+};
 
 }  // namespace ladder

@@ -38,8 +38,9 @@ fs::path checkpoint_in(const fs::path& folder) {
 // checkpoint: such a run goes on, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
   static const std::set<std::string> kHarmless = {
-      "out",        "resume", "init-from", "log-every", "eval-every", "eval-samples",
-      "save-every", "keep",   "sample",    "quiet",     "val-data",   "transport"};
+      "out",        "resume",    "init-from",      "log-every",     "eval-every", "eval-samples",
+      "save-every", "keep",      "sample",         "quiet",         "val-data",   "transport",
+      "link",       "bucket-mb", "save-reference", "simulate-ranks"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -96,6 +97,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   step_ = loaded.step;
+  resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, and ", checkpoint.string(), " has taken ", step_,
               " already");
@@ -104,6 +106,11 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
     report_.param_hash = tensor_hash(state.parameters);
   }
   console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
+  const auto saved_ranks = loaded.config.value("ranks", num_ranks());
+  if (saved_ranks != num_ranks()) {
+    console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_ranks(),
+                         ": gradients are summed in another order"));
+  }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
 }
@@ -225,7 +232,9 @@ void Run::save(const TrainState& state) {
   report_.param_hash = tensor_hash(state.parameters);
   saved_step_ = step_;
   if (!is_writing()) return;
-  const fs::path checkpoint = save_checkpoint(out_, step_, state, to_json(options_));
+  Json config = to_json(options_);
+  config["ranks"] = num_ranks();
+  const fs::path checkpoint = save_checkpoint(out_, step_, state, config);
   prune_checkpoints(out_, options_.output.keep);
   console_.line(concat("saved ", checkpoint.string()));
 }

@@ -51,9 +51,10 @@ class Run {
   // step leaves behind.
   bool next_step();
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
-  double learning_rate() const;                           // of the step to take
-  bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
-  void record(const StepRecord& record);                            // ends the step
+  const std::string& resumed_hashes() const { return resumed_hashes_; }  // empty for a new run
+  double learning_rate() const;                                          // of the step to take
+  bool stop_requested() const { return StopSignal::was_raised(); }       // on this rank
+  void record(const StepRecord& record);                                 // ends the step
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
@@ -67,6 +68,8 @@ class Run {
   const TrainReport& report() const { return report_; }  // of this rank
 
  private:
+  // Of data-parallel replicas, played ones included: what decides about the order of sums.
+  std::int64_t num_ranks() const { return comm_.size() * options_.simulate_ranks; }
   bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
   void check_folder() const;  // that it holds no run, or the one that is resumed
@@ -86,6 +89,7 @@ class Run {
   bool has_started_ = false;
   bool is_stopping_ = false;
   std::int64_t saved_step_ = -1;
+  std::string resumed_hashes_;
   Timer step_timer_;
   Speed speed_;
   Traffic traffic_at_step_start_;

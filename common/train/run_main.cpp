@@ -87,7 +87,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
   Communicator& comm = world.comm();
   check_same_options(options, comm);
-  check_reference_folder(options);
+  ReferenceFolder reference(options, comm.rank() == 0);
   const RunFolder folder(options, comm.rank() == 0);
   TrainReport report = trainer.train(options, world);
   add_theory(report, options, trainer, comm.size(), comm.rank());
@@ -95,12 +95,13 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
   write_text_file(path, to_text(json, 1) + "\n");
-  save_reference(options);
+  const std::string kept = reference.keep(options.output.out, report);
   if (!options.output.is_quiet) {
     if (!report.sample.empty()) {
       std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
     }
     std::printf("report: %s\n", path.c_str());
+    if (!kept.empty()) std::printf("%s\n", kept.c_str());
   }
   return report.was_stopped ? kExitStopped : kExitDone;
 }

@@ -52,6 +52,7 @@ void check_same_options(const TrainOptions& options, Communicator& comm) {
 void check_same_start(const Run& run, const BatchStream& batches, Communicator& comm) {
   const DataPosition position = batches.position();
   const Json own = {{"steps taken", run.num_steps_taken()},
+                    {"hashes of the checkpoint to go on from", run.resumed_hashes()},
                     {"epoch", position.epoch},
                     {"samples used up of the epoch", position.samples},
                     {"samples in the training data", batches.training_data().num_samples()},

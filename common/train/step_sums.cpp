@@ -2,9 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include "common/core/memory_ledger.hpp"
+
 namespace ladder {
 
 StepSums all_reduce_sum(const StepSums& own, Communicator& comm) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
   const at::Tensor sums = at::empty({2}, at::kDouble);
   auto* const values = sums.mutable_data_ptr<double>();
   values[0] = own.loss;

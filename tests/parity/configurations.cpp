@@ -9,7 +9,8 @@ std::string Configuration::name() const {
       "m", num_microbatches, tie_embeddings ? " tied" : " untied",
       clip_norm > 0 ? " clip" : " no-clip", optimizer == OptimizerKind::kAdamW ? " adamw" : " sgd",
       rows == Rows::kWindows ? " windows" : " documents", tail == Tail::kDrop ? " drop" : " pad",
-      has_small_buckets ? " small-buckets" : " one-bucket", has_odd_width ? " odd" : " even");
+      has_small_buckets ? " small-buckets" : " one-bucket", has_odd_width ? " odd" : " even",
+      is_sequential ? " sequential" : " shuffled");
 }
 
 std::vector<Configuration> covering_set() {
@@ -17,27 +18,27 @@ std::vector<Configuration> covering_set() {
   constexpr auto windows = Rows::kWindows, documents = Rows::kDocuments;
   constexpr auto drop = Tail::kDrop, pad = Tail::kPad;
   return {
-      {1, true, 0.5, adamw, windows, drop, true, true},
-      {3, true, 0.5, adamw, documents, pad, true, true},
-      {3, false, 0.0, sgd, windows, pad, true, false},
-      {1, false, 0.5, sgd, documents, drop, false, true},
-      {3, false, 0.5, adamw, windows, drop, false, false},
-      {1, true, 0.0, sgd, documents, pad, false, false},
-      {3, true, 0.0, sgd, windows, drop, true, true},
-      {1, false, 0.0, adamw, documents, drop, true, false},
-      {1, false, 0.0, adamw, windows, pad, false, true},
-      {3, true, 0.5, sgd, documents, drop, false, false},
+      {1, true, 0.5, adamw, windows, drop, true, true, true},
+      {3, true, 0.5, adamw, documents, pad, true, true, false},
+      {3, false, 0.0, sgd, windows, pad, true, false, true},
+      {1, false, 0.5, sgd, documents, drop, false, true, true},
+      {3, false, 0.5, adamw, windows, drop, false, false, false},
+      {1, true, 0.0, sgd, documents, pad, false, false, false},
+      {3, true, 0.0, sgd, windows, drop, true, true, false},
+      {1, false, 0.0, adamw, documents, drop, true, false, false},
+      {1, false, 0.0, adamw, windows, pad, false, true, false},
+      {3, true, 0.5, sgd, documents, drop, false, false, false},
   };
 }
 
 std::vector<Configuration> full_product() {
   std::vector<Configuration> all;
-  for (int bits = 0; bits < 256; ++bits) {
+  for (int bits = 0; bits < 512; ++bits) {
     const auto bit = [bits](int i) { return (bits >> i & 1) != 0; };
     all.push_back({bit(0) ? 3 : 1, bit(1), bit(2) ? 0.5 : 0.0,
                    bit(3) ? OptimizerKind::kAdamW : OptimizerKind::kSgd,
                    bit(4) ? Rows::kWindows : Rows::kDocuments, bit(5) ? Tail::kDrop : Tail::kPad,
-                   bit(6), bit(7)});
+                   bit(6), bit(7), bit(8)});
   }
   return all;
 }
@@ -67,6 +68,8 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
   options.data.validation_source = options.data.source;
   options.data.validation_samples = 14;
   options.data.tail = configuration.tail;
+  options.data.order =
+      configuration.is_sequential ? SampleOrder::kSequential : SampleOrder::kShuffled;
   options.data.microbatch_size = 2;
   options.data.num_microbatches = configuration.num_microbatches;
   options.optimizer.kind = configuration.optimizer;

@@ -18,13 +18,14 @@ struct Configuration {
   Tail tail = Tail::kDrop;
   bool has_small_buckets = false;  // several buckets, some tensors larger than one
   bool has_odd_width = false;      // tensors that need padding
+  bool is_sequential = false;      // the order of samples
 
   std::string name() const;  // "m3 tied clip adamw documents pad small-buckets odd"
 };
 
-// Every pair of values occurs in one of them; and every triple that has been a bug somewhere.
+// Every pair of values of two members occurs in one of them.
 std::vector<Configuration> covering_set();
-// All 256.
+// All 512.
 std::vector<Configuration> full_product();
 
 // Ragged documents and plain text, written once: so few samples that an epoch ends, with fewer rows

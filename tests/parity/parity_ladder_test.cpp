@@ -5,7 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include "common/comm/gather_text.hpp"
+
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -170,6 +175,46 @@ TEST(ParityLadder, DISABLED_FullProduct) {
   climb_all(full_product());
 }
 
+TEST(ParityLadder, CoveringSetHasEveryPairOfValues) {
+  std::set<std::pair<std::string, std::string>> pairs_of_all, pairs;
+  const auto collect = [](const std::vector<Configuration>& configurations, auto& into) {
+    for (const Configuration& configuration : configurations) {
+      std::istringstream names(configuration.name());
+      const std::vector<std::string> values{std::istream_iterator<std::string>(names), {}};
+      for (const std::string& a : values) {
+        for (const std::string& b : values) into.emplace(a, b);
+      }
+    }
+  };
+  collect(full_product(), pairs_of_all);
+  collect(covering_set(), pairs);
+  EXPECT_EQ(pairs, pairs_of_all);
+}
+
+// ./ladder run climbs by a table of its own, which must say the same.
+TEST(ParityLadder, LaunchersTableHasTheSameRungs) {
+  std::ifstream file(LADDER_SOURCE "/scripts/ladder_stages.tsv");
+  std::map<std::string, std::string> equals;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream fields(line);
+    std::string name, step, ranks, reference, within;
+    fields >> name >> step >> ranks >> reference >> within;
+    EXPECT_TRUE(within == "bits" || reference == "-") << line;
+    equals[step] = reference;
+  }
+  std::map<std::string, std::string> wanted = {{oracle().step, "-"}};
+  for (const Rung& rung : rungs()) wanted[rung.step] = rung.equals.front();
+  EXPECT_EQ(equals, wanted);
+}
+
+// What the last step shows: the lesson of step 3 quotes it.
+void print_last_step(const FinishedRun& run) {
+  if (mpi_world().comm().rank() != 0) return;
+  std::printf("  %-55s loss %.7f   gradient norm %.4f\n", run.name.c_str(),
+              run.report.losses.back(), run.report.grad_norms.back());
+}
+
 TEST(ParityLadder, FindsEveryPlantedErrorAndSaysWhere) {
   Climber climber;
   if (climber.size() == 1) return;  // one rank alone cannot make these mistakes
@@ -178,12 +223,15 @@ TEST(ParityLadder, FindsEveryPlantedErrorAndSaysWhere) {
     SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name()));
     const TrainOptions options = climber.options(configuration);
     const FinishedRun right = climber.climb(rungs().back(), options);
+    if (climber.rank() == 0) std::printf("%s\n", configuration.name().c_str());
+    print_last_step(right);
     EXPECT_THAT(differences(climber.climb_with(PlantedError::kNone, options), right), IsEmpty());
     for (const PlantedError error : planted_errors()) {
       if (error == PlantedError::kOwnDenominator && configuration.rows == Rows::kWindows) {
         continue;  // all rows are full: the counts are equal
       }
       const FinishedRun wrong = climber.climb_with(error, options);
+      print_last_step(wrong);
       std::string all;
       for (const std::string& line : differences(wrong, right)) all += line + "\n";
       EXPECT_THAT(all,
