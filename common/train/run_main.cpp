@@ -106,6 +106,18 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
+// A command line that is wrong on one rank alone must end the others too, which wait for it in the
+// World's constructor.
+CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
+  try {
+    return parse_command_line(argc, argv, trainer.step, trainer.groups);
+  } catch (const std::exception& error) {
+    if (num_ranks == 1) throw;
+    World world(Transport::kAuto);
+    world.abort(report_error(error, rank, num_ranks));
+  }
+}
+
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on a signal saves and stops
   World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
@@ -129,7 +141,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
   try {
     rank = launched_rank();
     num_ranks = launched_ranks();
-    const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
+    const CommandLine line = parse_or_abort(argc, argv, trainer, rank, num_ranks);
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
           line.should_exit ? line.text : describe_run(line.options, trainer, line.dry_run_ranks);
