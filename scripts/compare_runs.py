@@ -2,11 +2,14 @@
 """Holds one run against another: equal to the bit, or where they part and how far.
 
     scripts/compare_runs.py RUN REFERENCE [--within TOLERANCE]
+    scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or what --save-reference wrote. Compared are losses, gradient norms,
-parameter norms and target counts of every step, and each tensor of the final parameters. Without --within all must
-be equal to the bit; with it, series may differ relatively by TOLERANCE, and tensors by the relative norm of their
-difference (the key's bias aside, whose gradient is nothing but rounding). Exit code 1 if they differ.
+parameter norms and target counts of every step, validation losses, and each tensor of the final parameters. Of a
+resumed run the steps that both have; both must end after the same step. Without --within all must be equal to the
+bit; with it, series may differ relatively by TOLERANCE, and tensors by the relative norm of their difference (the
+key's third of an attention's bias aside, whose gradient is nothing but rounding). What is not finite equals nothing.
+Exit code 1 if they differ or cannot be compared. Standard library only.
 """
 
 import argparse
@@ -14,102 +17,339 @@ import array
 import json
 import math
 import sys
+import tempfile
 from pathlib import Path
 
 SERIES = {"target_tokens": "number of targets", "losses": "loss", "grad_norms": "gradient norm",
           "param_norms": "parameter norm"}  # fmt: skip
 
 
+# ---- what a run has left ----------------------------------------------------------------------------------------------
+
+
 def read_report(folder):
-    return json.loads((Path(folder) / "report.json").read_text())
+    """The report; ValueError with its path if it is none."""
+    path = Path(folder) / "report.json"
+    try:
+        report = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(report, dict):
+        raise ValueError(f"{path}: is no report, for it holds no object")
+    for key in (*SERIES, "first_step", "param_hash", "val_losses", "num_parameters"):
+        if key not in report:
+            raise ValueError(f"{path}: is no report, for it has no {key}")
+    if any(not isinstance(report[key], list) or len(report[key]) != len(report["losses"]) for key in SERIES):
+        raise ValueError(f"{path}: its series are not of one length")
+    if not isinstance(report["first_step"], int):
+        raise ValueError(f"{path}: first_step is {report['first_step']!r}, no number")
+    return report
 
 
-def parameters_file(folder):
-    """model.safetensors of a reference, or of the newest checkpoint of a run; None if there is none."""
-    candidates = [Path(folder) / "model.safetensors", *sorted(Path(folder).glob("checkpoints/step_*/model.safetensors"))]
-    present = [path for path in candidates if path.exists()]
-    return present[-1] if present else None
+def last_step(report):
+    return report["first_step"] + len(report["losses"])
+
+
+def common_steps(report, reference):
+    """The steps that both runs have taken themselves, counted from 1."""
+    return range(max(report["first_step"], reference["first_step"]) + 1, min(last_step(report), last_step(reference)) + 1)
+
+
+def parameters_file(folder, step):
+    """model.safetensors of a reference, or of a run's checkpoint after this step; None if there is none."""
+    for path in (Path(folder) / "model.safetensors", Path(folder) / f"checkpoints/step_{step:06d}/model.safetensors"):
+        if path.exists():
+            return path
+    return None
 
 
 def read_tensors(path):
-    """{name: bytes of its fp32 values}"""
+    """{name: (shape, bytes of its fp32 values)}"""
     data = path.read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    header.pop("__metadata__", None)
-    start = 8 + length
-    return {name: data[start + entry["data_offsets"][0] : start + entry["data_offsets"][1]] for name, entry in header.items()}
+    start = 8 + int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8:start])
+        header.pop("__metadata__", None)
+        spans = {name: (entry["shape"], *entry["data_offsets"]) for name, entry in header.items()}
+        is_whole = len(data) == start + max(end for _, _, end in spans.values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: is no safetensors file: {error}") from None
+    if not is_whole:
+        raise ValueError(f"{path}: is not as long as it says")
+    return {name: (shape, data[start + begin : start + end]) for name, (shape, begin, end) in spans.items()}
+
+
+# ---- comparison -------------------------------------------------------------------------------------------------------
+
+
+def is_finite(value):
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def is_close(found, wanted, within):
+    return found == wanted or (within is not None and abs(found - wanted) <= within * abs(wanted))
+
+
+def describe(step, name, found, wanted):
+    far = f" (relatively {abs(found - wanted) / abs(wanted):.1e})" if wanted else ""
+    return f"step {step}: {name} {found!r}, wanted {wanted!r}{far}"
+
+
+def first_difference(name, found, wanted, within):
+    """A line for the first step at which two series, {step: value}, differ; one at most."""
+    for whose, series in (("", found), (" in the reference", wanted)):
+        for step, value in series.items():
+            if not is_finite(value):
+                return [f"step {step}: {name} is not finite{whose}"]
+    for step in sorted(found.keys() & wanted.keys()):
+        if not is_close(found[step], wanted[step], within):
+            return [describe(step, name, found[step], wanted[step])]
+    return []
+
+
+def series_differences(report, reference, within):
+    lines = []
+    ends = last_step(report), last_step(reference)
+    if ends[0] != ends[1]:
+        lines.append(f"it ends after step {ends[0]}, the reference after step {ends[1]}")
+    if not common_steps(report, reference):
+        lines.append("there is no step that both have taken")
+    for key, name in SERIES.items():
+        found, wanted = (dict(enumerate(run[key], run["first_step"] + 1)) for run in (report, reference))
+        lines += first_difference(name, found, wanted, None if key == "target_tokens" else within)
+    found, wanted = ({entry["step"]: entry["loss"] for entry in run["val_losses"]} for run in (report, reference))
+    return lines + first_difference("validation loss", found, wanted, within)
 
 
 def relative_distance(found, wanted):
-    if len(found) != len(wanted):
-        return math.inf
     a, b = array.array("f", found), array.array("f", wanted)
     difference = math.sqrt(math.fsum((x - y) ** 2 for x, y in zip(a, b)))
     norm = math.sqrt(math.fsum(y * y for y in b))
     return difference / norm if norm else difference
 
 
-def series_differences(report, reference, within):
-    """For each series the first step at which it differs."""
-    lines = []
-    for key, name in SERIES.items():
-        found, wanted = report[key], reference[key]
-        if len(found) != len(wanted):
-            lines.append(f"{len(found)} steps instead of {len(wanted)}")
-            break
-        for i, (a, b) in enumerate(zip(found, wanted)):
-            if a == b or (None not in (a, b) and within and abs(a - b) <= within * abs(b)):
-                continue
-            far = f" (relatively {abs(a - b) / abs(b):.1e})" if None not in (a, b) and b else ""
-            lines.append(f"step {report['first_step'] + i + 1}: {name} {a!r}, wanted {b!r}{far}")
-            break
-    return lines
+def without_key(name, values):
+    """The bytes that --within looks at: a bias of query, key and value loses its middle third."""
+    third = len(values) // 3
+    return values[:third] + values[2 * third :] if name.endswith("attn.c_attn.bias") else values
 
 
-def tensor_differences(run, reference, within):
-    files = parameters_file(run), parameters_file(reference)
-    if None in files:
+def tensor_difference(name, found, wanted, within):
+    if found == wanted:
         return []
+    if found[0] != wanted[0]:
+        return [f"tensor {name}: shape {found[0]}, wanted {wanted[0]}"]
+    if within is None:
+        return [f"tensor {name}: relative distance {relative_distance(found[1], wanted[1]):.1e}"]
+    distance = relative_distance(without_key(name, found[1]), without_key(name, wanted[1]))
+    return [] if distance <= within else [f"tensor {name}: relative distance {distance:.1e}"]
+
+
+def parameter_differences(run, report, reference, wanted_report, within):
+    hashes = report["param_hash"], wanted_report["param_hash"]
+    if hashes[0] and hashes[0] == hashes[1]:
+        return []
+    hash_line = f"param_hash {hashes[0]!r}, wanted {hashes[1]!r}"
+    files = parameters_file(run, last_step(report)), parameters_file(reference, last_step(wanted_report))
+    if None in files:
+        missing = [str(folder) for folder, file in zip((run, reference), files) if file is None]
+        return [f"{hash_line}, and there are no final parameters in {' and '.join(missing)} to say how far they are"]
     found, wanted = map(read_tensors, files)
+    if found == wanted:
+        return [f"{hash_line}, yet the files of parameters are equal: one is not of its report"]
     lines = [f"tensor {name} is in one of them only" for name in sorted(found.keys() ^ wanted.keys())]
     for name in sorted(found.keys() & wanted.keys()):
-        if found[name] == wanted[name]:
-            continue
-        distance = relative_distance(found[name], wanted[name])
-        if within is None or (distance > within and not name.endswith("attn.c_attn.bias")):
-            lines.append(f"tensor {name}: relative distance {distance:.1e}")
+        lines += tensor_difference(name, found[name], wanted[name], within)
     return lines
 
 
 def differences(run, reference, within=None):
-    """What differs, a line each; nothing if the runs are equal."""
+    """What differs, a line each; nothing if the runs are equal. OSError or ValueError if one cannot be read."""
     report, wanted = read_report(run), read_report(reference)
-    lines = series_differences(report, wanted, within)
-    if report["param_hash"] != wanted["param_hash"]:
-        lines += tensor_differences(run, reference, within)
-        if within is None and not lines:
-            lines.append(f"param_hash {report['param_hash']}, wanted {wanted['param_hash']}")
-    return lines
+    return series_differences(report, wanted, within) + parameter_differences(run, report, reference, wanted, within)
+
+
+def describe_equality(run, reference, within):
+    report, wanted = read_report(run), read_report(reference)
+    steps = common_steps(report, wanted)
+    how = "equal to the bit" if within is None else f"equal within {within:g}"
+    of_all = f" ({steps[0]} to {steps[-1]}: those that both have taken)" if steps[0] > 1 else ""
+    return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+BIAS = "h.0.attn.c_attn.bias"
+
+
+class PlantedRun:
+    """Six steps and two tensors, to be spoilt and written."""
+
+    def __init__(self):
+        self.report = {"first_step": 0, "param_hash": "equal", "num_parameters": 8,
+                       "val_losses": [{"step": 3, "loss": 2.5}, {"step": 6, "loss": 1.5}]}  # fmt: skip
+        self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
+        self.tensors = {"wte.weight": [3.0, 4.0], BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0]}  # query, key, value
+        self.file = "model.safetensors"
+
+    def write(self, folder):
+        folder.mkdir()
+        (folder / "report.json").write_text(self.report if isinstance(self.report, str) else json.dumps(self.report))
+        if self.file is None:
+            return
+        header, data = {}, b""
+        for name, values in self.tensors.items():
+            values = array.array("f", values).tobytes()
+            header[name] = {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [len(data), len(data) + len(values)]}
+            data += values
+        header = json.dumps(header).encode()
+        (folder / self.file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / self.file).write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+    # What is planted:
+    def value(self, key, step, value):
+        self.report[key][step - 1 - self.report["first_step"]] = value
+
+    def tensor(self, name, place, value):
+        self.report["param_hash"] = "another"
+        self.tensors[name][place] = value
+
+    def steps(self, first, last):
+        for key in SERIES:
+            self.report[key] = self.report[key][first - 1 : last]
+        self.report["first_step"] = first - 1
+
+    def val_loss(self, value):
+        self.report["val_losses"][1]["loss"] = value
+
+    def hash(self, value):
+        self.report["param_hash"] = value
+
+    def without_file(self):
+        self.file = None
+
+    def in_checkpoint(self, step):
+        self.file = f"checkpoints/step_{step:06d}/model.safetensors"
+
+    def text(self, text):
+        self.report = text
+
+    def without(self, key):
+        del self.report[key]
+
+
+NAN = math.nan
+# What is planted, --within, and what must be said (None: the runs are equal). "both" plants it in both.
+PLANTED = [
+    ([], None, None),
+    ([], 1e-6, None),
+    ([("value", "losses", 4, 3.1)], None, "step 4: loss 3.1, wanted 3.0"),
+    ([("value", "losses", 4, 3.1)], 0.1, None),
+    ([("value", "losses", 4, 3.1)], 0.01, "step 4: loss"),
+    ([("value", "losses", 4, 3.1)], 0.0, "step 4: loss"),
+    ([("value", "grad_norms", 1, 7.0)], None, "step 1: gradient norm"),
+    ([("value", "param_norms", 6, 7.0)], None, "step 6: parameter norm"),
+    ([("value", "target_tokens", 2, 5.1)], 0.1, "step 2: number of targets"),
+    ([("value", "losses", 2, None)], None, "step 2: loss is not finite"),
+    ([("value", "losses", 2, None)], 0.5, "step 2: loss is not finite"),
+    (["both", ("value", "losses", 2, None)], None, "step 2: loss is not finite"),
+    (["both", ("value", "losses", 2, NAN)], None, "step 2: loss is not finite"),
+    (["both", ("value", "grad_norms", 2, math.inf)], 0.1, "step 2: gradient norm is not finite"),
+    ([("val_loss", 1.6)], None, "step 6: validation loss"),
+    ([("val_loss", 1.6)], 0.1, None),
+    ([("text", '{"losses": 1}')], None, "has no target_tokens"),
+    (["both", ("val_loss", None)], None, "step 6: validation loss is not finite"),
+    ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
+    ([("steps", 1, 5)], 1e-6, "ends after step 5"),
+    ([("steps", 4, 6)], None, None),
+    ([("steps", 4, 6), ("value", "losses", 5, 2.1)], None, "step 5: loss"),
+    ([("steps", 7, 6)], None, "no step that both have"),
+    (["both", ("steps", 1, 0)], None, "no step that both have"),
+    ([("tensor", "wte.weight", 0, 3.1)], None, "tensor wte.weight: relative distance 2.0e-02"),
+    ([("tensor", "wte.weight", 0, 3.1)], 0.1, None),
+    ([("tensor", "wte.weight", 0, 3.1)], 0.01, "tensor wte.weight"),
+    ([("tensor", "wte.weight", 0, NAN)], 0.1, "tensor wte.weight: relative distance nan"),
+    ([("tensor", BIAS, 0, 2.0)], 0.01, f"tensor {BIAS}"),  # query
+    ([("tensor", BIAS, 2, 2.0)], 0.01, None),  # key
+    ([("tensor", BIAS, 3, 2.0)], 0.01, None),
+    ([("tensor", BIAS, 2, 2.0)], None, f"tensor {BIAS}"),
+    ([("tensor", BIAS, 5, 2.0)], 0.01, f"tensor {BIAS}"),  # value
+    ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 6)], None, "tensor wte.weight"),
+    ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 5)], 0.1, "no final parameters"),
+    ([("hash", "another"), ("without_file",)], None, "no final parameters"),
+    ([("hash", "another"), ("without_file",)], 0.1, "no final parameters"),
+    (["both", ("without_file",)], None, None),
+    (["both", ("hash", ""), ("without_file",)], None, "no final parameters"),
+    ([("hash", "another")], None, "one is not of its report"),
+    ([("hash", "another")], 0.1, "one is not of its report"),
+    ([("text", "[]")], None, "holds no object"),
+    ([("text", "{")], None, "report.json"),
+    ([("text", "null")], None, "holds no object"),
+    ([("without", "grad_norms")], None, "has no grad_norms"),
+]
+
+
+def judge(plants, within):
+    """What is said of a run with these plants beside one without, or with the same."""
+    is_both = plants[:1] == ["both"]
+    with tempfile.TemporaryDirectory() as name:
+        for folder in (Path(name) / "run", Path(name) / "reference"):
+            run = PlantedRun()
+            for call, *arguments in plants[is_both:] if is_both or folder.name == "run" else []:
+                getattr(run, call)(*arguments)
+            run.write(folder)
+        try:
+            return differences(Path(name) / "run", Path(name) / "reference", within)
+        except ValueError as error:
+            return [str(error)]
+
+
+def self_test():
+    mistakes = 0
+    for plants, within, wanted in PLANTED:
+        found = judge(plants, within)
+        if bool(found) == (wanted is None) or (wanted and wanted not in "\n".join(found)):
+            print(f"self-test: {plants} within {within}: wanted {wanted!r}, found {found}")
+            mistakes += 1
+    for text in ("-1", "nan", "inf", "much"):
+        try:
+            tolerance(text)
+            print(f"self-test: --within {text} was taken")
+            mistakes += 1
+        except argparse.ArgumentTypeError:
+            pass
+    print(f"self-test: {len(PLANTED)} pairs of runs, {mistakes} judged wrongly")
+    return mistakes
+
+
+def tolerance(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0")
+    return value
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Says whether a run equals another, and if not where they part.")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("reference", type=Path)
-    parser.add_argument("--within", type=float, default=None, metavar="TOLERANCE", help="relative; default: equal bits")
+    parser = argparse.ArgumentParser(
+        prog="./ladder compare", description="Says whether a run equals another, and if not where they part."
+    )
+    parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
+    parser.add_argument("reference", type=Path, nargs="?", help="another, or what --save-reference wrote")
+    parser.add_argument("--within", type=tolerance, metavar="TOLERANCE", help="relative, from 0; default: equal bits")
+    parser.add_argument("--self-test", action="store_true", help="does it find the differences that it plants?")
     arguments = parser.parse_args()
+    if arguments.self_test:
+        return 1 if self_test() else 0
+    if arguments.reference is None:
+        parser.error("two runs are needed: RUN REFERENCE")
     try:
         lines = differences(arguments.run, arguments.reference, arguments.within)
-        report = read_report(arguments.run)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         sys.exit(f"compare: {error}")
-    for line in lines:
-        print(line)
-    if not lines:
-        steps = len(report["losses"])
-        how = "equal to the bit" if arguments.within is None else f"equal within {arguments.within:g}"
-        print(f"{how}: {steps} steps, {report['num_parameters']} parameters, param_hash {report['param_hash']}")
+    print("\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within))
     return 1 if lines else 0
 
 

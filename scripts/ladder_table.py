@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """The ladder's table: compares the stages of one ./ladder run, and fails when one leaves its bounds.
 
-    scripts/ladder_table.py runs/ladder-… [--short] [--stages FILE]
+    scripts/ladder_table.py runs/ladder-… [--ranks N] [--short] [--stages FILE]
+    scripts/ladder_table.py --self-test       plants faults in runs that it makes; each must be found
 
 Reads RUN/STAGE/report.json of each stage in ladder_stages.tsv, prints the table and writes it to RUN/table.md and
-RUN/table.json. The bounds: a stage equals the one it must equal; memory and traffic are what theory says, to the
-byte; nothing but model state is alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for
-runs of a few steps: lower than it began). Exit code 1 if one does not hold. Standard library only.
+RUN/table.json. The bounds: a stage equals the one it must equal (compare_runs.py); memory and traffic are what theory
+says, to the byte, call and message; each rank reads all data or its share of them, as the stage says; nothing but
+model state is alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or
+with other options: lower than it began). Exit code 1 if one does not hold. Standard library only.
 """
 
 import argparse
 import json
 import math
 import sys
+import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -21,49 +24,25 @@ from compare_runs import differences  # noqa: E402
 # What a model reaches on the built-in corpus that sees only the byte before, in nats; that knows nothing but the
 # bytes' frequencies: 3.53. Below it, attention must have learnt something.
 BIGRAM_LOSS = 2.04
-# Relative change of the parameters' norm that rounding may cause where bits are not equal.
-NORM_TOLERANCE = 1e-6
 STATE = ("parameters", "gradients", "optimizer")
 MINUS = "–"
 
 
 def read_stages(path):
-    """One dict per stage: name, step, ranks (a number, or N for those of the run), equals and within, '-' for none."""
+    """One dict per stage; the file says what its columns mean."""
     lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return [dict(zip(("name", "step", "ranks", "equals", "within"), fields)) for fields in lines]
+    return [dict(zip(("name", "step", "ranks", "equals", "within", "reads", "options"), fields)) for fields in lines]
 
 
-def largest_difference(a, b):
-    """The largest |a - b| of two series; infinite where one holds what is not finite, or more entries."""
-    if len(a) != len(b) or None in a or None in b:
-        return math.inf
-    return max((abs(x - y) for x, y in zip(a, b)), default=0.0)
+# ---- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def compare(report, reference):
-    """How far a run is from the one that it must equal."""
-    norms = report["param_norms"], reference["param_norms"]
-    norm_difference = largest_difference(norms[0][-1:], norms[1][-1:])
-    same = all(report[key] == reference[key] for key in ("losses", "grad_norms", "param_norms", "param_hash"))
-    return {
-        "max_loss_difference": largest_difference(report["losses"], reference["losses"]),
-        "param_norm_difference": norm_difference / norms[1][-1] if norms[1] and norms[1][-1] else norm_difference,
-        "bits_equal": same,
-    }
-
-
-def comparison_faults(row, within, reference, folders):
-    if within == "bits":
-        if row["bits_equal"]:
-            return []
-        return [f"its bits are not equal to those of {row['equals']}: {line}" for line in differences(*folders)]
-    faults = []
-    tolerance = float(within) * max((abs(loss) for loss in reference["losses"] if loss is not None), default=0.0)
-    if not row["max_loss_difference"] <= tolerance:
-        faults.append(f"losses differ from {row['equals']} by {row['max_loss_difference']:.2g}, allowed {tolerance:.2g}")
-    if not row["param_norm_difference"] <= NORM_TOLERANCE:
-        faults.append(f"the parameters' norm differs by {row['param_norm_difference']:.2g}, allowed {NORM_TOLERANCE}")
-    return faults
+def equality_faults(stage, run):
+    """What compare_runs says of the stage and the one that it must equal."""
+    within = None if stage["within"] == "bits" else float(stage["within"])
+    lines = differences(run / stage["name"], run / stage["equals"], within)
+    how = "" if within is None else f" within {within:g}"
+    return [f"it does not equal {stage['equals']}{how}: {line}" for line in lines]
 
 
 def memory_faults(report):
@@ -86,11 +65,41 @@ def bytes_sent(rank_traffic):
 
 
 def traffic_faults(report):
-    return [
-        f"rank {rank} sent {bytes_sent(sent)} bytes, theory says {theory['bytes_sent']}"
-        for rank, (sent, theory) in enumerate(zip(report["traffic"], report["traffic_theory"]))
-        if bytes_sent(sent) != theory["bytes_sent"]
-    ]
+    faults = []
+    for rank, (metered, theory) in enumerate(zip(report["traffic"], report["traffic_theory"])):
+        for operation, counts in metered.items():
+            for kind, count in counts.items():
+                if count != theory[operation][kind]:
+                    name = f"{operation}, {kind}" if kind != "bytes_sent" else f"{operation}, bytes sent"
+                    faults.append(f"rank {rank}, {name}: {count}, theory says {theory[operation][kind]}")
+        if bytes_sent(metered) != theory["bytes_sent"]:
+            faults.append(f"rank {rank} sent {bytes_sent(metered)} bytes, theory says {theory['bytes_sent']}")
+    return faults
+
+
+def expected_bytes_read(stage, num_ranks, whole):
+    """By each rank, where `whole` is what a rank reads that reads the data of all."""
+    return whole / num_ranks if stage["reads"] == "share" else whole
+
+
+def data_faults(stage, report, num_ranks, whole):
+    read, wanted = report["data_bytes_read"], expected_bytes_read(stage, num_ranks, whole)
+    if report["config"]["rows"] != "windows" and stage["reads"] == "share":  # documents: of any length, whole in the sum
+        return [] if sum(read) == whole else [f"its ranks read {sum(read)} bytes of data, there are {whole}"]
+    return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
+
+
+def identity_faults(stage, report, num_ranks):
+    ranks = num_ranks if stage["ranks"] == "N" else int(stage["ranks"])
+    faults = []
+    if (stage["step"], ranks) != (report["step"], report["world_size"]):
+        faults.append(f"its report is of {report['step']} on {report['world_size']} ranks")
+    if report["first_step"] != 0:
+        faults.append(f"its report begins after step {report['first_step']}")
+    for key in ("memory", "memory_theory", "traffic", "traffic_theory", "data_bytes_read"):
+        if len(report[key]) != ranks:
+            faults.append(f"its report has {key} of {len(report[key])} ranks, not {ranks}")
+    return faults
 
 
 def loss_faults(losses, is_short):
@@ -102,84 +111,209 @@ def loss_faults(losses, is_short):
     return [] if losses[-1] < BIGRAM_LOSS else [f"its loss {losses[-1]:.4f} is not below {BIGRAM_LOSS}"]
 
 
-def make_row(stage, report, reference, is_short, num_ranks, run):
-    """One stage's numbers, and its faults in words."""
+# ---- table ------------------------------------------------------------------------------------------------------------
+
+
+def largest_difference(a, b):
+    """The largest |a - b| of two series; infinite where one holds what is not finite, or more entries."""
+    if len(a) != len(b) or None in a or None in b:
+        return math.inf
+    return max((abs(x - y) for x, y in zip(a, b)), default=0.0)
+
+
+def distances(report, reference):
+    """How far a stage is from the one that it must equal: for the table, the bounds are compare_runs'."""
+    norms = report["param_norms"][-1:], reference["param_norms"][-1:]
+    difference = largest_difference(*norms)
+    return {
+        "max_loss_difference": largest_difference(report["losses"], reference["losses"]),
+        "param_norm_difference": difference / norms[1][0] if norms[1] and norms[1][0] else difference,
+    }
+
+
+def make_row(stage, report, num_ranks, whole):
+    """One stage's numbers."""
     steps = max(1, len(report["losses"]))
     memory = [held for held in report["memory"] if held is not None]
     row = {
         "name": stage["name"],
         "ranks": report["world_size"],
-        "data_per_step": max(report["data_bytes_read"]) / steps,
         "equals": stage["equals"],
         "final_loss": report["losses"][-1] if report["losses"] else None,
+        "data_per_step": max(report["data_bytes_read"]) / steps,
+        "data_per_step_theory": expected_bytes_read(stage, num_ranks, whole) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report["tokens_per_second"],
-        "faults": loss_faults(report["losses"], is_short) + memory_faults(report) + traffic_faults(report),
     }
     for kind in (*STATE, "communication"):
         held = max((rank[kind] for rank in memory), default=None)
         row[kind] = None if held is None else held / report["num_parameters"]
         row[kind + "_theory"] = max(rank[kind] for rank in report["memory_theory"]) / report["num_parameters"]
-    if stage["step"] != report["step"] or int(stage["ranks"].replace("N", str(num_ranks))) != report["world_size"]:
-        row["faults"].append(f"its report is of {report['step']} on {report['world_size']} ranks")
-    if reference is not None:
-        row.update(compare(report, reference))
-        folders = run / stage["name"], run / stage["equals"]
-        row["faults"] += comparison_faults(row, stage["within"], reference, folders)
     return row
 
 
-def cells(row):
-    def number(key, form):
-        return MINUS if row.get(key) is None else format(row[key], form)
-
-    def beside(key, form):
-        return f"{number(key, form)} ({number(key + '_theory', form)})"
-
-    equal = {True: "yes", False: "no", None: MINUS}[row.get("bits_equal")]
-    return [
-        row["name"], str(row["ranks"]), MINUS if row["equals"] == "-" else row["equals"], number("final_loss", ".4f"),
-        number("max_loss_difference", ".1e"), number("param_norm_difference", ".1e"), equal,
-        *(beside(kind, ".3f") for kind in (*STATE, "communication")), number("data_per_step", ",.0f"), beside("sent_per_step", ",.0f"), number("tokens_per_second", ",.0f"),
-        "no" if row["faults"] else "yes",
-    ]  # fmt: skip
-
-
-HEADINGS = ["stage", "ranks", "must equal", "final loss", "max Δloss", "Δ‖p‖", "bits equal",
-            "params B/p", "grads B/p", "optimizer B/p", "buffers B/p", "bytes read/step", "bytes sent/step", "tokens/s", "in bounds"]  # fmt: skip
+def judge(run, stages, num_ranks, is_short):
+    """A row per stage: its numbers, and its faults in words. OSError or ValueError if a report cannot be read."""
+    reports, rows = {}, []
+    for stage in stages:
+        report = reports[stage["name"]] = json.loads((run / stage["name"] / "report.json").read_text())
+        whole = reports[stages[0]["name"]]["data_bytes_read"][0]
+        row = make_row(stage, report, num_ranks, whole)
+        row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report["losses"], is_short)
+        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, num_ranks, whole)
+        if stage["equals"] != "-":
+            row.update(distances(report, reports[stage["equals"]]))
+            row["bits_equal"] = not differences(run / stage["name"], run / stage["equals"])
+            row["faults"] += equality_faults(stage, run)
+        rows.append(row)
+    return rows
 
 
-def markdown(rows):
-    lines = [HEADINGS] + [cells(row) for row in rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+def number(row, key, form):
+    return MINUS if row.get(key) is None else format(row[key], form)
+
+
+def beside(row, key, form):
+    return f"{number(row, key, form)} ({number(row, key + '_theory', form)})"
+
+
+# Two tables, for one would be too wide for a terminal: heading, and the cell of a row.
+LEARNING = {
+    "stage": lambda row: row["name"],
+    "ranks": lambda row: str(row["ranks"]),
+    "must equal": lambda row: MINUS if row["equals"] == "-" else row["equals"],
+    "final loss": lambda row: number(row, "final_loss", ".4f"),
+    "max Δloss": lambda row: number(row, "max_loss_difference", ".1e"),
+    "Δ‖p‖": lambda row: number(row, "param_norm_difference", ".1e"),
+    "bits equal": lambda row: {True: "yes", False: "no", None: MINUS}[row.get("bits_equal")],
+    "tokens/s": lambda row: number(row, "tokens_per_second", ",.0f"),
+    "in bounds": lambda row: "no" if row["faults"] else "yes",
+}
+COST = {
+    "stage": lambda row: row["name"],
+    "params B/p": lambda row: beside(row, "parameters", ".3f"),
+    "grads B/p": lambda row: beside(row, "gradients", ".3f"),
+    "optimizer B/p": lambda row: beside(row, "optimizer", ".3f"),
+    "buffers B/p": lambda row: beside(row, "communication", ".3f"),
+    "bytes read/step": lambda row: beside(row, "data_per_step", ",.0f"),
+    "bytes sent/step": lambda row: beside(row, "sent_per_step", ",.0f"),
+}
+NOTE = "B/p: bytes held per parameter on the fullest rank. In brackets: what theory says.\n"
+
+
+def markdown(columns, rows):
+    lines = [list(columns)] + [[cell(row) for cell in columns.values()] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines)]
     texts = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
     texts.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(texts) + "\n"
 
 
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+STAGES = [
+    {"name": "oracle", "step": "step0", "ranks": "1", "equals": "-", "within": "-", "reads": "all"},
+    {"name": "first", "step": "step1", "ranks": "N", "equals": "oracle", "within": "bits", "reads": "all"},
+    {"name": "second", "step": "step2", "ranks": "N", "equals": "first", "within": "bits", "reads": "share"},
+    {"name": "third", "step": "step3", "ranks": "N", "equals": "second", "within": "1e-3", "reads": "share"},
+]
+
+
+def right_report(stage):
+    ranks = 1 if stage["ranks"] == "1" else 2
+    traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
+    state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
+    report = {
+        "step": stage["step"], "world_size": ranks, "num_parameters": 10, "config": {"rows": "windows"}, "first_step": 0,
+        "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "target_tokens": [8] * 10,
+        "val_losses": [], "param_hash": "equal", "tokens_per_second": 1.0, "memory_theory": [state] * ranks,
+        "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
+        "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
+        "data_bytes_read": [120 if stage["reads"] == "all" else 60] * ranks,
+    }  # fmt: skip
+    return json.loads(json.dumps(report))  # no part is shared by two ranks
+
+
+# The stage that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
+# one, and what must be said of the stage (None: nothing).
+PLANTED = [
+    ("second", ("step",), "step2", False, None),
+    ("second", ("step",), "step3", False, "its report is of step3"),
+    ("second", ("world_size",), 3, False, "on 3 ranks"),
+    ("second", ("first_step",), 1, False, "begins after step 1"),
+    ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
+    ("second", ("losses", 1), 2.0000001, False, "it does not equal first: step 2: loss"),
+    ("second", ("grad_norms", 2), 1.1, False, "step 3: gradient norm"),
+    ("second", ("target_tokens", 0), 7, False, "step 1: number of targets"),
+    ("second", ("param_hash",), "another", False, "param_hash 'another'"),
+    ("second", ("val_losses",), [{"step": 3, "loss": None}], False, "validation loss is not finite"),
+    ("third", ("losses", 1), 2.001, False, None),
+    ("third", ("losses", 1), 2.01, False, "it does not equal second within 0.001: step 2: loss"),
+    ("third", ("param_hash",), "another", False, "param_hash 'another'"),
+    ("oracle", ("losses", 9), None, False, "not finite"),
+    ("oracle", ("losses", 9), 2.5, False, "not below 2.04"),
+    ("oracle", ("losses", 9), 2.5, True, None),
+    ("oracle", ("losses", 9), 3.1, True, "not below the first one"),
+    ("second", ("memory", 1, "gradients"), 44, False, "rank 1 holds 44 bytes of gradients, theory says 40"),
+    ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
+    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "no model state: {'unnamed': 4}"),
+    ("second", ("memory",), [None, None], False, None),
+    ("second", ("traffic", 1, "all_reduce", "calls"), 5, False, "rank 1, all_reduce, calls: 5, theory says 4"),
+    ("second", ("traffic", 0, "broadcast", "messages"), 5, False, "rank 0, broadcast, messages: 5, theory says 6"),
+    ("second", ("traffic", 0, "broadcast", "bytes_sent"), 84, False, "rank 0 sent 164 bytes, theory says 160"),
+    ("first", ("data_bytes_read", 1), 60, False, "rank 1 read 60 bytes of data, not 120"),
+    ("second", ("data_bytes_read",), [120, 120], False, "rank 0 read 120 bytes of data, not 60"),
+    ("second", ("data_bytes_read",), [50, 70], False, "rank 0 read 50"),
+    ("second", (), {"config": {"rows": "documents"}, "data_bytes_read": [50, 70]}, False, None),
+    ("second", (), {"config": {"rows": "documents"}, "data_bytes_read": [50, 60]}, False, "its ranks read 110 bytes"),
+]
+
+
+def self_test():
+    mistakes = 0
+    for name, place, value, is_short, wanted in PLANTED:
+        with tempfile.TemporaryDirectory() as folder:
+            for stage in STAGES:
+                report = spoilt = right_report(stage)
+                if stage["name"] == name:
+                    for key in place[:-1]:
+                        spoilt = spoilt[key]
+                    if place:
+                        spoilt[place[-1]] = value
+                    else:
+                        report |= value
+                (Path(folder) / stage["name"]).mkdir()
+                (Path(folder) / stage["name"] / "report.json").write_text(json.dumps(report))
+            faults = {row["name"]: row["faults"] for row in judge(Path(folder), STAGES, 2, is_short)}
+        if bool(faults[name]) == (wanted is None) or (wanted and wanted not in "\n".join(faults[name])):
+            print(f"self-test: {name} with {place} {value}: wanted {wanted!r}, found {faults}")
+            mistakes += 1
+    print(f"self-test: {len(PLANTED)} planted faults, {mistakes} judged wrongly")
+    return mistakes
+
+
 def main():
     parser = argparse.ArgumentParser(description="Prints the ladder's table of a run.")
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the stages (default 2)")
-    parser.add_argument("--short", action="store_true", help="a run of few steps: the loss need only fall")
+    parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
     parser.add_argument("--stages", type=Path, default=Path(__file__).with_name("ladder_stages.tsv"))
+    parser.add_argument("--self-test", action="store_true", help="does it find the faults that it plants?")
     arguments = parser.parse_args()
+    if arguments.self_test:
+        return 1 if self_test() else 0
+    if arguments.run is None:
+        parser.error("a run is needed: runs/ladder-…")
+    try:
+        rows = judge(arguments.run, read_stages(arguments.stages), arguments.ranks, arguments.short)
+    except (OSError, ValueError) as error:
+        sys.exit(f"ladder_table: {error}")
 
-    reports, rows = {}, []
-    for stage in read_stages(arguments.stages):
-        path = arguments.run / stage["name"] / "report.json"
-        try:
-            report = reports[stage["name"]] = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            sys.exit(f"ladder_table: no report of stage {stage['name']}: {error}")
-        reference = None if stage["equals"] == "-" else reports[stage["equals"]]
-        rows.append(make_row(stage, report, reference, arguments.short, arguments.ranks, arguments.run))
-
-    note = "B/p: bytes held per parameter on the fullest rank. In brackets: what theory says.\n"
-    (arguments.run / "table.md").write_text(markdown(rows) + "\n" + note)
+    text = "\n".join([markdown(LEARNING, rows), markdown(COST, rows), NOTE])
+    (arguments.run / "table.md").write_text(text)
     (arguments.run / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
-    print("\n" + markdown(rows) + "\n" + note, end="")
+    print("\n" + text, end="")
     for row in rows:
         for fault in row["faults"]:
             print(f"OUT OF BOUNDS: {row['name']}: {fault}")

@@ -1,7 +1,8 @@
 # Starts trainers and benchmarks: one process, or several under mpirun. Sourced by ./ladder.
 
 # supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT, TERM and HUP become SIGUSR1:
-# save and stop, exit code 75. A second INT kills.
+# save and stop, exit code 75. A second INT kills. STOPPED says what the user can do then.
+STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out goes on"
 supervise() {
   local status is_interrupted
   interrupts=0
@@ -17,7 +18,7 @@ supervise() {
   done
   trap - INT TERM HUP USR1
   if ((interrupts > 1)); then status=130; fi
-  if ((status == 75)); then say "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out goes on"; fi
+  if ((status == 75)); then say "$STOPPED"; fi
   return "$status"
 }
 stop_child() {

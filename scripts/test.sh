@@ -11,7 +11,7 @@ PARTS=(
   "setup          system packages, libtorch"
   "formatting     .clang-format holds"
   "includes       includes point in one direction; the check finds planted violations"
-  "texts          links lead somewhere, deltas are fresh"
+  "texts          links lead somewhere, deltas are fresh; comparison and table find planted faults"
   "build          build/release, everything"
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1)"
   "sanitizers     unit tests under address and undefined-behaviour sanitizers"
@@ -32,7 +32,10 @@ part_formatting() { scripts/format; }
 
 part_includes() { scripts/check_include_direction --self-test && scripts/check_include_direction; }
 
-part_texts() { scripts/check_links && scripts/delta --check; }
+part_texts() {
+  scripts/check_links && scripts/delta --check &&
+    scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test
+}
 
 part_build() {
   need_configured release --preset release
@@ -45,7 +48,10 @@ part_alone() {
   for i in "${!steps[@]}"; do
     step=${steps[i]%/}
     need_configured "alone/$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF
-    if (((i - 10#$(date +%j)) % ((${#steps[@]} + 1) / 2) == 0)) || [[ -n ${LADDER_FULL:-} ]]; then build_alone "$step"; fi
+    # Today's two: those that follow on yesterday's, in a circle.
+    if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
+      build_alone "$step"
+    fi
   done
 }
 build_alone() {

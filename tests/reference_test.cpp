@@ -1,7 +1,9 @@
-// A run kept as a reference, and others compared with it: real processes on two ranks.
+// A run kept as a reference, and others compared with it: real processes on two ranks. And what the
+// launcher refuses to run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
@@ -26,11 +28,14 @@ std::vector<std::string> words(const std::string& text) {
 class Reference : public ::testing::Test {
  protected:
   // Two ranks, which leave a run in the folder `out`.
+  std::string training(const std::string& step, const std::string& out, const std::string& more) {
+    return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", LADDER_MPIEXEC,
+                  " -n 2 --oversubscribe --bind-to none ", LADDER_BUILD, "/", step, "/", step,
+                  " --layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 2 ",
+                  "--steps 4 --out ", out, " ", more);
+  }
   ProgramResult train(const std::string& step, const std::string& out, const std::string& more) {
-    return run(concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ",
-                      LADDER_MPIEXEC, " -n 2 --oversubscribe --bind-to none ", LADDER_BUILD, "/",
-                      step, "/", step, " --layers 1 --heads 2 --channels 20 --context 16 ",
-                      "--micro-batch-size 2 --steps 4 --out ", out, " ", more));
+    return run(training(step, out, more));
   }
   ProgramResult compare(const std::string& run_folder, const std::string& more = "") {
     return run(
@@ -61,14 +66,55 @@ TEST_F(Reference, OtherStepsEqualItAndOtherRunsAreToldWhereTheyPart) {
   EXPECT_EQ(compare("nowhere").exit_code, 1);
 }
 
-TEST_F(Reference, NeverOverwritesOne) {
-  ASSERT_EQ(train("step1_ddp_reference", "first", "--save-reference kept").exit_code, 0);
+// common/train/reference_test.cpp has the cases; here that rank 0 alone ends all ranks before they train.
+TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
+  ASSERT_EQ(train("step1_ddp_reference", "first", "--save-reference kept/").exit_code, 0);
   const std::string before = read_text_file(folder_.path("kept/report.json"));
-  const ProgramResult again = train("step1_ddp_reference", "second", "--save-reference kept");
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_THAT(again.output, HasSubstr("--save-reference kept is there already"));
+  const auto expect = [&](const std::string& place, int code, const std::string& why) {
+    const ProgramResult result =
+        train("step1_ddp_reference", "second", concat("--save-reference ", place));
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(concat("--save-reference ", place, why)));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("second")));
+  };
+  expect("kept", 2, " is there already");
+  expect("second", 2, " lies in the run's own folder");
+  expect("second/kept", 2, " lies in the run's own folder");
+  expect("kept/report.json/deep", 1, ": cannot be made");
   EXPECT_EQ(read_text_file(folder_.path("kept/report.json")), before);
-  EXPECT_FALSE(std::filesystem::exists(folder_.path("second")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 2);
+}
+
+TEST_F(Reference, AStoppedRunIsKeptWhenTheSameCommandHasEndedIt) {
+  const std::string more = "--steps 2000 --log-every 1 --save-reference kept --resume auto";
+  Program program(words(training("step1_ddp_reference", "stopped", more)), folder_.path());
+  ASSERT_TRUE(program.wait_for_output("step 20/2000")) << program.output();
+  program.signal(SIGUSR1);
+  EXPECT_EQ(program.wait(), 75) << program.output();
+  EXPECT_THAT(program.output(), HasSubstr("no reference was kept"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("kept")));
+
+  const ProgramResult rest = train("step1_ddp_reference", "stopped", more);
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_THAT(rest.output, AllOf(HasSubstr("reference: "), HasSubstr("to 2000, those since")));
+  ASSERT_EQ(train("step3_naive_dp", "whole", "--steps 2000 --quiet").exit_code, 0);
+  const ProgramResult same = compare("whole");
+  EXPECT_EQ(same.exit_code, 0) << same.output;
+  EXPECT_THAT(same.output, HasSubstr("to 2000: those that both have taken)"));
+}
+
+// Before it builds anything, so that this needs no set-up.
+TEST_F(Reference, LauncherRefusesWhatAllStagesTogetherCannotDo) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"--ranks 3", "1, 2, 4 or 8"},       {"--ranks 16", "1, 2, 4 or 8"},
+      {"--steps 0", "a number from 1"},    {"--resume auto", "always starts anew"},
+      {"--out here", "--out is not for"},  {"--micro-batch-size 2", "shared out"},
+      {"--config file", "single options"}, {"--dry-run", "which trains"}};
+  for (const auto& [options, why] : cases) {
+    const ProgramResult result = run(concat("bash ", LADDER_SOURCE, "/ladder run ", options));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(why));
+  }
 }
 
 }  // namespace

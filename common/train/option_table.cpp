@@ -166,7 +166,8 @@ class OptionTable {
   void add_reference() {
     group_ = "Reference";
     value("--save-reference", o_.save_reference,
-          "new folder for this run's numbers and parameters, which later steps are compared with");
+          "new folder for this run's numbers and parameters, which later steps are compared with; "
+          "a stopped run is kept once it has been resumed and has ended");
   }
 
   void add_buckets() {
