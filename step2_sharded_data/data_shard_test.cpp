@@ -235,7 +235,7 @@ TEST_F(DataShardStream, TooFewSamplesToDropTheRest) {
   few.source = folder_.write("few.txt", std::string(3 * 16, 'x'));
   BatchStream dropped(few, data_shard(0, 8, Tail::kDrop));
   EXPECT_THAT([&] { dropped.next(); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("8 readers"), HasSubstr("--tail pad"))));
+              ThrowsMessage<CheckError>(AllOf(HasSubstr("8 ranks"), HasSubstr("--tail pad"))));
   BatchStream padded(few, data_shard(7, 8, Tail::kPad));
   EXPECT_EQ(padded.next()[0].tokens.size(0), 1);
 }

@@ -87,7 +87,7 @@ TEST_F(NaiveDp, ExerciseIsRight) {
 
 // Each for its own reason, on all ranks alike, wherever it shows.
 TEST_F(NaiveDp, GraderRejectsWrongAnswers) {
-  for (const step3::WrongAnswer& wrong : step3::wrong_answers()) {
+  for (const step3::WrongAnswer& wrong : step3::wrong_answers(size_)) {
     const std::vector<std::string> faults = step3::grade(wrong.attempt, comm_);
     if (size_ >= wrong.min_ranks) {
       EXPECT_THAT(faults, Contains(HasSubstr(wrong.reason))) << wrong.name;

@@ -181,7 +181,7 @@ TEST_F(BatchStreamTest, TooFewSamplesForTheReaders) {
   const DataOptions few = options(3, 2, 1, SampleOrder::kSequential);
   BatchStream dropped(few, strided(0, 8, Tail::kDrop));
   EXPECT_THAT([&] { dropped.next(); },
-              ThrowsMessage<CheckError>(HasSubstr("3 samples, too few for 8 readers")));
+              ThrowsMessage<CheckError>(HasSubstr("3 samples, too few for 8 ranks")));
   BatchStream padded(few, strided(7, 8, Tail::kPad));  // the padding wraps more than once
   EXPECT_THAT(samples_of(padded.next()), ElementsAre(1));
   EXPECT_EQ(padded.position(), (DataPosition{0, 3}));

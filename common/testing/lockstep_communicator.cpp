@@ -16,12 +16,9 @@ std::string on_tensor(const char* op, const at::Tensor& tensor) {
 
 }  // namespace
 
-LockstepCommunicator::LockstepCommunicator(Communicator& inner)
-    : ForwardingCommunicator(inner), agreements_(inner.split(0, inner.rank())) {}
-
 void LockstepCommunicator::agree(const std::string& intent) {
   check(disagreement_.empty(), disagreement_);
-  const std::vector<std::string> intents = all_gather_text(intent, *agreements_);
+  const std::vector<std::string> intents = all_gather_text(intent, agreements_);
   if (std::all_of(intents.begin(), intents.end(),
                   [&](const std::string& other) { return other == intents[0]; })) {
     calls_.push_back(intent);

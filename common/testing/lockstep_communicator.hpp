@@ -6,8 +6,9 @@
 // finish() is the last such agreement: that no rank has more to do. send, recv and split are
 // refused: data parallelism needs none of them.
 //
-// Collective: as Communicator, and the constructor.
-// Lifetime:   `inner` outlives this.
+// Collective: as Communicator.
+// Lifetime:   `inner` and `agreements` outlive this. `agreements` is a second group of the same
+//             ranks: the agreements are no part of inner's traffic.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,8 @@ namespace ladder {
 
 class LockstepCommunicator : public ForwardingCommunicator {
  public:
-  explicit LockstepCommunicator(Communicator& inner);
+  LockstepCommunicator(Communicator& inner, Communicator& agreements)
+      : ForwardingCommunicator(inner), agreements_(agreements) {}
 
   // What this rank has asked for: "all_reduce of 12 elements", ….
   const std::vector<std::string>& calls() const { return calls_; }
@@ -40,8 +42,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
  private:
   void agree(const std::string& intent);
 
-  std::unique_ptr<Communicator>
-      agreements_;  // a group of their own: the traffic is not the answer's
+  Communicator& agreements_;
   std::vector<std::string> calls_;
   std::string disagreement_;
 };

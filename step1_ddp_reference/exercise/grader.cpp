@@ -6,9 +6,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
-#include "common/comm/gather_text.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/lockstep_communicator.hpp"
+#include "common/testing/examination.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 
 namespace ladder::step1 {
@@ -64,9 +63,9 @@ class LinearModel {
   NamedTensor frozen_;
 };
 
-class Grade {
+class Grade : public Examination {
  public:
-  Grade(const MakeDdp& make, Communicator& comm) : make_(make), comm_(comm) {}
+  Grade(const MakeDdp& make, Communicator& comm) : Examination(comm), make_(make) {}
 
   void replicas_start_as_rank_zeros() {
     examine("broadcast_parameters()", [this](Communicator& comm) {
@@ -117,7 +116,7 @@ class Grade {
       const LossSum loss_sum = ddp.wrap(model.loss_sum(/*num_used=*/2));
       ddp.arm(1);
       loss_sum(LinearModel::microbatch(0)).backward();
-      expect_error("'large' got no gradient", "large", ddp.wait);
+      expect_error("'large' got no gradient: wait()", {rank_name(), "large"}, ddp.wait);
     });
   }
 
@@ -129,13 +128,13 @@ class Grade {
       const LossSum loss_sum = ddp.wrap(model.loss_sum());
       ddp.arm(2);
       loss_sum(LinearModel::microbatch(0)).backward();
-      expect_error("only 1 microbatch of 2 ran", "2", ddp.wait);
+      expect_error("only 1 microbatch of 2 ran: wait()", {rank_name(), "2"}, ddp.wait);
     });
   }
 
-  std::vector<std::string> faults() { return std::move(faults_); }
-
  private:
+  std::string rank_name() const { return concat("rank ", comm_.rank()); }
+
   std::int64_t seed(std::int64_t step, std::int64_t microbatch, int rank) const {
     return (step * 16 + microbatch) * comm_.size() + rank;
   }
@@ -174,72 +173,14 @@ class Grade {
                           std::int64_t wanted) {
     Traffic sent = comm.traffic();
     sent -= before;
-    const std::int64_t found = sent[CommOp::kAllReduce].calls;
-    if (found != wanted)
-      fault(concat("the number of all_reduces ", when, " is ", found, ", not ", wanted));
+    expect("the number of all_reduces " + when, sent[CommOp::kAllReduce].calls, wanted);
   }
 
   static std::int64_t num_buckets(const FlatModel& flat) {
     return static_cast<std::int64_t>(plan_reference_buckets({{"all", flat.leaves()}}).size());
   }
 
-  // One part of the examination. What it throws is a fault, on whichever rank.
-  template <class Part>
-  void examine(const std::string& what, Part part) {
-    LockstepCommunicator comm(comm_);
-    lines_.clear();
-    for (const std::function<void()>& act : {std::function<void()>([&] { part(comm); }),
-                                             std::function<void()>([&] { comm.finish(); })}) {
-      try {
-        act();
-      } catch (const std::exception& error) {
-        fault(concat(what, ": ", error.what()));
-      }
-    }
-    for (const std::string& lines : all_gather_text(lines_, comm_)) {
-      if (lines.empty()) continue;
-      std::istringstream text(lines);
-      for (std::string line; std::getline(text, line);) faults_.push_back(line);
-      break;
-    }
-  }
-
-  void fault(const std::string& what) {
-    const std::string line = concat("rank ", comm_.rank(), ": ", what, "\n");
-    if (lines_.find(line) == std::string::npos) lines_ += line;
-  }
-
-  void expect(const std::string& what, const at::Tensor& found, const at::Tensor& wanted) {
-    if (found.equal(wanted)) return;
-    const at::Tensor is_wrong = found.ne(wanted).flatten();
-    const auto first = is_wrong.nonzero()[0].item<std::int64_t>();
-    std::ostringstream line;
-    line.precision(9);
-    line << what << " is " << found.flatten()[first].item<double>() << ", not "
-         << wanted.flatten()[first].item<double>() << " (element " << first << "; "
-         << is_wrong.sum().item<std::int64_t>() << " of " << is_wrong.numel() << " differ)";
-    fault(line.str());
-  }
-
-  void expect_error(const std::string& what, const std::string& part,
-                    const std::function<void()>& call) {
-    const std::string rank = concat("rank ", comm_.rank());
-    try {
-      call();
-    } catch (const CheckError& error) {
-      for (const std::string& wanted : {rank, part}) {
-        if (std::string(error.what()).find(wanted) == std::string::npos)
-          fault(concat(what, ": wait() says '", error.what(), "', without '", wanted, "'"));
-      }
-      return;
-    }
-    fault(concat(what, ": wait() says nothing, a CheckError is wanted"));
-  }
-
   const MakeDdp& make_;
-  Communicator& comm_;
-  std::string lines_;
-  std::vector<std::string> faults_;
 };
 
 }  // namespace

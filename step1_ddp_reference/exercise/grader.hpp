@@ -24,7 +24,7 @@ struct Ddp {
 using MakeDdp = std::function<Ddp(FlatModel&, Communicator&)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
-// right. Collective: the same lines on every rank, those of the first rank that found something.
+// right. Collective: the same lines on every rank, part by part those of the rank that found most.
 // Ranks that do not do the same are a fault like any other, not a hang.
 std::vector<std::string> grade(const MakeDdp& make, Communicator& comm);
 

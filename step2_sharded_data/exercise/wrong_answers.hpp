@@ -127,21 +127,21 @@ inline std::vector<WrongAnswer> wrong_answers() {
        "20 samples, over 2 ranks, the tail dropped: rank 0 gets 0, 1, 2, 3, …, 8, 9 (10 samples); "
        "not 0, 2, 4, 6, …, 16, 18 (10 samples)"},
       {"wraps only once", wraps_only_once,
-       "repeated more than once: 3, over 8 ranks, the tail padded: rank 0 gets 1 samples and rank "
-       "6 gets 0: one waits for the other for ever"},
+       "repeated more than once: 3, over 8 ranks, the tail padded: rank 0 gets 1 samples and "
+       "rank 6 gets 0: one waits for the other for ever"},
       {"leaves the tail to the first ranks", leaves_the_tail_to_the_first_ranks,
        "103 samples, over 2 ranks, the tail dropped: rank 0 gets 52 samples and rank 1 gets 51"},
       {"pads whatever it is told", pads_whatever_it_is_told,
        "fewer samples than ranks: 3, over 8 ranks, the tail dropped: rank 0 gets 0; not nothing"},
       {"ignores the position", ignores_the_position,
-       "8 are used up, over 3 ranks, the tail dropped: rank 0 gets 0, 3, 6, 9, 12, 15; not 8, 11, "
-       "14, 17"},
+       "8 are used up, over 3 ranks, the tail dropped: rank 0 gets 0, 3, 6, 9, 12, 15; "
+       "not 8, 11, 14, 17"},
       {"pads with its own", pads_with_its_own,
-       "103 samples, over 2 ranks, the tail padded: rank 1 gets 1, 3, 5, 7, …, 101, 1 (52 "
-       "samples); not 1, 3, 5, 7, …, 101, 0 (52 samples)"},
+       "103 samples, over 2 ranks, the tail padded: rank 1 gets 1, 3, 5, 7, …, 101, 1 "
+       "(52 samples); not 1, 3, 5, 7, …, 101, 0 (52 samples)"},
       {"pads with what is left", pads_with_what_is_left,
-       "starts with the first of all 20, over 4 ranks, the tail padded: rank 3 gets 16, 13; not "
-       "16, 0"},
+       "starts with the first of all 20, over 4 ranks, the tail padded: rank 3 gets 16, 13; "
+       "not 16, 0"},
       {"gives places, not samples", gives_places_not_samples,
        "the order 5, 2, 7, 0, 6, 1, 4, 3, over 2 ranks, the tail dropped: rank 0 gets 0, 2, 4, 6; "
        "not 5, 7, 6, 4"},

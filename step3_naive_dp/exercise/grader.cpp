@@ -6,13 +6,10 @@
 #include <ATen/ops/ones_like.h>
 
 #include <algorithm>
-#include <exception>
-#include <sstream>
 
-#include "common/comm/gather_text.hpp"
 #include "common/comm/rank_values.hpp"
-#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/examination.hpp"
 #include "step3_naive_dp/exercise/watched_communicator.hpp"
 
 namespace ladder::step3 {
@@ -53,14 +50,14 @@ at::Tensor values_like(const at::Tensor& tensor, int rank) {
   return values_of(rank, tensor.numel(), at::kFloat).view_as(tensor);
 }
 
-class Grade {
+class Grade : public Examination {
  public:
-  Grade(const NaiveDp& attempt, Communicator& comm) : attempt_(attempt), comm_(comm) {}
+  Grade(const NaiveDp& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
 
   void replicas_start_as_the_roots() {
     for (int root = 0; root < comm_.size(); ++root) {
       const std::string what = concat("broadcast_parameters() from rank ", root);
-      examine(what, [&](WatchedCommunicator& comm) {
+      examine<WatchedCommunicator>(what, [&](WatchedCommunicator& comm) {
         Model model;
         for (const auto& [name, param] : model.flat.named_params())
           param.copy_(values_like(param, comm.rank()));
@@ -85,7 +82,7 @@ class Grade {
   // Rank r's gradients are r + 1.
   void gradients_are_sums() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2;
-    examine("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+    examine<WatchedCommunicator>("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
       Model model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return at::full_like(grad.tensor, comm.rank() + 1); });
@@ -99,7 +96,7 @@ class Grade {
 
   // To the bit: ((g0 + g1) + g2) + ….
   void fold_in_rank_order() {
-    examine("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+    examine<WatchedCommunicator>("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
       Model model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return values_like(grad.tensor, comm.rank()); });
@@ -113,24 +110,23 @@ class Grade {
   // Rank 0's backward never came by 'scale' and 'bias': its gradients there are zeros.
   void unused_parameters_add_zeros() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2 - 1;
-    examine("parameters that rank 0 does not use", [&](WatchedCommunicator& comm) {
-      Model model;
-      const auto is_unused = [](const std::string& name) {
-        return name == "scale" || name == "bias";
-      };
-      reduce(model, comm, [&](const NamedTensor& grad) {
-        const bool is_zero = comm.rank() == 0 && is_unused(grad.name);
-        return at::full_like(grad.tensor, is_zero ? 0 : comm.rank() + 1);
-      });
-      for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
-        if (!is_unused(name)) continue;
-        expect(concat("the gradient of '", name, "', which rank 0 does not use,"), grad,
-               at::full_like(grad, sum));
-      }
-    });
+    examine<WatchedCommunicator>(
+        "parameters that rank 0 does not use", [&](WatchedCommunicator& comm) {
+          Model model;
+          const auto is_unused = [](const std::string& name) {
+            return name == "scale" || name == "bias";
+          };
+          reduce(model, comm, [&](const NamedTensor& grad) {
+            const bool is_zero = comm.rank() == 0 && is_unused(grad.name);
+            return at::full_like(grad.tensor, is_zero ? 0 : comm.rank() + 1);
+          });
+          for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+            if (!is_unused(name)) continue;
+            expect(concat("the gradient of '", name, "', which rank 0 does not use,"), grad,
+                   at::full_like(grad, sum));
+          }
+        });
   }
-
-  std::vector<std::string> faults() { return std::move(faults_); }
 
  private:
   using Values = std::function<at::Tensor(const NamedTensor&)>;
@@ -181,61 +177,7 @@ class Grade {
                  "; wanted in any order: ", list(wanted)));
   }
 
-  // One part of the examination. What it throws is a fault, on whichever rank; what the ranks find
-  // is told to all.
-  template <class Part>
-  void examine(const std::string& what, Part part) {
-    WatchedCommunicator comm(comm_);
-    lines_.clear();
-    for (const std::function<void()>& act : {std::function<void()>([&] { part(comm); }),
-                                             std::function<void()>([&] { comm.finish(); })}) {
-      try {
-        act();
-      } catch (const std::exception& error) {
-        fault(concat(what, ": ", error.what()));
-      }
-    }
-    if (const std::size_t num = comm.num_never_waited_for(); num > 0)
-      fault(concat(what, ": ", num, " operations are never waited for"));
-    tell_all();
-  }
-
-  // The lines of the rank that found most, the first of them: where the ranks' sums differ, one of
-  // them may be right.
-  void tell_all() {
-    std::vector<std::string> most;
-    for (const std::string& lines : all_gather_text(lines_, comm_)) {
-      std::vector<std::string> list;
-      std::istringstream text(lines);
-      for (std::string line; std::getline(text, line);) list.push_back(line);
-      if (list.size() > most.size()) most = std::move(list);
-    }
-    for (std::string& line : most) {
-      if (std::count(faults_.begin(), faults_.end(), line) == 0) faults_.push_back(std::move(line));
-    }
-  }
-
-  void fault(const std::string& what) {
-    const std::string line = concat("rank ", comm_.rank(), ": ", what, "\n");
-    if (lines_.find(line) == std::string::npos) lines_ += line;
-  }
-
-  void expect(const std::string& what, const at::Tensor& found, const at::Tensor& wanted) {
-    if (found.equal(wanted)) return;
-    const at::Tensor is_wrong = found.ne(wanted).flatten();
-    const auto first = is_wrong.nonzero()[0].item<std::int64_t>();
-    std::ostringstream line;
-    line.precision(9);
-    line << what << " is " << found.flatten()[first].item<float>() << ", not "
-         << wanted.flatten()[first].item<float>() << " (element " << first << "; "
-         << is_wrong.sum().item<std::int64_t>() << " of " << is_wrong.numel() << " differ)";
-    fault(line.str());
-  }
-
   const NaiveDp& attempt_;
-  Communicator& comm_;
-  std::string lines_;  // of the part that is examined, on this rank
-  std::vector<std::string> faults_;
 };
 
 }  // namespace

@@ -8,23 +8,24 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/check.hpp"
 #include "common/testing/lockstep_communicator.hpp"
 
 namespace ladder::step3 {
 
 class WatchedCommunicator final : public LockstepCommunicator {
  public:
-  explicit WatchedCommunicator(Communicator& inner) : LockstepCommunicator(inner) {}
+  using LockstepCommunicator::LockstepCommunicator;
 
   // Operations that were started and not waited for, at once.
   std::size_t most_in_flight() const { return most_in_flight_; }
-  std::size_t num_never_waited_for() const { return num_never_waited_for_; }
 
+  // Throws CheckError as well if something was not waited for.
   void finish() {
-    num_never_waited_for_ = in_flight_->size();
-    for (const std::shared_ptr<Work>& work : *in_flight_) work->wait();
-    in_flight_->clear();
+    const Works never_waited_for = std::exchange(*in_flight_, {});
+    for (const std::shared_ptr<Work>& work : never_waited_for) work->wait();
     LockstepCommunicator::finish();
+    check(never_waited_for.empty(), never_waited_for.size(), " operations are never waited for");
   }
 
   WorkPtr all_reduce(at::Tensor inout) override {
@@ -65,7 +66,6 @@ class WatchedCommunicator final : public LockstepCommunicator {
   }
 
   std::size_t most_in_flight_ = 0;
-  std::size_t num_never_waited_for_ = 0;
   std::shared_ptr<Works> in_flight_ = std::make_shared<Works>();  // the operations themselves
 };
 

@@ -5,8 +5,10 @@
 #include <ATen/ops/empty.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/core/check.hpp"
 #include "step3_naive_dp/exercise/grader.hpp"
 
 namespace ladder::step3 {
@@ -122,66 +124,55 @@ struct WrongAnswer {
   std::string reason;  // part of a line that the grader says
 };
 
-inline std::vector<WrongAnswer> wrong_answers() {
+inline std::vector<WrongAnswer> wrong_broadcasts() {
+  const auto with = [](auto wrong) { return NaiveDp{wrong, right_all_reduce}; };
   return {
-      {"no broadcast",
-       {no_broadcast, right_all_reduce},
-       2,
+      {"no broadcast", with(no_broadcast), 2,
        "rank 1: after broadcast_parameters() from rank 0 'wte' is"},
-      {"broadcasts from rank 0, whatever the root",
-       {broadcasts_from_rank_0, right_all_reduce},
-       2,
+      {"broadcasts from rank 0, whatever the root", with(broadcasts_from_rank_0), 2,
        "rank 0: after broadcast_parameters() from rank 1 'wte' is"},
-      {"broadcasts what is trained",
-       {broadcasts_what_is_trained, right_all_reduce},
-       2,
+      {"broadcasts what is trained", with(broadcasts_what_is_trained), 2,
        "rank 1: after broadcast_parameters() from rank 0 'frozen' is"},
-      {"broadcasts on the root alone",
-       {broadcasts_on_the_root_alone, right_all_reduce},
-       2,
-       "would wait for each other for ever: rank 0: broadcast of 1376 elements from rank 0; rank "
-       "1: nothing more;"},
-      {"everybody sends", {everybody_sends, right_all_reduce}, 2, "bytes, not 0 at most"},
-      {"mean", {right_broadcast, mean}, 2, "rank 0: the sum of the ranks' gradients"},
-      {"reduces parameters",
-       {right_broadcast, reduces_parameters},
-       2,
+      {"broadcasts on the root alone", with(broadcasts_on_the_root_alone), 2,
+       "would wait for each other for ever: rank 0: broadcast of 1376 elements from rank 0; "
+       "rank 1: nothing more;"},
+      {"everybody sends", with(everybody_sends), 2, "bytes, not 0 at most"},
+  };
+}
+
+// For the sums rank r's gradients are r + 1.
+inline std::vector<WrongAnswer> wrong_all_reduces(int num_ranks) {
+  const auto with = [](auto wrong) { return NaiveDp{right_broadcast, wrong}; };
+  const double sum = num_ranks * (num_ranks + 1) / 2.0;
+  const std::string in_wte =
+      concat("rank 0: the sum of the ranks' gradients 1 to ", num_ranks, " in 'wte' is ");
+  return {
+      {"mean", with(mean), 2, concat(in_wte, sum / num_ranks, ", not ", sum, " ")},
+      {"reduces parameters", with(reduces_parameters), 2,
        "no business of the parameters: 'wte' is"},
-      {"skips the last tensor",
-       {right_broadcast, skips_the_last_tensor},
-       1,
+      {"skips the last tensor", with(skips_the_last_tensor), 1,
        "asks for all_reduce of 1 element, all_reduce of 1280 elements, all_reduce of 15 elements; "
-       "wanted in any order: all_reduce of 1 element, all_reduce of 1280 elements, all_reduce of "
-       "15 "
-       "elements, all_reduce of 20 elements"},
-      {"starts with its own",
-       {right_broadcast, starts_with_its_own},
-       3,
+       "wanted in any order: all_reduce of 1 element, all_reduce of 1280 elements, "
+       "all_reduce of 15 elements, all_reduce of 20 elements"},
+      {"starts with its own", with(starts_with_its_own), 3,
        "the gradient of 'weight', added up in the order of the ranks, is"},
-      {"one flat all-reduce",
-       {right_broadcast, one_flat_all_reduce},
-       2,
+      {"one flat all-reduce", with(one_flat_all_reduce), 2,
        "'frozen' is frozen and left alone: its gradient is"},
-      {"reduces a copy",
-       {right_broadcast, reduces_a_copy},
-       2,
-       "rank 0: the sum of the ranks' gradients"},
-      {"leaves zeros out",
-       {right_broadcast, leaves_zeros_out},
-       2,
-       "would wait for each other for ever: rank 0: all_reduce of 1280 elements; rank 1: "
-       "all_reduce "
-       "of 1 element;"},
-      {"waits at the end",
-       {right_broadcast, waits_at_the_end},
-       1,
-       "4 operations are in flight at once, not 1"},
-      {"never waits", {right_broadcast, never_waits}, 1, "4 operations are never waited for"},
-      {"works in copies",
-       {right_broadcast, works_in_copies},
-       1,
+      {"reduces a copy", with(reduces_a_copy), 2, concat(in_wte, "1, not ", sum, " ")},
+      {"leaves zeros out", with(leaves_zeros_out), 2,
+       "would wait for each other for ever: rank 0: all_reduce of 1280 elements; "
+       "rank 1: all_reduce of 1 element;"},
+      {"waits at the end", with(waits_at_the_end), 1, "4 operations are in flight at once, not 1"},
+      {"never waits", with(never_waits), 1, "4 operations are never waited for"},
+      {"works in copies", with(works_in_copies), 1,
        "bytes of scratch, not 5120 (the largest tensor) at most"},
   };
+}
+
+inline std::vector<WrongAnswer> wrong_answers(int num_ranks) {
+  std::vector<WrongAnswer> all = wrong_broadcasts();
+  for (WrongAnswer& wrong : wrong_all_reduces(num_ranks)) all.push_back(std::move(wrong));
+  return all;
 }
 
 }  // namespace ladder::step3

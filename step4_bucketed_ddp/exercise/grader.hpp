@@ -1,8 +1,8 @@
 // Grades a bucketer: the reference, a learner's, or one that is known to be wrong.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,17 +12,19 @@
 
 namespace ladder::step4 {
 
-// What a bucketer can do. `keep` holds the object itself, if it is one.
+// What a bucketer can do.
 struct BucketerAttempt {
   std::function<void(std::int64_t num_microbatches)> arm;
   std::function<void()> wait;
-  std::shared_ptr<void> keep = {};
 };
+
+// Makes one that lives as long as the functions do; model and communicator outlive it.
 using MakeBucketer = std::function<BucketerAttempt(
     FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
-// right. Collective: every rank calls it, and gets the faults that it saw itself.
+// right. Collective: the same lines on every rank, part by part those of the rank that found most.
+// Ranks that do not do the same are a fault like any other, not a hang.
 std::vector<std::string> grade(const MakeBucketer& attempt, Communicator& comm);
 
 }  // namespace ladder::step4

@@ -22,7 +22,7 @@ class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradH
   std::size_t tensor_;
 };
 
-GradientBucketer::GradientBucketer(FlatModel& model, std::vector<GradientBucket> plan,
+GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
                                    Communicator& comm)
     : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
   for (const GradientBucket& planned : plan) {

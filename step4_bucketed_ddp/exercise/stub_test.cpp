@@ -11,15 +11,17 @@ namespace ladder {
 namespace {
 
 TEST(Stub, SaysWhatIsNotImplemented) {
-  FlatModel model({{"unit", {{"w", at::ones({3}).set_requires_grad(true)}}}});
+  const at::Tensor w = at::ones({3}).set_requires_grad(true);
+  FlatModel model({{"unit", {{"w", w}}}});
   SelfCommunicator comm;
-  const auto message = [](const char* what) {
-    return ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(
-        concat("not implemented: step4_bucketed_ddp: GradientBucketer::", what)));
+  const auto expect_not_implemented = [](const std::function<void()>& call, const char* what) {
+    EXPECT_THAT(call, ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(concat(
+                          "not implemented: step4_bucketed_ddp: GradientBucketer::", what))));
   };
   GradientBucketer bucketer(model, {{0, 16, {0}}}, comm);
-  EXPECT_THAT([&] { bucketer.arm(1); }, message("arm()"));
-  EXPECT_THAT([&] { bucketer.wait(); }, message("wait()"));
+  expect_not_implemented([&] { bucketer.arm(1); }, "arm()");
+  expect_not_implemented([&] { w.sum().backward(); }, "on_gradient()");  // and it calls the rest
+  expect_not_implemented([&] { bucketer.wait(); }, "wait()");
 }
 
 }  // namespace
