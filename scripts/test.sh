@@ -47,7 +47,7 @@ part_alone() {
   local steps=(step[0-9]*_*/) i step
   for i in "${!steps[@]}"; do
     step=${steps[i]%/}
-    need_configured "alone/$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF
+    need_configured "alone-$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF
     # Today's two: those that follow on yesterday's, in a circle.
     if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
       build_alone "$step"
@@ -56,9 +56,9 @@ part_alone() {
 }
 build_alone() {
   local step=$1 out
-  need_built "alone/$step" "$step"
+  need_built "alone-$step" "$step"
   out=$(mktemp -d)
-  "build/alone/$step/$step" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
+  "build/alone-$step/$step" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
   test -s "$out/run/report.json"
   rm -r "$out"
 }
