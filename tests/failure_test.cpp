@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <iterator>
-#include <sstream>
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
@@ -26,11 +24,6 @@ using ::testing::Not;
 constexpr double kSeconds = 20;  // on a busy machine; a hang would be for ever
 
 using Words = std::vector<std::string>;
-
-Words words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
 
 const std::vector<std::string> kSteps = {"step1_ddp_reference", "step2_sharded_data",
                                          "step3_naive_dp", "step4_bucketed_ddp"};

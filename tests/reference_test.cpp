@@ -5,8 +5,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <iterator>
-#include <sstream>
 
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
@@ -19,11 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
 
 class Reference : public ::testing::Test {
  protected:

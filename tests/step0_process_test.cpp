@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <thread>
 
 #include "common/core/check.hpp"
@@ -31,11 +30,6 @@ using Arguments = std::vector<std::string>;
 const std::string kOptions =
     "--layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 4 --num-microbatches 2 "
     "--lr 1e-2 --log-every 1";
-
-Arguments words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
 
 class Step0Process : public ::testing::Test {
  protected:

@@ -9,10 +9,16 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 Program::Program(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<char*> arguments;

@@ -8,6 +8,9 @@
 
 namespace ladder {
 
+// A command line cut at its spaces; nothing is quoted.
+std::vector<std::string> words(const std::string& text);
+
 class Program {
  public:
   // Starts it, with standard output and error into one pipe. `command[0]` is the program (looked
