@@ -22,7 +22,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, options.optimizer);
   SimulatedRanks ranks(options.simulate_ranks, options.fold, flat);  // one, or the oracle's N
   BatchStream batches = global_batches(options.data, options.simulate_ranks);
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
 
   while (run.next_step()) {

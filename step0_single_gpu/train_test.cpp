@@ -69,7 +69,7 @@ TEST_F(Step0Test, HoldsSixteenBytesPerElementAndNothingElse) {
     EXPECT_EQ(report.memory.total_live_bytes - before,
               theory.parameters + theory.gradients + theory.optimizer);
     EXPECT_EQ(theory.optimizer, kind == OptimizerKind::kAdamW ? 2 * theory.parameters : 0);
-    EXPECT_GT(report.memory.activations_peak_bytes, 0);
+    EXPECT_GT(report.memory.peak(MemoryCategory::kActivations), 0);
   }
 }
 

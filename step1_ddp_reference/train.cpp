@@ -26,7 +26,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, options.optimizer);
   ReferenceDdp ddp(flat, comm);
   BatchStream batches = global_batches(options.data, comm.size());
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);  // or the ranks would wait for each other for ever
   ddp.broadcast_parameters();            // replicas start equal
   const LossSum loss_sum =

@@ -22,7 +22,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, options.optimizer);
   ReferenceDdp ddp(flat, comm);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   ddp.broadcast_parameters();
   const LossSum loss_sum =

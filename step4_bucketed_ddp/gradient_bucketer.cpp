@@ -18,9 +18,16 @@ class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradH
   std::size_t tensor_;
 };
 
+WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket) {
+  return comm.all_reduce(bucket);
+}
+
 GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
-                                   Communicator& comm)
-    : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
+                                   Communicator& comm, StartReduction start_reduction)
+    : model_(model),
+      comm_(comm),
+      start_reduction_(std::move(start_reduction)),
+      pending_(model.layout().tensors.size()) {
   for (const GradientBucket& planned : plan) {
     Bucket& bucket = buckets_.emplace_back();
     bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
@@ -69,7 +76,7 @@ void GradientBucketer::on_gradient(std::size_t tensor) {
 void GradientBucketer::start_ready_buckets() {
   while (num_started_ < buckets_.size() && buckets_[num_started_].num_waiting == 0) {
     Bucket& bucket = buckets_[num_started_++];
-    bucket.reduction = comm_.all_reduce(bucket.gradients);
+    bucket.reduction = start_reduction_(comm_, bucket.gradients);
   }
 }
 

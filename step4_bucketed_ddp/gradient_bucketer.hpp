@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
@@ -32,9 +33,15 @@
 
 namespace ladder {
 
+// Starts to reduce a bucket [numel], in place.
+using StartReduction = std::function<WorkPtr(Communicator& comm, const at::Tensor& bucket)>;
+WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket);
+
 class GradientBucketer {
  public:
-  GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm);
+  // A later step may reduce otherwise than by an all-reduce: step 5 does.
+  GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm,
+                   StartReduction start_reduction = start_all_reduce);
   ~GradientBucketer();  // local: takes the hooks off again
   GradientBucketer(const GradientBucketer&) = delete;
   GradientBucketer& operator=(const GradientBucketer&) = delete;
@@ -61,6 +68,7 @@ class GradientBucketer {
 
   FlatModel& model_;
   Communicator& comm_;
+  StartReduction start_reduction_;
   std::vector<Bucket> buckets_;        // in the plan's order
   std::vector<Pending> pending_;       // by tensor of the layout
   std::int64_t num_microbatches_ = 0;  // 0: not armed

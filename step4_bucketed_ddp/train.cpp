@@ -24,7 +24,7 @@ TrainReport train(const TrainOptions& options, World& world) {
                             comm);
   Optimizer optimizer(flat, options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
   const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };

@@ -20,6 +20,8 @@ namespace {
 // kOther.
 constexpr int kMaxLabels = 64;
 constexpr int kActivationsLabel = static_cast<int>(MemoryCategory::kActivations);
+constexpr const char* kCategoryNames[kNumMemoryCategories] = {
+    "activations", "parameters", "gradients", "optimizer state", "communication", "other tensors"};
 
 thread_local int current_label = kActivationsLabel;
 
@@ -44,8 +46,9 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &release, cpu};
-    auto* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
     const Header header{static_cast<std::int64_t>(bytes), current_label};
+    check_cap(header);
+    auto* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
     std::memcpy(block, &header, sizeof header);
     count(header.label, header.bytes);
     void* data = block + kHeaderBytes;
@@ -83,14 +86,18 @@ class CountingAllocator final : public c10::Allocator {
     }
     reading.total_live_bytes = total_.load();
     reading.peak_bytes = peak_.load();
-    reading.activations_peak_bytes = activations_peak_.load();
+    for (int label = 0; label < kNumMemoryCategories; ++label) {
+      reading.peak_bytes_by_category[static_cast<std::size_t>(label)] = peaks_[label].load();
+    }
     return reading;
   }
 
   void reset_peaks() {
     peak_ = total_.load();
-    activations_peak_ = live_[kActivationsLabel].load();
+    for (int label = 0; label < kMaxLabels; ++label) peaks_[label] = live_[label].load();
   }
+
+  void set_cap(std::int64_t bytes) { cap_ = bytes; }
 
  private:
   static void release(void* data);
@@ -100,13 +107,24 @@ class CountingAllocator final : public c10::Allocator {
     const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     if (bytes < 0) return;
     raise_to(peak_, total);
-    if (label == kActivationsLabel) raise_to(activations_peak_, live);
+    raise_to(peaks_[label], live);
+  }
+
+  void check_cap(const Header& header) const {
+    const std::int64_t cap = cap_.load(std::memory_order_relaxed);
+    const std::int64_t total = total_.load(std::memory_order_relaxed);
+    if (cap == 0 || total + header.bytes <= cap) return;
+    const int category = std::min(header.label, static_cast<int>(MemoryCategory::kOther));
+    throw CheckError(concat("out of memory: ", header.bytes, " bytes of ", kCategoryNames[category],
+                            " do not fit beside the ", total, " held, under the cap of ", cap,
+                            " bytes (", format_bytes(cap), ", --memory-cap-mb)"));
   }
 
   std::atomic<std::int64_t> live_[kMaxLabels] = {};
   std::atomic<std::int64_t> total_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
-  std::atomic<std::int64_t> activations_peak_ = 0;
+  std::atomic<std::int64_t> peaks_[kMaxLabels] = {};
+  std::atomic<std::int64_t> cap_ = 0;
   std::mutex names_mutex_;
   std::vector<std::string> names_;
 };
@@ -144,6 +162,10 @@ MemoryReading read_memory() {
 
 void reset_memory_peaks() {
   ledger().reset_peaks();
+}
+
+void set_memory_cap(std::int64_t bytes) {
+  ledger().set_cap(bytes);
 }
 
 MemoryScope::MemoryScope(MemoryCategory category, const char* name) : previous_(current_label) {

@@ -30,13 +30,17 @@ inline constexpr int kNumMemoryCategories = 6;
 struct MemoryReading {
   std::array<std::int64_t, kNumMemoryCategories> live_bytes{};  // by category, now
   std::int64_t total_live_bytes = 0;
-  std::int64_t peak_bytes = 0;              // largest total since reset_memory_peaks()
-  std::int64_t activations_peak_bytes = 0;  // largest sum of activations since then
+  std::int64_t peak_bytes = 0;  // largest total since reset_memory_peaks()
+  std::array<std::int64_t, kNumMemoryCategories> peak_bytes_by_category{};  // each for itself
   // kOther by the name of its scope; names with 0 bytes are left out.
   std::map<std::string, std::int64_t> other_bytes;
 
   std::int64_t live(MemoryCategory category) const {
     return live_bytes[static_cast<std::size_t>(category)];
+  }
+  // Of kOther not kept: its names are counted one by one.
+  std::int64_t peak(MemoryCategory category) const {
+    return peak_bytes_by_category[static_cast<std::size_t>(category)];
   }
 };
 
@@ -46,6 +50,10 @@ bool memory_ledger_is_installed();
 
 MemoryReading read_memory();
 void reset_memory_peaks();  // peaks start again from what is live now
+
+// From here on an allocation that would bring the total above this many bytes throws CheckError,
+// naming both and the category; 0: no cap. It plays a device with less memory.
+void set_memory_cap(std::int64_t bytes);
 
 // While it lives, allocations of this thread count under `category`. Scopes nest; the innermost
 // counts. `name` is required for kOther and stands in the report.

@@ -72,7 +72,9 @@ TEST_F(MemoryLedgerTest, PeaksRememberWhatIsGone) {
     const at::Tensor transient = at::empty({2000});
   }
   EXPECT_EQ(read_memory().peak_bytes - start.total_live_bytes, 8000);
-  EXPECT_EQ(read_memory().activations_peak_bytes - start.live(MemoryCategory::kActivations), 4000);
+  EXPECT_EQ(
+      read_memory().peak(MemoryCategory::kActivations) - start.live(MemoryCategory::kActivations),
+      4000);
   EXPECT_EQ(read_memory().total_live_bytes, start.total_live_bytes);
   reset_memory_peaks();
   EXPECT_EQ(read_memory().peak_bytes, start.total_live_bytes);

@@ -92,7 +92,9 @@ Microbatches BatchStream::next() {
         std::min(position_.samples + static_cast<std::int64_t>(num_samples) * shard_.num_readers,
                  training_.num_samples());  // padding goes beyond the end
   }
-  return read(training_, samples, rows_per_microbatch());
+  Microbatches batch = read(training_, samples, rows_per_microbatch());
+  num_microbatches_ += batch.size();
+  return batch;
 }
 
 Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int64_t> samples,

@@ -64,6 +64,10 @@ class BatchStream {
   DataPosition position() const { return position_; }  // what next() goes on from
   void seek(const DataPosition& position);  // throws CheckError for one that the data does not have
 
+  std::int64_t num_microbatches() const {
+    return num_microbatches_;
+  }  // that next() has given so far
+
   // Optimizer steps of an epoch from its start, the short last one included.
   std::int64_t steps_per_epoch() const;
 
@@ -89,6 +93,7 @@ class BatchStream {
   DataPosition position_;
   std::vector<std::int64_t> selection_;  // this reader's, since the last seek or start of an epoch
   std::size_t num_taken_ = 0;            // of the selection
+  std::int64_t num_microbatches_ = 0;
 };
 
 }  // namespace ladder

@@ -112,19 +112,29 @@ Unit Head::unit() const {
   return unit;
 }
 
-Gpt::Gpt(const GptOptions& options, std::uint64_t seed, at::Device device) : options_(options) {
+Gpt::Gpt(const GptOptions& options, std::uint64_t seed, at::Device device,
+         const std::function<void(const Unit&)>& on_unit)
+    : options_(options) {
   validate(options);
+  const auto made = [&](const Unit& unit) {
+    if (on_unit) on_unit(unit);
+  };
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device);
   const std::int64_t C = options.channels;
   embedding_.wte = make.normal("wte.weight", {options.vocab_size, C}, kInitStd);
   embedding_.wpe = make.normal("wpe.weight", {options.context, C}, kInitStd);
-  for (std::int64_t i = 0; i < options.layers; ++i) blocks_.push_back(make_block(make, options, i));
+  made(embedding_.unit());
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    blocks_.push_back(make_block(make, options, i));
+    made(blocks_.back().unit());
+  }
   head_.ln_f = make.layer_norm(C);
   head_.is_tied = options.tie_embeddings;
   head_.weight = options.tie_embeddings
                      ? embedding_.wte
                      : make.normal("lm_head.weight", {options.vocab_size, C}, kInitStd);
+  made(head_.unit());
 }
 
 at::Tensor Gpt::forward(const at::Tensor& tokens) const {

@@ -14,6 +14,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/core/unit.hpp"
@@ -59,7 +60,11 @@ struct Head {
 class Gpt {
  public:
   // On the meta device a model has names and shapes only: for plans, theory and --dry-run.
-  Gpt(const GptOptions& options, std::uint64_t seed, at::Device device = at::kCPU);
+  //
+  // `on_unit` is called with each unit as soon as its tensors have their start. Who cannot hold all
+  // units at once takes the tensors' memory away there, before the next unit is made.
+  Gpt(const GptOptions& options, std::uint64_t seed, at::Device device = at::kCPU,
+      const std::function<void(const Unit&)>& on_unit = {});
 
   at::Tensor forward(const at::Tensor& tokens) const;  // [B, T] int64 -> logits [B, T, V]
 

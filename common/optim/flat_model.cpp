@@ -19,13 +19,16 @@ at::Tensor zeros_under(MemoryCategory category, std::int64_t numel) {
 
 }  // namespace
 
-FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
+FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple,
+                     FlatGrads flat_grads)
     : layout_(plan_flat_layout(units, unit_multiple)),
-      params_(zeros_under(MemoryCategory::kParameters, layout_.numel)),
-      grads_(zeros_under(MemoryCategory::kGradients, layout_.numel)) {
+      params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
+  const bool has_grads = flat_grads == FlatGrads::kHeld;
+  if (has_grads) grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
   const at::NoGradGuard no_grad;
   const std::vector<NamedTensor> param_views = named_views(layout_, params_);
-  const std::vector<NamedTensor> grad_views = named_views(layout_, grads_);
+  const std::vector<NamedTensor> grad_views =
+      has_grads ? named_views(layout_, grads_) : std::vector<NamedTensor>();
   std::size_t i = 0;
   for (const Unit& unit : units) {
     for (const NamedTensor& named : unit.tensors) {
@@ -35,7 +38,7 @@ FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
       leaves_.push_back(named);
       param_views[i].tensor.copy_(tensor);
       tensor.set_data(param_views[i].tensor);
-      if (tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;
+      if (has_grads && tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;
       ++i;
     }
   }

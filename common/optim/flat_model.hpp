@@ -13,13 +13,18 @@
 
 namespace ladder {
 
+// Whether a model's gradients have a flat buffer, or are left to somebody else (step 6).
+enum class FlatGrads { kHeld, kElsewhere };
+
 class FlatModel {
  public:
   // Moves the tensors' contents into a flat buffer and makes each tensor, and its gradient, a view
   // of it. The tensors are those of the model (a tensor is a handle), which may be used as before.
   // Gradients start at zero. Memory: 4 bytes each for parameters and gradients per element of the
-  // layout, counted under these categories. Throws CheckError naming a tensor that is not fp32.
-  explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
+  // layout, counted under these categories; none for gradients that are kElsewhere: grads() is
+  // undefined then, and so is .grad. Throws CheckError naming a tensor that is not fp32.
+  explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
+                     FlatGrads flat_grads = FlatGrads::kHeld);
 
   const FlatLayout& layout() const { return layout_; }
   const at::Tensor& params() const { return params_; }  // [layout().numel]

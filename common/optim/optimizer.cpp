@@ -6,6 +6,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -23,24 +24,46 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
   return ranges;
 }
 
+namespace {
+
+std::vector<OptimizerSlice> whole_model(const FlatModel& model) {
+  std::vector<OptimizerSlice> slices;
+  for (const UpdateRange& range : plan_updates(model.layout())) {
+    slices.push_back({model.params().narrow(0, range.start, range.numel),
+                      model.grads().narrow(0, range.start, range.numel), range.start,
+                      range.has_decay});
+  }
+  return slices;
+}
+
+}  // namespace
+
 Optimizer::Optimizer(FlatModel& model, const OptimizerOptions& options)
-    : model_(model), options_(options) {
+    : Optimizer(whole_model(model), model.layout().numel, options) {}
+
+Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
+                     const OptimizerOptions& options)
+    : options_(options) {
   const bool is_adamw = options.kind == OptimizerKind::kAdamW;
   if (is_adamw) {
     const MemoryScope scope(MemoryCategory::kOptimizer);
-    exp_avg_ = at::zeros({model.layout().numel}, at::kFloat);
-    exp_avg_sq_ = at::zeros({model.layout().numel}, at::kFloat);
+    for (const char* name : {"exp_avg", "exp_avg_sq"})
+      state_.push_back({name, at::zeros({state_numel}, at::kFloat)});
   }
   groups_.resize(2);
   groups_[1].weight_decay = options.weight_decay;
   const at::Tensor step = at::from_blob(&step_for_kernel_, {}, at::kFloat);
-  for (const UpdateRange& range : plan_updates(model.layout())) {
-    Group& group = groups_[range.has_decay ? 1 : 0];
-    group.params.push_back(model.params().narrow(0, range.start, range.numel));
-    group.grads.push_back(model.grads().narrow(0, range.start, range.numel));
+  for (const OptimizerSlice& slice : slices) {
+    const std::int64_t numel = slice.params.numel();
+    check(slice.state_start % kTensorAlignment == 0 && numel % kTensorAlignment == 0,
+          "Optimizer: a slice of ", numel, " elements with its state at ", slice.state_start,
+          "; both must be multiples of ", kTensorAlignment);
+    Group& group = groups_[slice.has_decay ? 1 : 0];
+    group.params.push_back(slice.params);
+    group.grads.push_back(slice.grads);
     if (!is_adamw) continue;
-    group.exp_avgs.push_back(exp_avg_.narrow(0, range.start, range.numel));
-    group.exp_avg_sqs.push_back(exp_avg_sq_.narrow(0, range.start, range.numel));
+    group.exp_avgs.push_back(state_[0].tensor.narrow(0, slice.state_start, numel));
+    group.exp_avg_sqs.push_back(state_[1].tensor.narrow(0, slice.state_start, numel));
     group.steps.push_back(step);
   }
 }
@@ -76,16 +99,13 @@ void Optimizer::sgd_step(double learning_rate) {
   }
 }
 
-std::vector<NamedTensor> Optimizer::named_state() const {
-  std::vector<NamedTensor> state;
-  if (!exp_avg_.defined()) return state;
-  for (NamedTensor& view : named_views(model_.layout(), exp_avg_)) {
-    state.push_back({view.name + ".exp_avg", std::move(view.tensor)});
+std::vector<NamedTensor> Optimizer::named_state(const FlatLayout& layout) const {
+  std::vector<NamedTensor> named;
+  for (const auto& [state_name, flat] : state_) {
+    for (NamedTensor& view : named_views(layout, flat))
+      named.push_back({view.name + "." + state_name, std::move(view.tensor)});
   }
-  for (NamedTensor& view : named_views(model_.layout(), exp_avg_sq_)) {
-    state.push_back({view.name + ".exp_avg_sq", std::move(view.tensor)});
-  }
-  return state;
+  return named;
 }
 
 }  // namespace ladder

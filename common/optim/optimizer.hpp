@@ -39,11 +39,24 @@ struct UpdateRange {
 };
 std::vector<UpdateRange> plan_updates(const FlatLayout& layout);  // frozen tensors are left out
 
+// A piece of the parameters with its gradients, and where its state begins among the elements that
+// an optimizer keeps state for.
+struct OptimizerSlice {
+  at::Tensor params;  // [n], updated in place
+  at::Tensor grads;   // [n]
+  std::int64_t state_start = 0;
+  bool has_decay = false;
+};
+
 class Optimizer {
  public:
-  // Lifetime: `model` outlives the optimizer.
-  // Memory:   AdamW 8 bytes per element of the layout (m and v), SGD none; counted as optimizer.
+  // Of a whole model. Memory: AdamW 8 bytes per element of the layout (m and v), SGD none; counted
+  // as optimizer. Lifetime: the model's flat buffers are kept alive.
   Optimizer(FlatModel& model, const OptimizerOptions& options);
+  // Of these slices alone, with state for state_numel elements. Each starts and ends on a multiple
+  // of kTensorAlignment.
+  Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
+            const OptimizerOptions& options);
 
   // Updates the parameters from the gradients. Local; no allocation of tensor memory, no copy.
   void step(double learning_rate);
@@ -52,9 +65,11 @@ class Optimizer {
   std::int64_t num_steps() const { return num_steps_; }
   void set_num_steps(std::int64_t steps) { num_steps_ = steps; }
 
-  // The state as views: "NAME.exp_avg" (m) and "NAME.exp_avg_sq" (v) for each tensor; empty for
+  // The state, one flat tensor [state_numel] each: "exp_avg" (m) and "exp_avg_sq" (v); none for
   // SGD.
-  std::vector<NamedTensor> named_state() const;
+  const std::vector<NamedTensor>& state() const { return state_; }
+  // Of a whole model of this layout, as views: "NAME.exp_avg" and "NAME.exp_avg_sq" for each tensor.
+  std::vector<NamedTensor> named_state(const FlatLayout& layout) const;
 
  private:
   void adamw_step(double learning_rate);
@@ -66,10 +81,8 @@ class Optimizer {
     std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
   };
 
-  FlatModel& model_;
   OptimizerOptions options_;
-  at::Tensor exp_avg_;     // m [layout.numel]
-  at::Tensor exp_avg_sq_;  // v [layout.numel]
+  std::vector<NamedTensor> state_;
   std::vector<Group> groups_;
   std::int64_t num_steps_ = 0;
   float step_for_kernel_ = 0;  // the fused kernel reads t from tensors; theirs are views of this

@@ -1,8 +1,5 @@
 #include "common/train/checkpoint.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -46,32 +43,48 @@ std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
 }
 
 // Every wanted tensor is in the file with its shape, and nothing else is.
-void check_fits(const SafetensorsReader& reader, const std::vector<NamedTensor>& wanted,
-                const fs::path& path) {
+void check_fits(const SafetensorsReader& reader, const StateTensors& wanted, const fs::path& path) {
   std::map<std::string, const StoredTensor*> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored[tensor.name] = &tensor;
-  for (const auto& [name, tensor] : wanted) {
+  for (const auto& [name, dtype, shape] : wanted.stored) {
     const auto found = stored.find(name);
     check(found != stored.end(), path.string(), ": holds no tensor \"", name,
           "\", which this run needs", kShapeHint);
-    check(found->second->shape == tensor.sizes().vec(), path.string(), ": \"", name,
-          "\" has the shape ", at::IntArrayRef(found->second->shape), ", this run needs ",
-          tensor.sizes(), kShapeHint);
-    check(found->second->dtype == tensor.scalar_type(), path.string(), ": \"", name,
-          "\" is of type ", c10::toString(found->second->dtype), ", this run needs ",
-          c10::toString(tensor.scalar_type()));
+    check(found->second->shape == shape, path.string(), ": \"", name, "\" has the shape ",
+          at::IntArrayRef(found->second->shape), ", this run needs ", at::IntArrayRef(shape),
+          kShapeHint);
+    check(found->second->dtype == dtype, path.string(), ": \"", name, "\" is of type ",
+          c10::toString(found->second->dtype), ", this run needs ", c10::toString(dtype));
     stored.erase(found);
   }
   check(stored.empty(), path.string(), ": holds \"", stored.empty() ? "" : stored.begin()->first,
         "\", which this run has no place for", kShapeHint);
 }
 
-void read_all(SafetensorsReader& reader, const std::vector<NamedTensor>& tensors,
-              const std::string& hash, const fs::path& path) {
-  for (const auto& [name, tensor] : tensors) reader.read(name, tensor);
-  const std::string actual = tensor_hash(tensors);
-  check(actual == hash, path.string(), ": damaged: its tensors hash to ", actual,
-        ", state.json says ", hash);
+void read_all(SafetensorsReader& reader, const StateTensors& tensors, const std::string& wanted,
+              const fs::path& path) {
+  TensorHash hash;
+  for (const StoredTensor& tensor : tensors.stored) {
+    tensors.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
+      reader.read(name, values);
+      hash.update(name, values);
+    });
+  }
+  const std::string actual = hash.digest();
+  check(actual == wanted, path.string(), ": damaged: its tensors hash to ", actual,
+        ", state.json says ", wanted);
+}
+
+// Returns the hash of what was written.
+std::string write_all(const fs::path& path, const StateTensors& tensors) {
+  SafetensorsWriter writer(path, tensors.stored);
+  TensorHash hash;
+  tensors.for_each([&](const std::string& name, const at::Tensor& values) {
+    writer.write(values);
+    hash.update(name, values);
+  });
+  writer.finish();
+  return hash.digest();
 }
 
 // state.json, every member of which has been looked at.
@@ -80,7 +93,6 @@ struct SavedState {
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
-  std::string param_hash;
   std::string optimizer_hash;
 };
 
@@ -94,13 +106,15 @@ SavedState read_state(const fs::path& checkpoint) {
           ", this program reads ", kFormatVersion);
     const Json& data = json.at("data");
     SavedState state = {
-        .loaded = {json.at("step").get<std::int64_t>(), json.at("config"), {}},
+        .loaded = {json.at("step").get<std::int64_t>(),
+                   json.at("config"),
+                   json.at("param_hash").get<std::string>(),
+                   {}},
         .optimizer_steps = json.at("optimizer_steps").get<std::int64_t>(),
         .data = {data.at("epoch").get<std::int64_t>(), data.at("samples").get<std::int64_t>()},
         .tokenizer = data.at("tokenizer").get<std::string>(),
-        .param_hash = json.at("param_hash").get<std::string>(),
         .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
-    state.loaded.hashes = state.param_hash + " " + state.optimizer_hash;
+    state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     const auto at_least_zero = {state.loaded.step, state.optimizer_steps, state.data.epoch,
                                 state.data.samples};
     check(std::min(at_least_zero) >= 0, path.string(), ": damaged: step ", state.loaded.step,
@@ -114,36 +128,28 @@ SavedState read_state(const fs::path& checkpoint) {
 
 }  // namespace
 
-TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
-                      const BatchStream& batches) {
-  return {model.named_params(),
-          optimizer.named_state(),
+TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
+  return state_of(whole_tensors(model.named_params()),
+                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
+}
+
+TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
+                    BatchStream& batches) {
+  return {std::move(parameters),
+          std::move(optimizer_tensors),
           optimizer.num_steps(),
           batches.position(),
           batches.training_data().tokenizer(),
-          batches.training_data().bytes_read()};
+          batches.training_data().bytes_read(),
+          batches.num_microbatches(),
+          [&optimizer, &batches](const TrainState& loaded) {
+            optimizer.set_num_steps(loaded.optimizer_steps);
+            batches.seek(loaded.data);
+          }};
 }
 
-std::string tensor_hash(const std::vector<NamedTensor>& tensors) {
-  std::map<std::string, at::Tensor> by_name;
-  for (const auto& [name, tensor] : tensors) by_name[name] = tensor.detach();
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                       &XXH3_freeState);
-  XXH3_128bits_reset(state.get());
-  for (const auto& [name, tensor] : by_name) {
-    const at::Tensor bytes = tensor.cpu().contiguous();
-    XXH3_128bits_update(state.get(), name.c_str(), name.size() + 1);
-    XXH3_128bits_update(state.get(), bytes.const_data_ptr(), bytes.nbytes());
-  }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
-}
-
-fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
-                         const Json& config) {
+SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
+                                const Json& config) {
   char name[32];
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
@@ -151,8 +157,8 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
   check(!fs::exists(target), target.string(), ": there is a checkpoint of this step already");
   fs::remove_all(partial);
   fs::create_directories(partial);
-  write_safetensors(partial / "model.safetensors", state.parameters);
-  write_safetensors(partial / "optimizer.safetensors", state.optimizer);
+  const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);
+  const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
   const Json json = {{"format_version", kFormatVersion},
                      {"step", step},
                      {"optimizer_steps", state.optimizer_steps},
@@ -164,14 +170,14 @@ fs::path save_checkpoint(const fs::path& run, std::int64_t step, const TrainStat
                       {{"kind", "derived from seed, stream and step"},
                        {"seed", config.value("seed", Json(nullptr))}}},
                      {"loss_scale", nullptr},
-                     {"param_hash", tensor_hash(state.parameters)},
-                     {"optimizer_hash", tensor_hash(state.optimizer)},
+                     {"param_hash", param_hash},
+                     {"optimizer_hash", optimizer_hash},
                      {"config", config}};
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   fs::rename(partial, target);
   sync_to_disk(checkpoints_of(run));
-  return target;
+  return {target, param_hash};
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
@@ -183,23 +189,24 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   SafetensorsReader model(model_path);
   SafetensorsReader optimizer(optimizer_path);
   check_fits(model, state.parameters, model_path);
-  check(optimizer.tensors().empty() == state.optimizer.empty(), optimizer_path.string(),
-        state.optimizer.empty() ? ": holds the state of AdamW, this run has --optimizer sgd"
-                                : ": holds no state, as of SGD, this run has --optimizer adamw",
+  check(optimizer.tensors().empty() == state.optimizer.stored.empty(), optimizer_path.string(),
+        state.optimizer.stored.empty()
+            ? ": holds the state of AdamW, this run has --optimizer sgd"
+            : ": holds no state, as of SGD, this run has --optimizer adamw",
         "; --init-from takes the parameters alone");
   check_fits(optimizer, state.optimizer, optimizer_path);
   state.optimizer_steps = saved.optimizer_steps;
   state.data = saved.data;
-  read_all(model, state.parameters, saved.param_hash, model_path);
+  read_all(model, state.parameters, saved.loaded.param_hash, model_path);
   read_all(optimizer, state.optimizer, saved.optimizer_hash, optimizer_path);
   return saved.loaded;
 }
 
-void load_parameters(const fs::path& checkpoint, const std::vector<NamedTensor>& parameters) {
+void load_parameters(const fs::path& checkpoint, const StateTensors& parameters) {
   const SavedState saved = read_state(checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
   check_fits(model, parameters, checkpoint / "model.safetensors");
-  read_all(model, parameters, saved.param_hash, checkpoint / "model.safetensors");
+  read_all(model, parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {

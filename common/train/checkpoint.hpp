@@ -11,44 +11,53 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "common/core/unit.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
+#include "common/train/state_tensors.hpp"
 
 namespace ladder {
 
-// What a run goes on from, besides the number of its step. The tensors are views: no copy is made.
+// What a run goes on from, besides the number of its step. Tensors are reached where they lie: no
+// copy is made.
 struct TrainState {
-  std::vector<NamedTensor> parameters;
-  std::vector<NamedTensor> optimizer;  // empty where the optimizer keeps none
+  StateTensors parameters;
+  StateTensors optimizer;  // of no tensor where the optimizer keeps none
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
-  std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
+  std::int64_t data_bytes_read = 0;   // by this rank so far; for the report, not stored
+  std::int64_t num_microbatches = 0;  // likewise
+  // Hands optimizer_steps and data, once they are loaded, to whom they belong.
+  std::function<void(const TrainState& loaded)> restore = {};
 };
 
-// The state of a rank that holds everything. Local.
-TrainState full_state(const FlatModel& model, const Optimizer& optimizer,
-                      const BatchStream& batches);
+// The state of a rank that holds everything. Local. Lifetime: they outlive the state.
+TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
 
-// 32 hexadecimal digits: XXH3-128 over names and bytes of the tensors, sorted by name. The same for
-// equal parameters however they are laid out.
-std::string tensor_hash(const std::vector<NamedTensor>& tensors);
+// With these tensors instead of a whole replica's.
+TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
+                    BatchStream& batches);
 
-// Writes RUN/checkpoints/step_NNNNNN and returns its path; throws CheckError if there is one already.
-// `config` is stored for the reader's information.
-std::filesystem::path save_checkpoint(const std::filesystem::path& run, std::int64_t step,
-                                      const TrainState& state, const Json& config);
+struct SavedCheckpoint {
+  std::filesystem::path path;
+  std::string param_hash;
+};
+
+// Writes RUN/checkpoints/step_NNNNNN; throws CheckError if there is one already. `config` is stored
+// for the reader's information. Goes through the tensors once: parameters, then the optimizer's.
+SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
+                                const TrainState& state, const Json& config);
 
 struct LoadedCheckpoint {
   std::int64_t step = 0;
-  Json config;         // of the run that wrote it
+  Json config;  // of the run that wrote it
+  std::string param_hash;
   std::string hashes;  // of its parameters and its optimizer's state
 };
 
@@ -59,8 +68,7 @@ struct LoadedCheckpoint {
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
 // The parameters alone: the start of a new run.
-void load_parameters(const std::filesystem::path& checkpoint,
-                     const std::vector<NamedTensor>& parameters);
+void load_parameters(const std::filesystem::path& checkpoint, const StateTensors& parameters);
 
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);

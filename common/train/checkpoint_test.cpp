@@ -17,22 +17,35 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TrainState random_state() {
-  return {{{"w", at::randn({3, 4})}, {"b", at::randn({4})}},
-          {{"w.exp_avg", at::randn({3, 4})}, {"b.exp_avg", at::randn({4})}},
-          /*optimizer_steps=*/17,
-          {.epoch = 2, .samples = 30},
-          "bytes"};
+// What a state is made of: tensors that a test can change.
+struct Tensors {
+  std::vector<NamedTensor> parameters = {{"w", at::randn({3, 4})}, {"b", at::randn({4})}};
+  std::vector<NamedTensor> optimizer = {{"w.exp_avg", at::randn({3, 4})},
+                                        {"b.exp_avg", at::randn({4})}};
+  std::string tokenizer = "bytes";
+
+  TrainState state() const {
+    return {whole_tensors(parameters),
+            whole_tensors(optimizer),
+            /*optimizer_steps=*/17,
+            {.epoch = 2, .samples = 30},
+            tokenizer};
+  }
+};
+
+Tensors zeros() {
+  Tensors zeros;
+  for (auto* list : {&zeros.parameters, &zeros.optimizer}) {
+    for (NamedTensor& named : *list) named.tensor.zero_();
+  }
+  return zeros;
 }
 
-TrainState zeros_like(const TrainState& state) {
-  TrainState zeros = state;
-  for (auto* list : {&zeros.parameters, &zeros.optimizer}) {
-    for (NamedTensor& named : *list) named.tensor = at::zeros_like(named.tensor);
-  }
-  zeros.optimizer_steps = 0;
-  zeros.data = {};
-  return zeros;
+TrainState zero_state() {
+  TrainState state = zeros().state();
+  state.optimizer_steps = 0;
+  state.data = {};
+  return state;
 }
 
 void flip_byte(const fs::path& path, std::streamoff from_end) {
@@ -45,14 +58,15 @@ void flip_byte(const fs::path& path, std::streamoff from_end) {
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  const TrainState state_ = random_state();
+  const Tensors tensors_;
+  const TrainState state_ = tensors_.state();
   TempFolder folder_;
 };
 
 TEST_F(CheckpointTest, RoundTripKeepsEveryBit) {
-  const fs::path saved = save_checkpoint(folder_.path(), 40, state_, {{"seed", 3}});
+  const fs::path saved = save_checkpoint(folder_.path(), 40, state_, {{"seed", 3}}).path;
   EXPECT_EQ(saved.filename(), "step_000040");
-  TrainState loaded = zeros_like(state_);
+  TrainState loaded = zero_state();
   const LoadedCheckpoint found = load_checkpoint(saved, loaded);
   EXPECT_EQ(found.step, 40);
   EXPECT_EQ(found.config["seed"], 3);
@@ -64,25 +78,25 @@ TEST_F(CheckpointTest, RoundTripKeepsEveryBit) {
 }
 
 TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
-  std::vector<NamedTensor> tensors = state_.parameters;
-  const std::string hash = tensor_hash(tensors);
+  std::vector<NamedTensor> tensors = tensors_.parameters;
+  const std::string hash = tensor_hash(whole_tensors(tensors));
   EXPECT_EQ(hash.size(), 32u);
   std::swap(tensors[0], tensors[1]);
-  EXPECT_EQ(tensor_hash(tensors), hash);
+  EXPECT_EQ(tensor_hash(whole_tensors(tensors)), hash);
   tensors[0].name = "c";
-  EXPECT_NE(tensor_hash(tensors), hash);
-  tensors = state_.parameters;
+  EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
+  tensors = tensors_.parameters;
   tensors[0].tensor = tensors[0].tensor.clone();
   tensors[0].tensor[0][0] = std::nextafter(tensors[0].tensor[0][0].item<float>(), 10.0F);
-  EXPECT_NE(tensor_hash(tensors), hash);
+  EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
 }
 
 TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
     fs::remove_all(folder_.path() / "checkpoints");
-    const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object());
+    const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
     flip_byte(saved / name, 3);
-    TrainState loaded = zeros_like(state_);
+    TrainState loaded = zero_state();
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr(name), HasSubstr("damaged"))));
     fs::resize_file(saved / name, fs::file_size(saved / name) - 1);
@@ -92,8 +106,8 @@ TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(HasSubstr(name)));
   }
-  const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object());
-  TrainState loaded = zeros_like(state_);
+  const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
+  TrainState loaded = zero_state();
   for (const char* text :
        {"", "{", "{}", R"({"format_version": 2})", R"({"format_version": 1, "step": 2})"}) {
     std::ofstream(saved / "state.json") << text;
@@ -104,39 +118,42 @@ TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
 }
 
 TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
-  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object());
-  const auto refused = [&](TrainState loaded, const std::string& first, const std::string& second) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
+  const auto refused = [&](const Tensors& other, const std::string& first,
+                           const std::string& second) {
+    TrainState loaded = other.state();
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second))));
-    EXPECT_EQ(loaded.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+    EXPECT_EQ(other.parameters[0].tensor.abs().max().item<float>(), 0.0F);
   };
-  TrainState other = zeros_like(state_);
+  Tensors other = zeros();
   other.parameters[1].tensor = at::zeros({5});
   refused(other, "[4]", "[5]");
-  other = zeros_like(state_);
+  other = zeros();
   other.parameters.push_back({"extra", at::zeros({1})});
   refused(other, "no tensor \"extra\"", "");
-  other = zeros_like(state_);
+  other = zeros();
   other.parameters.pop_back();
   refused(other, "no place for", "\"b\"");
-  other = zeros_like(state_);
+  other = zeros();
   other.optimizer.clear();  // a run with SGD
   refused(other, "optimizer.safetensors", "--optimizer sgd");
-  other = zeros_like(state_);
+  other = zeros();
   other.tokenizer = "token file";
   refused(other, "'bytes'", "'token file'");
 }
 
 TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
-  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object());
+  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
   const Json good = Json::parse(std::ifstream(saved / "state.json"));
   const auto refused = [&](const Json& json) {
     std::ofstream(saved / "state.json") << json;
-    TrainState loaded = zeros_like(state_);
+    const Tensors untouched = zeros();
+    TrainState loaded = untouched.state();
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr("damaged"))))
         << json;
-    EXPECT_EQ(loaded.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+    EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
   };
   for (const char* name : {"step", "optimizer_steps"}) {
     Json bad = good;
@@ -157,9 +174,9 @@ TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
 }
 
 TEST_F(CheckpointTest, NothingIsEverReplaced) {
-  const fs::path saved = save_checkpoint(folder_.path(), 5, state_, Json::object());
-  EXPECT_THROW(save_checkpoint(folder_.path(), 5, random_state(), Json::object()), CheckError);
-  TrainState loaded = zeros_like(state_);
+  const fs::path saved = save_checkpoint(folder_.path(), 5, state_, Json::object()).path;
+  EXPECT_THROW(save_checkpoint(folder_.path(), 5, Tensors().state(), Json::object()), CheckError);
+  TrainState loaded = zero_state();
   load_checkpoint(saved, loaded);
   EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
 }

@@ -11,9 +11,13 @@ FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
 
 StateBytes replica_state_bytes(const TrainOptions& options) {
   const std::int64_t elements = layout_of(options).numel;
-  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 2 : 0;
-  return {
-      .parameters = 4 * elements, .gradients = 4 * elements, .optimizer = 4 * moments * elements};
+  return {.parameters = 4 * elements,
+          .gradients = 4 * elements,
+          .optimizer = optimizer_bytes(options, elements)};
+}
+
+std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel) {
+  return options.optimizer.kind == OptimizerKind::kAdamW ? 8 * numel : 0;
 }
 
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {

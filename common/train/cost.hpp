@@ -15,6 +15,9 @@ FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1
 // for SGD), per element of the layout.
 StateBytes replica_state_bytes(const TrainOptions& options);
 
+// What the optimizer keeps for so many elements: 8 bytes each for AdamW's two moments, 0 for SGD.
+std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
+
 // One all-reduce of this many doubles: the scalars of a step.
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
 

@@ -33,6 +33,7 @@ class OptionTable {
     if (o_.groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
     if (o_.groups.contains(OptionGroup::kReference)) add_reference();
     if (o_.groups.contains(OptionGroup::kBuckets)) add_buckets();
+    if (o_.groups.contains(OptionGroup::kPrefetch)) add_prefetch();
   }
 
  private:
@@ -73,6 +74,8 @@ class OptionTable {
     value("--seed", o_.seed, "seed of the model's start and of the order of samples");
     value("--threads", o_.num_threads,
           "compute threads per rank; bits are equal between steps with 1 only");
+    value("--memory-cap-mb", o_.memory_cap_mb,
+          "MiB of tensors that a rank may hold, to play a smaller device; 0: no cap");
     choice("--transport", o_.transport,
            {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
            "what carries messages between ranks");
@@ -173,6 +176,12 @@ class OptionTable {
   void add_buckets() {
     group_ = "Buckets";
     value("--bucket-mb", o_.bucket_mb, "capacity of a gradient bucket in MiB, 0.0625 is 64 KiB");
+  }
+
+  void add_prefetch() {
+    group_ = "Prefetch";
+    value("--prefetch", o_.prefetch,
+          "units whose parameters are gathered ahead of the one in use: 0, 1 or 2");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }

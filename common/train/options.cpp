@@ -39,6 +39,9 @@ void finalize(TrainOptions& options) {
   at_least("--warmup-steps", options.lr.warmup_steps, 0);
   at_least("--weight-decay", options.optimizer.weight_decay, 0.0);
   at_least("--clip-norm", options.clip_norm, 0.0);
+  at_least("--memory-cap-mb", options.memory_cap_mb, 0.0);
+  check_usage(options.prefetch >= 0 && options.prefetch <= 2, "--prefetch is ", options.prefetch,
+              ", it must be 0, 1 or 2");
   check_usage(options.bucket_mb * 1024 * 1024 >= 1 && options.bucket_mb <= 1 << 20,
               "--bucket-mb is ", options.bucket_mb,
               ", it must be at least one byte, and at most a TiB");
@@ -61,6 +64,10 @@ void finalize(TrainOptions& options) {
   check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
               "--sample continues text, but --vocab-size ", options.data.vocab_size,
               " says that the data are token ids");
+}
+
+std::int64_t memory_cap_bytes(const TrainOptions& options) {
+  return static_cast<std::int64_t>(options.memory_cap_mb * 1024 * 1024);
 }
 
 std::int64_t bucket_capacity_bytes(const TrainOptions& options) {

@@ -23,7 +23,7 @@ namespace ladder {
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks, kReference, kBuckets };
+enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch };
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
@@ -47,8 +47,9 @@ struct TrainOptions {
   DataOptions data;
   OptimizerOptions optimizer;
   LrOptions lr;
-  double clip_norm = 1.0;  // 0: off
-  int num_threads = 1;     // compute threads per rank; bits are equal between steps with 1 only
+  double clip_norm = 1.0;    // 0: off
+  double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: all there is
+  int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
   Transport transport = Transport::kAuto;
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: as fast as it goes
   OutputOptions output;
@@ -56,12 +57,16 @@ struct TrainOptions {
   Fold fold = Fold::kMicrobatchesFirst;
   std::string save_reference = {};  // kReference: a folder for what later steps are compared with
   double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
+  int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
 };
 
 // Carries shared values into the parts (the model's vocabulary, the data's context and seed) and
 // checks everything that can be checked without opening the data. parse_command_line() has done it;
 // code that fills in the struct calls it.
 void finalize(TrainOptions& options);
+
+// --memory-cap-mb in bytes; 0: no cap.
+std::int64_t memory_cap_bytes(const TrainOptions& options);
 
 // --bucket-mb in bytes.
 std::int64_t bucket_capacity_bytes(const TrainOptions& options);

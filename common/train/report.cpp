@@ -27,7 +27,11 @@ Json memory_json(const MemoryReading& memory) {
           {"communication", memory.live(MemoryCategory::kCommunication)},
           {"other", memory.live(MemoryCategory::kOther) + unnamed},
           {"other_by_name", by_name.is_null() ? Json::object() : by_name},
-          {"activations_peak", memory.activations_peak_bytes},
+          {"parameters_peak", memory.peak(MemoryCategory::kParameters)},
+          {"gradients_peak", memory.peak(MemoryCategory::kGradients)},
+          {"optimizer_peak", memory.peak(MemoryCategory::kOptimizer)},
+          {"communication_peak", memory.peak(MemoryCategory::kCommunication)},
+          {"activations_peak", memory.peak(MemoryCategory::kActivations)},
           {"live_at_step_end", memory.total_live_bytes},
           {"peak", memory.peak_bytes}};
 }
@@ -57,7 +61,10 @@ Json rank_json(const TrainReport& report) {
            {{"parameters", report.memory_theory.parameters},
             {"gradients", report.memory_theory.gradients},
             {"optimizer", report.memory_theory.optimizer},
-            {"communication", report.memory_theory.communication}}},
+            {"communication", report.memory_theory.communication},
+            {"parameters_peak", report.peak_theory.parameters},
+            {"gradients_peak", report.peak_theory.gradients},
+            {"optimizer_peak", report.peak_theory.optimizer}}},
           {"traffic", traffic_json(report.traffic)},
           {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
 }

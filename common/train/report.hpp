@@ -31,6 +31,21 @@ struct StateBytes {
   bool operator==(const StateBytes&) const = default;
 };
 
+// The most that a rank ever holds of each during training, padding included. The largest of one
+// need not come when that of another does. Communication is left out: how much scratch lives at once
+// is a matter of timing.
+struct PeakBytes {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  bool operator==(const PeakBytes&) const = default;
+};
+
+// Of a step that holds what it holds all the time.
+inline PeakBytes peak_of(const StateBytes& held) {
+  return {held.parameters, held.gradients, held.optimizer};
+}
+
 // One rank's account of a run. The series have one entry per optimizer step of this run; losses and
 // norms are global values, the same on every rank.
 struct TrainReport {
@@ -42,6 +57,7 @@ struct TrainReport {
   std::vector<double> learning_rates;
   std::vector<std::int64_t> target_tokens;
   std::vector<double> step_seconds;
+  std::int64_t num_microbatches = 0;  // forwards and backwards of this rank, over all steps
   double tokens_per_second = 0;
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
@@ -49,6 +65,7 @@ struct TrainReport {
   std::int64_t data_bytes_read = 0;  // by this rank
   MemoryReading memory;              // live: between steps; peaks: during training
   StateBytes memory_theory;
+  PeakBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave
   Traffic traffic_theory;    // what the formulas say of them
   bool was_stopped = false;  // by a signal, before the last step

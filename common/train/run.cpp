@@ -38,9 +38,9 @@ fs::path checkpoint_in(const fs::path& folder) {
 // checkpoint: such a run goes on, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
   static const std::set<std::string> kHarmless = {
-      "out",        "resume",    "init-from",      "log-every",     "eval-every", "eval-samples",
-      "save-every", "keep",      "sample",         "quiet",         "val-data",   "transport",
-      "link",       "bucket-mb", "save-reference", "simulate-ranks"};
+      "out",        "resume",    "init-from",      "log-every",      "eval-every", "eval-samples",
+      "save-every", "keep",      "sample",         "quiet",          "val-data",   "transport",
+      "link",       "bucket-mb", "save-reference", "simulate-ranks", "prefetch",   "memory-cap-mb"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -68,10 +68,10 @@ void Run::check_folder() const {
         " already holds a run: choose another folder, or go on with it by --resume auto");
 }
 
-void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
+void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
-  TrainState state = full_state(model, optimizer, batches);
-  for (const NamedTensor& named : state.parameters) report_.num_parameters += named.tensor.numel();
+  for (const StoredTensor& tensor : state.parameters.stored)
+    report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
   if (output.resume == "auto") {
     checkpoint = newest_checkpoint(out_);
@@ -80,8 +80,7 @@ void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batc
   }
   if (checkpoint) {
     load(*checkpoint, state);
-    optimizer.set_num_steps(state.optimizer_steps);
-    batches.seek(state.data);
+    state.restore(state);
   } else if (!output.init_from.empty()) {
     load_parameters(checkpoint_in(output.init_from), state.parameters);
     console_.line(concat("starting from the parameters of ", output.init_from));
@@ -90,7 +89,8 @@ void Run::resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batc
 }
 
 void Run::load(const fs::path& checkpoint, TrainState& state) {
-  const std::optional<fs::path> newest = is_writing() ? newest_checkpoint(out_) : std::nullopt;
+  // Every rank looks, as all of them must know whether this state is saved already.
+  const std::optional<fs::path> newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
   check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out_), "--resume ",
         checkpoint.string(), " is not the newest checkpoint in --out ", out_.string(),
         ", which holds ", newest ? newest->filename().string() : "",
@@ -103,7 +103,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
               " already");
   if (newest && lies_in(checkpoint, out_)) {  // the state of this step is saved, then
     saved_step_ = step_;
-    report_.param_hash = tensor_hash(state.parameters);
+    report_.param_hash = loaded.param_hash;
   }
   console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
   const auto saved_ranks = loaded.config.value("ranks", num_ranks());
@@ -156,7 +156,7 @@ void Run::read_held_memory() {
   const MemoryReading now = read_memory();
   if (now.total_live_bytes >= report_.memory.total_live_bytes) report_.memory = now;
   report_.memory.peak_bytes = now.peak_bytes;
-  report_.memory.activations_peak_bytes = now.activations_peak_bytes;
+  report_.memory.peak_bytes_by_category = now.peak_bytes_by_category;
 }
 
 double Run::learning_rate() const {
@@ -217,7 +217,7 @@ void Run::record_validation(double loss) {
 }
 
 bool Run::should_sample() const {
-  return is_main_ && !options_.output.sample.empty() && step_ == options_.num_steps;
+  return !options_.output.sample.empty() && step_ == options_.num_steps;
 }
 
 void Run::record_sample(const std::string& text) {
@@ -229,19 +229,24 @@ bool Run::should_save() const {
 }
 
 void Run::save(const TrainState& state) {
-  report_.param_hash = tensor_hash(state.parameters);
   saved_step_ = step_;
-  if (!is_writing()) return;
+  if (!is_writing()) {
+    report_.param_hash = tensor_hash(state.parameters);
+    state.optimizer.for_each([](const std::string&, const at::Tensor&) {});  // gives its part
+    return;
+  }
   Json config = to_json(options_);
   config["ranks"] = num_ranks();
-  const fs::path checkpoint = save_checkpoint(out_, step_, state, config);
+  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config);
+  report_.param_hash = saved.param_hash;
   prune_checkpoints(out_, options_.output.keep);
-  console_.line(concat("saved ", checkpoint.string()));
+  console_.line(concat("saved ", saved.path.string()));
 }
 
 void Run::finish(const TrainState& state) {
   if (saved_step_ != step_) save(state);
   report_.data_bytes_read = state.data_bytes_read;
+  report_.num_microbatches = state.num_microbatches;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {
     console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume auto"));

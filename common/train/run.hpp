@@ -1,6 +1,6 @@
 // One run's plumbing on one rank: how far it is, what it logs, where its files lie, when it stops.
 //
-// Local: nothing here communicates. What is global (losses, norms, the wish to stop) is handed in
+// Local: nothing here communicates, but what a state handed over brings along. What is global (losses, norms, the wish to stop) is handed in
 // by the loop, where the collective that made it global can be seen. Files and console are rank
 // 0's.
 //
@@ -17,9 +17,6 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/core/timer.hpp"
-#include "common/data/batch_stream.hpp"
-#include "common/optim/flat_model.hpp"
-#include "common/optim/optimizer.hpp"
 #include "common/train/checkpoint.hpp"
 #include "common/train/console.hpp"
 #include "common/train/options.hpp"
@@ -43,9 +40,9 @@ class Run {
   // `out` that is in use.
   Run(const TrainOptions& options, const Communicator& comm);
 
-  // Reads the checkpoint that --resume names into these, or the parameters of --init-from; does
-  // nothing without both.
-  void resume(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
+  // Reads the checkpoint that --resume names into this state, or the parameters of --init-from;
+  // changes nothing without both.
+  void resume(TrainState state);
 
   // True while there is a step to take. What the loop's body has left in memory by then is what a
   // step leaves behind.
@@ -58,12 +55,13 @@ class Run {
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
-  bool should_sample() const;  // on rank 0, after the last step, if --sample asks for text
+  bool should_sample() const;  // after the last step, if --sample asks for text; rank 0's is shown
   void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides
+  // Collective where the state's tensors are spread over ranks: rank 0 writes, all give their part.
   void save(const TrainState& state);
 
-  // After the last step: saves the state, unless it just has been.
+  // After the last step: saves the state, unless it just has been. Collective as save() is.
   void finish(const TrainState& state);
   const TrainReport& report() const { return report_; }  // of this rank
 

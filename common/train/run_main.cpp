@@ -80,8 +80,11 @@ class RunFolder {
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
                 int world_size, int rank) {
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
-  report.traffic_theory = trainer.step_traffic(options, world_size, rank);
-  report.traffic_theory *= static_cast<std::int64_t>(report.losses.size());
+  report.peak_theory = trainer.peak_bytes != nullptr ? trainer.peak_bytes(options, world_size, rank)
+                                                     : peak_of(report.memory_theory);
+  report.traffic_theory =
+      run_traffic(trainer, options, static_cast<std::int64_t>(report.losses.size()),
+                  report.num_microbatches, world_size, rank);
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
@@ -136,6 +139,16 @@ int run_in_world(World& world, const std::function<int()>& body) {
   }
 }
 
+Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
+                    std::int64_t num_microbatches, int world_size, int rank) {
+  Traffic traffic = trainer.step_traffic(options, world_size, rank);
+  traffic *= num_steps;
+  if (trainer.microbatch_traffic == nullptr) return traffic;
+  Traffic missing = trainer.microbatch_traffic(options, world_size, rank);
+  missing *= num_steps * options.data.num_microbatches - num_microbatches;
+  return traffic -= missing;
+}
+
 int run_main(int argc, char** argv, const Trainer& trainer) {
   int rank = 0, num_ranks = 1;
   try {
@@ -150,6 +163,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     }
     keep_freed_memory();
     install_memory_ledger();
+    set_memory_cap(memory_cap_bytes(line.options));
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
   } catch (const std::exception& error) {

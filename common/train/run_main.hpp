@@ -24,10 +24,18 @@ struct Trainer {
   TrainReport (*train)(const TrainOptions& options, World& world);
   // Theory, padding included. Throws UsageError for a world in which the step does not run.
   StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
-  // Theory of what one optimizer step sends, scalars included.
+  // Theory of what one optimizer step of all its microbatches sends, scalars included.
   Traffic (*step_traffic)(const TrainOptions& options, int world_size, int rank);
+  // Of that, what each microbatch sends (the last step of an epoch may have fewer); null: nothing.
+  Traffic (*microbatch_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // Theory of the largest amounts during training; null: those held between steps.
+  PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
+
+// Theory of what a whole run sends: so many optimizer steps, of so many microbatches together.
+Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
+                    std::int64_t num_microbatches, int world_size, int rank);
 
 // Everything between argc and the exit code. An error on one rank is shown with its rank, and ends
 // all of them. Writes OUT/report.json (rank 0) after training.

@@ -35,7 +35,7 @@ class RunTest : public ::testing::Test {
     Optimizer optimizer(flat, options.optimizer);
     BatchStream batches(options.data, whole_data(options.data.tail));
     ladder::Run run(options, comm_);
-    run.resume(flat, optimizer, batches);
+    run.resume(full_state(flat, optimizer, batches));
     double loss = 0;
     while (limit-- > 0 && run.next_step()) {
       optimizer.step(run.learning_rate());
@@ -149,7 +149,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   Optimizer optimizer(flat, options_.optimizer);
   BatchStream batches(options_.data, whole_data(options_.data.tail));
   ladder::Run run(options_, comm_);
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
     run.record({.num_targets = 1, .is_stop_requested = run.stop_requested()});

@@ -197,13 +197,4 @@ void SafetensorsReader::read(const std::string& name, const at::Tensor& target) 
   if (bytes.data_ptr() != target.data_ptr()) target.detach().copy_(bytes);
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  std::vector<StoredTensor> list;
-  for (const auto& [name, tensor] : tensors)
-    list.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
-  SafetensorsWriter writer(path, list);
-  for (const NamedTensor& named : tensors) writer.write(named.tensor);
-  writer.finish();
-}
-
 }  // namespace ladder

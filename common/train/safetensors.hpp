@@ -13,8 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "common/core/unit.hpp"
-
 namespace ladder {
 
 struct StoredTensor {
@@ -58,8 +56,5 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
   std::ifstream file_;
 };
-
-// All tensors of a list at once.
-void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace ladder

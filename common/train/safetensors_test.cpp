@@ -7,11 +7,22 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/core/unit.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
 namespace {
+
+// All tensors of a list at once.
+void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  std::vector<StoredTensor> list;
+  for (const auto& [name, tensor] : tensors)
+    list.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(path, list);
+  for (const NamedTensor& named : tensors) writer.write(named.tensor);
+  writer.finish();
+}
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;

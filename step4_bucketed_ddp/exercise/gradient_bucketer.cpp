@@ -22,9 +22,16 @@ class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradH
   std::size_t tensor_;
 };
 
+WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket) {
+  return comm.all_reduce(bucket);
+}
+
 GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
-                                   Communicator& comm)
-    : model_(model), comm_(comm), pending_(model.layout().tensors.size()) {
+                                   Communicator& comm, StartReduction start_reduction)
+    : model_(model),
+      comm_(comm),
+      start_reduction_(std::move(start_reduction)),
+      pending_(model.layout().tensors.size()) {
   for (const GradientBucket& planned : plan) {
     Bucket& bucket = buckets_.emplace_back();
     bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
@@ -60,7 +67,8 @@ void GradientBucketer::on_gradient(std::size_t tensor) {
 }
 
 void GradientBucketer::start_ready_buckets() {
-  // All ranks must start their all-reduces in the same order, but autograd may finish in another.
+  // start_reduction_(comm_, gradients) starts a bucket's all-reduce. All ranks must start them in the
+  // same order, but autograd may finish in another.
   not_implemented("step4_bucketed_ddp: GradientBucketer::start_ready_buckets()");
 }
 

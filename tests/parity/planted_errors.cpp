@@ -108,7 +108,7 @@ TrainReport train_with(PlantedError error, const TrainOptions& options, World& w
   const bool reads_rank_0 = error == PlantedError::kAnotherRanksData && comm.rank() == 1;
   BatchStream batches(options.data,
                       data_shard(reads_rank_0 ? 0 : comm.rank(), comm.size(), options.data.tail));
-  run.resume(flat, optimizer, batches);
+  run.resume(full_state(flat, optimizer, batches));
   if (error != PlantedError::kNoBroadcast) broadcast_parameters(flat, comm);
   WrongReduction reduction(error, flat, options, comm);
   const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };

@@ -4,23 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 
 struct Rung {
-  std::string step;
-  TrainReport (*train)(const TrainOptions& options, World& world);
-  StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
-  Traffic (*step_traffic)(const TrainOptions& options, int world_size, int rank);
+  Trainer trainer;
   std::vector<std::string> equals;  // to the bit; the first is the step before
+  // Of its sums. Rungs of another order are equal with one microbatch only, else up to rounding.
+  Fold fold = Fold::kMicrobatchesFirst;
+  const std::string& step() const { return trainer.step; }
 };
 
 // Step 0, which plays all ranks in one process: what every rung is held against.
 const Rung& oracle();
 // In the order of the course.
 const std::vector<Rung>& rungs();
+const Rung& rung_of(const std::string& step);
 
 }  // namespace ladder

@@ -1,0 +1,28 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include "common/comm/traffic_theory.hpp"
+#include "common/train/cost.hpp"
+#include "step5_zero1/shard_plan.hpp"
+#include "step5_zero1/train.hpp"
+
+namespace ladder::step5 {
+
+StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
+  return {.parameters = 4 * numel,
+          .gradients = 4 * numel,
+          .optimizer = optimizer_bytes(options, numel / world_size)};
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  traffic += norm_traffic(layout, world_size, rank);
+  for (const GradientBucket& unit : plan_unit_buckets(layout)) {
+    traffic += reduce_scatter_traffic(unit.numel, 4, world_size, rank);
+    traffic += all_gather_traffic(unit.numel, 4, world_size, rank);
+  }
+  return traffic;
+}
+
+}  // namespace ladder::step5

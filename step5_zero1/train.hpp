@@ -1,0 +1,21 @@
+// Step 5: ZeRO-1, the optimizer's state in slices.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step5 {
+
+// Collective: every rank of the world calls it with the same options. Throws what any rank finds
+// wrong; the others then wait until the caller ends them (run_main does).
+TrainReport train(const TrainOptions& options, World& world);
+
+// A replica's parameters and gradients, and 1/N of the optimizer's state.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Of each unit one reduce_scatter and one all_gather; one all_gather of the block sums of the norm;
+// one all-reduce of one double, one of two.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step5

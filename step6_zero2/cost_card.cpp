@@ -1,0 +1,42 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include <algorithm>
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/train/cost.hpp"
+#include "step5_zero1/shard_plan.hpp"
+#include "step6_zero2/sharder_cost.hpp"
+#include "step6_zero2/train.hpp"
+
+namespace ladder::step6 {
+
+StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
+  return {.parameters = 4 * numel,
+          .gradients = 4 * numel / world_size,
+          .optimizer = optimizer_bytes(options, numel / world_size)};
+}
+
+PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
+  PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
+  peak.gradients += gradient_bytes_in_flight(layout_of(options, shard_multiple(world_size)),
+                                             options.data.num_microbatches);
+  return peak;
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  traffic += norm_traffic(layout, world_size, rank);
+  for (const GradientBucket& unit : plan_unit_buckets(layout))
+    traffic += all_gather_traffic(unit.numel, 4, world_size, rank);
+  Traffic gradients = microbatch_traffic(options, world_size, rank);
+  traffic += gradients *= options.data.num_microbatches;
+  return traffic;
+}
+
+Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
+  return sharder_traffic(layout_of(options, shard_multiple(world_size)), world_size, rank);
+}
+
+}  // namespace ladder::step6

@@ -1,0 +1,140 @@
+#include "step6_zero2/gradient_sharder.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "step5_zero1/sharded_optimizer.hpp"
+
+namespace ladder {
+
+// Fires when .grad holds what this backward has to say about the parameter.
+class GradientSharder::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientSharder& sharder, std::size_t tensor) : sharder_(sharder), tensor_(tensor) {}
+  void operator()(const at::Tensor& /*parameter*/) override { sharder_.on_gradient(tensor_); }
+
+ private:
+  GradientSharder& sharder_;
+  std::size_t tensor_;
+};
+
+GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor> leaves,
+                                 Communicator& comm)
+    : leaves_(std::move(leaves)), comm_(comm), tensors_(leaves_.size()) {
+  const MemoryScope scope(MemoryCategory::kGradients);
+  grad_shard_ = at::zeros({plan.numel}, at::kFloat);
+  for (const GradientBucket& range : plan_unit_buckets(plan.layout)) {
+    Unit& unit = units_.emplace_back();
+    unit.range = range;
+    unit.shard = grad_shard_.narrow(0, range.start / comm.size(), range.numel / comm.size());
+    std::int64_t end =
+        range.numel;  // of the gap behind the tensor, which are gone through backwards
+    for (const std::int64_t index : range.tensors) {
+      const FlatTensor& tensor = plan.layout.tensors[static_cast<std::size_t>(index)];
+      const std::int64_t start = tensor.start - range.start;
+      unit.gaps.emplace_back(start + tensor.numel, end - start - tensor.numel);
+      end = start;
+      const auto leaf = static_cast<std::size_t>(index);
+      tensors_[leaf] = {units_.size() - 1, start};
+      torch::autograd::impl::set_post_acc_grad_hooks(leaves_[leaf].tensor,
+                                                     std::make_unique<Hook>(*this, leaf));
+    }
+    unit.gaps.emplace_back(0, end);
+  }
+}
+
+GradientSharder::~GradientSharder() {
+  for (const Unit& unit : units_) {
+    for (const std::int64_t tensor : unit.range.tensors) {
+      torch::autograd::impl::set_post_acc_grad_hooks(
+          leaves_[static_cast<std::size_t>(tensor)].tensor, nullptr);
+    }
+  }
+}
+
+void GradientSharder::arm(std::int64_t num_microbatches) {
+  check(num_microbatches_ == 0, "rank ", comm_.rank(),
+        ": GradientSharder: arm() again without wait()");
+  check(num_microbatches >= 1, "rank ", comm_.rank(), ": GradientSharder: arm(", num_microbatches,
+        ") awaits no backward");
+  num_microbatches_ = num_microbatches;
+  num_started_ = 0;
+  for (Unit& unit : units_) unit.num_waiting = unit.range.tensors.size();
+  for (Leaf& leaf : tensors_) leaf.has_gradient = false;
+}
+
+void GradientSharder::on_gradient(std::size_t tensor) {
+  if (num_microbatches_ == 0) return;
+  Leaf& leaf = tensors_[tensor];
+  Unit& unit = units_[leaf.unit];
+  check(num_started_ < num_microbatches_ * num_units(), "rank ", comm_.rank(), ": parameter '",
+        leaves_[tensor].name, "' has got more than the ", num_microbatches_,
+        " gradient(s) that arm() announced");
+  check(!leaf.has_gradient, "rank ", comm_.rank(), ": parameter '", leaves_[tensor].name,
+        "' has got another gradient before its unit was complete. ", describe_missing());
+  if (!unit.full.defined()) {
+    const MemoryScope scope(MemoryCategory::kGradients);
+    unit.full = at::empty({unit.range.numel}, at::kFloat);
+  }
+  at::Tensor& grad = leaves_[tensor].tensor.mutable_grad();
+  unit.full.narrow(0, leaf.start, grad.numel()).view(grad.sizes()).copy_(grad);
+  grad.reset();  // the full gradient is in the unit's buffer now, and nowhere else
+  leaf.has_gradient = true;
+  if (--unit.num_waiting == 0) start_complete_units();
+  if (reduction_) reduction_->test();
+}
+
+void GradientSharder::start_complete_units() {
+  while (num_started_ < num_microbatches_ * num_units()) {
+    Unit& unit = units_[static_cast<std::size_t>(num_started_ % num_units())];
+    if (unit.num_waiting > 0) return;
+    finish_unit_on_its_way();
+    for (const auto& [start, numel] : unit.gaps) {
+      if (numel > 0) unit.full.narrow(0, start, numel).zero_();
+    }
+    on_its_way_ = std::move(unit.full);
+    unit.full = {};
+    reduction_ = start_reduce_scatter(comm_, on_its_way_);
+    ++num_started_;
+    unit.num_waiting = unit.range.tensors.size();  // of the next pass
+    for (const std::int64_t tensor : unit.range.tensors)
+      tensors_[static_cast<std::size_t>(tensor)].has_gradient = false;
+  }
+}
+
+void GradientSharder::finish_unit_on_its_way() {
+  if (!reduction_) return;
+  reduction_->wait();
+  reduction_.reset();
+  Unit& unit = units_[static_cast<std::size_t>((num_started_ - 1) % num_units())];
+  const std::int64_t numel = unit.shard.numel();
+  unit.shard.add_(on_its_way_.narrow(0, comm_.rank() * numel, numel));
+  on_its_way_.reset();
+}
+
+std::string GradientSharder::describe_missing() const {
+  const Unit& unit = units_[static_cast<std::size_t>(num_started_ % num_units())];
+  for (const std::int64_t index : unit.range.tensors) {
+    const auto tensor = static_cast<std::size_t>(index);
+    if (tensors_[tensor].has_gradient) continue;
+    return concat("Parameter '", leaves_[tensor].name, "' has got ", num_started_ / num_units(),
+                  " of ", num_microbatches_,
+                  " gradients: it took no part in a backward pass. Freeze it (requires_grad "
+                  "false), or use it on every rank");
+  }
+  return "";
+}
+
+void GradientSharder::wait() {
+  check(num_microbatches_ > 0, "rank ", comm_.rank(), ": GradientSharder: wait() without arm()");
+  check(num_started_ == num_microbatches_ * num_units(), "rank ", comm_.rank(), ": ",
+        describe_missing());
+  finish_unit_on_its_way();
+  num_microbatches_ = 0;
+}
+
+}  // namespace ladder

@@ -1,0 +1,57 @@
+// Step 6: no rank ever holds the whole gradient.
+#include "step6_zero2/train.hpp"
+
+#include "common/model/gpt.hpp"
+#include "common/optim/norm.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/run.hpp"
+#include "common/train/same_start.hpp"
+#include "common/train/step_sums.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step2_sharded_data/data_shard.hpp"
+#include "step2_sharded_data/sharded_evaluate.hpp"
+#include "step3_naive_dp/naive_dp.hpp"
+#include "step5_zero1/sharded_optimizer.hpp"
+#include "step5_zero1/sharded_state.hpp"
+#include "step6_zero2/gradient_sharder.hpp"
+
+namespace ladder::step6 {
+
+TrainReport train(const TrainOptions& options, World& world) {
+  Communicator& comm = world.comm();
+  Run run(options, comm);
+  Gpt model(options.model, options.seed);
+  FlatModel flat(model.units(), shard_multiple(comm.size()), FlatGrads::kElsewhere);
+  const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
+  GradientSharder sharder(plan, flat.leaves(), comm);  // holds 1/N of the gradients
+  const std::vector<at::Tensor> grads = plan.slices_of_shard(sharder.grad_shard());
+  ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), grads, options.optimizer);
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  run.resume(sharded_state(flat, plan, optimizer, batches, comm));
+  check_same_start(run, batches, comm);
+  broadcast_parameters(flat, comm);
+  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+
+  while (run.next_step()) {
+    const Microbatches batch = batches.next();
+    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    sharder.arm(batch.size());  // a unit's gradients leave, and are released, in every backward
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    sharder.wait();
+    const double grad_norm = clip_gradients(grads, options.clip_norm, comm);
+    optimizer.step(run.learning_rate());
+    all_gather_parameters(flat, comm);
+    sharder.zero_grad();
+    const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
+    run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    if (run.should_save()) run.save(sharded_state(flat, plan, optimizer, batches, comm));
+    if (run.should_evaluate()) {
+      run.record_validation(evaluate(loss_sum, batches.validation(), comm));
+    }
+  }
+  run.finish(sharded_state(flat, plan, optimizer, batches, comm));
+  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  return run.report();
+}
+
+}  // namespace ladder::step6

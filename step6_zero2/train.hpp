@@ -1,0 +1,26 @@
+// Step 6: ZeRO-2, gradients and the optimizer's state in slices.
+#pragma once
+
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+
+namespace ladder::step6 {
+
+// Collective: every rank of the world calls it with the same options. Throws what any rank finds
+// wrong; the others then wait until the caller ends them (run_main does).
+TrainReport train(const TrainOptions& options, World& world);
+
+// A replica's parameters, 1/N of the gradients and of the optimizer's state.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// On top of these: the full gradients of the two neighbouring units that are largest together.
+PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Of each unit one reduce_scatter per microbatch and one all_gather; one all_gather of the block
+// sums of the norm; one all-reduce of one double, one of two.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+// Of these, what each microbatch sends.
+Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
+
+}  // namespace ladder::step6

@@ -1,0 +1,44 @@
+// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+#include "common/comm/traffic_theory.hpp"
+#include "common/train/cost.hpp"
+#include "step5_zero1/shard_plan.hpp"
+#include "step6_zero2/sharder_cost.hpp"
+#include "step7_zero3/peak.hpp"
+#include "step7_zero3/train.hpp"
+
+namespace ladder::step7 {
+
+StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const std::int64_t own = layout_of(options, shard_multiple(world_size)).numel / world_size;
+  return {.parameters = 4 * own, .gradients = 4 * own, .optimizer = optimizer_bytes(options, own)};
+}
+
+PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
+  peak.parameters += 4 * peak_whole_numel(layout, options.prefetch, options.model.tie_embeddings);
+  peak.gradients += gradient_bytes_in_flight(layout, options.data.num_microbatches);
+  return peak;
+}
+
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  Traffic traffic = scalars_traffic(1, world_size, rank);
+  traffic += scalars_traffic(2, world_size, rank);
+  for (int norm = 0; norm < 2; ++norm) traffic += norm_traffic(layout, world_size, rank);
+  Traffic microbatches = microbatch_traffic(options, world_size, rank);
+  return traffic += microbatches *= options.data.num_microbatches;
+}
+
+Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  Traffic traffic = sharder_traffic(layout, world_size, rank);
+  for (std::size_t u = 0; u < layout.units.size(); ++u) {
+    const bool is_block = u > 0 && u + 1 < layout.units.size();
+    for (int gather = 0; gather < (is_block ? 2 : 1); ++gather)
+      traffic += all_gather_traffic(layout.units[u].numel, 4, world_size, rank);
+  }
+  return traffic;
+}
+
+}  // namespace ladder::step7

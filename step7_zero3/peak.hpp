@@ -1,0 +1,15 @@
+// How much of the model is whole at once: a formula, for the cost card.
+#pragma once
+
+#include <cstdint>
+
+#include "common/optim/flat_layout.hpp"
+
+namespace ladder {
+
+// The most elements, padding included, of units that are whole at the same time, on top of the
+// shards: in forward a unit and those gathered ahead of it, and a tied embedding; in backward the
+// same the other way round, down to the first block.
+std::int64_t peak_whole_numel(const FlatLayout& layout, int prefetch, bool is_tied);
+
+}  // namespace ladder

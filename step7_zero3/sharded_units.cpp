@@ -1,0 +1,91 @@
+#include "step7_zero3/sharded_units.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+void take_memory(const at::Tensor& full) {
+  const MemoryScope scope(MemoryCategory::kParameters);
+  const std::size_t num_bytes = static_cast<std::size_t>(full.numel()) * full.element_size();
+  const c10::Storage& storage = full.storage();
+  storage.set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(num_bytes));
+  storage.set_nbytes(num_bytes);
+}
+
+void give_memory_back(const at::Tensor& full) {
+  const c10::Storage& storage = full.storage();
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, full.device()));
+  storage.set_nbytes(0);
+}
+
+}  // namespace
+
+ShardedUnits::ShardedUnits(const ShardPlan& plan, Communicator& comm) : plan_(plan), comm_(comm) {
+  const MemoryScope scope(MemoryCategory::kParameters);
+  param_shard_ = at::zeros({plan.numel}, at::kFloat);
+  slices_ = plan_.slices_of_shard(param_shard_);
+}
+
+void ShardedUnits::add(const Unit& unit) {
+  const at::NoGradGuard no_grad;
+  const std::size_t u = units_.size();
+  check(u < plan_.layout.units.size() && plan_.layout.units[u].name == unit.name,
+        "ShardedUnits: unit '", unit.name, "' is not the next one of the plan");
+  const FlatUnit& place = plan_.layout.units[u];
+  {
+    const MemoryScope scope(MemoryCategory::kParameters);
+    units_.push_back({at::zeros({place.numel}, at::kFloat), nullptr, true});
+  }
+  const at::Tensor& full = units_.back().full;
+  for (const NamedTensor& named : unit.tensors) {
+    at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
+    check(tensor.scalar_type() == at::kFloat, "ShardedUnits: '", named.name, "' is ",
+          tensor.scalar_type(), ", shards are Float");
+    const FlatTensor& planned = plan_.layout.tensors[leaves_.size()];
+    const at::Tensor view =
+        full.narrow(0, planned.start - place.start, planned.numel).view(planned.shape);
+    view.copy_(tensor);
+    tensor.set_data(view);
+    leaves_.push_back(named);
+  }
+  slices_[u].copy_(full.narrow(0, comm_.rank() * slices_[u].numel(), slices_[u].numel()));
+  reshard(u);
+}
+
+void ShardedUnits::start_unshard(std::size_t unit) {
+  ShardedUnit& u = units_[unit];
+  if (u.has_memory) return;
+  take_memory(u.full);
+  u.has_memory = true;
+  u.gather = comm_.all_gather(slices_[unit], u.full);
+}
+
+void ShardedUnits::unshard(std::size_t unit) {
+  start_unshard(unit);
+  ShardedUnit& u = units_[unit];
+  if (!u.gather) return;
+  u.gather->wait();
+  u.gather.reset();
+}
+
+void ShardedUnits::reshard(std::size_t unit) {
+  ShardedUnit& u = units_[unit];
+  if (!u.has_memory) return;
+  if (u.gather) u.gather->wait();  // nobody wanted it after all
+  u.gather.reset();
+  give_memory_back(u.full);
+  u.has_memory = false;
+}
+
+void ShardedUnits::reshard_all() {
+  for (std::size_t u = 0; u < units_.size(); ++u) reshard(u);
+}
+
+}  // namespace ladder

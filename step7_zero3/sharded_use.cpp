@@ -1,0 +1,39 @@
+#include "step7_zero3/sharded_use.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "common/train/generate.hpp"
+#include "step5_zero1/sharded_state.hpp"
+
+namespace ladder {
+
+TrainState sharded_state(const ShardedGpt& model, Optimizer& optimizer, BatchStream& batches,
+                         Communicator& comm) {
+  return state_of(sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm),
+                  sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches);
+}
+
+std::string generate(ShardedGpt& model, const std::string& prompt, std::uint64_t seed) {
+  return generate([&](const at::Tensor& tokens) { return model.forward(tokens); }, model.options(),
+                  prompt, seed);
+}
+
+double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
+                           Communicator& comm) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
+  auto* const values = sums.mutable_data_ptr<double>();
+  for (std::int64_t first = 0; first < batches.size(); first += comm.size()) {
+    const std::int64_t own = first + comm.rank();
+    const bool has_one = own < batches.size();
+    const double sum = loss_sum(batches[has_one ? own : 0]).item<double>();
+    if (has_one) values[own] = sum;
+  }
+  comm.all_reduce(sums)->wait();  // one rank's value and zeros: no rounding
+  double sum = 0;
+  for (std::int64_t i = 0; i < batches.size(); ++i) sum += values[i];
+  return sum / static_cast<double>(batches.num_targets());
+}
+
+}  // namespace ladder
