@@ -7,7 +7,6 @@
 // algorithm is a ring, both as nccl-tests defines them (PERFORMANCE.md); bytes are those of the
 // full tensor.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a library of their own
@@ -20,8 +19,8 @@
 #include <functional>
 #include <string>
 
+#include "benchmarks/training_process.hpp"
 #include "common/comm/world.hpp"
-#include "common/core/process_memory.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {
@@ -109,13 +108,7 @@ void measure(benchmark::State& state, const Collective& collective, Communicator
   state.counters["busbw_GB/s"] = algbw / 1e9 * collective.busbw_factor(comm.size());
 }
 
-class NullReporter final : public benchmark::BenchmarkReporter {
- public:
-  bool ReportContext(const Context& /*context*/) override { return true; }
-  void ReportRuns(const std::vector<Run>& /*runs*/) override {}
-};
-
-void run_benchmarks(Communicator& comm) {
+void run_all(Communicator& comm) {
   for (std::int64_t bytes = 4 << 10; bytes <= 64 << 20; bytes *= 4) {
     for (const Collective& collective : collectives()) {
       benchmark::RegisterBenchmark(
@@ -127,12 +120,7 @@ void run_benchmarks(Communicator& comm) {
           ->Unit(benchmark::kMicrosecond);
     }
   }
-  NullReporter silence;
-  if (comm.rank() == 0) {
-    benchmark::RunSpecifiedBenchmarks();
-  } else {
-    benchmark::RunSpecifiedBenchmarks(&silence);
-  }
+  run_benchmarks_on(comm.rank());
 }
 
 }  // namespace
@@ -141,11 +129,10 @@ void run_benchmarks(Communicator& comm) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  at::set_num_threads(1);
-  ladder::keep_freed_memory();  // as run_main() does for the trainers
+  ladder::become_training_process();
   ladder::World world(ladder::Transport::kMpi);
   try {
-    ladder::run_benchmarks(world.comm());
+    ladder::run_all(world.comm());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
     world.abort(1);

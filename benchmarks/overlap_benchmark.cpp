@@ -1,4 +1,4 @@
-// How step 4 hides communication behind backward, beside steps 1 and 3.
+// How steps 4 to 7 hide communication behind computing, beside steps 1 and 3.
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/overlap_benchmark [--link 50:1 | --link off]
 //
@@ -13,6 +13,7 @@
 
 #include "benchmarks/overlap_measurement.hpp"
 #include "benchmarks/training_process.hpp"
+#include "benchmarks/zero_methods.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/train/run_main.hpp"
@@ -45,6 +46,9 @@ std::vector<Method> methods() {
   for (const std::int64_t kib : {64, 256, 1024, 4 * 1024, 25 * 1024}) {
     list.push_back(bucketed_method(kib << 10));
   }
+  list.push_back(zero1_method());
+  list.push_back(zero2_method());
+  for (const int prefetch : {0, 1, 2}) list.push_back(zero3_method(prefetch));
   return list;
 }
 
@@ -66,13 +70,13 @@ void print_head(const OverlapOptions& options, const Replica& replica, int num_r
                              " ranks of one thread, link ", options.link, "; medians of ",
                              options.num_rounds, " rounds, times in ms\n")
                           .c_str());
-  std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "all-reduces", "T_forward",
+  std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "operations", "T_forward",
               "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
 }
 
 void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
   std::printf("%-28s %11lld %9.1f %9.1f %9.1f %9.1f %9.1f %7.2f %8.2f x\n", row.name.c_str(),
-              static_cast<long long>(row.num_all_reduces), 1e3 * row.forward_s, 1e3 * row.compute_s,
+              static_cast<long long>(row.num_operations), 1e3 * row.forward_s, 1e3 * row.compute_s,
               1e3 * row.comm_s, 1e3 * row.step_s, 1e3 * row.exposed_s(), row.hidden(),
               speedup(row, baseline));
 }
@@ -95,7 +99,7 @@ Link link_of(const std::string& text) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  CLI::App app("How step 4 hides communication behind backward, beside steps 1 and 3.");
+  CLI::App app("How steps 4 to 7 hide communication behind computing, beside steps 1 and 3.");
   ladder::OverlapOptions options;
   ladder::add_overlap_options(app, options);
   CLI11_PARSE(app, argc, argv);

@@ -114,6 +114,12 @@ Method method_of(std::string name, Arguments... arguments) {
           }};
 }
 
+std::int64_t num_calls(const Communicator& comm) {
+  std::int64_t calls = 0;
+  for (const OpTraffic& op : comm.traffic().ops) calls += op.calls;
+  return calls;
+}
+
 double slowest(double seconds, Communicator& comm) {
   const at::Tensor all = at::zeros({comm.size()}, at::kDouble);
   comm.all_gather(at::full({1}, seconds, at::kDouble), all)->wait();
@@ -190,9 +196,9 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
   for (int round = 0; round < num_rounds; ++round) {
     for (std::size_t i = 0; i < methods.size(); ++i) {
       const GradientSum sum = methods[i].install(replica, comm);
-      const std::int64_t num_before = comm.traffic()[CommOp::kAllReduce].calls;
+      const std::int64_t num_before = num_calls(comm);
       sum.step();  // warms up what was just installed
-      figures[i].num_all_reduces = comm.traffic()[CommOp::kAllReduce].calls - num_before;
+      figures[i].num_operations = num_calls(comm) - num_before;
       series[i].add_round(replica, comm, sum);
     }
   }

@@ -3,8 +3,8 @@
 // For each way to sum the gradients over the ranks, one after the other in every round:
 //
 //   T_compute   forward and backward; nothing is sent
-//   T_comm      the all-reduces alone, started and waited for in the same order
-//   T_step      forward, backward and all-reduces, as the step of the course runs them
+//   T_comm      the collectives alone, started and waited for in the same order
+//   T_step      forward, backward and collectives, as the step of the course runs them
 //
 //   exposed = T_step − T_compute             what communication still costs
 //   hidden  = (T_compute + T_comm − T_step) / min(T_compute, T_comm)        1: all that can be hidden
@@ -36,19 +36,21 @@ class Replica {
   FlatModel flat;
   double forward_s = 0;  // of the last forward_and_backward()
 
+  const Microbatches& batch() const { return batch_; }
+  double num_targets() const { return num_targets_; }     // of all ranks
   LossSum loss_sum();                                     // the model's forward, timed
   void forward_and_backward(const LossSum& loss_sum_fn);  // gradients are added to flat's
 
  private:
   Microbatches batch_;
-  double num_targets_;  // of all ranks
+  double num_targets_;
 };
 
 // A way to sum gradients over ranks. Its hooks are on the replica for as long as it lives; the
 // replica and the communicator outlive it. Collective: all ranks call the same in the same order.
 struct GradientSum {
-  std::function<void()> step;       // forward, backward and all-reduces
-  std::function<void()> sum_alone;  // the all-reduces
+  std::function<void()> step;       // forward, backward and collectives
+  std::function<void()> sum_alone;  // the collectives
 };
 
 struct Method {
@@ -62,7 +64,7 @@ Method unoverlapped_method(std::int64_t capacity_bytes);  // step 4's buckets, a
 
 struct OverlapFigures {
   std::string name;
-  std::int64_t num_all_reduces = 0;  // in one step
+  std::int64_t num_operations = 0;  // collectives in one step
   double forward_s = 0;
   double compute_s = 0;
   double comm_s = 0;

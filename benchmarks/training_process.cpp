@@ -14,6 +14,25 @@ void become_training_process() {
   at::set_num_threads(1);
 }
 
+namespace {
+
+class NullReporter final : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& /*runs*/) override {}
+};
+
+}  // namespace
+
+void run_benchmarks_on(int rank) {
+  NullReporter silence;
+  if (rank == 0) {
+    benchmark::RunSpecifiedBenchmarks();
+  } else {
+    benchmark::RunSpecifiedBenchmarks(&silence);
+  }
+}
+
 int run_benchmarks(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -9,6 +9,9 @@ namespace ladder {
 // first tensor.
 void become_training_process();
 
+// Runs what is registered on every rank; rank 0 alone reports.
+void run_benchmarks_on(int rank);
+
 // main() of a Google Benchmark program that has registered its benchmarks.
 int run_benchmarks(int argc, char** argv);
 

@@ -25,11 +25,21 @@ constexpr double kSeconds = 20;  // on a busy machine; a hang would be for ever
 
 using Words = std::vector<std::string>;
 
-const std::vector<std::string> kSteps = {"step1_ddp_reference", "step2_sharded_data",
-                                         "step3_naive_dp", "step4_bucketed_ddp"};
+const std::vector<std::string> kSteps = {
+    "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp", "step4_bucketed_ddp",
+    "step5_zero1",         "step6_zero2",        "step7_zero3"};
 
 std::string program(const std::string& step) {
   return concat(LADDER_BUILD, "/", step, "/", step);
+}
+
+// Waits until there is such a file, which may be there for milliseconds only.
+bool appears(const fs::path& path) {
+  const Timer timer;
+  while (timer.seconds() < kSeconds) {
+    if (fs::exists(path)) return true;
+  }
+  return false;
 }
 
 class Failure : public ::testing::Test {
@@ -53,10 +63,8 @@ class Failure : public ::testing::Test {
 
   // Rank 0 in folder a, rank 1 in folder b.
   Words two_ranks(const std::string& rank_0, const std::string& rank_1) const {
-    return words(concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ",
-                        LADDER_MPIEXEC, " --timeout 60 --oversubscribe --bind-to none -n 1 -wdir ",
-                        folder_.path("a"), " ", rank_0, " : -n 1 -wdir ", folder_.path("b"), " ",
-                        rank_1));
+    return words(concat(mpi_launch(LADDER_MPIEXEC), "-n 1 -wdir ", folder_.path("a"), " ", rank_0,
+                        " : -n 1 -wdir ", folder_.path("b"), " ", rank_1));
   }
 
   // It ends in time, with this exit code.
@@ -87,7 +95,7 @@ TEST_F(Failure, AnErrorOfAllRanksIsSaidOnce) {
 
 TEST_F(Failure, OneRankWithFewerData) {
   folder_.write("b/text.txt", "only a few words for rank one, and no more than that");
-  for (const std::string& step : {kSteps[0], kSteps[3]}) {
+  for (const std::string& step : {kSteps[0], kSteps[3], kSteps[6]}) {
     EXPECT_THAT(
         expect_end(two_ranks(trainer(step), trainer(step)), 1),
         AllOf(HasSubstr("error: samples in the training data: "), HasSubstr(" on rank 1, ")));
@@ -95,7 +103,7 @@ TEST_F(Failure, OneRankWithFewerData) {
 }
 
 TEST_F(Failure, DifferentOptions) {
-  for (const std::string& step : {kSteps[0], kSteps[3]}) {
+  for (const std::string& step : {kSteps[0], kSteps[3], kSteps[6]}) {
     EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step, "--lr 0.5")), 2),
                 HasSubstr("error: rank 1 was started with --lr 0.5, rank 0 with 0.001"));
   }
@@ -146,6 +154,28 @@ TEST_F(Failure, ARankThatIsKilled) {
     EXPECT_LT(timer.seconds(), kSeconds);
     EXPECT_THAT(run.output(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
     fs::remove_all(folder_.path("run"));
+  }
+}
+
+// Whoever dies in the middle of a save, the checkpoints are whole or not there: steps 5 to 7 save
+// together, with pieces of the state on every rank.
+TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
+  for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6]}) {
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(concat(step, ", rank ", rank));
+      const std::string options = "--layers 4 --channels 128 --keep 2 --save-every 1";
+      Program run(two_ranks(trainer(step, options), trainer(step, options)), folder_.path());
+      ASSERT_TRUE(appears(folder_.path("run/checkpoints/.partial_step_000004"))) << run.output();
+      std::vector<pid_t> ranks = run.children();
+      ASSERT_EQ(ranks.size(), 2u);
+      std::sort(ranks.begin(), ranks.end());
+      ::kill(ranks[static_cast<std::size_t>(rank)], SIGKILL);
+      EXPECT_NE(run.wait(), 0);
+      const std::string resumed = concat(options, " --resume auto --quiet --steps 6");
+      const Words again = two_ranks(trainer(step, resumed), trainer(step, resumed));
+      EXPECT_EQ(run_program(again, folder_.path()).exit_code, 0);
+      fs::remove_all(folder_.path("run"));
+    }
   }
 }
 

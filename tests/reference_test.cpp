@@ -22,8 +22,7 @@ class Reference : public ::testing::Test {
  protected:
   // Two ranks, which leave a run in the folder `out`.
   std::string training(const std::string& step, const std::string& out, const std::string& more) {
-    return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", LADDER_MPIEXEC,
-                  " -n 2 --oversubscribe --bind-to none ", LADDER_BUILD, "/", step, "/", step,
+    return concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", LADDER_BUILD, "/", step, "/", step,
                   " --layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 2 ",
                   "--steps 4 --out ", out, " ", more);
   }

@@ -188,9 +188,7 @@ TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
 
 #ifdef LADDER_MPIEXEC
 TEST_F(Step0Process, SeveralRanksAreRefusedWithTheWayOut) {
-  Arguments arguments =
-      words(concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", LADDER_MPIEXEC,
-                   " -n 2 --oversubscribe --bind-to none"));
+  Arguments arguments = words(mpi_launch(LADDER_MPIEXEC) + "-n 2");
   const Arguments program = command({"--steps", "2", "--out", "run"});
   arguments.insert(arguments.end(), program.begin(), program.end());
   const ProgramResult result = run_program(arguments, folder_.path());

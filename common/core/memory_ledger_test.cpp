@@ -1,5 +1,6 @@
 #include "common/core/memory_ledger.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -78,6 +79,21 @@ TEST_F(MemoryLedgerTest, PeaksRememberWhatIsGone) {
   EXPECT_EQ(read_memory().total_live_bytes, start.total_live_bytes);
   reset_memory_peaks();
   EXPECT_EQ(read_memory().peak_bytes, start.total_live_bytes);
+}
+
+TEST_F(MemoryLedgerTest, ACapRefusesWhatGoesAboveIt) {
+  const std::int64_t live = read_memory().total_live_bytes;
+  set_memory_cap(live + 4000);
+  {
+    const at::Tensor fits = at::empty({1000});
+    const MemoryScope scope(MemoryCategory::kGradients);
+    EXPECT_THAT([] { at::empty({1}); }, ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
+                                            ::testing::HasSubstr("4 bytes of gradients"),
+                                            ::testing::HasSubstr("--memory-cap-mb"))));
+  }
+  EXPECT_EQ(read_memory().total_live_bytes, live);  // what was refused is not counted
+  set_memory_cap(0);
+  EXPECT_EQ(at::empty({10000}).numel(), 10000);
 }
 
 TEST_F(MemoryLedgerTest,

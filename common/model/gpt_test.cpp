@@ -117,5 +117,27 @@ TEST(Gpt, ImpossibleShapesNameTheOption) {
   EXPECT_THROW(Gpt(options, 1), UsageError);
 }
 
+// Whoever cannot hold all units takes each one's memory away before the next is made.
+TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> kept;
+  const Gpt whole({.context = 8, .layers = 2, .heads = 1, .channels = 16}, /*seed=*/3);
+  const Gpt in_pieces(whole.options(), /*seed=*/3, at::kCPU, [&](const Unit& unit) {
+    names.push_back(unit.name);
+    for (const NamedTensor& named : unit.tensors) {
+      kept.push_back(named.tensor.detach().clone());
+      at::Tensor(named.tensor).set_data(at::zeros({1}));
+    }
+  });
+  std::vector<std::string> wanted;
+  std::size_t i = 0;
+  for (const Unit& unit : whole.units()) {
+    wanted.push_back(unit.name);
+    for (const NamedTensor& named : unit.tensors) EXPECT_TRUE(kept[i++].equal(named.tensor));
+  }
+  EXPECT_EQ(names, wanted);
+  EXPECT_EQ(in_pieces.units()[1].tensors[0].tensor.numel(), 1);
+}
+
 }  // namespace
 }  // namespace ladder

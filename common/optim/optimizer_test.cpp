@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -116,6 +117,38 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
           << "cut at " << cut;
     }
   }
+}
+
+// Two optimizers, each over its own slices with state for these alone, do what one does over all.
+TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
+  at::manual_seed(4);
+  FlatModel whole({{"unit", {{"w", leaf({64, 33})}}}}), shared({{"unit", {{"w", leaf({64, 33})}}}});
+  shared.params().copy_(whole.params());
+  Optimizer one(whole, {});
+  std::vector<std::unique_ptr<Optimizer>> owners;
+  constexpr std::int64_t kHalf = 32 * 33;
+  for (const std::int64_t start : {std::int64_t{0}, kHalf}) {
+    owners.push_back(std::make_unique<Optimizer>(
+        std::vector<OptimizerSlice>{{shared.params().narrow(0, start, kHalf),
+                                     shared.grads().narrow(0, start, kHalf), /*state_start=*/0,
+                                     /*has_decay=*/true}},
+        kHalf, OptimizerOptions{}));
+  }
+  for (int t = 0; t < 3; ++t) {
+    fill_gradients(whole);
+    shared.grads().copy_(whole.grads());
+    one.step(1e-2);
+    for (const auto& owner : owners) owner->step(1e-2);
+  }
+  EXPECT_TRUE(shared.params().equal(whole.params()));
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(owners[0]->state()[i].tensor.numel(), kHalf);
+    EXPECT_TRUE(at::cat({owners[0]->state()[i].tensor, owners[1]->state()[i].tensor})
+                    .equal(one.state()[i].tensor));
+  }
+  EXPECT_THROW(
+      Optimizer({{shared.params().narrow(0, 0, 8), shared.grads().narrow(0, 0, 8)}}, 8, {}),
+      CheckError);
 }
 
 TEST(Optimizer, SgdFollowsItsFormula) {

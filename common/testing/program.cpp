@@ -20,6 +20,11 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+std::string mpi_launch(const std::string& mpiexec) {
+  return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", mpiexec,
+                " --timeout 120 --oversubscribe --bind-to none ");
+}
+
 Program::Program(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<char*> arguments;
   for (const std::string& argument : command)

@@ -11,6 +11,10 @@ namespace ladder {
 // A command line cut at its spaces; nothing is quoted.
 std::vector<std::string> words(const std::string& text);
 
+// What stands in front of the programs that `mpiexec` is to start: as root if need be, with more ranks
+// than cores, ended after two minutes.
+std::string mpi_launch(const std::string& mpiexec);
+
 class Program {
  public:
   // Starts it, with standard output and error into one pipe. `command[0]` is the program (looked

@@ -1,0 +1,114 @@
+// Tokens per second of every stage, in one program, on the same ranks.
+//
+//   mpirun -n 2 --bind-to none build/release/benchmarks/stages_benchmark
+//
+// A stage trains as its own trainer would, on the built-in corpus, and writes nothing. One iteration
+// is a run of kSteps optimizer steps after kWarmup; its time is that of the slowest rank.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "benchmarks/training_process.hpp"
+#include "common/comm/rank_values.hpp"
+#include "common/comm/world.hpp"
+#include "common/train/options.hpp"
+#include "common/train/report.hpp"
+#include "step0_single_gpu/train.hpp"
+#include "step1_ddp_reference/train.hpp"
+#include "step2_sharded_data/train.hpp"
+#include "step3_naive_dp/train.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+#include "step5_zero1/train.hpp"
+#include "step6_zero2/train.hpp"
+#include "step7_zero3/train.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kWarmup = 3;
+constexpr std::int64_t kSteps = 10;
+constexpr std::int64_t kRows = 2;  // per rank and step
+
+struct Stage {
+  std::string name;
+  TrainReport (*train)(const TrainOptions& options, World& world);
+};
+
+std::vector<Stage> stages_on(int num_ranks) {
+  if (num_ranks == 1)
+    return {{"step0_single_gpu", step0::train},
+            {"step4_bucketed_ddp", step4::train},
+            {"step7_zero3", step7::train}};
+  return {{"step1_ddp_reference", step1::train}, {"step2_sharded_data", step2::train},
+          {"step3_naive_dp", step3::train},      {"step4_bucketed_ddp", step4::train},
+          {"step5_zero1", step5::train},         {"step6_zero2", step6::train},
+          {"step7_zero3", step7::train}};
+}
+
+TrainOptions options_of(const Stage& stage) {
+  TrainOptions options;
+  options.step = stage.name;
+  options.num_steps = kWarmup + kSteps;
+  options.model = {.context = 256, .layers = 6, .heads = 6, .channels = 384};
+  options.data.microbatch_size = kRows;
+  options.bucket_mb = 1;
+  options.output.is_quiet = true;
+  finalize(options);
+  return options;
+}
+
+double slowest(double seconds, Communicator& comm) {
+  const at::Tensor all = at::zeros({comm.size()}, at::kDouble);
+  comm.all_gather(at::full({1}, seconds, at::kDouble), all)->wait();
+  return all.max().item<double>();
+}
+
+void measure(benchmark::State& state, const Stage& stage, World& world) {
+  const TrainOptions options = options_of(stage);
+  double tokens = 0, total_s = 0;
+  for (auto _ : state) {
+    const TrainReport report = stage.train(options, world);
+    const double own_s =
+        std::accumulate(report.step_seconds.begin() + kWarmup, report.step_seconds.end(), 0.0);
+    const double run_s = slowest(own_s, world.comm());
+    state.SetIterationTime(run_s);
+    tokens += static_cast<double>(std::accumulate(report.target_tokens.begin() + kWarmup,
+                                                  report.target_tokens.end(), std::int64_t{0}));
+    total_s += run_s;
+  }
+  state.counters["tokens_per_second"] = tokens / total_s;
+}
+
+void run_all(World& world) {
+  const int num_ranks = world.comm().size();
+  for (const Stage& stage : stages_on(num_ranks)) {
+    benchmark::RegisterBenchmark(
+        (stage.name + "/ranks:" + std::to_string(num_ranks)).c_str(),
+        [stage, &world](benchmark::State& state) { measure(state, stage, world); })
+        ->Iterations(2)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  run_benchmarks_on(world.comm().rank());
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  ladder::become_training_process();
+  ladder::World world(ladder::Transport::kAuto);
+  try {
+    ladder::run_all(world);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
+    world.abort(1);
+  }
+  return 0;
+}
