@@ -19,13 +19,12 @@ rows of all ranks, of step 4 and Python DDP. A step is everything from fetching 
 step 4 the loss of all ranks, in Python DDP that of the rank.
 """
 
-import os
 import statistics
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, require_program, require_ratio
-from race import shape_text, write_figures
+from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, print_figures, require_program
+from race import require_ratio, run_rounds, shape_text, write_figures
 
 NAMES = {"step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "module": "nn.Module", "ddp": "Python DDP"}
 # What is compared with what: tokens per second of the one over those of the other, round by round.
@@ -47,16 +46,6 @@ def parse_arguments():
     return arguments
 
 
-def print_table(tokens_per_s, ratios):
-    num_rounds = len(tokens_per_s["step0"])
-    print("\ntokens/s                " + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
-    for kind, speeds in tokens_per_s.items():
-        print(f"{NAMES[kind]:24}" + "".join(f"{speed:9.0f}" for speed in speeds) + f" {statistics.median(speeds):9.0f}")
-    print("ratio")
-    for name, values in ratios.items():
-        print(f"{name:24}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
-
-
 def main():
     arguments = parse_arguments()
     ranks = arguments.ranks
@@ -73,19 +62,14 @@ def main():
         }
         for pair in [("step0", "module"), ("step4", "ddp")]:
             check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in pair}, NAMES)
-        tokens_per_s, loads = {kind: [] for kind in runs}, []
-        for _ in range(arguments.rounds):
-            loads.append(os.getloadavg()[0])
-            for kind, run in runs.items():
-                seconds = statistics.median(run(race.num_steps)["step_seconds"][arguments.warmup_steps :])
-                processes = 1 if kind in ("step0", "module") else ranks
-                tokens = processes * arguments.micro_batch_size * arguments.context
-                tokens_per_s[kind].append(tokens / seconds)
+        tokens_per_s, loads = run_rounds(
+            arguments, race, runs, lambda kind: 1 if kind in ("step0", "module") else ranks
+        )
 
     ratios = {
         f"{NAMES[a]} / {NAMES[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in RATIOS
     }
-    print_table(tokens_per_s, ratios)
+    print_figures(NAMES, tokens_per_s, ratios)
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
     write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
     require_ratio(arguments, statistics.median(ratios[f"{NAMES['step4']} / {NAMES['step0']}"]))

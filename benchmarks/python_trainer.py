@@ -1,8 +1,11 @@
-"""The opponents of speed_vs_python.py and ddp_vs_python.py: a step's training run in PyTorch eager, as one would write
-it in Python; in several processes DistributedDataParallel over gloo.
+"""The opponents of speed_vs_python.py, ddp_vs_python.py and zero_vs_python.py: a step's training run in PyTorch eager, as
+one would write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the optimizer of
+ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole from forward to backward, as ZeRO-2 would,
+or not, as ZeRO-3.
 
-    python benchmarks/python_trainer.py --kind module|huggingface --checkpoint FOLDER --data FILE --shape JSON
-                                        --options JSON --num-steps N --threads N
+    python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
+                                        --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
+                                        --threads N
 
 Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
 step 4's. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one rank of
@@ -22,6 +25,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -124,8 +130,29 @@ def read_batch(data, step, rows, context, rank, world_size):
     return torch.from_numpy(window[:, :-1].copy()), torch.from_numpy(window[:, 1:].copy())
 
 
+def make_parallel(model, groups, options, parallel):
+    """The model and its optimizer on the ranks of the default group."""
+    adamw = {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
+    if parallel.startswith("fsdp"):
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        is_dropped = parallel == "fsdp-zero3"
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh, reshard_after_forward=is_dropped)
+        fully_shard(model, mesh=mesh, reshard_after_forward=is_dropped)
+        for group in groups:  # fully_shard has put other parameters in their place
+            group["params"] = [p for p in model.parameters() if (p.dim() >= 2) == (group["weight_decay"] > 0)]
+        return model, torch.optim.AdamW(groups, **adamw)
+    if parallel == "zero1":
+        optimizer = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **adamw)
+    else:
+        optimizer = torch.optim.AdamW(groups, **adamw)
+    # Without gradient_as_bucket_view another copy per step.
+    return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--parallel", choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"], default="ddp")
     parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--data", required=True)
@@ -146,10 +173,13 @@ def main():
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
+    num_parameters = sum(p.numel() for p in parameters)
     if world_size > 1:
         dist.init_process_group("gloo")
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # without it another copy per step
+        model, optimizer = make_parallel(model, groups, options, arguments.parallel)
+        parameters = list(model.parameters())
+    else:
+        optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
     data = np.memmap(arguments.data, dtype="<u2", mode="r")
 
     step_seconds, losses = [], []
@@ -164,7 +194,6 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())
         step_seconds.append(time.perf_counter() - start)
-    num_parameters = sum(p.numel() for p in parameters)
     print(json.dumps({"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}))
     if world_size > 1:
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""What speed_vs_python.py and ddp_vs_python.py share: programs that train one model from one start on one token file.
+"""What speed_vs_python.py, ddp_vs_python.py and zero_vs_python.py share: programs that train one model from one start on one token file.
 
 A run is a dict with num_parameters, step_seconds and losses: a step's report.json, or what python_trainer.py prints.
 """
@@ -10,6 +10,7 @@ import json
 import os
 import random
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -92,13 +93,13 @@ class Race:
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
-    def run_python(self, kind, num_steps, ranks=1):
-        """python_trainer.py; with several ranks DistributedDataParallel over gloo. Losses are means over ranks."""
+    def run_python(self, kind, num_steps, ranks=1, parallel="ddp"):
+        """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
                  "vocab_size": VOCABULARY}  # fmt: skip
         command = [
-            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind,
+            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind, "--parallel", parallel,
             "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--shape", json.dumps(shape),
             "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
             "--num-steps", str(num_steps), "--threads", str(a.threads),
@@ -179,6 +180,28 @@ def write_figures(arguments, figures):
     if arguments.json:
         options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
         arguments.json.write_text(json.dumps({"options": options, **figures}, indent=1) + "\n")
+
+
+def print_figures(names, tokens_per_s, ratios):
+    """Tokens per second, and ratios of them, round by round and their medians."""
+    num_rounds = len(next(iter(tokens_per_s.values())))
+    print("\ntokens/s                " + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
+    for kind, speeds in tokens_per_s.items():
+        print(f"{names[kind]:24}" + "".join(f"{speed:9.0f}" for speed in speeds) + f" {statistics.median(speeds):9.0f}")
+    print("ratio")
+    for name, values in ratios.items():
+        print(f"{name:24}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
+
+
+def run_rounds(arguments, race, runs, num_processes):
+    """Each of `runs` once a round: tokens per second by kind and round, and the machine's load before each round."""
+    tokens_per_s, loads = {kind: [] for kind in runs}, []
+    for _ in range(arguments.rounds):
+        loads.append(os.getloadavg()[0])
+        for kind, run in runs.items():
+            seconds = statistics.median(run(race.num_steps)["step_seconds"][arguments.warmup_steps :])
+            tokens_per_s[kind].append(num_processes(kind) * arguments.micro_batch_size * arguments.context / seconds)
+    return tokens_per_s, loads
 
 
 def require_ratio(arguments, ratio):

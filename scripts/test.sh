@@ -34,7 +34,8 @@ part_includes() { scripts/check_include_direction --self-test && scripts/check_i
 
 part_texts() {
   scripts/check_links && scripts/delta --check &&
-    scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test
+    scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test &&
+    benchmarks/memory_vs_theory.py --self-test
 }
 
 part_build() {

@@ -192,6 +192,11 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
     std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
                   static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
     text += concat(per_parameter, " bytes per parameter\n");
+    if (trainer.peak_bytes != nullptr) {
+      const PeakBytes peak = trainer.peak_bytes(options, world_size, rank);
+      text += concat("rank ", rank, " at most      parameters ", peak.parameters, ", gradients ",
+                     peak.gradients, ", optimizer ", peak.optimizer, " bytes during a step\n");
+    }
     const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
     text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
                    ") per step\n");

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Measures steps 4 to 7 on several ranks against step 0 on one, and against their peers in Python: in one run.
+
+    .venv/bin/python benchmarks/zero_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
+
+In every round each program runs once, one after the other; a round's figure is the median step after the warm-up:
+
+    step 0                 one process
+    steps 4, 5, 6, 7       N ranks
+    nn.Module              one process
+    Python DDP             N processes, DistributedDataParallel over gloo
+    Python ZeRO-1          the same with ZeroRedundancyOptimizer, which deals out whole tensors
+    FSDP2, as ZeRO-2       fully_shard per block; parameters stay whole from forward to backward
+    FSDP2, as ZeRO-3       fully_shard per block; parameters are dropped after forward and gathered again
+
+The batch grows with the ranks. First it checks that all train the same model: as many parameters, and from one start on
+one token file the same losses within rounding.
+"""
+
+import statistics
+import tempfile
+from pathlib import Path
+
+from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, print_figures, require_program
+from race import run_rounds, shape_text, write_figures
+
+STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
+PEERS = {"ddp": "Python DDP", "zero1": "Python ZeRO-1", "fsdp-zero2": "FSDP2, as ZeRO-2", "fsdp-zero3": "FSDP2, as ZeRO-3"}
+NAMES = {"step0": "step 0", **{kind: f"step {kind[-1]}" for kind in STEPS}, "module": "nn.Module", **PEERS}
+# Tokens per second of the one over those of the other, round by round.
+RATIOS = [*((kind, "step0") for kind in STEPS), *((kind, "module") for kind in PEERS), *zip(STEPS, PEERS)]
+
+
+def parse_arguments():
+    parser = make_parser(__doc__)
+    parser.add_argument("--ranks", type=int, default=2, help="of steps 4 to 7 and of their peers")
+    parser.add_argument("--build", default=ROOT / "build/release", type=Path, help="where the trainers were built")
+    arguments = parse(parser)
+    if arguments.ranks < 2:
+        parser.error("--ranks must be at least 2")
+    for step in ("step0_single_gpu", *STEPS.values()):
+        require_program(parser, "--build", arguments.build / step / step)
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    ranks, build = arguments.ranks, arguments.build
+    print(f"{ranks} ranks; {shape_text(arguments)}")
+    with tempfile.TemporaryDirectory(prefix="ladder-zero-") as folder:
+        step0 = build / "step0_single_gpu/step0_single_gpu"
+        race = Race(arguments, folder, step0, ranks)
+        runs = {"step0": lambda steps: race.run_step(step0, steps)}
+        for kind, step in STEPS.items():
+            runs[kind] = lambda steps, step=step: race.run_step(build / step / step, steps, ranks=ranks)
+        runs["module"] = lambda steps: race.run_python("module", steps)
+        for kind in PEERS:
+            runs[kind] = lambda steps, kind=kind: race.run_python("module", steps, ranks, kind)
+        check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in (*STEPS, *PEERS)}, NAMES)
+        tokens_per_s, loads = run_rounds(
+            arguments, race, runs, lambda kind: 1 if kind in ("step0", "module") else ranks
+        )
+    ratios = {f"{NAMES[a]} / {NAMES[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in RATIOS}
+    print_figures(NAMES, tokens_per_s, ratios)
+    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
+    if arguments.at_least:
+        for kind in STEPS:
+            ratio = statistics.median(ratios[f"{NAMES[kind]} / {NAMES['step0']}"])
+            if ratio < arguments.at_least:
+                raise SystemExit(f"{NAMES[kind]}: the median ratio {ratio:.3f} is below {arguments.at_least}")
+
+
+if __name__ == "__main__":
+    main()
