@@ -1,1 +1,33 @@
-// To come.
+// On 1, 2, 3 and 4 ranks: what the exercise's grader must reject, each for its own reason, on all
+// ranks alike, wherever it shows. That it accepts the linked answer: sharded_optimizer_test.cpp.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/testing/mpi_world.hpp"
+#include "step5_zero1/exercise/wrong_answers.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
+  EXPECT_THAT(step5::grade(step5::right_attempt(), mpi_world().comm()), IsEmpty());
+}
+
+TEST(Exercise, GraderRejectsWrongAnswers) {
+  Communicator& comm = mpi_world().comm();
+  for (const step5::WrongAnswer& wrong : step5::wrong_answers(comm.size())) {
+    const std::vector<std::string> faults = step5::grade(wrong.attempt, comm);
+    if (comm.size() >= wrong.min_ranks) {
+      EXPECT_THAT(faults, Contains(HasSubstr(wrong.reason))) << wrong.name;
+    }
+    const auto num_faults = static_cast<double>(faults.size());
+    EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << wrong.name;
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,1 +1,232 @@
-// To come.
+// On 1, 2, 3 and 4 ranks.
+#include "step5_zero1/sharded_state.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/gather_text.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step5_zero1/exercise/hostile_model.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using step5::HostileModel;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const OptimizerKind kKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd};
+
+// What a run of one process saves: a model of its own layout after two steps, and a position.
+struct WholeRun {
+  WholeRun(OptimizerKind kind, const DataOptions& data, int padded_for = 1)
+      : model(padded_for), optimizer(model.flat, {.kind = kind}), batches(data, whole_data({})) {}
+
+  void train(std::uint64_t seed) {
+    model.backward_of_all(/*num_ranks=*/1, /*num_microbatches=*/1, seed);
+    optimizer.step(1e-2);
+    batches.next();
+  }
+  TrainState state() { return full_state(model.flat, optimizer, batches); }
+
+  HostileModel model;
+  Optimizer optimizer;
+  BatchStream batches;
+};
+
+// The same on several ranks, as far as saving and loading go.
+struct ShardedRun {
+  ShardedRun(OptimizerKind kind, const DataOptions& data, Communicator& the_comm)
+      : comm(the_comm),
+        model(comm.size()),
+        plan(plan_shards(model.flat.layout(), comm.size(), comm.rank())),
+        optimizer(plan_own_updates(plan, plan.slices_of_full(model.flat.params()),
+                                   plan.slices_of_full(model.flat.grads())),
+                  plan.numel, {.kind = kind}),
+        batches(data, whole_data({})) {}
+
+  TrainState state() { return sharded_state(model.flat, plan, optimizer, batches, comm); }
+
+  Communicator& comm;
+  HostileModel model;
+  ShardPlan plan;
+  Optimizer optimizer;
+  BatchStream batches;
+};
+
+class ShardedStateTest : public ::testing::Test {
+ protected:
+  ShardedStateTest() {
+    install_memory_ledger();
+    shared_ = all_gather_text(folder_.path().string(), comm_)[0];
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text. ");
+    data_ = {.source = folder_.write("text.txt", text), .microbatch_size = 2, .context = 16};
+  }
+  void TearDown() override { comm_.barrier(); }  // nobody reads rank 0's folder any more
+
+  // As Run::save() does: rank 0 writes, the others give their parts.
+  fs::path save(const TrainState& state, std::int64_t step) {
+    if (rank_ == 0) {
+      save_checkpoint(shared_, step, state, Json::object());
+    } else {
+      for (const StateTensors* tensors : {&state.parameters, &state.optimizer})
+        tensors->for_each([](const std::string&, const at::Tensor&) {});
+    }
+    comm_.barrier();  // it is written
+    return shared_ / "checkpoints" / concat("step_00000", step);
+  }
+
+  static std::string bytes_of_file(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  Communicator& comm_ = mpi_world().comm();
+  const int num_ranks_ = comm_.size(), rank_ = comm_.rank();
+  TempFolder folder_;
+  fs::path shared_;  // rank 0's folder
+  DataOptions data_;
+};
+
+// What one process saves, N ranks load; what they save are the same files, byte for byte.
+TEST_F(ShardedStateTest, FilesAreThoseOfOneProcess) {
+  for (const OptimizerKind kind : kKinds) {
+    WholeRun whole(kind, data_);
+    whole.train(1);
+    whole.train(2);
+    const std::int64_t step = kind == OptimizerKind::kAdamW ? 1 : 3;
+    const fs::path by_one =
+        save_checkpoint(folder_.path() / "one", step, whole.state(), Json::object()).path;
+    ShardedRun run(kind, data_, comm_);
+    TrainState loaded = run.state();
+    load_checkpoint(by_one, loaded);
+    loaded.restore(loaded);
+    EXPECT_EQ(run.optimizer.num_steps(), 2);
+    EXPECT_EQ(run.batches.position(), whole.batches.position());
+
+    const fs::path by_all = save(run.state(), step);
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
+      EXPECT_EQ(bytes_of_file(by_all / name), bytes_of_file(by_one / name)) << name;
+    WholeRun alone(kind, data_, /*padded_for=*/3);
+    TrainState back = alone.state();
+    EXPECT_EQ(load_checkpoint(by_all, back).step, step);
+    EXPECT_EQ(tensor_hash(back.optimizer), tensor_hash(whole.state().optimizer));
+  }
+}
+
+// Each rank has its part of the moments, to the bit, with zeros in the padding, and takes the next
+// step of one process.
+TEST_F(ShardedStateTest, RanksGoOnFromWhatOneProcessSaved) {
+  WholeRun whole(OptimizerKind::kAdamW, data_, num_ranks_);
+  whole.train(1);
+  const fs::path path =
+      save_checkpoint(folder_.path() / "one", 1, whole.state(), Json::object()).path;
+  ShardedRun run(OptimizerKind::kAdamW, data_, comm_);
+  TrainState loaded = run.state();
+  load_checkpoint(path, loaded);
+  loaded.restore(loaded);
+  EXPECT_TRUE(bits_equal(run.model.flat.params(), whole.model.flat.params()));
+  const auto own = [&](const at::Tensor& full) { return at::cat(run.plan.slices_of_full(full)); };
+  for (int i = 0; i < 2; ++i) {
+    for (std::size_t s = 0; s < 2; ++s) {
+      EXPECT_TRUE(
+          bits_equal(run.optimizer.state()[s].tensor, own(whole.optimizer.state()[s].tensor)));
+    }
+    EXPECT_TRUE(bits_equal(own(run.model.flat.params()), own(whole.model.flat.params())));
+    whole.train(2);
+    run.model.backward_of_all(1, 1, 2);
+    run.optimizer.step(1e-2);
+  }
+}
+
+// Whoever writes holds one unit of each buffer; whoever does not, nothing.
+TEST_F(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
+  ShardedRun run(OptimizerKind::kAdamW, data_, comm_);
+  std::int64_t largest = 0;
+  Traffic theory;
+  for (const FlatUnit& unit : run.plan.layout.units) {
+    largest = std::max(largest, unit.numel);
+    if (rank_ == 0 || unit.numel == 0) continue;
+    for (int i = 0; i < 2; ++i) theory += send_traffic(unit.numel / num_ranks_, 4);
+  }
+  if (rank_ == 0) theory[CommOp::kRecv].calls = 2 * 4 * (num_ranks_ - 1);
+  const TrainState state = run.state();
+  Traffic sent = comm_.traffic();
+  reset_memory_peaks();
+  const MemoryReading before = read_memory();
+  std::int64_t num_visited = 0;
+  state.optimizer.for_each([&](const std::string&, const at::Tensor&) { ++num_visited; });
+  const MemoryReading after = read_memory();
+  EXPECT_EQ(after.peak_bytes - before.total_live_bytes, rank_ == 0 ? 2 * 4 * largest : 0);
+  EXPECT_EQ(after.total_live_bytes, before.total_live_bytes);
+  EXPECT_EQ(num_visited, rank_ == 0 ? 2 * 8 : 0);
+  const Traffic before_saving = sent;
+  sent = comm_.traffic();
+  sent -= before_saving;
+  EXPECT_EQ(sent, theory);
+}
+
+// Names that do not keep a unit together cost more messages, and nothing else.
+TEST_F(ShardedStateTest, TakesUnitsWhoseNamesAreMixed) {
+  const auto leaf = [](std::int64_t numel) { return at::ones({numel}).set_requires_grad(true); };
+  const FlatLayout layout =
+      plan_flat_layout({{"first", {{"d", leaf(3)}, {"a", leaf(2000)}}},
+                        {"second", {{"b", leaf(1)}, {"e", leaf(0)}, {"c", leaf(17)}}}},
+                       shard_multiple(num_ranks_));
+  const at::Tensor full = values_of(0, layout.numel, at::kFloat);
+  const ShardPlan plan = plan_shards(layout, num_ranks_, rank_);
+  const at::Tensor shard = at::cat(plan.slices_of_full(full));
+  const StateTensors tensors = sharded_tensors(plan, {{"", shard}}, comm_);
+  const std::string hash = tensor_hash(tensors);
+  EXPECT_EQ(hash, rank_ == 0 ? tensor_hash(whole_tensors(named_views(layout, full))) : "");
+
+  shard.zero_();
+  const StateTensors source = whole_tensors(named_views(layout, full));
+  std::int64_t most = 0;
+  for (const StoredTensor& tensor : source.stored) {
+    reset_memory_peaks();
+    const std::int64_t before = read_memory().total_live_bytes;
+    tensors.fill(tensor.name, [&](const std::string& name, const at::Tensor& place) {
+      source.fill(name, [&](const std::string&, const at::Tensor& values) { place.copy_(values); });
+    });
+    most = std::max(most, read_memory().peak_bytes - before);
+    EXPECT_EQ(read_memory().total_live_bytes, before);
+  }
+  EXPECT_EQ(most, 4 * 2000);  // one tensor
+  EXPECT_EQ(tensor_hash(tensors), hash);
+}
+
+TEST_F(ShardedStateTest, RefusesWhatIsDamagedOrDoesNotFit) {
+  WholeRun whole(OptimizerKind::kAdamW, data_);
+  whole.train(1);
+  const fs::path path =
+      save_checkpoint(folder_.path() / "one", 1, whole.state(), Json::object()).path;
+  ShardedRun sgd(OptimizerKind::kSgd, data_, comm_);
+  TrainState state = sgd.state();
+  EXPECT_THAT([&] { load_checkpoint(path, state); },
+              ThrowsMessage<CheckError>(
+                  AllOf(HasSubstr("optimizer.safetensors"), HasSubstr("--optimizer sgd"))));
+  EXPECT_TRUE(bits_equal(sgd.model.flat.params(), HostileModel(num_ranks_).flat.params()));
+
+  // The last tensor is not in every rank's slices: all ranks find the damage, as all read it.
+  const fs::path damaged = path / "optimizer.safetensors";
+  std::string bytes = bytes_of_file(damaged);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(damaged, std::ios::binary) << bytes;
+  ShardedRun adamw(OptimizerKind::kAdamW, data_, comm_);
+  TrainState other = adamw.state();
+  EXPECT_THAT(
+      [&] { load_checkpoint(path, other); },
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("optimizer.safetensors"), HasSubstr("damaged"))));
+}
+
+}  // namespace
+}  // namespace ladder

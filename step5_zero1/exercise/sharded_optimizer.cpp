@@ -1,70 +1,54 @@
+// Exercise of step 5: the optimizer stands between the two halves of an all-reduce.
+//
+// own_slice() is given. Write the five bodies as step5_zero1/sharded_optimizer.hpp describes them;
+// shard_plan.hpp, which is finished, says who owns what. Then:
+//   ./ladder exercise step5_zero1
 #include "step5_zero1/sharded_optimizer.hpp"
 
-#include <ATen/ops/empty.h>
-
-#include "common/core/memory_ledger.hpp"
+#include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
 
 namespace ladder {
 namespace {
 
-at::Tensor own_slice(const at::Tensor& unit, const Communicator& comm) {
+// Of a unit, or of anything else that is made of N equal pieces [N·n]: this rank's piece, as a view.
+[[maybe_unused]] at::Tensor own_slice(const at::Tensor& unit, const Communicator& comm) {
   const std::int64_t numel = unit.numel() / comm.size();
   return unit.narrow(0, comm.rank() * numel, numel);
 }
 
 }  // namespace
 
-WorkPtr start_reduce_scatter(Communicator& comm, const at::Tensor& unit) {
-  return comm.reduce_scatter(unit, own_slice(unit, comm));
+WorkPtr start_reduce_scatter(Communicator& /*comm*/, const at::Tensor& /*unit*/) {
+  // Where does the sum of this rank's piece belong? Do not wait: backward goes on meanwhile.
+  not_implemented("step5_zero1: start_reduce_scatter()");
 }
 
-ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const std::vector<at::Tensor>& params,
-                                   const std::vector<at::Tensor>& grads,
+ShardedOptimizer::ShardedOptimizer(const ShardPlan& /*plan*/,
+                                   const std::vector<at::Tensor>& /*params*/,
+                                   const std::vector<at::Tensor>& /*grads*/,
                                    const OptimizerOptions& options)
-    : Optimizer(plan_own_updates(plan, params, grads), plan.numel, options) {}
-
-double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
-  std::vector<double> own;
-  for (const at::Tensor& slice : slices) append_block_sums(slice, own);
-  const auto num_own = static_cast<std::int64_t>(own.size());
-  const MemoryScope scope(MemoryCategory::kCommunication);
-  const at::Tensor all = at::empty({comm.size() * num_own}, at::kDouble);
-  double* const sums = all.mutable_data_ptr<double>();
-  std::copy(own.begin(), own.end(), sums + comm.rank() * num_own);
-  comm.all_gather(own_slice(all, comm), all)->wait();
-
-  // They come rank after rank. The order of the blocks is unit after unit, and in a unit rank after
-  // rank.
-  std::vector<double> ordered;
-  std::int64_t begin = 0;
-  for (const at::Tensor& slice : slices) {
-    const std::int64_t num_blocks = slice.numel() / kNormBlock;
-    for (int rank = 0; rank < comm.size(); ++rank) {
-      const double* const of_rank = sums + rank * num_own + begin;
-      ordered.insert(ordered.end(), of_rank, of_rank + num_blocks);
-    }
-    begin += num_blocks;
-  }
-  return norm_of(ordered);
+    : Optimizer(/*slices=*/{}, /*state_numel=*/0, options) {
+  // An Optimizer can be made of any slices: it needs to be told which, and for how many elements it
+  // must keep state. plan_own_updates() knows what is frozen. There is nothing to do in this body.
+  not_implemented("step5_zero1: ShardedOptimizer::ShardedOptimizer()");
 }
 
-double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm) {
-  const double norm = sharded_norm(grads, comm);
-  const double factor = clip_factor(norm, clip_norm);
-  if (factor != 1.0) {
-    for (at::Tensor slice : grads) slice.mul_(factor);
-  }
-  return norm;
+double sharded_norm(const std::vector<at::Tensor>& /*slices*/, Communicator& /*comm*/) {
+  // append_block_sums() and norm_of() of common/optim/norm.hpp do the arithmetic. In which order do
+  // the gathered sums arrive, and in which order would one process add them up?
+  not_implemented("step5_zero1: sharded_norm()");
 }
 
-void all_gather_parameters(FlatModel& model, Communicator& comm) {
-  std::vector<WorkPtr> gathers;
-  for (const GradientBucket& unit : plan_unit_buckets(model.layout())) {
-    const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
-    gathers.push_back(comm.all_gather(own_slice(full, comm), full));
-  }
-  for (const WorkPtr& gather : gathers) gather->wait();
+double clip_gradients(const std::vector<at::Tensor>& /*grads*/, double /*clip_norm*/,
+                      Communicator& /*comm*/) {
+  // clip_factor() says by how much. It must be the same on every rank.
+  not_implemented("step5_zero1: clip_gradients()");
+}
+
+void all_gather_parameters(FlatModel& /*model*/, Communicator& /*comm*/) {
+  // plan_unit_buckets() lists the units; model.params() is the buffer of all of them.
+  not_implemented("step5_zero1: all_gather_parameters()");
 }
 
 }  // namespace ladder
