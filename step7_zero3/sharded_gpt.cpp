@@ -76,6 +76,8 @@ void ShardedGpt::begin_backward(std::size_t unit) {
   if (unit + 1 == last_) units_.reshard(0);  // tied, it was kept for the head
   for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) units_.start_unshard(u);
   if (unit >= 1) units_.unshard(unit);
+  // Whole already, unless another forward has come between.
+  if (unit == last_ && is_kept(0)) units_.unshard(0);
 }
 
 }  // namespace ladder

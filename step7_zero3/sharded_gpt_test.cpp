@@ -1,1 +1,238 @@
-// To come.
+// On 1, 2, 3 and 4 ranks.
+#include "step7_zero3/sharded_gpt.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "step6_zero2/gradient_sharder.hpp"
+#include "step7_zero3/exercise/answer_test.hpp"
+#include "step7_zero3/exercise/grader.hpp"
+#include "step7_zero3/exercise/whole_gpt.hpp"
+#include "step7_zero3/train.hpp"
+
+namespace ladder {
+namespace {
+
+using step7::WholeGpt;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kSeed = 5;
+
+GptOptions shape(std::int64_t layers, std::int64_t channels, bool is_tied) {
+  return {.vocab_size = 150,
+          .context = 6,
+          .layers = layers,
+          .heads = 2,
+          .channels = channels,
+          .tie_embeddings = is_tied};
+}
+
+class ShardedGptTest : public step7::AnswerTest {
+ protected:
+  // Of parameters, beside this model's shard, in bytes.
+  std::int64_t whole_bytes(const ShardedGpt& model, std::int64_t before) const {
+    return read_memory().live(MemoryCategory::kParameters) - before - 4 * model.plan().numel;
+  }
+  static std::int64_t parameter_bytes() { return read_memory().live(MemoryCategory::kParameters); }
+  static std::int64_t unit_bytes(const ShardedGpt& model, std::size_t unit) {
+    return 4 * model.plan().layout.units[unit].numel;
+  }
+
+  // Two microbatches, forward and backward: the numbers, to the bit, and the cost card.
+  void expect_step(const TrainOptions& options) {
+    const WholeGpt whole(options.model, kSeed);
+    const std::int64_t before = parameter_bytes();
+    ShardedGpt model(options.model, kSeed, options.prefetch, comm_);
+    GradientSharder sharder(model.plan(), model.leaves(), comm_);
+    EXPECT_EQ(parameter_bytes() - before,
+              step7::state_bytes(options, comm_.size(), comm_.rank()).parameters);
+    const Traffic traffic_before = comm_.traffic();
+    Traffic theory;
+    sharder.arm(2);
+    for (const std::int64_t j : {0, 1}) {
+      const at::Tensor tokens = whole.tokens(comm_.rank(), j);
+      reset_memory_peaks();
+      const at::Tensor logits = model.forward(tokens);
+      EXPECT_TRUE(bits_equal(logits, whole.model().forward(tokens)));
+      whole.loss(logits, tokens).backward();
+      EXPECT_EQ(whole_bytes(model, before), 0);
+      EXPECT_EQ(read_memory().peak(MemoryCategory::kParameters) - before,
+                step7::peak_bytes(options, comm_.size(), comm_.rank()).parameters);
+      theory += step7::microbatch_traffic(options, comm_.size(), comm_.rank());
+    }
+    sharder.wait();
+    EXPECT_TRUE(bits_equal(sharder.grad_shard(), whole.grad_shard(model.plan(), 2)));
+    Traffic sent = comm_.traffic();
+    EXPECT_EQ(sent -= traffic_before, theory);
+  }
+
+  // One microbatch, forward and backward, of which whole.gradient() knows what comes out.
+  at::Tensor gradient(ShardedGpt& model, const WholeGpt& whole) {
+    const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
+    whole.loss(model.forward(tokens), tokens).backward();
+    const at::Tensor flat = at::zeros({model.plan().layout.numel});
+    for (std::size_t t = 0; t < model.leaves().size(); ++t) {
+      at::Tensor& grad = at::Tensor(model.leaves()[t].tensor).mutable_grad();
+      const FlatTensor& place = model.plan().layout.tensors[t];
+      if (grad.defined()) flat.narrow(0, place.start, place.numel).copy_(grad.flatten());
+      grad.reset();
+    }
+    return flat;
+  }
+  at::Tensor wanted_gradient(const ShardedGpt& model, const WholeGpt& whole) const {
+    return whole.gradient(model.plan().layout, comm_.rank(), 0);
+  }
+
+  Communicator& comm_ = mpi_world().comm();
+};
+
+TEST_F(ShardedGptTest, ExerciseIsRight) {
+  const auto linked = [](const GptOptions& options, std::uint64_t seed, int prefetch,
+                         Communicator& comm) {
+    const auto gpt = std::make_shared<ShardedGpt>(options, seed, prefetch, comm);
+    return step7::GptAttempt{[gpt](const at::Tensor& tokens) { return gpt->forward(tokens); },
+                             gpt->leaves(), gpt->plan()};
+  };
+  const std::vector<std::string> faults = step7::grade(linked, mpi_world().comm());
+  EXPECT_THAT(faults, IsEmpty());
+  is_answer_wrong_ = !faults.empty();
+}
+
+// One block and several, odd widths, and a prefetch that reaches beyond the model.
+TEST_F(ShardedGptTest, EqualsTheWholeModelAndCostsWhatTheCardSays) {
+  for (const auto& [layers, channels] : {std::pair{1, 20}, {2, 32}, {4, 20}}) {
+    for (const bool is_tied : {false, true}) {
+      for (const int prefetch : {0, 1, 2, 7}) {
+        SCOPED_TRACE(concat(layers, " layers, ", channels, " channels, ",
+                            is_tied ? "tied" : "untied", ", prefetch ", prefetch));
+        TrainOptions options;
+        options.model = shape(layers, channels, is_tied);
+        options.prefetch = prefetch;
+        expect_step(options);
+      }
+    }
+  }
+}
+
+TEST_F(ShardedGptTest, ConstructionNeverHoldsMoreThanTheShardAndTwoUnits) {
+  for (const bool is_tied : {false, true}) {
+    reset_memory_peaks();
+    const std::int64_t before = read_memory().total_live_bytes;
+    const ShardedGpt model(shape(6, 20, is_tied), kSeed, 1, comm_);
+    std::int64_t largest = 0;
+    for (const FlatUnit& unit : model.plan().layout.units) largest = std::max(largest, unit.numel);
+    EXPECT_LE(read_memory().peak_bytes - before, 4 * (model.plan().numel + 2 * largest));
+    EXPECT_EQ(read_memory().total_live_bytes - before, 4 * model.plan().numel);
+  }
+}
+
+TEST_F(ShardedGptTest, ForwardWithoutGradientsLeavesNothingBehind) {
+  const at::NoGradGuard no_grad;
+  for (const bool is_tied : {false, true}) {
+    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const std::int64_t before = parameter_bytes();
+    ShardedGpt model(shape(3, 20, is_tied), kSeed, 2, comm_);
+    const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
+    EXPECT_TRUE(bits_equal(model.forward(tokens), whole.model().forward(tokens)));
+    EXPECT_EQ(whole_bytes(model, before), 0);
+  }
+}
+
+// A graph that is dropped: what was kept for its backward goes when the next forward comes, which
+// sees what an optimizer has made of the parameters meanwhile.
+TEST_F(ShardedGptTest, ABackwardThatNeverComesLeavesNoTrace) {
+  for (const bool is_tied : {false, true}) {
+    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const std::int64_t before = parameter_bytes();
+    ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+    for (const std::int64_t j : {0, 1}) model.forward(whole.tokens(comm_.rank(), j));
+    EXPECT_EQ(whole_bytes(model, before),
+              unit_bytes(model, 4) + (is_tied ? unit_bytes(model, 0) : 0));
+    model.param_shard().mul_(1.5);
+    for (const NamedTensor& leaf : whole.leaves()) leaf.tensor.detach().mul_(1.5);
+    EXPECT_TRUE(bits_equal(gradient(model, whole), wanted_gradient(model, whole)));
+    EXPECT_EQ(whole_bytes(model, before), 0);
+  }
+}
+
+// An evaluation between a forward and its backward drops what was kept; backward gathers it again.
+TEST_F(ShardedGptTest, AnotherForwardMayComeBeforeTheBackward) {
+  for (const bool is_tied : {false, true}) {
+    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const std::int64_t before = parameter_bytes();
+    ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+    GradientSharder sharder(model.plan(), model.leaves(), comm_);
+    const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
+    sharder.arm(1);
+    const at::Tensor logits = model.forward(tokens);
+    {
+      const at::NoGradGuard no_grad;
+      model.forward(whole.tokens(comm_.rank(), 1));
+    }
+    EXPECT_EQ(whole_bytes(model, before), 0);
+    whole.loss(logits, tokens).backward();
+    sharder.wait();
+    EXPECT_TRUE(bits_equal(sharder.grad_shard(), whole.grad_shard(model.plan(), 1)));
+    EXPECT_EQ(whole_bytes(model, before), 0);
+  }
+}
+
+// Some tensors of a block, all of one, of two, of the head: backward goes through them all the same.
+// Without a gradient at the embedding's output nobody says that backward is over: what its hook
+// would have dropped goes when the next forward comes.
+TEST_F(ShardedGptTest, FrozenUnitsNeitherCrashNorLeak) {
+  const std::vector<std::set<std::string>> frozen_prefixes = {
+      {"h.1.ln_1.weight", "h.1.mlp.c_fc.bias", "wpe"},
+      {"h.0."},
+      {"h.0.", "h.1."},
+      {"h.2."},
+      {"ln_f"},
+      {"ln_f", "lm_head"},
+      {"wte"},
+      {"wte", "wpe"},
+      {"wte", "wpe", "h.0.", "h.1."},
+      {"wte", "wpe", "h.", "lm_head"}};
+  const auto freeze = [](const std::vector<NamedTensor>& leaves, const std::set<std::string>& any) {
+    for (const auto& [name, tensor] : leaves) {
+      for (const std::string& prefix : any) {
+        if (name.starts_with(prefix)) tensor.set_requires_grad(false);
+      }
+    }
+  };
+  for (const bool is_tied : {false, true}) {
+    for (const std::set<std::string>& prefixes : frozen_prefixes) {
+      SCOPED_TRACE(
+          concat(is_tied ? "tied" : "untied", ", frozen ", ::testing::PrintToString(prefixes)));
+      const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+      freeze(whole.leaves(), prefixes);
+      const std::int64_t before = parameter_bytes();
+      ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+      freeze(model.leaves(), prefixes);
+      for (int step = 0; step < 2; ++step)
+        EXPECT_TRUE(bits_equal(gradient(model, whole), wanted_gradient(model, whole)));
+      const bool has_embedding_frozen = prefixes.contains("wte") && prefixes.contains("wpe");
+      if (!has_embedding_frozen) {
+        EXPECT_EQ(whole_bytes(model, before), 0);
+      }
+      const at::NoGradGuard no_grad;
+      model.forward(whole.tokens(comm_.rank(), 1));
+      EXPECT_EQ(whole_bytes(model, before), 0);
+    }
+  }
+}
+
+TEST_F(ShardedGptTest, RefusesANegativePrefetch) {
+  EXPECT_THROW(ShardedGpt(shape(1, 20, true), kSeed, -1, comm_), CheckError);
+}
+
+}  // namespace
+}  // namespace ladder

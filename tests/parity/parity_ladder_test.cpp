@@ -202,6 +202,21 @@ TEST(ParityLadder, EveryStepEqualsTheOneBeforeAndTheOracle) {
   climb_all(covering_set());
 }
 
+// The smallest batch there is: one microbatch of one row on each rank.
+TEST(ParityLadder, OneSequencePerRankIsEnough) {
+  Climber climber;
+  TrainOptions options = climber.options(covering_set()[0]);
+  options.data.microbatch_size = 1;
+  for (const Rung& rung : rungs()) {
+    const FinishedRun run = climber.climb(rung, options);
+    if (climber.rank() == 0) {
+      const FinishedRun wanted = climber.ask_oracle(options, rung.fold, climber.size());
+      EXPECT_THAT(differences(run, wanted), IsEmpty());
+    }
+    climber.wait_for_all();
+  }
+}
+
 // The continuation from a checkpoint, whoever wrote it, is that of the oracle from the same
 // checkpoint, to the bit. Asked on rank 0.
 void expect_continuation(Climber& climber, const FinishedRun& rest, TrainOptions options,

@@ -1,0 +1,134 @@
+// On 1, 2, 3 and 4 ranks.
+#include "step7_zero3/sharded_use.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/generate.hpp"
+#include "step5_zero1/sharded_optimizer.hpp"
+#include "step7_zero3/exercise/answer_test.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr GptOptions kShape = {
+    .vocab_size = 258, .context = 16, .layers = 2, .heads = 2, .channels = 16};
+
+class ShardedUse : public step7::AnswerTest {
+ protected:
+  // Documents of different lengths, three a microbatch.
+  BatchStream stream(std::int64_t num_rows) const {
+    return BatchStream({.source = documents_,
+                        .validation_source = documents_,
+                        .rows = Rows::kDocuments,
+                        .microbatch_size = 3,
+                        .context = 16,
+                        .validation_samples = num_rows},
+                       whole_data(Tail::kDrop));
+  }
+
+  Communicator& comm_ = mpi_world().comm();
+  TempFolder folder_;
+  const std::string documents_ = folder_.write("documents.jsonl", [] {
+    std::string lines;
+    for (std::size_t i = 0; i < 20; ++i)
+      lines += concat("{\"context\": \"", i, std::string(i * 7 % 13, 'x'), "\"}\n");
+    return lines;
+  }());
+};
+
+// To the bit, with 1, 2, 4 and 7 microbatches: fewer than ranks, and not a multiple of them. Ranks
+// that have none left gather with the others.
+TEST_F(ShardedUse, EvaluationIsThatOfOneProcess) {
+  const Gpt whole(kShape, 1);
+  const std::int64_t before = read_memory().live(MemoryCategory::kParameters);
+  ShardedGpt model(kShape, 1, /*prefetch=*/1, comm_);
+  const auto loss_of = [](auto& gpt) -> LossSum {
+    return [&gpt](const Microbatch& m) { return gpt.loss_sum(m.tokens, m.targets); };
+  };
+  Traffic forward;
+  for (const FlatUnit& unit : model.plan().layout.units)
+    forward += all_gather_traffic(unit.numel, 4, comm_.size(), comm_.rank());
+
+  for (const std::int64_t num_rows : {3, 4, 12, 20}) {
+    const Microbatches batches = stream(num_rows).validation();
+    const Traffic traffic_before = comm_.traffic();
+    const double loss = collective_evaluate(loss_of(model), batches, comm_);
+    EXPECT_GT(loss, 5.0);
+    EXPECT_EQ(loss, evaluate(loss_of(whole), batches)) << num_rows << " rows";
+
+    Traffic theory = forward, sent = comm_.traffic();
+    theory *= (batches.size() + comm_.size() - 1) / comm_.size();
+    theory += all_reduce_traffic(batches.size(), sizeof(double), comm_.size(), comm_.rank());
+    EXPECT_EQ(sent -= traffic_before, theory) << num_rows << " rows";
+    EXPECT_EQ(read_memory().live(MemoryCategory::kParameters) - before, 4 * model.plan().numel);
+  }
+}
+
+TEST_F(ShardedUse, EvaluationOfNothingIsNoNumber) {
+  const LossSum never = [](const Microbatch& /*m*/) -> at::Tensor {
+    throw CheckError("there is no microbatch");
+  };
+  EXPECT_TRUE(std::isnan(collective_evaluate(never, Microbatches({}), comm_)));
+}
+
+TEST_F(ShardedUse, AllRanksWriteWhatTheWholeModelWrites) {
+  const Gpt whole(kShape, 2);
+  ShardedGpt model(kShape, 2, /*prefetch=*/1, comm_);
+  const std::string text = generate(model, "SELECT", 3);
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(text, generate(whole, "SELECT", 3));
+}
+
+// What rank 0 sees of a checkpoint is the whole model; what a rank takes from one is its slices.
+TEST_F(ShardedUse, StateIsThatOfTheWholeModel) {
+  const Gpt whole(kShape, 1);
+  std::map<std::string, at::Tensor> wanted;
+  for (const Unit& unit : whole.units()) {
+    for (const auto& [name, tensor] : unit.tensors) wanted[name] = tensor.detach();
+  }
+  const auto state_of = [&](const ShardedGpt& model, const auto& use) {
+    const at::Tensor grads = at::zeros_like(model.param_shard());
+    ShardedOptimizer optimizer(model.plan(), model.plan().slices_of_shard(model.param_shard()),
+                               model.plan().slices_of_shard(grads), {});
+    BatchStream batches = stream(3);
+    use(sharded_state(model, optimizer, batches, comm_));
+  };
+
+  const ShardedGpt model(kShape, 1, 1, comm_);
+  state_of(model, [&](const TrainState& state) {
+    EXPECT_EQ(state.parameters.stored.size(), wanted.size());
+    EXPECT_EQ(state.optimizer.stored.size(), 2 * wanted.size());
+    std::size_t num_visited = 0;
+    state.parameters.for_each([&](const std::string& name, const at::Tensor& values) {
+      EXPECT_TRUE(bits_equal(values, wanted.at(name))) << name;
+      ++num_visited;
+    });
+    EXPECT_EQ(num_visited, comm_.rank() == 0 ? wanted.size() : 0);
+  });
+
+  const ShardedGpt other(kShape, 9, 1, comm_);
+  EXPECT_FALSE(other.param_shard().equal(model.param_shard()));
+  state_of(other, [&](const TrainState& state) {
+    for (const auto& [name, values] : wanted) {
+      state.parameters.fill(
+          name, [&, &source = values](const std::string& /*name*/, const at::Tensor& place) {
+            place.copy_(source);
+          });
+    }
+  });
+  EXPECT_TRUE(bits_equal(other.param_shard(), model.param_shard()));
+}
+
+}  // namespace
+}  // namespace ladder
