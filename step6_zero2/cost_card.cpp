@@ -1,6 +1,4 @@
 // The cost card of README.md, as functions: what tests hold the ledger and the meter against.
-#include <algorithm>
-
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step5_zero1/shard_plan.hpp"

@@ -31,8 +31,7 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
     Unit& unit = units_.emplace_back();
     unit.range = range;
     unit.shard = grad_shard_.narrow(0, range.start / comm.size(), range.numel / comm.size());
-    std::int64_t end =
-        range.numel;  // of the gap behind the tensor, which are gone through backwards
+    std::int64_t end = range.numel;  // of the gap behind the tensor: the last one comes first
     for (const std::int64_t index : range.tensors) {
       const FlatTensor& tensor = plan.layout.tensors[static_cast<std::size_t>(index)];
       const std::int64_t start = tensor.start - range.start;

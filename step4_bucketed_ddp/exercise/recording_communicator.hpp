@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "common/testing/lockstep_communicator.hpp"
+#include "common/testing/recorded_work.hpp"
 
 namespace ladder::step4 {
 
-struct Recording {
+struct Recording : WorkCounts {
   std::vector<at::Tensor> all_reduced;  // in the order in which they were started
-  int num_tests = 0;                    // calls of test() on what was started
-  int num_waited_for = 0;               // operations, however often
 };
 
 class RecordingCommunicator final : public LockstepCommunicator {
@@ -30,25 +29,6 @@ class RecordingCommunicator final : public LockstepCommunicator {
   }
 
  private:
-  class RecordedWork final : public Work {
-   public:
-    RecordedWork(WorkPtr inner, std::shared_ptr<Recording> recording)
-        : inner_(std::move(inner)), recording_(std::move(recording)) {}
-    bool test() override {
-      ++recording_->num_tests;
-      return inner_->test();
-    }
-    void wait() override {
-      if (!std::exchange(is_waited_for_, true)) ++recording_->num_waited_for;
-      inner_->wait();
-    }
-
-   private:
-    WorkPtr inner_;
-    std::shared_ptr<Recording> recording_;
-    bool is_waited_for_ = false;
-  };
-
   std::shared_ptr<Recording> recording_ = std::make_shared<Recording>();
 };
 

@@ -52,7 +52,7 @@ class Grade : public Examination {
       const WorkPtr work = attempt_.start_reduce_scatter(comm, unit);
       if (!work) return fault("start_reduce_scatter() returns no Work");
       expect("the number of operations that start_reduce_scatter() waits for, holding up backward,",
-             comm.num_waited_for(), 0);
+             comm.counts().num_waited_for, 0);
       work->wait();
       expect_costs("the reduction of a unit", meter,
                    reduce_scatter_traffic(unit.numel(), 4, num_ranks_, rank_),
@@ -94,7 +94,8 @@ class Grade : public Examination {
         expect(concat(whole.state()[i].name, " of the own slices, unit after unit, after step 2"),
                optimizer->state()[i].tensor, at::cat(plan.slices_of_full(whole.state()[i].tensor)));
       }
-      expect("the number of operations that an optimizer step starts", comm.num_started(), 0);
+      expect("the number of operations that an optimizer step starts", comm.counts().num_started,
+             0);
     });
   }
 
@@ -164,7 +165,7 @@ class Grade : public Examination {
       const Meter meter(comm);
       attempt_.all_gather_parameters(model, comm);
       expect("the number of started operations that all_gather_parameters() does not wait for",
-             comm.num_started() - comm.num_waited_for(), 0);
+             comm.counts().num_on_their_way(), 0);
       expect_costs("all_gather_parameters()", meter, theory, 0);
       for (const FlatUnit& unit : layout.units) {
         if (unit.name == "frozen") continue;  // nothing in it changes: it need not be sent

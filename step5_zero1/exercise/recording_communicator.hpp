@@ -8,6 +8,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/lockstep_communicator.hpp"
+#include "common/testing/recorded_work.hpp"
 
 namespace ladder::step5 {
 
@@ -15,8 +16,7 @@ class RecordingCommunicator final : public LockstepCommunicator {
  public:
   using LockstepCommunicator::LockstepCommunicator;
 
-  int num_started() const { return *num_started_; }
-  int num_waited_for() const { return *num_waited_for_; }  // operations, however often
+  const WorkCounts& counts() const { return *counts_; }
 
   WorkPtr all_reduce(at::Tensor inout) override {
     return record(LockstepCommunicator::all_reduce(std::move(inout)));
@@ -32,29 +32,9 @@ class RecordingCommunicator final : public LockstepCommunicator {
   }
 
  private:
-  class RecordedWork final : public Work {
-   public:
-    RecordedWork(WorkPtr inner, std::shared_ptr<int> num_waited_for)
-        : inner_(std::move(inner)), num_waited_for_(std::move(num_waited_for)) {}
-    bool test() override { return inner_->test(); }
-    void wait() override {
-      if (!std::exchange(is_waited_for_, true)) ++*num_waited_for_;
-      inner_->wait();
-    }
+  WorkPtr record(WorkPtr work) { return std::make_unique<RecordedWork>(std::move(work), counts_); }
 
-   private:
-    WorkPtr inner_;
-    std::shared_ptr<int> num_waited_for_;
-    bool is_waited_for_ = false;
-  };
-
-  WorkPtr record(WorkPtr work) {
-    ++*num_started_;
-    return std::make_unique<RecordedWork>(std::move(work), num_waited_for_);
-  }
-
-  std::shared_ptr<int> num_started_ = std::make_shared<int>(0);
-  std::shared_ptr<int> num_waited_for_ = std::make_shared<int>(0);
+  std::shared_ptr<WorkCounts> counts_ = std::make_shared<WorkCounts>();
 };
 
 // What this rank sends and holds from here on.

@@ -1,3 +1,9 @@
+// Exercise of step 6: reduce-scatter each unit's gradients during backward, and let go of them.
+//
+// The hooks are set for you: on_gradient(tensor) is called each time a backward has put a gradient
+// into that tensor's .grad. units_ stand in the order in which they leave; gaps say which parts of a
+// unit belong to no tensor. Write the rest as step6_zero2/gradient_sharder.hpp describes it, then:
+//   ./ladder exercise step6_zero2
 #include "step6_zero2/gradient_sharder.hpp"
 
 #include <ATen/ops/empty.h>
@@ -31,8 +37,7 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
     Unit& unit = units_.emplace_back();
     unit.range = range;
     unit.shard = grad_shard_.narrow(0, range.start / comm.size(), range.numel / comm.size());
-    std::int64_t end =
-        range.numel;  // of the gap behind the tensor, which are gone through backwards
+    std::int64_t end = range.numel;  // of the gap behind the tensor: the last one comes first
     for (const std::int64_t index : range.tensors) {
       const FlatTensor& tensor = plan.layout.tensors[static_cast<std::size_t>(index)];
       const std::int64_t start = tensor.start - range.start;
@@ -57,63 +62,28 @@ GradientSharder::~GradientSharder() {
 }
 
 void GradientSharder::arm(std::int64_t num_microbatches) {
-  check(num_microbatches_ == 0, "rank ", comm_.rank(),
-        ": GradientSharder: arm() again without wait()");
-  check(num_microbatches >= 1, "rank ", comm_.rank(), ": GradientSharder: arm(", num_microbatches,
-        ") awaits no backward");
-  num_microbatches_ = num_microbatches;
-  num_started_ = 0;
-  for (Unit& unit : units_) unit.num_waiting = unit.range.tensors.size();
-  for (Leaf& leaf : tensors_) leaf.has_gradient = false;
+  // How many tensors must each unit wait for before it may leave, and how many units will have left
+  // when all passes are over?
+  static_cast<void>(num_microbatches);
+  not_implemented("step6_zero2: GradientSharder::arm()");
 }
 
 void GradientSharder::on_gradient(std::size_t tensor) {
-  if (num_microbatches_ == 0) return;
-  Leaf& leaf = tensors_[tensor];
-  Unit& unit = units_[leaf.unit];
-  check(num_started_ < num_microbatches_ * num_units(), "rank ", comm_.rank(), ": parameter '",
-        leaves_[tensor].name, "' has got more than the ", num_microbatches_,
-        " gradient(s) that arm() announced");
-  check(!leaf.has_gradient, "rank ", comm_.rank(), ": parameter '", leaves_[tensor].name,
-        "' has got another gradient before its unit was complete. ", describe_missing());
-  if (!unit.full.defined()) {
-    const MemoryScope scope(MemoryCategory::kGradients);
-    unit.full = at::empty({unit.range.numel}, at::kFloat);
-  }
-  at::Tensor& grad = leaves_[tensor].tensor.mutable_grad();
-  unit.full.narrow(0, leaf.start, grad.numel()).view(grad.sizes()).copy_(grad);
-  grad.reset();  // the full gradient is in the unit's buffer now, and nowhere else
-  leaf.has_gradient = true;
-  if (--unit.num_waiting == 0) start_complete_units();
-  if (reduction_) reduction_->test();
+  // Move it out of .grad into the unit's buffer, which the first one makes (its MemoryScope is that
+  // of gradients). What must .grad be afterwards? Then count, and let the transport move on.
+  static_cast<void>(tensor);
+  not_implemented("step6_zero2: GradientSharder::on_gradient()");
 }
 
 void GradientSharder::start_complete_units() {
-  while (num_started_ < num_microbatches_ * num_units()) {
-    Unit& unit = units_[static_cast<std::size_t>(num_started_ % num_units())];
-    if (unit.num_waiting > 0) return;
-    finish_unit_on_its_way();
-    for (const auto& [start, numel] : unit.gaps) {
-      if (numel > 0) unit.full.narrow(0, start, numel).zero_();
-    }
-    on_its_way_ = std::move(unit.full);
-    unit.full = {};
-    reduction_ = start_reduce_scatter(comm_, on_its_way_);
-    ++num_started_;
-    unit.num_waiting = unit.range.tensors.size();  // of the next pass
-    for (const std::int64_t tensor : unit.range.tensors)
-      tensors_[static_cast<std::size_t>(tensor)].has_gradient = false;
-  }
+  // start_reduce_scatter(comm_, full) starts a unit's sum, in the same order on all ranks. Who may
+  // still be on its way? And what is in the gaps of a buffer that at::empty() made?
+  not_implemented("step6_zero2: GradientSharder::start_complete_units()");
 }
 
 void GradientSharder::finish_unit_on_its_way() {
-  if (!reduction_) return;
-  reduction_->wait();
-  reduction_.reset();
-  Unit& unit = units_[static_cast<std::size_t>((num_started_ - 1) % num_units())];
-  const std::int64_t numel = unit.shard.numel();
-  unit.shard.add_(on_its_way_.narrow(0, comm_.rank() * numel, numel));
-  on_its_way_.reset();
+  // Afterwards the own slice of on_its_way_ is part of the unit's shard, and the buffer is gone.
+  not_implemented("step6_zero2: GradientSharder::finish_unit_on_its_way()");
 }
 
 std::string GradientSharder::describe_missing() const {
@@ -130,11 +100,9 @@ std::string GradientSharder::describe_missing() const {
 }
 
 void GradientSharder::wait() {
-  check(num_microbatches_ > 0, "rank ", comm_.rank(), ": GradientSharder: wait() without arm()");
-  check(num_started_ == num_microbatches_ * num_units(), "rank ", comm_.rank(), ": ",
-        describe_missing());
-  finish_unit_on_its_way();
-  num_microbatches_ = 0;
+  // What if a unit never became complete? Waiting for it would be for ever. describe_missing() has
+  // the words.
+  not_implemented("step6_zero2: GradientSharder::wait()");
 }
 
 }  // namespace ladder

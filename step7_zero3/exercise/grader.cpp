@@ -184,7 +184,7 @@ class Grade : public Examination {
                  wanted.num_started(phase, unit));
           expect(
               concat("the number of gathers that have been waited for when the ", turn, " begins"),
-              comm.recording().num_waited_for, wanted.num_arrived(phase, unit));
+              std::int64_t{comm.recording().num_waited_for}, wanted.num_arrived(phase, unit));
         }};
   }
 

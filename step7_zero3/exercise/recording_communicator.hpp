@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "common/testing/lockstep_communicator.hpp"
+#include "common/testing/recorded_work.hpp"
 
 namespace ladder::step7 {
 
-struct Recording {
+struct Recording : WorkCounts {
   std::vector<const c10::StorageImpl*> gathered;  // in the order in which they were started
-  std::int64_t num_waited_for = 0;                // of these, however often
 };
 
 class RecordingCommunicator final : public LockstepCommunicator {
@@ -32,22 +32,6 @@ class RecordingCommunicator final : public LockstepCommunicator {
   }
 
  private:
-  class RecordedWork final : public Work {
-   public:
-    RecordedWork(WorkPtr inner, std::shared_ptr<Recording> recording)
-        : inner_(std::move(inner)), recording_(std::move(recording)) {}
-    bool test() override { return inner_->test(); }
-    void wait() override {
-      if (!std::exchange(is_waited_for_, true)) ++recording_->num_waited_for;
-      inner_->wait();
-    }
-
-   private:
-    WorkPtr inner_;
-    std::shared_ptr<Recording> recording_;
-    bool is_waited_for_ = false;
-  };
-
   std::shared_ptr<Recording> recording_ = std::make_shared<Recording>();
 };
 
