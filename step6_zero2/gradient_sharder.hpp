@@ -22,7 +22,8 @@
 // Lifetime: `comm` outlives the sharder. A model has one at a time: a parameter has one such hook.
 //           Destroy it only after wait(), or after an error.
 // Memory:   4 bytes per element of the plan's slices; during backward two neighbouring units, and
-//           the transport's scratch of one.
+//           the transport's scratch of one. Should autograd finish units in another order, those
+//           that wait for their turn are held as well.
 // Throws:   CheckError naming rank and parameter, from wait() or backward(), if one has had no
 //           gradient in a pass (it took no part in it) or one too many.
 #pragma once
