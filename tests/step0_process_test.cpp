@@ -96,6 +96,21 @@ TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
             sum + memory["activations_peak"].get<std::int64_t>());
 }
 
+// The figures of the lessons' cost cards.
+TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
+  const auto run_default = [&](const std::string& options) {
+    return run_program(words(concat(LADDER_PROGRAM, " --data ", data_, " ", options)),
+                       folder_.path());
+  };
+  ASSERT_EQ(run_default("--steps 1 --out run").exit_code, 0);
+  const Json memory = report("run")["memory"][0];
+  EXPECT_EQ(memory["live_at_step_end"], 13484032);
+  // Kernels differ between processors, and so does what they need.
+  EXPECT_NEAR(memory["activations_peak"].get<double>(), 19605384, 0.02 * 19605384);
+  EXPECT_THAT(run_default("--dry-run").output,
+              AllOf(HasSubstr("13484032 bytes"), HasSubstr("keeps 17899520 bytes")));
+}
+
 TEST_F(Step0Process, ExitCodesAndMessages) {
   const auto expect = [&](const Arguments& arguments, int code,
                           const std::vector<std::string>& parts) {

@@ -167,6 +167,18 @@ std::int64_t count_parameters(const std::vector<Unit>& units) {
   return count;
 }
 
+std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows) {
+  const std::int64_t C = options.channels;
+  // For each token. A LayerNorm saves its input and two statistics, a product its input; attention
+  // saves queries, keys, values, its output, and of each head the logarithm of a sum.
+  const std::int64_t attention =
+      (C + 2) + C + 3 * C + C + options.heads;                 // ln_1, c_attn, mix, c_proj
+  const std::int64_t mlp = (C + 2) + C + 4 * C + 4 * C;        // ln_2, c_fc, gelu, c_proj
+  const std::int64_t head = (C + 2) + C + options.vocab_size;  // ln_f, product, log_softmax
+  const std::int64_t per_token = options.layers * (attention + mlp) + head;
+  return 4 * num_rows * options.context * per_token;
+}
+
 void validate(const GptOptions& options) {
   check_usage(options.vocab_size > 0, "--vocab-size is ", options.vocab_size,
               ", it must be at least 1");

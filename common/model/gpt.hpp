@@ -92,6 +92,10 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 // A tied weight once, without any padding.
 std::int64_t count_parameters(const std::vector<Unit>& units);
 
+// Bytes of fp32 activations that the loss of num_rows sequences of `context` tokens holds for its
+// backward. While backward runs it needs more, for the gradients on their way.
+std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
+
 // Throws UsageError naming the option for a shape that no model has.
 void validate(const GptOptions& options);
 

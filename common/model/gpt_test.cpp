@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 namespace {
@@ -23,6 +24,32 @@ TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
   const GptOptions options{
       .vocab_size = 50304, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
   EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124475904);
+}
+
+TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
+  install_memory_ledger();
+  struct Shape {
+    std::int64_t rows, context, layers, heads, channels, vocab_size;
+  };
+  for (const Shape& shape : {Shape{4, 16, 2, 2, 8, 13}, Shape{1, 1, 1, 1, 1, 1},
+                             Shape{2, 7, 3, 3, 12, 50}, Shape{3, 128, 1, 4, 32, 258}}) {
+    for (const bool tied : {true, false}) {
+      const GptOptions options{.vocab_size = shape.vocab_size,
+                               .context = shape.context,
+                               .layers = shape.layers,
+                               .heads = shape.heads,
+                               .channels = shape.channels,
+                               .tie_embeddings = tied};
+      const Gpt model(options, 1);
+      const at::Tensor tokens = at::zeros({shape.rows, shape.context}, at::kLong);
+      const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
+      const at::Tensor loss = model.loss_sum(tokens, tokens);
+      const std::int64_t scalars = 2 * 4;  // the loss, and the number of targets
+      EXPECT_EQ(read_memory().live(MemoryCategory::kActivations) - before - scalars,
+                saved_activation_bytes(options, shape.rows))
+          << shape.context;
+    }
+  }
 }
 
 TEST(Gpt, UnitsNameEveryTensorOnce) {

@@ -201,7 +201,10 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
     text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
                    ") per step\n");
   }
-  return text + "Activations come on top: they depend on the kernels; a run reports their peak.\n";
+  const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
+  return text + concat("Activations come on top: a forward keeps ", saved, " bytes (",
+                       format_bytes(saved), ") for its backward.\n",
+                       "Backward adds what its kernels need; a run reports the peak.\n");
 }
 
 }  // namespace ladder
