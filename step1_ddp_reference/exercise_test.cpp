@@ -10,8 +10,6 @@
 namespace ladder {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Exercise, ReferenceDdpIsRight) {
@@ -24,13 +22,8 @@ TEST(Exercise, GraderRejectsWrongAnswers) {
     ADD_FAILURE() << "the wrong answers are made from the right one: see the test above first";
     return;
   }
-  for (const step1::WrongAnswer& wrong : step1::wrong_answers()) {
-    const std::vector<std::string> faults = step1::grade(wrong.attempt, comm);
-    if (comm.size() >= wrong.min_ranks) {
-      EXPECT_THAT(faults, Contains(HasSubstr(wrong.reason))) << wrong.name;
-    }
-    const auto num_faults = static_cast<double>(faults.size());
-    EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << wrong.name;
+  for (const auto& wrong : step1::wrong_answers()) {
+    expect_rejected(wrong, step1::grade(wrong.attempt, comm), comm);
   }
 }
 

@@ -9,8 +9,6 @@
 namespace ladder {
 namespace {
 
-using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
@@ -19,13 +17,8 @@ TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
 
 TEST(Exercise, GraderRejectsWrongAnswers) {
   Communicator& comm = mpi_world().comm();
-  for (const step5::WrongAnswer& wrong : step5::wrong_answers(comm.size())) {
-    const std::vector<std::string> faults = step5::grade(wrong.attempt, comm);
-    if (comm.size() >= wrong.min_ranks) {
-      EXPECT_THAT(faults, Contains(HasSubstr(wrong.reason))) << wrong.name;
-    }
-    const auto num_faults = static_cast<double>(faults.size());
-    EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << wrong.name;
+  for (const auto& wrong : step5::wrong_answers(comm.size())) {
+    expect_rejected(wrong, step5::grade(wrong.attempt, comm), comm);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/forwarding_communicator.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step1_ddp_reference/exercise/grader.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 
@@ -163,14 +164,7 @@ class OnlyRankZeroReduces final : public ForwardingCommunicator {
   }
 };
 
-struct WrongAnswer {
-  std::string name;
-  MakeDdp attempt;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
-inline std::vector<WrongAnswer> wrong_answers() {
+inline std::vector<WrongAnswer<MakeDdp>> wrong_answers() {
   return {
       {"does not broadcast", does_not_broadcast, 2,
        "rank 1: after broadcast_parameters() 'tied' is 2, not 1"},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step3_naive_dp/exercise/grader.hpp"
 
 namespace ladder::step3 {
@@ -117,14 +118,7 @@ inline void works_in_copies(FlatModel& model, Communicator& comm) {
   for (at::Tensor& gradient : trainable_gradients(model)) gradient.copy_(copies[i++]);
 }
 
-struct WrongAnswer {
-  std::string name;
-  NaiveDp attempt;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
-inline std::vector<WrongAnswer> wrong_broadcasts() {
+inline std::vector<WrongAnswer<NaiveDp>> wrong_broadcasts() {
   const auto with = [](auto wrong) { return NaiveDp{wrong, right_all_reduce}; };
   return {
       {"no broadcast", with(no_broadcast), 2,
@@ -141,7 +135,7 @@ inline std::vector<WrongAnswer> wrong_broadcasts() {
 }
 
 // For the sums rank r's gradients are r + 1.
-inline std::vector<WrongAnswer> wrong_all_reduces(int num_ranks) {
+inline std::vector<WrongAnswer<NaiveDp>> wrong_all_reduces(int num_ranks) {
   const auto with = [](auto wrong) { return NaiveDp{right_broadcast, wrong}; };
   const double sum = num_ranks * (num_ranks + 1) / 2.0;
   const std::string in_wte =
@@ -169,9 +163,9 @@ inline std::vector<WrongAnswer> wrong_all_reduces(int num_ranks) {
   };
 }
 
-inline std::vector<WrongAnswer> wrong_answers(int num_ranks) {
-  std::vector<WrongAnswer> all = wrong_broadcasts();
-  for (WrongAnswer& wrong : wrong_all_reduces(num_ranks)) all.push_back(std::move(wrong));
+inline std::vector<WrongAnswer<NaiveDp>> wrong_answers(int num_ranks) {
+  std::vector<WrongAnswer<NaiveDp>> all = wrong_broadcasts();
+  for (WrongAnswer<NaiveDp>& wrong : wrong_all_reduces(num_ranks)) all.push_back(std::move(wrong));
   return all;
 }
 

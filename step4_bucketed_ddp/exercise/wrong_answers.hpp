@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step4_bucketed_ddp/exercise/grader.hpp"
 
 namespace ladder::step4 {
@@ -138,13 +139,6 @@ class WrongBucketer {
   std::size_t next_ = 0;
 };
 
-struct WrongAnswer {
-  std::string name;
-  Mistake mistake;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
 inline MakeBucketer make_wrong(Mistake mistake) {
   return [mistake](FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm) {
     const auto wrong = std::make_shared<WrongBucketer>(mistake, model, plan, comm);
@@ -153,7 +147,7 @@ inline MakeBucketer make_wrong(Mistake mistake) {
 }
 
 // Rank r's gradient of tensor 0 is r + 1.
-inline std::vector<WrongAnswer> wrong_answers(int num_ranks) {
+inline std::vector<WrongAnswer<Mistake>> wrong_answers(int num_ranks) {
   const double sum = num_ranks * (num_ranks + 1) / 2.0;
   const std::string different = "would wait for each other for ever: rank 0: ";
   return {

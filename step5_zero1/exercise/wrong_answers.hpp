@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step5_zero1/exercise/right_attempt.hpp"
 
 namespace ladder::step5 {
@@ -142,14 +143,7 @@ inline void does_not_wait(FlatModel& model, Communicator& comm) {
   }
 }
 
-struct WrongAnswer {
-  std::string name;
-  ShardedAttempt attempt;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
-inline std::vector<WrongAnswer> wrong_answers(int num_ranks) {
+inline std::vector<WrongAnswer<ShardedAttempt>> wrong_answers(int num_ranks) {
   const auto with = [](auto ShardedAttempt::*part, auto wrong) {
     ShardedAttempt attempt = right_attempt();
     attempt.*part = wrong;

@@ -13,6 +13,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/exercise/grader.hpp"
 
@@ -193,13 +194,6 @@ class WrongSharder {
   std::vector<Reduction> never_waited_for_;
 };
 
-struct WrongAnswer {
-  std::string name;
-  Mistake mistake;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
 inline MakeSharder make_wrong(Mistake mistake) {
   return
       [mistake](const ShardPlan& plan, const std::vector<NamedTensor>& leaves, Communicator& comm) {
@@ -211,7 +205,7 @@ inline MakeSharder make_wrong(Mistake mistake) {
 
 // The grader's units have 1 to 5 times 1024 N elements. In the first tensor rank r's gradient of
 // microbatch j is (r + 1)(j + 1).
-inline std::vector<WrongAnswer> wrong_answers(int num_ranks) {
+inline std::vector<WrongAnswer<Mistake>> wrong_answers(int num_ranks) {
   const std::int64_t ranks = num_ranks * (num_ranks + 1) / 2;
   const std::int64_t shard_bytes = 4 * 15 * 1024;
   const auto peak = [&](std::int64_t multiples) {

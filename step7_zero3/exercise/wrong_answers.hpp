@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/forwarding_communicator.hpp"
+#include "common/testing/wrong_answer.hpp"
 #include "step7_zero3/exercise/grader.hpp"
 #include "step7_zero3/sharded_units.hpp"
 
@@ -138,13 +139,6 @@ class WrongGpt {
   std::size_t prefetch_;
 };
 
-struct WrongAnswer {
-  std::string name;
-  Mistake mistake;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
-};
-
 inline MakeGpt make_wrong(Mistake mistake) {
   return
       [mistake](const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm) {
@@ -155,7 +149,7 @@ inline MakeGpt make_wrong(Mistake mistake) {
 }
 
 // Where nothing else is said, prefetch 0: unit u is the (u+1)-th that is gathered.
-inline std::vector<WrongAnswer> wrong_answers() {
+inline std::vector<WrongAnswer<Mistake>> wrong_answers() {
   const std::string in_order = "what a microbatch gathers, in this order, is ( ";
   const std::string forward = "embedding block0 block1 block2 head ";
   const std::string backward = "block2 block1 block0 ";
