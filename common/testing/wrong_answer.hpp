@@ -1,0 +1,34 @@
+// A planted mistake that the grader of an exercise must find.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+template <class Attempt>
+struct WrongAnswer {
+  std::string name;
+  Attempt attempt;
+  int min_ranks;       // where it shows
+  std::string reason;  // part of a line that the grader says
+};
+
+// `faults` are what the grader says of it: its reason, on min_ranks ranks and more, and equally much
+// on every rank. Collective.
+template <class Attempt>
+void expect_rejected(const WrongAnswer<Attempt>& wrong, const std::vector<std::string>& faults,
+                     Communicator& comm) {
+  if (comm.size() >= wrong.min_ranks) {
+    EXPECT_THAT(faults, ::testing::Contains(::testing::HasSubstr(wrong.reason))) << wrong.name;
+  }
+  const auto num_faults = static_cast<double>(faults.size());
+  EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << wrong.name;
+}
+
+}  // namespace ladder
