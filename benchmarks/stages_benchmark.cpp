@@ -15,8 +15,6 @@
 #include "benchmarks/training_process.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
@@ -33,25 +31,15 @@ constexpr std::int64_t kWarmup = 3;
 constexpr std::int64_t kSteps = 10;
 constexpr std::int64_t kRows = 2;  // per rank and step
 
-struct Stage {
-  std::string name;
-  TrainReport (*train)(const TrainOptions& options, World& world);
-};
-
-std::vector<Stage> stages_on(int num_ranks) {
-  if (num_ranks == 1)
-    return {{"step0_single_gpu", step0::train},
-            {"step4_bucketed_ddp", step4::train},
-            {"step7_zero3", step7::train}};
-  return {{"step1_ddp_reference", step1::train}, {"step2_sharded_data", step2::train},
-          {"step3_naive_dp", step3::train},      {"step4_bucketed_ddp", step4::train},
-          {"step5_zero1", step5::train},         {"step6_zero2", step6::train},
-          {"step7_zero3", step7::train}};
+std::vector<Trainer> stages_on(int num_ranks) {
+  if (num_ranks == 1) return {step0::trainer(), step4::trainer(), step7::trainer()};
+  return {step1::trainer(), step2::trainer(), step3::trainer(), step4::trainer(),
+          step5::trainer(), step6::trainer(), step7::trainer()};
 }
 
-TrainOptions options_of(const Stage& stage) {
+TrainOptions options_of(const Trainer& trainer) {
   TrainOptions options;
-  options.step = stage.name;
+  options.step = trainer.step;
   options.num_steps = kWarmup + kSteps;
   options.model = {.context = 256, .layers = 6, .heads = 6, .channels = 384};
   options.data.microbatch_size = kRows;
@@ -67,11 +55,11 @@ double slowest(double seconds, Communicator& comm) {
   return all.max().item<double>();
 }
 
-void measure(benchmark::State& state, const Stage& stage, World& world) {
-  const TrainOptions options = options_of(stage);
+void measure(benchmark::State& state, const Trainer& trainer, World& world) {
+  const TrainOptions options = options_of(trainer);
   double tokens = 0, total_s = 0;
   for (auto _ : state) {
-    const TrainReport report = stage.train(options, world);
+    const TrainReport report = trainer.train(options, world);
     const double own_s =
         std::accumulate(report.step_seconds.begin() + kWarmup, report.step_seconds.end(), 0.0);
     const double run_s = slowest(own_s, world.comm());
@@ -85,10 +73,10 @@ void measure(benchmark::State& state, const Stage& stage, World& world) {
 
 void run_all(World& world) {
   const int num_ranks = world.comm().size();
-  for (const Stage& stage : stages_on(num_ranks)) {
+  for (const Trainer& trainer : stages_on(num_ranks)) {
     benchmark::RegisterBenchmark(
-        (stage.name + "/ranks:" + std::to_string(num_ranks)).c_str(),
-        [stage, &world](benchmark::State& state) { measure(state, stage, world); })
+        (trainer.step + "/ranks:" + std::to_string(num_ranks)).c_str(),
+        [trainer, &world](benchmark::State& state) { measure(state, trainer, world); })
         ->Iterations(2)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);

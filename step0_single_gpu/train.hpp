@@ -1,9 +1,7 @@
 // Step 0: one device, one process. The loop that all later steps keep.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step0 {
 
@@ -20,5 +18,15 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // Nothing is sent: there is nobody to send to.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step0_single_gpu",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+      .groups = {OptionGroup::kSimulatedRanks},
+  };
+}
 
 }  // namespace ladder::step0

@@ -1,9 +1,7 @@
 // Step 1: data parallelism by libtorch's own Reducer, the reference that later steps must equal.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step1 {
 
@@ -16,5 +14,15 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per bucket of the Reducer, and one of two doubles.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step1_ddp_reference",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+      .groups = {OptionGroup::kReference},
+  };
+}
 
 }  // namespace ladder::step1

@@ -1,9 +1,7 @@
 // Step 2: every rank reads the samples that it trains on, and no others.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step2 {
 
@@ -16,5 +14,14 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // What step 1 sends, and one all-reduce of a double: the number of targets is no longer known to all.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step2_sharded_data",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+  };
+}
 
 }  // namespace ladder::step2

@@ -1,9 +1,7 @@
 // Step 3: our own data parallelism, the naive way.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step3 {
 
@@ -16,5 +14,14 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per tensor, without padding; one of one double, one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step3_naive_dp",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+  };
+}
 
 }  // namespace ladder::step3

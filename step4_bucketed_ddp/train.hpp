@@ -1,9 +1,7 @@
 // Step 4: gradients reduced in buckets, while backward still runs.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step4 {
 
@@ -16,5 +14,15 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // One all-reduce per bucket, padding included; one of one double, one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step4_bucketed_ddp",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+      .groups = {OptionGroup::kBuckets},
+  };
+}
 
 }  // namespace ladder::step4

@@ -1,9 +1,7 @@
 // Step 5: ZeRO-1, the optimizer's state in slices.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step5 {
 
@@ -17,5 +15,14 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // Of each unit one reduce_scatter and one all_gather; one all_gather of the block sums of the norm;
 // one all-reduce of one double, one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step5_zero1",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+  };
+}
 
 }  // namespace ladder::step5

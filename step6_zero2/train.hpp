@@ -1,9 +1,7 @@
 // Step 6: ZeRO-2, gradients and the optimizer's state in slices.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step6 {
 
@@ -22,5 +20,16 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 // Of these, what each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step6_zero2",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+      .microbatch_traffic = microbatch_traffic,
+      .peak_bytes = peak_bytes,
+  };
+}
 
 }  // namespace ladder::step6

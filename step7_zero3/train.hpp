@@ -1,9 +1,7 @@
 // Step 7: ZeRO-3, parameters, gradients and the optimizer's state in slices.
 #pragma once
 
-#include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder::step7 {
 
@@ -23,5 +21,17 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 // Of these, what each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  return {
+      .step = "step7_zero3",
+      .train = train,
+      .state_bytes = state_bytes,
+      .step_traffic = step_traffic,
+      .microbatch_traffic = microbatch_traffic,
+      .peak_bytes = peak_bytes,
+      .groups = {OptionGroup::kPrefetch},
+  };
+}
 
 }  // namespace ladder::step7

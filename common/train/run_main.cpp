@@ -14,6 +14,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
@@ -137,16 +138,6 @@ int run_in_world(World& world, const std::function<int()>& body) {
     if (world.comm().size() > 1) world.abort(code);
     return code;
   }
-}
-
-Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
-                    std::int64_t num_microbatches, int world_size, int rank) {
-  Traffic traffic = trainer.step_traffic(options, world_size, rank);
-  traffic *= num_steps;
-  if (trainer.microbatch_traffic == nullptr) return traffic;
-  Traffic missing = trainer.microbatch_traffic(options, world_size, rank);
-  missing *= num_steps * options.data.num_microbatches - num_microbatches;
-  return traffic -= missing;
 }
 
 int run_main(int argc, char** argv, const Trainer& trainer) {

@@ -13,57 +13,19 @@
 namespace ladder {
 
 const Rung& oracle() {
-  static const Rung rung = {.trainer = {.step = "step0_single_gpu",
-                                        .train = step0::train,
-                                        .state_bytes = step0::state_bytes,
-                                        .step_traffic = step0::step_traffic}};
+  static const Rung rung = {.trainer = step0::trainer()};
   return rung;
 }
 
 const std::vector<Rung>& rungs() {
   static const std::vector<Rung> all = {
-      {.trainer = {.step = "step1_ddp_reference",
-                   .train = step1::train,
-                   .state_bytes = step1::state_bytes,
-                   .step_traffic = step1::step_traffic},
-       .equals = {"step0_single_gpu"}},
-      {.trainer = {.step = "step2_sharded_data",
-                   .train = step2::train,
-                   .state_bytes = step2::state_bytes,
-                   .step_traffic = step2::step_traffic},
-       .equals = {"step1_ddp_reference", "step0_single_gpu"}},
-      {.trainer = {.step = "step3_naive_dp",
-                   .train = step3::train,
-                   .state_bytes = step3::state_bytes,
-                   .step_traffic = step3::step_traffic},
-       .equals = {"step2_sharded_data", "step0_single_gpu"}},
-      {.trainer = {.step = "step4_bucketed_ddp",
-                   .train = step4::train,
-                   .state_bytes = step4::state_bytes,
-                   .step_traffic = step4::step_traffic},
-       .equals = {"step3_naive_dp", "step0_single_gpu"}},
-      {.trainer = {.step = "step5_zero1",
-                   .train = step5::train,
-                   .state_bytes = step5::state_bytes,
-                   .step_traffic = step5::step_traffic},
-       .equals = {"step4_bucketed_ddp", "step0_single_gpu"}},
-      {.trainer = {.step = "step6_zero2",
-                   .train = step6::train,
-                   .state_bytes = step6::state_bytes,
-                   .step_traffic = step6::step_traffic,
-                   .microbatch_traffic = step6::microbatch_traffic,
-                   .peak_bytes = step6::peak_bytes},
-       .equals = {"step5_zero1", "step0_single_gpu"},
-       .fold = Fold::kRanksFirst},
-      {.trainer = {.step = "step7_zero3",
-                   .train = step7::train,
-                   .state_bytes = step7::state_bytes,
-                   .step_traffic = step7::step_traffic,
-                   .microbatch_traffic = step7::microbatch_traffic,
-                   .peak_bytes = step7::peak_bytes,
-                   .groups = {OptionGroup::kPrefetch}},
-       .equals = {"step6_zero2", "step0_single_gpu"},
-       .fold = Fold::kRanksFirst},
+      {step1::trainer(), {"step0_single_gpu"}},
+      {step2::trainer(), {"step1_ddp_reference", "step0_single_gpu"}},
+      {step3::trainer(), {"step2_sharded_data", "step0_single_gpu"}},
+      {step4::trainer(), {"step3_naive_dp", "step0_single_gpu"}},
+      {step5::trainer(), {"step4_bucketed_ddp", "step0_single_gpu"}},
+      {step6::trainer(), {"step5_zero1", "step0_single_gpu"}, Fold::kRanksFirst},
+      {step7::trainer(), {"step6_zero2", "step0_single_gpu"}, Fold::kRanksFirst},
   };
   return all;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/run_main.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder {
 
