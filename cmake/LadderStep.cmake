@@ -3,7 +3,8 @@
 #   step5_zero1_idea   library: the idea's files IDEA.cpp, with the ideas of the steps before
 #   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
-#   step5_zero1_test   TESTS: among them the grader of the exercise; with RANKS run under MPI, once per number of ranks
+#   step5_zero1_test   TESTS: among them those of the exercise's grader; with RANKS run under MPI, once per number of ranks
+#   step5_zero1_grade  the grader of the exercise, on the answer that is linked
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stub compiles and fails for the right reason
 #
 # A step that is only built on contributes its idea library and nothing else. With -DLADDER_EXERCISE=step5_zero1 the
@@ -52,6 +53,8 @@ function(ladder_add_step step)
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
   ladder_add_test(${step}_test SOURCES ${arg_TESTS} "${folder}/exercise/grader.cpp" LINK ${step}_train
     RANKS ${arg_RANKS} OR_ALONE)
+  ladder_add_test(${step}_grade SOURCES "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp" LINK ${step}_train
+    RANKS ${arg_RANKS} OR_ALONE OWN_MAIN)
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stub may need
     SOURCES "${folder}/exercise/${exercise_file}" "${folder}/exercise/stub_test.cpp")
 endfunction()

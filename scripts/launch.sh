@@ -19,6 +19,9 @@ supervise() {
   trap - INT TERM HUP USR1
   if ((interrupts > 1)); then status=130; fi
   if ((status == 75)); then say "$STOPPED"; fi
+  if ((status > 128 && interrupts == 0)); then
+    say "a process was killed by signal $((status - 128)) ($(kill -l $((status - 128))))"
+  fi
   return "$status"
 }
 stop_child() {
@@ -41,7 +44,7 @@ launch() {
     kill_signal=TERM  # mpirun takes its ranks down with it
     if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: mpirun hides from its ranks where they write to
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    supervise mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
+    supervise mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
   fi
 }
 

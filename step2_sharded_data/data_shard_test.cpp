@@ -25,12 +25,6 @@ using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 using Samples = std::vector<std::int64_t>;
 
-// The one that this build links: the reference, or with -DLADDER_EXERCISE=step2_sharded_data the
-// learner's.
-TEST(Exercise, SamplesOfRankIsRight) {
-  EXPECT_THAT(step2::grade(samples_of_rank), IsEmpty());
-}
-
 // Each for its own reason.
 TEST(Exercise, GraderRejectsWrongAnswers) {
   for (const step2::WrongAnswer& wrong : step2::wrong_answers()) {

@@ -1,5 +1,5 @@
 // On 1, 2, 3 and 4 ranks: what the exercise's grader must reject, each for its own reason, on all
-// ranks alike, wherever it shows. That it accepts the linked answer: sharded_optimizer_test.cpp.
+// ranks alike, wherever it shows. That it accepts the reference: exercise/grade.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -15,7 +15,6 @@
 #include "common/optim/flat_model.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "step6_zero2/exercise/grader.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/sharder_cost.hpp"
 
@@ -24,7 +23,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 at::Tensor leaf(at::IntArrayRef shape, bool is_trainable = true) {
@@ -95,31 +93,8 @@ struct Model {
   ShardPlan plan;
 };
 
-class GradientSharderTest : public ::testing::Test {
- protected:
-  // ExerciseIsRight has failed, on all ranks, and has said why. Without the grader's watch, ranks
-  // might now wait for each other for ever.
-  static inline bool is_answer_wrong_ = false;
-  void SetUp() override {
-    if (is_answer_wrong_) GTEST_SKIP() << "first make ExerciseIsRight pass";
-  }
-};
-
-// The one that this build links: the reference, or with -DLADDER_EXERCISE=step6_zero2 the learner's.
-TEST_F(GradientSharderTest, ExerciseIsRight) {
-  const auto linked = [](const ShardPlan& plan, const std::vector<NamedTensor>& leaves,
-                         Communicator& comm) {
-    const auto sharder = std::make_shared<GradientSharder>(plan, leaves, comm);
-    return step6::SharderAttempt{[sharder](std::int64_t m) { sharder->arm(m); },
-                                 [sharder] { sharder->wait(); }, sharder->grad_shard()};
-  };
-  const std::vector<std::string> faults = step6::grade(linked, mpi_world().comm());
-  EXPECT_THAT(faults, IsEmpty());
-  is_answer_wrong_ = !faults.empty();
-}
-
 // Padding, frozen tensors and the frozen unit are part of the shard, and zero in it.
-TEST_F(GradientSharderTest, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
+TEST(GradientSharder, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
   const step6::UninitializedIsNan guard;
   Communicator& comm = mpi_world().comm();
   Model model(comm);
@@ -141,7 +116,7 @@ TEST_F(GradientSharderTest, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
 }
 
 // Without zero_grad() in between, as a loop might want it.
-TEST_F(GradientSharderTest, AddsToWhatIsThere) {
+TEST(GradientSharder, AddsToWhatIsThere) {
   Communicator& comm = mpi_world().comm();
   Model model(comm);
   GradientSharder sharder(model.plan, model.flat.leaves(), comm);
@@ -153,7 +128,7 @@ TEST_F(GradientSharderTest, AddsToWhatIsThere) {
   EXPECT_TRUE(bits_equal(sharder.grad_shard(), model.fold(2)));
 }
 
-TEST_F(GradientSharderTest, HoldsItsShardAndTwoUnitsAndNeverMore) {
+TEST(GradientSharder, HoldsItsShardAndTwoUnitsAndNeverMore) {
   install_memory_ledger();
   Communicator& comm = mpi_world().comm();
   std::vector<Unit> equal;
@@ -183,7 +158,7 @@ TEST_F(GradientSharderTest, HoldsItsShardAndTwoUnitsAndNeverMore) {
   }
 }
 
-TEST_F(GradientSharderTest, NamesRankAndParameterThatHasHadTooFewGradients) {
+TEST(GradientSharder, NamesRankAndParameterThatHasHadTooFewGradients) {
   SelfCommunicator alone;
   const auto says = [](const char* parameter, const char* count) {
     return ThrowsMessage<CheckError>(
@@ -212,7 +187,7 @@ TEST_F(GradientSharderTest, NamesRankAndParameterThatHasHadTooFewGradients) {
   }
 }
 
-TEST_F(GradientSharderTest, RefusesWhatWasNotArmed) {
+TEST(GradientSharder, RefusesWhatWasNotArmed) {
   SelfCommunicator alone;
   Model model(alone);
   GradientSharder sharder(model.plan, model.flat.leaves(), alone);
@@ -228,7 +203,7 @@ TEST_F(GradientSharderTest, RefusesWhatWasNotArmed) {
                         HasSubstr("more than the 1 gradient(s) that arm() announced"))));
 }
 
-TEST_F(GradientSharderTest, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
+TEST(GradientSharder, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
   Communicator& comm = mpi_world().comm();
   Model model(comm);
   const Traffic before = comm.traffic();

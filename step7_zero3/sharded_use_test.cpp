@@ -16,7 +16,6 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/generate.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
-#include "step7_zero3/exercise/answer_test.hpp"
 
 namespace ladder {
 namespace {
@@ -24,8 +23,9 @@ namespace {
 constexpr GptOptions kShape = {
     .vocab_size = 258, .context = 16, .layers = 2, .heads = 2, .channels = 16};
 
-class ShardedUse : public step7::AnswerTest {
+class ShardedUse : public ::testing::Test {
  protected:
+  void SetUp() override { install_memory_ledger(); }
   // Documents of different lengths, three a microbatch.
   BatchStream stream(std::int64_t num_rows) const {
     return BatchStream({.source = documents_,

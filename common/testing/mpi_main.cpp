@@ -4,17 +4,15 @@
 // (120): some rank waits for another. In a build without MPI there is one rank.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
 
+#include "common/core/check.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "common/testing/time_limit.hpp"
 
 namespace ladder {
 namespace {
@@ -41,32 +39,18 @@ class FailurePrinter final : public ::testing::EmptyTestEventListener {
   std::string test_ = "outside of a test";
 };
 
-char timeout_message[512];
-
-extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signal handler
-  if (write(STDERR_FILENO, timeout_message, std::strlen(timeout_message)) < 0) _exit(2);
-  _exit(1);  // without MPI_Finalize: mpirun ends the other ranks
-}
-
 class TimeLimit final : public ::testing::EmptyTestEventListener {
  public:
-  explicit TimeLimit(int rank) : rank_(rank) {
-    const char* const text = std::getenv("LADDER_TEST_SECONDS");
-    if (text != nullptr) seconds_ = std::max(1, std::atoi(text));
-    std::signal(SIGALRM, on_timeout);
-  }
+  explicit TimeLimit(int rank) : rank_(rank) {}
 
   void OnTestStart(const ::testing::TestInfo& test) override {
-    std::snprintf(timeout_message, sizeof timeout_message,
-                  "[rank %d] %s.%s takes longer than %d s: a rank waits for another\n", rank_,
-                  test.test_suite_name(), test.name(), seconds_);
-    alarm(static_cast<unsigned>(seconds_));
+    start_time_limit(120, concat("[rank ", rank_, "] a rank waits for another: ",
+                                 test.test_suite_name(), ".", test.name()));
   }
-  void OnTestEnd(const ::testing::TestInfo& /*test*/) override { alarm(0); }
+  void OnTestEnd(const ::testing::TestInfo& /*test*/) override { stop_time_limit(); }
 
  private:
   int rank_;
-  int seconds_ = 120;
 };
 
 int run_tests(World& the_world) {

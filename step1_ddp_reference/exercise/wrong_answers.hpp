@@ -13,20 +13,9 @@
 #include "common/core/check.hpp"
 #include "common/testing/forwarding_communicator.hpp"
 #include "common/testing/wrong_answer.hpp"
-#include "step1_ddp_reference/exercise/grader.hpp"
-#include "step1_ddp_reference/reference_ddp.hpp"
+#include "step1_ddp_reference/exercise/linked_ddp.hpp"
 
 namespace ladder::step1 {
-
-// The one that this build links: the reference, or with -DLADDER_EXERCISE=step1_ddp_reference the
-// learner's.
-inline Ddp linked_ddp(FlatModel& model, Communicator& comm) {
-  const auto ddp = std::make_shared<ReferenceDdp>(model, comm);
-  return {[ddp] { ddp->broadcast_parameters(); },
-          [ddp](LossSum loss_sum) { return ddp->wrap(std::move(loss_sum)); },
-          [ddp](std::int64_t num_microbatches) { ddp->arm(num_microbatches); },
-          [ddp] { ddp->wait(); }};
-}
 
 inline Ddp does_not_broadcast(FlatModel& model, Communicator& comm) {
   Ddp ddp = linked_ddp(model, comm);

@@ -1,0 +1,48 @@
+#include "common/testing/grade_main.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "common/comm/world.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/time_limit.hpp"
+
+namespace ladder {
+namespace {
+
+void show(const std::vector<std::string>& faults, int num_ranks) {
+  const char* const ranks = num_ranks == 1 ? "rank" : "ranks";
+  if (faults.empty()) {
+    std::printf("on %d %s: right\n", num_ranks, ranks);
+  } else {
+    std::printf("on %d %s: wrong\n", num_ranks, ranks);
+    for (const std::string& fault : faults) std::printf("  - %s\n", fault.c_str());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int grade_main(const std::function<std::vector<std::string>(Communicator&)>& grade) {
+  at::set_num_threads(1);
+#ifdef LADDER_WITH_MPI
+  World world(Transport::kMpi);
+#else
+  World world(Transport::kSelf);
+#endif
+  Communicator& comm = world.comm();
+  try {
+    start_time_limit(60, concat("rank ", comm.rank(), ": the grader"));
+    const std::vector<std::string> faults = grade(comm);
+    stop_time_limit();
+    if (comm.rank() == 0) show(faults, comm.size());
+    return faults.empty() ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %d: %s\n", comm.rank(), error.what());
+  }
+  world.abort(1);
+}
+
+}  // namespace ladder

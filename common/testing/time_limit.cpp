@@ -1,0 +1,36 @@
+#include "common/testing/time_limit.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace ladder {
+namespace {
+
+char timeout_message[512];
+
+extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signal handler
+  if (write(STDERR_FILENO, timeout_message, std::strlen(timeout_message)) < 0) _exit(2);
+  _exit(1);
+}
+
+}  // namespace
+
+void start_time_limit(int seconds, const std::string& message) {
+  const char* const text = std::getenv("LADDER_TEST_SECONDS");
+  if (text != nullptr) seconds = std::max(1, std::atoi(text));
+  std::snprintf(timeout_message, sizeof timeout_message, "%s takes longer than %d s\n",
+                message.c_str(), seconds);
+  std::signal(SIGALRM, on_timeout);
+  alarm(static_cast<unsigned>(seconds));
+}
+
+void stop_time_limit() {
+  alarm(0);
+}
+
+}  // namespace ladder

@@ -1,0 +1,26 @@
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step4_bucketed_ddp the learner's?
+#include <memory>
+
+#include "common/testing/grade_main.hpp"
+#include "step4_bucketed_ddp/exercise/grader.hpp"
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  const auto linked = [](FlatModel& model, const std::vector<GradientBucket>& plan,
+                         Communicator& watched) {
+    const auto bucketer = std::make_shared<GradientBucketer>(model, plan, watched);
+    return step4::BucketerAttempt{[bucketer](std::int64_t m) { bucketer->arm(m); },
+                                  [bucketer] { bucketer->wait(); }};
+  };
+  return step4::grade(linked, comm);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main() {
+  return ladder::grade_main(ladder::grade_linked);
+}
