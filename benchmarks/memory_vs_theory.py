@@ -70,7 +70,7 @@ def print_table(rows):
         scale = row["num_parameters"]
         return f"{row[kind] / scale:.3f} ({row[f'{kind}_theory'] / scale:.3f})"
 
-    head = ["stage", "ranks", *HELD[:3], "buffers", "held", "params, peak", "grads, peak", "peak", "activations"]
+    head = ["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations"]
     cells = [head]
     for row in rows:
         cells.append(
@@ -91,7 +91,7 @@ def print_table(rows):
 def svg(rows):
     """Bars of bytes per parameter, one group per number of ranks; a line over each bar is theory."""
     groups = sorted({row["ranks"] for row in rows})
-    bar, gap, height, top, left = 34, 26, 240, 46, 52
+    bar, gap, height, top, left = 34, 26, 240, 56, 52
     most = max(max(row["held"], row["held_theory"]) / row["num_parameters"] for row in rows)
     scale = height / (4 * (int(most / 4) + 1))
     out, x = [], left
@@ -110,7 +110,7 @@ def svg(rows):
                     out.append(f'<rect x="{x}" y="{y:.1f}" width="{bar}" height="{size:.1f}" fill="{COLOURS[kind]}"/>')
             theory = top + height - row["held_theory"] / row["num_parameters"] * scale
             out.append(f'<line x1="{x - 3}" y1="{theory:.1f}" x2="{x + bar + 3}" y2="{theory:.1f}" class="theory"/>')
-            out.append(f'<text x="{x + bar / 2}" y="{top + height + 16}" text-anchor="middle">{row["stage"][4]}</text>')
+            out.append(f'<text x="{x + bar / 2}" y="{top + height + 16}" text-anchor="middle">{row["stage"].split("_")[0].removeprefix("step")}</text>')
             x += bar + 8
         label = "1 rank" if ranks == 1 else f"{ranks} ranks"
         out.append(f'<text x="{(start + x - 8) / 2:.0f}" y="{top + height + 36}" text-anchor="middle">step, {label}</text>')
@@ -119,8 +119,8 @@ def svg(rows):
     for kind in HELD:
         out.append(f'<rect x="{legend}" y="12" width="12" height="12" fill="{COLOURS[kind]}"/>')
         out.append(f'<text x="{legend + 18}" y="22">{kind}</text>')
-        legend += 122
-    out.append(f'<text x="{left - 44}" y="{top - 8}">bytes per parameter</text>')
+        legend += 42 + 7 * len(kind)
+    out.append(f'<text x="{left - 44}" y="{top - 14}">bytes per parameter</text>')
     out.append(f'<line x1="{legend}" y1="18" x2="{legend + 18}" y2="18" class="theory"/><text x="{legend + 24}" y="22">theory</text>')
     width = max(x, legend + 90)
     style = (
@@ -139,8 +139,8 @@ def svg(rows):
 
 
 def ranks_of(text):
-    ranks = sorted({int(part) for part in text.split(",")})
-    if not ranks or ranks[0] < 1:
+    ranks = sorted({int(part) if part.isdigit() else 0 for part in text.split(",")})
+    if ranks[0] < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers from 1, such as 1,2,4")
     return ranks
 
@@ -234,6 +234,7 @@ def main():
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip
     print_table(rows)
+    print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.")
     folder = arguments.out or ROOT / "runs" / time.strftime("memory-%Y%m%d-%H%M%S")
     write(folder, rows, faults, options)
     print(f"\nwritten: {os.path.relpath(folder)}/memory.csv, .json, .svg")

@@ -30,6 +30,8 @@ SERIES = {"target_tokens": "number of targets", "losses": "loss", "grad_norms": 
 def read_report(folder):
     """The report; ValueError with its path if it is none."""
     path = Path(folder) / "report.json"
+    if not path.is_file():
+        raise ValueError(f"{folder}: is not the folder of a run, for it has no report.json")
     try:
         report = json.loads(path.read_text())
     except ValueError as error:

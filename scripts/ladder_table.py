@@ -195,7 +195,7 @@ COST = {
     "params B/p": lambda row: beside(row, "parameters", ".3f"),
     "grads B/p": lambda row: beside(row, "gradients", ".3f"),
     "optimizer B/p": lambda row: beside(row, "optimizer", ".3f"),
-    "buffers B/p": lambda row: beside(row, "communication", ".3f"),
+    "communication B/p": lambda row: beside(row, "communication", ".3f"),
     "bytes read/step": lambda row: beside(row, "data_per_step", ",.0f"),
     "bytes sent/step": lambda row: beside(row, "sent_per_step", ",.0f"),
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "common/comm/self_communicator.hpp"
@@ -16,6 +17,7 @@
 #include "common/testing/mpi_world.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
+#include "step5_zero1/exercise/recording_communicator.hpp"
 
 namespace ladder {
 namespace {
@@ -151,6 +153,19 @@ TEST_F(ShardedOptimizerTest, HoldsOneNthOfTheState) {
     EXPECT_EQ(read_memory().peak_bytes, after.total_live_bytes);
     EXPECT_EQ(sent(), Traffic()) << "a step is local";
   }
+}
+
+// So that a network card has the next gather as soon as it is done with one.
+TEST_F(ShardedOptimizerTest, AllGathersAreInFlightAtOnce) {
+  HostileModel model(num_ranks_);
+  const std::unique_ptr<Communicator> agreements = comm_.split(0, rank_);
+  step5::RecordingCommunicator recording(comm_, *agreements);
+  all_gather_parameters(model.flat, recording);
+  recording.finish();
+  const auto num_units = static_cast<int>(plan_unit_buckets(model.flat.layout()).size());
+  EXPECT_GT(num_units, 1);
+  EXPECT_EQ(recording.counts().most_on_their_way, num_units);
+  EXPECT_EQ(recording.counts().num_on_their_way(), 0);
 }
 
 // Parameters, moments and norms of three steps, and what they send, against one process with one

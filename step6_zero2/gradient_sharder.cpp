@@ -124,7 +124,8 @@ std::string GradientSharder::describe_missing() const {
                   " gradients: it took no part in a backward pass. Freeze it (requires_grad "
                   "false), or use it on every rank");
   }
-  return "";
+  const auto first = static_cast<std::size_t>(unit.range.tensors.front());
+  return concat("The unit of '", leaves_[first].name, "' has all its gradients and has not left");
 }
 
 void GradientSharder::wait() {

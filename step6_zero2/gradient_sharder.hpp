@@ -12,9 +12,11 @@
 // 5 if m > 1, and other last bits; that of step 0's --fold ranks-first.
 //
 // At most two units have a full gradient at any moment: the one that backward fills, and the one on
-// its way. A unit that is complete waits for the one before it to arrive, then leaves. So memory has
-// a bound that is a formula, not a matter of timing (Rajbhandari et al., arXiv 1910.02054, section
-// 5.2).
+// its way. A unit that is complete waits for the one before it to arrive, then leaves; only then, or
+// in wait(), is the buffer of the one before freed, even if its sum came earlier. So memory is a
+// formula, not a matter of timing (Rajbhandari et al., arXiv 1910.02054, section 5.2). Of a tied
+// embedding autograd itself keeps the head's part, [V, C], until the embedding's backward adds the
+// other; the ledger counts that as activation.
 //
 // Collective: every rank constructs it with the same plan, and calls arm() and wait() in the same
 // order. Units leave in the same order on all ranks: from the last to the first.
@@ -25,7 +27,8 @@
 //           the transport's scratch of one. Should autograd finish units in another order, those
 //           that wait for their turn are held as well.
 // Throws:   CheckError naming rank and parameter, from wait() or backward(), if one has had no
-//           gradient in a pass (it took no part in it) or one too many.
+//           gradient in a pass (it took no part in it) or one too many; for wait() without arm(),
+//           and arm() without wait() or of no backward.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/model/gpt.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
@@ -230,6 +231,36 @@ TEST(GradientSharder, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
   model.backward(comm.rank(), 0);  // calls no hook of an object that is gone
   expect_own_gradients();
   EXPECT_EQ(comm.traffic(), before);
+}
+
+// Live activations when a gradient arrives at the output of the first block.
+std::int64_t activations_in_backward(const GptOptions& options, Communicator& comm) {
+  const Gpt model(options, 1);
+  const FlatModel flat(model.units(), shard_multiple(comm.size()), FlatGrads::kElsewhere);
+  GradientSharder sharder(plan_shards(flat.layout(), comm.size(), comm.rank()), flat.leaves(),
+                          comm);
+  const at::Tensor tokens = at::zeros({1, options.context}, at::kLong);
+  const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
+  std::int64_t during = 0;
+  sharder.arm(1);
+  at::Tensor x = model.blocks()[0](model.embedding()(tokens));
+  x.register_hook([&](const at::Tensor& /*gradient*/) {
+    during = read_memory().live(MemoryCategory::kActivations) - before;
+  });
+  cross_entropy_sum(model.head()(model.blocks()[1](x)), tokens).backward();
+  sharder.wait();
+  return during;
+}
+
+// It is complete only when the embedding's backward has added its half: until then the head's is not
+// the sharder's yet, but autograd's.
+TEST(GradientSharder, ATiedEmbeddingsGradientWaitsInsideAutograd) {
+  install_memory_ledger();
+  GptOptions options = {.vocab_size = 3000, .context = 4, .layers = 2, .heads = 2, .channels = 20};
+  const std::int64_t tied = activations_in_backward(options, mpi_world().comm());
+  options.tie_embeddings = false;
+  const std::int64_t untied = activations_in_backward(options, mpi_world().comm());
+  EXPECT_EQ(tied - untied, 4 * options.vocab_size * options.channels);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
@@ -20,8 +21,8 @@ namespace ladder::step6 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  Gpt model(options.model, options.seed);
-  FlatModel flat(model.units(), shard_multiple(comm.size()), FlatGrads::kElsewhere);
+  FlatModel flat(layout_of(options, shard_multiple(comm.size())), FlatGrads::kElsewhere);
+  const Gpt model(options.model, options.seed, at::kCPU, [&](const Unit& unit) { flat.add(unit); });
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
   GradientSharder sharder(plan, flat.leaves(), comm);  // holds 1/N of the gradients
   const std::vector<at::Tensor> grads = plan.slices_of_shard(sharder.grad_shard());

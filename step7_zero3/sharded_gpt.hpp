@@ -8,7 +8,8 @@
 // backward runs, and makes it whole again. What forward leaves whole, backward need not gather: the
 // head, whose backward comes right after its forward; a tied embedding, whose tokens the head uses,
 // is kept from its forward to the head's backward. The backward of an embedding reads no parameter:
-// it is not gathered for it.
+// it is not gathered for it. Another forward, as for an evaluation, may come between a forward and
+// its backward: it drops all units, and backward gathers again what it needs, a tied embedding too.
 //
 // Gradients are not its concern: a GradientSharder (step 6) on leaves() takes them away, unit by
 // unit (Rajbhandari et al., arXiv 1910.02054, section 5.3; PyTorch FSDP, Zhao et al., VLDB 2023,
@@ -19,12 +20,14 @@
 //             on seed and name alone, so all ranks agree on the whole.
 // Lifetime:   `comm` outlives this, and this the graph of a backward.
 // Memory:     4 bytes per element of the plan's slices, and the units that are whole: this one, those
-//             gathered ahead, and those kept (peak.hpp).
+//             gathered ahead, and those kept (peak.hpp). If the embedding is frozen no gradient
+//             arrives there, and the first block stays whole until the next forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
@@ -34,11 +37,15 @@
 
 namespace ladder {
 
+using PrepareUnit = std::function<void(const Unit& unit)>;
+
 class ShardedGpt {
  public:
-  // Makes one unit at a time, as its start, and keeps this rank's slice of it. Throws CheckError for a
-  // prefetch below 0.
-  ShardedGpt(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm);
+  // Makes one unit at a time, as its start, and keeps this rank's slice of it. `prepare` sees each unit
+  // before that, and may freeze its parameters (requires_grad false); it is called twice, first with a
+  // unit that has no values, for the plan. Throws CheckError for a prefetch below 0.
+  ShardedGpt(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm,
+             const PrepareUnit& prepare = {});
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]
   // As Gpt::loss_sum(): [B, T], [B, T] -> [].

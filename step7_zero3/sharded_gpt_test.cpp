@@ -13,6 +13,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step7_zero3/exercise/whole_gpt.hpp"
 #include "step7_zero3/train.hpp"
@@ -212,6 +213,50 @@ TEST_F(ShardedGptTest, FrozenUnitsNeitherCrashNorLeak) {
       const at::NoGradGuard no_grad;
       model.forward(whole.tokens(comm_.rank(), 1));
       EXPECT_EQ(whole_bytes(model, before), 0);
+    }
+  }
+}
+
+// In backward the tied embedding goes with the head: after that the blocks come one at a time.
+TEST_F(ShardedGptTest, ATiedEmbeddingGoesWithTheHeadsBackward) {
+  const WholeGpt whole(shape(3, 20, true), kSeed);
+  const std::int64_t before = parameter_bytes();
+  ShardedGpt model(shape(3, 20, true), kSeed, /*prefetch=*/0, comm_);
+  const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
+  const at::Tensor loss = whole.loss(model.forward(tokens), tokens);
+  reset_memory_peaks();
+  loss.backward();
+  EXPECT_EQ(read_memory().peak(MemoryCategory::kParameters) - before - 4 * model.plan().numel,
+            std::max(unit_bytes(model, 0) + unit_bytes(model, 4), unit_bytes(model, 1)));
+}
+
+// A frozen tensor has no place in the plan of what is reduced and updated.
+TEST_F(ShardedGptTest, TrainsAroundFrozenParameters) {
+  const auto is_frozen = [](const std::string& name) {
+    return name.starts_with("h.0.") || name == "wpe.weight" || name == "h.1.ln_2.bias";
+  };
+  const WholeGpt whole(shape(2, 20, true), kSeed);
+  ShardedGpt model(shape(2, 20, true), kSeed, 1, comm_, [&](const Unit& unit) {
+    for (const auto& [name, tensor] : unit.tensors) tensor.set_requires_grad(!is_frozen(name));
+  });
+  const at::Tensor start = model.param_shard().clone();
+  GradientSharder sharder(model.plan(), model.leaves(), comm_);
+  ShardedOptimizer optimizer(model.plan(), model.plan().slices_of_shard(model.param_shard()),
+                             model.plan().slices_of_shard(sharder.grad_shard()), {});
+  const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
+  sharder.arm(1);
+  whole.loss(model.forward(tokens), tokens).backward();
+  sharder.wait();
+  optimizer.step(0.1);
+  for (const FlatTensor& tensor : model.plan().layout.tensors) {
+    for (const UnitSlice& slice : model.plan().slices) {
+      const std::int64_t begin = std::max(tensor.start, slice.start);
+      const std::int64_t end = std::min(tensor.start + tensor.numel, slice.start + slice.numel);
+      if (begin >= end) continue;  // no part of it is this rank's
+      const auto own = [&](const at::Tensor& shard) {
+        return shard.narrow(0, slice.shard_start + begin - slice.start, end - begin);
+      };
+      EXPECT_EQ(own(model.param_shard()).equal(own(start)), is_frozen(tensor.name)) << tensor.name;
     }
   }
 }

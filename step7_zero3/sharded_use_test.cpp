@@ -115,6 +115,14 @@ TEST_F(ShardedUse, StateIsThatOfTheWholeModel) {
       ++num_visited;
     });
     EXPECT_EQ(num_visited, comm_.rank() == 0 ? wanted.size() : 0);
+
+    // Rank 0 holds one unit at a time on top of its shard, and the others hold nothing.
+    std::int64_t largest = 0;
+    for (const FlatUnit& unit : model.plan().layout.units) largest = std::max(largest, unit.numel);
+    reset_memory_peaks();
+    const std::int64_t live = read_memory().total_live_bytes;
+    state.parameters.for_each([](const std::string& /*name*/, const at::Tensor& /*values*/) {});
+    EXPECT_EQ(read_memory().peak_bytes - live, comm_.rank() == 0 ? 4 * largest : 0);
   });
 
   const ShardedGpt other(kShape, 9, 1, comm_);

@@ -142,6 +142,52 @@ TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
               HasSubstr("error: hashes of the checkpoint to go on from: "));
 }
 
+// The starts of new runs, but of two models: a step that broadcasts would hide it, one that holds
+// slices would train half of each.
+TEST_F(Failure, DifferentCheckpointsToStartFrom) {
+  const std::string options =
+      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet ";
+  for (const char* folder : {"a", "b"}) {
+    const int seed = folder[0] == 'a' ? 1 : 2;
+    const Words run =
+        words(concat(program(kSteps[3]), options, "--steps 0 --out start --seed ", seed));
+    ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
+  }
+  for (const std::string& step : {kSteps[4], kSteps[6]}) {
+    const std::string command =
+        concat(program(step), options, "--steps 2 --init-from start --out ../run");
+    EXPECT_THAT(expect_end(two_ranks(command, command), 1),
+                HasSubstr("error: hashes of the checkpoint to go on from: "));
+  }
+}
+
+// One rank takes the state for saved, as it lies in its --out. It would not take part in the save at
+// the end, for which the other waits.
+TEST_F(Failure, OneRankThatNeedNotSave) {
+  const std::string options =
+      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet --steps 2 ";
+  const Words run = words(concat(program(kSteps[3]), options, "--out run"));
+  ASSERT_EQ(run_program(run, folder_.path("a")).exit_code, 0);
+  for (const std::string& step : {kSteps[4], kSteps[6]}) {
+    const std::string command =
+        concat(program(step), options, "--out run --resume ", folder_.path("a/run"));
+    EXPECT_THAT(expect_end(two_ranks(command, command), 1),
+                HasSubstr("error: is the checkpoint to go on from the newest in --out: "));
+  }
+}
+
+// A disk that is full while all save: all ranks end, and no half of a checkpoint is taken for one.
+TEST_F(Failure, ADiskThatIsFull) {
+  folder_.write("a/small_disk.sh", "trap '' XFSZ; ulimit -f 300; exec \"$@\"");
+  for (const std::string& step : {kSteps[3], kSteps[4], kSteps[6]}) {
+    const std::string command = trainer(step, "--channels 128 --steps 3 --save-every 1");
+    EXPECT_THAT(expect_end(two_ranks("bash small_disk.sh " + command, command), 1),
+                AllOf(HasSubstr("rank 0: error: "), HasSubstr("cannot be written")));
+    EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints/step_000001")));
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
 TEST_F(Failure, ARankThatIsKilled) {
   for (const std::string& step : kSteps) {
     Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
@@ -171,9 +217,11 @@ TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
       std::sort(ranks.begin(), ranks.end());
       ::kill(ranks[static_cast<std::size_t>(rank)], SIGKILL);
       EXPECT_NE(run.wait(), 0);
-      const std::string resumed = concat(options, " --resume auto --quiet --steps 6");
+      const std::string resumed = concat(options, " --resume auto --quiet --steps 40");
       const Words again = two_ranks(trainer(step, resumed), trainer(step, resumed));
       EXPECT_EQ(run_program(again, folder_.path()).exit_code, 0);
+      const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
+      EXPECT_GE(report["first_step"].get<int>(), 3);  // the one before was whole
       fs::remove_all(folder_.path("run"));
     }
   }

@@ -148,6 +148,15 @@ TEST_F(Step0Process, AnotherModelsCheckpointIsRefusedAndNothingChanges) {
   EXPECT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 1);  // in use
 }
 
+TEST_F(Step0Process, ARunWithNoStepLeftKeepsItsReport) {
+  ASSERT_EQ(run({"--steps", "3", "--out", "run"}).exit_code, 0);
+  const std::string before = read_text_file(folder_.path("run/report.json"));
+  const ProgramResult result = run({"--steps", "3", "--out", "run", "--resume", "auto"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("no step was left to take"));
+  EXPECT_EQ(read_text_file(folder_.path("run/report.json")), before);
+}
+
 TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   const Arguments options = {"--steps", "400", "--save-every", "1000"};
   const auto with = [&](Arguments more) {

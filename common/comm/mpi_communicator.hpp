@@ -1,7 +1,7 @@
 // The transport over MPI, for tensors on the CPU.
 //
 // What rank r of N sends, in elements, for a tensor of k elements cut into chunks k_0 … k_{N−1}
-// that are equal up to one (the first k mod N are one longer; Communication in THEORY.md):
+// that are equal up to one (the first k mod N are one longer; traffic_theory.hpp counts):
 //
 //   reduce_scatter  k − k_r        N−1 messages: chunk q goes to rank q, which folds in rank order
 //   all_gather      (N−1) k_r      N−1 messages: the own shard goes to every other rank

@@ -17,30 +17,47 @@ at::Tensor zeros_under(MemoryCategory category, std::int64_t numel) {
   return flat.zero_();
 }
 
+at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
+  return flat.narrow(0, tensor.start, tensor.numel).view(tensor.shape);
+}
+
 }  // namespace
+
+FlatModel::FlatModel(const FlatLayout& layout, FlatGrads flat_grads)
+    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
+  if (flat_grads == FlatGrads::kHeld) hold_grads();
+}
 
 FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple,
                      FlatGrads flat_grads)
-    : layout_(plan_flat_layout(units, unit_multiple)),
-      params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
-  const bool has_grads = flat_grads == FlatGrads::kHeld;
-  if (has_grads) grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
+    : FlatModel(plan_flat_layout(units, unit_multiple), FlatGrads::kElsewhere) {
+  for (const Unit& unit : units) add(unit);
+  if (flat_grads == FlatGrads::kHeld) hold_grads();  // now that the tensors' own memory is gone
+}
+
+void FlatModel::add(const Unit& unit) {
   const at::NoGradGuard no_grad;
-  const std::vector<NamedTensor> param_views = named_views(layout_, params_);
-  const std::vector<NamedTensor> grad_views =
-      has_grads ? named_views(layout_, grads_) : std::vector<NamedTensor>();
-  std::size_t i = 0;
-  for (const Unit& unit : units) {
-    for (const NamedTensor& named : unit.tensors) {
-      at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
-      check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
-            tensor.scalar_type(), ", the flat buffers are Float");
-      leaves_.push_back(named);
-      param_views[i].tensor.copy_(tensor);
-      tensor.set_data(param_views[i].tensor);
-      if (has_grads && tensor.requires_grad()) tensor.mutable_grad() = grad_views[i].tensor;
-      ++i;
-    }
+  for (const NamedTensor& named : unit.tensors) {
+    const std::size_t index = leaves_.size();
+    check(index < layout_.tensors.size() && layout_.tensors[index].name == named.name,
+          "FlatModel: '", named.name, "' is not the next tensor of the layout");
+    at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
+    check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
+          tensor.scalar_type(), ", the flat buffers are Float");
+    const at::Tensor view = view_of(params_, layout_.tensors[index]);
+    view.copy_(tensor);
+    tensor.set_data(view);
+    if (grads_.defined() && tensor.requires_grad())
+      tensor.mutable_grad() = view_of(grads_, layout_.tensors[index]);
+    leaves_.push_back(named);
+  }
+}
+
+void FlatModel::hold_grads() {
+  grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    at::Tensor leaf = leaves_[i].tensor;
+    if (leaf.requires_grad()) leaf.mutable_grad() = view_of(grads_, layout_.tensors[i]);
   }
 }
 
@@ -59,7 +76,7 @@ std::vector<NamedTensor> FlatModel::named_grads() const {
 std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat) {
   std::vector<NamedTensor> views;
   for (const FlatTensor& tensor : layout.tensors) {
-    views.push_back({tensor.name, flat.narrow(0, tensor.start, tensor.numel).view(tensor.shape)});
+    views.push_back({tensor.name, view_of(flat, tensor)});
   }
   return views;
 }

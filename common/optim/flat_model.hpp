@@ -26,6 +26,11 @@ class FlatModel {
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
                      FlatGrads flat_grads = FlatGrads::kHeld);
 
+  // The same for a model that is still being made: knows where everything will lie, and takes over
+  // unit after unit, so that there is never a second copy of the model (Gpt's on_unit).
+  explicit FlatModel(const FlatLayout& layout, FlatGrads flat_grads = FlatGrads::kHeld);
+  void add(const Unit& unit);  // the next one of the layout; throws CheckError for another
+
   const FlatLayout& layout() const { return layout_; }
   const at::Tensor& params() const { return params_; }  // [layout().numel]
   const at::Tensor& grads() const { return grads_; }    // [layout().numel]
@@ -38,6 +43,8 @@ class FlatModel {
   const std::vector<NamedTensor>& leaves() const { return leaves_; }
 
  private:
+  void hold_grads();
+
   FlatLayout layout_;
   at::Tensor params_;
   at::Tensor grads_;

@@ -3,6 +3,7 @@
 // Lifetime: the counts live as long as somebody holds them; a Work may outlive its communicator.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace ladder {
 
 struct WorkCounts {
   int num_started = 0;
+  int most_on_their_way = 0;
   int num_tests = 0;       // calls of test()
   int num_waited_for = 0;  // operations, however often
   int num_on_their_way() const { return num_started - num_waited_for; }
@@ -23,6 +25,7 @@ class RecordedWork : public Work {
   RecordedWork(WorkPtr inner, std::shared_ptr<WorkCounts> counts)
       : inner_(std::move(inner)), counts_(std::move(counts)) {
     ++counts_->num_started;
+    counts_->most_on_their_way = std::max(counts_->most_on_their_way, counts_->num_on_their_way());
   }
   bool test() override {
     ++counts_->num_tests;

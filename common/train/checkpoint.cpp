@@ -202,11 +202,12 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   return saved.loaded;
 }
 
-void load_parameters(const fs::path& checkpoint, const StateTensors& parameters) {
+std::string load_parameters(const fs::path& checkpoint, const StateTensors& parameters) {
   const SavedState saved = read_state(checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
   check_fits(model, parameters, checkpoint / "model.safetensors");
   read_all(model, parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
+  return saved.loaded.param_hash;
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {

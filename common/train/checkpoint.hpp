@@ -67,8 +67,9 @@ struct LoadedCheckpoint {
 // tensors have been read.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
-// The parameters alone: the start of a new run.
-void load_parameters(const std::filesystem::path& checkpoint, const StateTensors& parameters);
+// The parameters alone: the start of a new run. Returns their hash.
+std::string load_parameters(const std::filesystem::path& checkpoint,
+                            const StateTensors& parameters);
 
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);

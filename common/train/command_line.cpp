@@ -1,6 +1,7 @@
 #include "common/train/command_line.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <numeric>
 
 #include "common/core/check.hpp"
@@ -24,7 +25,8 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   std::string best;
-  std::size_t best_distance = unknown.size() / 2 + 2;  // farther than that is no typing mistake
+  // What is farther is no typing mistake. The two dashes are no letters of it.
+  std::size_t best_distance = std::min<std::size_t>(unknown.size() / 2, 4);
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const std::size_t distance = edit_distance(unknown, name);

@@ -82,7 +82,7 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    load_parameters(checkpoint_in(output.init_from), state.parameters);
+    resumed_hashes_ = load_parameters(checkpoint_in(output.init_from), state.parameters);
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;
@@ -109,7 +109,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
   const auto saved_ranks = loaded.config.value("ranks", num_ranks());
   if (saved_ranks != num_ranks()) {
     console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_ranks(),
-                         ": gradients are summed in another order"));
+                         ": a step has other rows now, and sums gradients in another order"));
   }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
@@ -120,7 +120,8 @@ void Run::open_files() {
   fs::create_directories(out_, error);
   check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
   sweep_partial_checkpoints(out_);
-  fs::remove(out_ / "report.json", error);  // of an earlier part of this run: no longer true
+  if (step_ < options_.num_steps)
+    fs::remove(out_ / "report.json", error);  // of an earlier part of this run: no longer true
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {

@@ -48,10 +48,12 @@ class Run {
   // step leaves behind.
   bool next_step();
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
-  const std::string& resumed_hashes() const { return resumed_hashes_; }  // empty for a new run
-  double learning_rate() const;                                          // of the step to take
-  bool stop_requested() const { return StopSignal::was_raised(); }       // on this rank
-  void record(const StepRecord& record);                                 // ends the step
+  // Of what --resume or --init-from has read; empty for a run that starts from its seed.
+  const std::string& resumed_hashes() const { return resumed_hashes_; }
+  bool is_saved() const { return saved_step_ == step_; }  // what --out holds is this very state
+  double learning_rate() const;                           // of the step to take
+  bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
+  void record(const StepRecord& record);                            // ends the step
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);

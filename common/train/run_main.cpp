@@ -98,13 +98,16 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   const Json json = gather_report(report, options, comm);
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
-  write_text_file(path, to_text(json, 1) + "\n");
+  // Of a run that had taken all its steps before, the account of these stays.
+  const bool is_account_kept = report.losses.empty() && fs::exists(path);
+  if (!is_account_kept) write_text_file(path, to_text(json, 1) + "\n");
   const std::string kept = reference.keep(options.output.out, report);
   if (!options.output.is_quiet) {
     if (!report.sample.empty()) {
       std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
     }
-    std::printf("report: %s\n", path.c_str());
+    std::printf("report: %s%s\n", path.c_str(),
+                is_account_kept ? ", as it was: no step was left to take" : "");
     if (!kept.empty()) std::printf("%s\n", kept.c_str());
   }
   return report.was_stopped ? kExitStopped : kExitDone;

@@ -53,6 +53,7 @@ void check_same_start(const Run& run, const BatchStream& batches, Communicator& 
   const DataPosition position = batches.position();
   const Json own = {{"steps taken", run.num_steps_taken()},
                     {"hashes of the checkpoint to go on from", run.resumed_hashes()},
+                    {"is the checkpoint to go on from the newest in --out", run.is_saved()},
                     {"epoch", position.epoch},
                     {"samples used up of the epoch", position.samples},
                     {"samples in the training data", batches.training_data().num_samples()},

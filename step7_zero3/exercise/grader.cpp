@@ -118,7 +118,7 @@ class Grade : public Examination {
       const Traffic theory = wanted.step_traffic(comm.size(), comm.rank());
       expect(concat("the number of bytes that a step of ", kNumMicrobatches, " microbatches sends"),
              sent.bytes_sent(), theory.bytes_sent());
-      if (sent != theory)
+      if (sent != theory && sent.bytes_sent() == theory.bytes_sent())
         fault(model_ + "a step calls something else than all_gathers and reduce_scatters of units");
     });
   }

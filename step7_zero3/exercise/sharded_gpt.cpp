@@ -14,8 +14,9 @@
 namespace ladder {
 namespace {
 
-ShardPlan plan_model(const GptOptions& options, const Communicator& comm) {
-  const Gpt shapes(options, /*seed=*/0, at::kMeta);
+ShardPlan plan_model(const GptOptions& options, const Communicator& comm,
+                     const PrepareUnit& prepare) {
+  const Gpt shapes(options, /*seed=*/0, at::kMeta, prepare);
   return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size())), comm.size(),
                      comm.rank());
 }
@@ -23,10 +24,14 @@ ShardPlan plan_model(const GptOptions& options, const Communicator& comm) {
 }  // namespace
 
 ShardedGpt::ShardedGpt(const GptOptions& options, std::uint64_t seed, int prefetch,
-                       Communicator& comm)
-    : plan_(plan_model(options, comm)),
+                       Communicator& comm, const PrepareUnit& prepare)
+    : plan_(plan_model(options, comm, prepare)),
       units_(plan_, comm),
-      model_(options, seed, at::kCPU, [this](const Unit& unit) { units_.add(unit); }),
+      model_(options, seed, at::kCPU,
+             [&](const Unit& unit) {
+               if (prepare) prepare(unit);
+               units_.add(unit);
+             }),
       last_(units_.num_units() - 1),
       prefetch_(static_cast<std::size_t>(prefetch)) {
   check(prefetch >= 0, "ShardedGpt: prefetch is ", prefetch, ", it must be at least 0");
