@@ -21,7 +21,7 @@ function(ladder_add_step step)
   list(TRANSFORM idea_files PREPEND "${folder}/")
   if(LADDER_EXERCISE STREQUAL step)
     list(POP_FRONT idea_files)
-    list(PREPEND idea_files "${LADDER_ROOT}/exercises/${step}/${exercise_file}")
+    list(PREPEND idea_files "${LADDER_EXERCISES}/${step}/${exercise_file}")
   endif()
 
   set(borrowed)

@@ -14,6 +14,7 @@ PARTS=(
   "texts          links lead somewhere, deltas are fresh; comparison and table find planted faults"
   "build          build/release, everything"
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1)"
+  "exercise       one step's exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests under address and undefined-behaviour sanitizers"
   "readme         the commands that the READMEs show"
   "doxygen        the reference has no warnings"
@@ -62,6 +63,28 @@ build_alone() {
   "build/alone-$step/$step" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
   test -s "$out/run/report.json"
   rm -r "$out"
+}
+
+# Another step on another day; all with LADDER_FULL=1.
+part_exercise() {
+  local steps=(step[0-9]*_*/) step
+  if [[ -z ${LADDER_FULL:-} ]]; then steps=("${steps[10#$(date +%j) % ${#steps[@]}]}"); fi
+  for step in "${steps[@]%/}"; do exercise_like_a_learner "$step"; done
+}
+exercise_like_a_learner() {
+  local step=$1 log stub
+  LADDER_EXERCISES=$(mktemp -d)  # a learner's own files stay as they are
+  export LADDER_EXERCISES
+  log=$LADDER_EXERCISES/log
+  if ./ladder exercise "$step" >"$log" 2>&1; then
+    cat "$log"
+    echo "$step: the stub has passed"
+    return 1
+  fi
+  grep "not implemented: $step" "$log" || { cat "$log"; return 1; }
+  for stub in "$LADDER_EXERCISES/$step"/*.cpp; do cp "$step/${stub##*/}" "$stub"; done
+  ./ladder exercise "$step"
+  rm -r "$LADDER_EXERCISES"
 }
 
 # Leaks are not looked for: libtorch and its thread pools keep memory until the process ends.
