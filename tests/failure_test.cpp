@@ -25,6 +25,9 @@ constexpr double kSeconds = 20;  // on a busy machine; a hang would be for ever
 
 using Words = std::vector<std::string>;
 
+// A model and data that take milliseconds a step.
+const std::string kSmall = " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt ";
+
 const std::vector<std::string> kSteps = {
     "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp", "step4_bucketed_ddp",
     "step5_zero1",         "step6_zero2",        "step7_zero3"};
@@ -55,10 +58,8 @@ class Failure : public ::testing::Test {
 
   // The command line of one trainer.
   static std::string trainer(const std::string& step, const std::string& more = "") {
-    return concat(program(step),
-                  " --layers 1 --heads 2 --channels 16 --context 16 --micro-batch-size 2 "
-                  "--data text.txt --steps 100000 --log-every 1 --out ../run ",
-                  more);
+    return concat(program(step), kSmall,
+                  "--micro-batch-size 2 --steps 100000 --log-every 1 --out ../run ", more);
   }
 
   // Rank 0 in folder a, rank 1 in folder b.
@@ -116,23 +117,19 @@ TEST_F(Failure, DifferentOptions) {
 
 TEST_F(Failure, DifferentCheckpoints) {
   const std::string step = program(kSteps[3]);
-  const std::string options =
-      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet ";
   for (const char* folder : {"a", "b"}) {
     const int num_steps = folder[0] == 'a' ? 2 : 3;
-    Words command = words(concat(step, options, "--steps ", num_steps, " --out run"));
+    Words command = words(concat(step, kSmall, "--quiet --steps ", num_steps, " --out run"));
     ASSERT_EQ(run_program(command, folder_.path(folder)).exit_code, 0);
   }
-  const std::string resumed = concat(step, options, "--steps 9 --out run --resume auto");
+  const std::string resumed = concat(step, kSmall, "--quiet --steps 9 --out run --resume auto");
   EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
               HasSubstr("error: steps taken: 3 on rank 1, 2 on rank 0"));
 }
 
 // The same step, but of another run: only the parameters would be broadcast.
 TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
-  const std::string command = concat(program(kSteps[3]),
-                                     " --layers 1 --heads 2 --channels 16 --context 16 --data "
-                                     "text.txt --quiet --out run --steps ");
+  const std::string command = concat(program(kSteps[3]), kSmall, "--quiet --out run --steps ");
   for (const char* folder : {"a", "b"}) {
     const Words run = words(concat(command, "2 --seed ", folder[0] == 'a' ? 1 : 2));
     ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
@@ -145,17 +142,15 @@ TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
 // The starts of new runs, but of two models: a step that broadcasts would hide it, one that holds
 // slices would train half of each.
 TEST_F(Failure, DifferentCheckpointsToStartFrom) {
-  const std::string options =
-      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet ";
   for (const char* folder : {"a", "b"}) {
     const int seed = folder[0] == 'a' ? 1 : 2;
     const Words run =
-        words(concat(program(kSteps[3]), options, "--steps 0 --out start --seed ", seed));
+        words(concat(program(kSteps[3]), kSmall, "--quiet --steps 0 --out start --seed ", seed));
     ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
   }
   for (const std::string& step : {kSteps[4], kSteps[6]}) {
     const std::string command =
-        concat(program(step), options, "--steps 2 --init-from start --out ../run");
+        concat(program(step), kSmall, "--quiet --steps 2 --init-from start --out ../run");
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
                 HasSubstr("error: hashes of the checkpoint to go on from: "));
   }
@@ -164,8 +159,7 @@ TEST_F(Failure, DifferentCheckpointsToStartFrom) {
 // One rank takes the state for saved, as it lies in its --out. It would not take part in the save at
 // the end, for which the other waits.
 TEST_F(Failure, OneRankThatNeedNotSave) {
-  const std::string options =
-      " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt --quiet --steps 2 ";
+  const std::string options = kSmall + "--quiet --steps 2 ";
   const Words run = words(concat(program(kSteps[3]), options, "--out run"));
   ASSERT_EQ(run_program(run, folder_.path("a")).exit_code, 0);
   for (const std::string& step : {kSteps[4], kSteps[6]}) {

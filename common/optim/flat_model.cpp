@@ -23,14 +23,12 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
 
 }  // namespace
 
-FlatModel::FlatModel(const FlatLayout& layout, FlatGrads flat_grads)
-    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
-  if (flat_grads == FlatGrads::kHeld) hold_grads();
-}
+FlatModel::FlatModel(const FlatLayout& layout)
+    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {}
 
 FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple,
                      FlatGrads flat_grads)
-    : FlatModel(plan_flat_layout(units, unit_multiple), FlatGrads::kElsewhere) {
+    : FlatModel(plan_flat_layout(units, unit_multiple)) {
   for (const Unit& unit : units) add(unit);
   if (flat_grads == FlatGrads::kHeld) hold_grads();  // now that the tensors' own memory is gone
 }
@@ -47,8 +45,6 @@ void FlatModel::add(const Unit& unit) {
     const at::Tensor view = view_of(params_, layout_.tensors[index]);
     view.copy_(tensor);
     tensor.set_data(view);
-    if (grads_.defined() && tensor.requires_grad())
-      tensor.mutable_grad() = view_of(grads_, layout_.tensors[index]);
     leaves_.push_back(named);
   }
 }

@@ -26,9 +26,10 @@ class FlatModel {
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
                      FlatGrads flat_grads = FlatGrads::kHeld);
 
-  // The same for a model that is still being made: knows where everything will lie, and takes over
-  // unit after unit, so that there is never a second copy of the model (Gpt's on_unit).
-  explicit FlatModel(const FlatLayout& layout, FlatGrads flat_grads = FlatGrads::kHeld);
+  // The same, with gradients kElsewhere, for a model that is still being made: knows where everything
+  // will lie, and takes over unit after unit, so that there is never a second copy of the model (Gpt's
+  // on_unit).
+  explicit FlatModel(const FlatLayout& layout);
   void add(const Unit& unit);  // the next one of the layout; throws CheckError for another
 
   const FlatLayout& layout() const { return layout_; }

@@ -98,5 +98,19 @@ TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {
   EXPECT_EQ(after.total_live_bytes - before.total_live_bytes, 112 * 8);
 }
 
+TEST(FlatModel, TakesOverAModelThatIsBeingMadeUnitByUnit) {
+  const std::vector<Unit> units = odd_units();
+  const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
+  FlatModel flat(plan_flat_layout(units));
+  EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
+  for (const Unit& unit : units) flat.add(unit);
+  EXPECT_THROW(flat.add(units[1]), CheckError);  // one too many
+  EXPECT_EQ(flat.leaves().size(), 4u);
+  EXPECT_TRUE(flat.named_params()[0].tensor.equal(first));
+  EXPECT_EQ(units[0].tensors[0].tensor.data_ptr(), flat.params().data_ptr());
+  EXPECT_FALSE(flat.grads().defined());
+  EXPECT_FALSE(units[0].tensors[0].tensor.grad().defined());
+}
+
 }  // namespace
 }  // namespace ladder

@@ -3,11 +3,11 @@
 #include <ATen/Parallel.h>
 
 #include <cstdio>
-#include <exception>
 
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/time_limit.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 namespace {
@@ -32,17 +32,14 @@ int grade_main(const std::function<std::vector<std::string>(Communicator&)>& gra
 #else
   World world(Transport::kSelf);
 #endif
-  Communicator& comm = world.comm();
-  try {
+  return run_in_world(world, [&] {
+    Communicator& comm = world.comm();
     start_time_limit(60, concat("rank ", comm.rank(), ": the grader"));
     const std::vector<std::string> faults = grade(comm);
     stop_time_limit();
     if (comm.rank() == 0) show(faults, comm.size());
-    return faults.empty() ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: %s\n", comm.rank(), error.what());
-  }
-  world.abort(1);
+    return faults.empty() ? kExitDone : kExitError;
+  });
 }
 
 }  // namespace ladder
