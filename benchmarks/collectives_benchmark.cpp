@@ -6,7 +6,8 @@
 // data. The time is the slowest rank's. algbw is bytes over time, busbw what a link carries if the
 // algorithm is a ring, both as nccl-tests defines them (PERFORMANCE.md); bytes are those of the
 // full tensor.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a library of their own

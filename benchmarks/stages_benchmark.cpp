@@ -4,6 +4,8 @@
 //
 // A stage trains as its own trainer would, on the built-in corpus, and writes nothing. One iteration
 // is a run of kSteps optimizer steps after kWarmup; its time is that of the slowest rank.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "benchmarks/zero_methods.hpp"
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 
 #include "common/core/check.hpp"

@@ -1,8 +1,9 @@
-// The headers that nearly every file reads, compiled once. Files still include what they use.
+// The headers that nearly every file reads, compiled once. Files still include what they use. Not
+// <ATen/ATen.h>: with all of libtorch's operators this header would cost every file 2 s instead of 1.
 #pragma once
 
-#include <ATen/ATen.h>
-#include <torch/csrc/autograd/generated/variable_factories.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cstdint>

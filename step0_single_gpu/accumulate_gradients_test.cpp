@@ -1,5 +1,6 @@
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

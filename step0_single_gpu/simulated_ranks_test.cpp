@@ -1,5 +1,8 @@
 #include "step0_single_gpu/simulated_ranks.hpp"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "common/core/memory_ledger.hpp"

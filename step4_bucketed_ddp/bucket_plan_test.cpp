@@ -1,5 +1,6 @@
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

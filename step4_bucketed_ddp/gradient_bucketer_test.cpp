@@ -1,6 +1,8 @@
 // On 1, 2, 3 and 4 ranks.
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "common/comm/rank_values.hpp"

@@ -1,6 +1,9 @@
 // Pure: no rank is needed to plan for many. And the cost card, held against the lesson's figures.
 #include "step5_zero1/shard_plan.hpp"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,10 @@
 // On 1, 2, 3 and 4 ranks.
 #include "step5_zero1/sharded_optimizer.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,8 @@
 // On 1, 2, 3 and 4 ranks.
 #include "step5_zero1/sharded_state.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -74,7 +74,8 @@ void GradientSharder::on_gradient(std::size_t tensor) {
         leaves_[tensor].name, "' has got more than the ", num_microbatches_,
         " gradient(s) that arm() announced");
   check(!leaf.has_gradient, "rank ", comm_.rank(), ": parameter '", leaves_[tensor].name,
-        "' has got another gradient before its unit was complete. ", describe_missing());
+        "' has got another gradient before its unit was complete. ",
+        [this] { return describe_missing(); });
   if (!unit.full.defined()) {
     const MemoryScope scope(MemoryCategory::kGradients);
     unit.full = at::empty({unit.range.numel}, at::kFloat);
@@ -131,7 +132,7 @@ std::string GradientSharder::describe_missing() const {
 void GradientSharder::wait() {
   check(num_microbatches_ > 0, "rank ", comm_.rank(), ": GradientSharder: wait() without arm()");
   check(num_started_ == num_microbatches_ * num_units(), "rank ", comm_.rank(), ": ",
-        describe_missing());
+        [this] { return describe_missing(); });
   finish_unit_on_its_way();
   num_microbatches_ = 0;
 }

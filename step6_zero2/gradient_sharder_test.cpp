@@ -188,6 +188,17 @@ TEST(GradientSharder, NamesRankAndParameterThatHasHadTooFewGradients) {
   }
 }
 
+// There is no unit then, and no pass to wait for.
+TEST(GradientSharder, HasNothingToDoForAModelThatIsFrozenAltogether) {
+  Communicator& comm = mpi_world().comm();
+  Model model(comm, {{"ice", {{"rock", leaf({40}, false)}, {"stone", leaf({3}, false)}}}});
+  GradientSharder sharder(model.plan, model.flat.leaves(), comm);
+  const Traffic before = comm.traffic();
+  sharder.arm(2);
+  EXPECT_NO_THROW(sharder.wait());
+  EXPECT_EQ(comm.traffic(), before);
+}
+
 TEST(GradientSharder, RefusesWhatWasNotArmed) {
   SelfCommunicator alone;
   Model model(alone);

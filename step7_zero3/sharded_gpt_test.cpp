@@ -1,7 +1,9 @@
 // On 1, 2, 3 and 4 ranks.
 #include "step7_zero3/sharded_gpt.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

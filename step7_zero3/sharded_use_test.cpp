@@ -1,7 +1,8 @@
 // On 1, 2, 3 and 4 ranks.
 #include "step7_zero3/sharded_use.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,7 @@
 // A program in which rank 1 leaves a parameter out of its backward: started by failure_test. The
 // argument says who reduces: reducer (step 1) or bucketer (step 4).
+#include <ATen/ops/ones.h>
+
 #include <string>
 
 #include "common/train/run_main.hpp"

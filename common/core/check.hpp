@@ -4,6 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace ladder {
 
@@ -19,16 +20,27 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The parts, written one after the other as a stream writes them.
-template <class First, class... Parts>
-std::string concat(const First& first, const Parts&... parts) {
+// The parts, written one after the other as a stream writes them. Of a part that can be called, what
+// it returns is written.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
   std::ostringstream text;
-  ((text << first) << ... << parts);
+  const auto write = [&text](const auto& part) {
+    if constexpr (std::is_invocable_v<decltype(part)>) {
+      text << part();
+    } else {
+      text << part;
+    }
+  };
+  (write(parts), ...);
   return text.str();
 }
 
 // Throws CheckError with the parts as its message, unless `ok`. The message is put together on
-// failure only.
+// failure only. The parts themselves are evaluated by every call, as arguments are: one that costs
+// anything, or makes sense on failure only, is passed as a function.
+//
+//   check(num_waiting == 0, "rank ", rank, ": ", [&] { return describe_missing(); });
 template <class... Parts>
 void check(bool ok, const Parts&... parts) {
   if (!ok) throw CheckError(concat(parts...));

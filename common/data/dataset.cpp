@@ -1,6 +1,7 @@
 #include "common/data/dataset.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 

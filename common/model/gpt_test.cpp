@@ -1,5 +1,8 @@
 #include "common/model/gpt.hpp"
 
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

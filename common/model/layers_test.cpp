@@ -1,5 +1,9 @@
 #include "common/model/layers.hpp"
 
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include <tuple>

@@ -1,5 +1,7 @@
 #include "common/optim/flat_model.hpp"
 
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,8 @@
 #include "common/optim/norm.hpp"
 
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -57,6 +57,9 @@ class Optimizer {
   // of kTensorAlignment.
   Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
             const OptimizerOptions& options);
+  // The fused kernel reads the number of the step from a member of this object: it stays where it is.
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // Updates the parameters from the gradients. Local; no allocation of tensor memory, no copy.
   void step(double learning_rate);

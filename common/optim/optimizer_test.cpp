@@ -1,8 +1,12 @@
 #include "common/optim/optimizer.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -26,6 +30,10 @@ std::vector<Unit> units() {
 void fill_gradients(FlatModel& model) {
   for (const NamedTensor& view : named_views(model.layout(), model.grads())) view.tensor.normal_();
 }
+
+// The kernel holds a pointer into the optimizer.
+static_assert(!std::is_copy_constructible_v<Optimizer> && !std::is_move_constructible_v<Optimizer>);
+static_assert(!std::is_copy_assignable_v<Optimizer> && !std::is_move_assignable_v<Optimizer>);
 
 TEST(Optimizer, JoinsNeighboursOfOneDecay) {
   std::vector<Unit> list = units();

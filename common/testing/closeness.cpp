@@ -1,6 +1,7 @@
 #include "common/testing/closeness.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstring>
 #include <limits>

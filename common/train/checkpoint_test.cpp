@@ -1,5 +1,7 @@
 #include "common/train/checkpoint.hpp"
 
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

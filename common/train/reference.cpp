@@ -4,24 +4,13 @@
 
 #include "common/core/check.hpp"
 #include "common/train/checkpoint.hpp"
+#include "common/train/paths.hpp"
 
 namespace ladder {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-// Without links, dots and a slash at the end, so that paths can be compared and have a name.
-fs::path plain(const fs::path& path) {
-  const fs::path canonical = fs::weakly_canonical(fs::absolute(path));
-  return canonical.has_filename() ? canonical : canonical.parent_path();
-}
-
-// Also true for the folder itself.
-bool lies_in(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = plain(path).lexically_relative(plain(folder));
-  return !relative.empty() && *relative.begin() != "..";
-}
 
 bool is_taken(const fs::path& path) {  // also by a link that leads nowhere
   return fs::symlink_status(path).type() != fs::file_type::not_found;
@@ -33,7 +22,7 @@ ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
   const std::string& name = options.save_reference;
   if (name.empty() || !is_main) return;
   const std::string& out = options.output.out;
-  const fs::path folder = plain(name);
+  const fs::path folder = normalized(name);
   check_usage(!is_taken(folder), "--save-reference ", name,
               " is there already: name a new folder, or remove that one");
   check_usage(out.empty() || !lies_in(folder, out), "--save-reference ", name,

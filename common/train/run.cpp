@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/train/paths.hpp"
 
 namespace ladder {
 
@@ -16,12 +17,6 @@ namespace {
 bool holds_a_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
          fs::exists(folder / "checkpoints");
-}
-
-bool lies_in(const fs::path& path, const fs::path& folder) {
-  const fs::path relative =
-      fs::weakly_canonical(path).lexically_relative(fs::weakly_canonical(folder));
-  return !relative.empty() && *relative.begin() != "..";
 }
 
 // --resume may name a checkpoint or a run, of which it means the newest.

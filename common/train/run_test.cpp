@@ -1,5 +1,6 @@
 #include "common/train/run.hpp"
 
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

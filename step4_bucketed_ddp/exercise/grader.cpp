@@ -1,5 +1,8 @@
 #include "step4_bucketed_ddp/exercise/grader.hpp"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 

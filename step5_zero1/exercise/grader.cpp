@@ -1,5 +1,8 @@
 #include "step5_zero1/exercise/grader.hpp"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 #include <sstream>

@@ -5,6 +5,8 @@
 // embedding is. Its gradient on each rank is whatever values_of() says.
 #pragma once
 
+#include <ATen/ops/zeros.h>
+
 #include <utility>
 #include <vector>
 

@@ -2,6 +2,8 @@
 // reason given.
 #pragma once
 
+#include <ATen/ops/empty.h>
+
 #include <cmath>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 // The stub compiles, and fails for the right reason: links exercise/gradient_sharder.cpp instead of
 // the reference.
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 // fed with. What a sharded one must equal, to the bit.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
