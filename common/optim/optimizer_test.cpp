@@ -14,17 +14,17 @@
 namespace ladder {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef shape) {
+at::Tensor noise(at::IntArrayRef shape) {
   return at::randn(shape).set_requires_grad(true);
 }
 
 // A matrix (decayed), a vector (not) and a frozen matrix, all of awkward sizes.
 std::vector<Unit> units() {
   return {{"unit",
-           {{"w", leaf({7, 5})},
-            {"b", leaf({13})},
-            {"frozen", leaf({3, 3}).detach()},
-            {"v", leaf({65, 3})}}}};
+           {{"w", noise({7, 5})},
+            {"b", noise({13})},
+            {"frozen", noise({3, 3}).detach()},
+            {"v", noise({65, 3})}}}};
 }
 
 void fill_gradients(FlatModel& model) {
@@ -37,7 +37,7 @@ static_assert(!std::is_copy_assignable_v<Optimizer> && !std::is_move_assignable_
 
 TEST(Optimizer, JoinsNeighboursOfOneDecay) {
   std::vector<Unit> list = units();
-  list[0].tensors.push_back({"v2", leaf({2, 2})});
+  list[0].tensors.push_back({"v2", noise({2, 2})});
   const std::vector<UpdateRange> ranges = plan_updates(plan_flat_layout(list));
   ASSERT_EQ(ranges.size(), 3u);  // w | b | v and v2; nothing covers the frozen tensor
   EXPECT_EQ(ranges[0].numel, 48);
@@ -102,7 +102,7 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
   constexpr std::int64_t kNumel = 64 * 33;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
     const OptimizerOptions options{.kind = kind};
-    FlatModel whole({{"unit", {{"w", leaf({64, 33})}}}});
+    FlatModel whole({{"unit", {{"w", noise({64, 33})}}}});
     fill_gradients(whole);
     const at::Tensor start = whole.params().clone(), grads = whole.grads().clone();
     Optimizer(whole, options).step(1e-2);
@@ -110,7 +110,7 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
       const std::int64_t rest = kNumel - cut;
       FlatModel parts(
           {{"unit",
-            {{"a", leaf({1, cut})}, {"frozen", leaf({16}).detach()}, {"b", leaf({1, rest})}}}});
+            {{"a", noise({1, cut})}, {"frozen", noise({16}).detach()}, {"b", noise({1, rest})}}}});
       ASSERT_EQ(plan_updates(parts.layout()).size(), 2u);
       const auto copy_parts = [&](const at::Tensor& from, const at::Tensor& to) {
         to.narrow(0, 0, cut).copy_(from.narrow(0, 0, cut));
@@ -130,7 +130,8 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
 // Two optimizers, each over its own slices with state for these alone, do what one does over all.
 TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
   at::manual_seed(4);
-  FlatModel whole({{"unit", {{"w", leaf({64, 33})}}}}), shared({{"unit", {{"w", leaf({64, 33})}}}});
+  FlatModel whole({{"unit", {{"w", noise({64, 33})}}}}),
+      shared({{"unit", {{"w", noise({64, 33})}}}});
   shared.params().copy_(whole.params());
   Optimizer one(whole, {});
   std::vector<std::unique_ptr<Optimizer>> owners;
