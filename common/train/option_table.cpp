@@ -119,6 +119,10 @@ class OptionTable {
         ->default_str(o_.model.tie_embeddings ? "true" : "false")
         ->group(group_);
     remember("--tie-embeddings", o_.model.tie_embeddings);
+    choice("--products", o_.model.products,
+           {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
+           "library of the fp32 matrix products on the CPU: oneDNN, or the BLAS that "
+           "torch.nn.Linear calls; their last bits differ");
   }
 
   void add_optimizer() {
