@@ -10,8 +10,9 @@ figure is the median step after the warm-up steps:
     step 0             one process
     step 0, N copies   N processes at once that know nothing of each other: what the machine has to give
     step 4             N ranks
+    … BLAS             steps 0 and 4 again with --products blas, the matrix product of the Python programs
     nn.Module          one process: the faster one of speed_vs_python.py's opponents
-    Python DDP         N processes of it, DistributedDataParallel over gloo
+    Python DDP         N processes of it, DistributedDataParallel over gloo; ours communicate over Open MPI
 
 The batch grows with the ranks: each has as many rows as one process alone. First it checks that all train the same
 model: as many parameters, and from one start on one token file the same losses, of step 0 and nn.Module and, on the
@@ -23,12 +24,18 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, print_figures, require_program
-from race import require_ratio, run_rounds, shape_text, write_figures
+from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, make_parser, parse, print_figures
+from race import ratios_of, require_program, require_ratio, run_rounds, shape_text, write_figures
 
-NAMES = {"step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "module": "nn.Module", "ddp": "Python DDP"}
-# What is compared with what: tokens per second of the one over those of the other, round by round.
-RATIOS = [("step4", "step0"), ("copies", "step0"), ("step4", "copies"), ("ddp", "module"), ("step4", "ddp")]
+NAMES = {
+    "step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "step0-blas": "step 0, BLAS",
+    "step4-blas": "step 4, BLAS", "module": "nn.Module", "ddp": "Python DDP",
+}  # fmt: skip
+# Scaling against one's own single process first, then ours over theirs, as it is and with the same matrix product.
+RATIOS = [
+    ("step4", "step0"), ("copies", "step0"), ("step4", "copies"), ("step4-blas", "step0-blas"), ("ddp", "module"),
+    ("step0", "module"), ("step4", "ddp"), ("step0-blas", "module"), ("step4-blas", "ddp"),
+]  # fmt: skip
 
 
 def parse_arguments():
@@ -57,18 +64,17 @@ def main():
             "step0": lambda steps: race.run_step(arguments.step0, steps),
             "copies": lambda steps: race.run_step(arguments.step0, steps, copies=ranks),
             "step4": lambda steps: race.run_step(arguments.step4, steps, *buckets, ranks=ranks),
+            "step0-blas": lambda steps: race.run_step(arguments.step0, steps, *PEERS_PRODUCTS),
+            "step4-blas": lambda steps: race.run_step(arguments.step4, steps, *buckets, *PEERS_PRODUCTS, ranks=ranks),
             "module": lambda steps: race.run_python("module", steps),
             "ddp": lambda steps: race.run_python("module", steps, ranks),
         }
-        for pair in [("step0", "module"), ("step4", "ddp")]:
-            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in pair}, NAMES)
-        tokens_per_s, loads = run_rounds(
-            arguments, race, runs, lambda kind: 1 if kind in ("step0", "module") else ranks
-        )
+        for same in [("step0", "step0-blas", "module"), ("step4", "step4-blas", "ddp")]:
+            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in same}, NAMES)
+        alone = ("step0", "step0-blas", "module")
+        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
 
-    ratios = {
-        f"{NAMES[a]} / {NAMES[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in RATIOS
-    }
+    ratios = ratios_of(NAMES, RATIOS, tokens_per_s)
     print_figures(NAMES, tokens_per_s, ratios)
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
     write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})

@@ -23,6 +23,9 @@ OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8,
 # Two programs that round differently drift apart while they train: by a few 1e-6 in 30 steps at this learning rate.
 LOSS_TOLERANCE = 1e-4
 LOSSES_COMPARED = 30
+# A trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind torch.nn.Linear. With these
+# options it uses the same BLAS, so what is left of a ratio is not the matrix product.
+PEERS_PRODUCTS = ("--products", "blas")
 
 
 def make_parser(description):
@@ -172,25 +175,44 @@ def flops_per_token(arguments, num_parameters):
 def shape_text(a):
     return (f"{a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, {a.micro_batch_size} rows "
             f"a step and rank, {a.threads} thread(s) a process, fp32; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
-            "steps each")  # fmt: skip
+            f"steps each\n{cpu_name()}")  # fmt: skip
 
 
 def write_figures(arguments, figures):
     """What --json asks for: the options and the figures."""
     if arguments.json:
         options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
-        arguments.json.write_text(json.dumps({"options": options, **figures}, indent=1) + "\n")
+        arguments.json.write_text(json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
 
 
 def print_figures(names, tokens_per_s, ratios):
     """Tokens per second, and ratios of them, round by round and their medians."""
     num_rounds = len(next(iter(tokens_per_s.values())))
-    print("\ntokens/s                " + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
+    width = max(len(name) for name in ["tokens/s", *(names[kind] for kind in tokens_per_s), *ratios])
+    print(f"\n{'tokens/s':{width}}" + "".join(f"  round {r + 1}" for r in range(num_rounds)) + "    median")
     for kind, speeds in tokens_per_s.items():
-        print(f"{names[kind]:24}" + "".join(f"{speed:9.0f}" for speed in speeds) + f" {statistics.median(speeds):9.0f}")
+        print(f"{names[kind]:{width}}" + "".join(f"{s:9.0f}" for s in speeds) + f" {statistics.median(speeds):9.0f}")
     print("ratio")
     for name, values in ratios.items():
-        print(f"{name:24}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
+        print(f"{name:{width}}" + "".join(f"{value:9.3f}" for value in values) + f" {statistics.median(values):9.3f}")
+
+
+def ratios_of(names, pairs, tokens_per_s):
+    """For each pair of kinds the tokens per second of the one over those of the other, round by round."""
+    return {f"{names[a]} / {names[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in pairs}
+
+
+def cpu_name():
+    """Model, and the widest vectors that it has: with every figure."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    except OSError:
+        return "CPU unknown"
+    lines = {name.strip(): text.strip() for name, text in lines.items()}
+    flags = lines.get("flags", "").split()
+    vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
+    family = f"family {lines['cpu family']}, model {lines['model']}" if "cpu family" in lines else "family unknown"
+    return f"{lines.get('model name', 'CPU unknown')} ({family}, {vectors}), {os.cpu_count()} cores"
 
 
 def run_rounds(arguments, race, runs, num_processes):

@@ -4,10 +4,11 @@
     .venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256: the issue's size
     .venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
 
-The opponents are a plain nn.Module with the same kernels and, where the package transformers can be imported,
-Hugging Face's GPT-2. In every round each program runs once, one after the other (A B C A B C …), so a machine that
+The opponents are a plain nn.Module with the same kernels but for the matrix product and, where the package transformers
+can be imported, Hugging Face's GPT-2. "step 0, BLAS" is step 0 with --products blas, their matrix product: what is left
+of its ratio has other causes. In every round each program runs once, one after the other (A B C A B C …), so a machine that
 gets slower hurts all alike; a round's figure is the median step after the warm-up steps. The ratio of a round is
-step 0's speed over that of the faster opponent in the same round.
+step 0's speed over that of the faster opponent in the same round, and so for step 0, BLAS.
 
 First it checks that all train the same model: as many parameters, and from one start on one token file the same losses.
 A step is everything from fetching the batch to the loss as a number; step 0's also contains the norm of the
@@ -21,10 +22,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, ROOT, Race, check_same_model, flops_per_token, make_parser, parse
+from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, flops_per_token, make_parser, parse
 from race import require_program, require_ratio, shape_text, write_figures
 
-NAMES = {"step0": "step 0 (C++)", "module": "nn.Module", "huggingface": "Hugging Face GPT-2"}
+OURS = ("step0", "step0-blas")
+NAMES = {"step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2"}
 
 
 def parse_arguments():
@@ -37,7 +39,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    kinds = ["step0", "module"]
+    kinds = [*OURS, "module"]
     if importlib.util.find_spec("transformers"):
         kinds.append("huggingface")
     else:
@@ -49,8 +51,8 @@ def main():
         race = Race(arguments, folder, arguments.program)
 
         def run(kind, num_steps):
-            if kind == "step0":
-                return race.run_step(arguments.program, num_steps)
+            if kind in OURS:
+                return race.run_step(arguments.program, num_steps, *(PEERS_PRODUCTS if kind != "step0" else ()))
             return race.run_python(kind, num_steps)
 
         first = {kind: run(kind, LOSSES_COMPARED) for kind in kinds}
@@ -64,8 +66,8 @@ def main():
     num_parameters = first["step0"]["num_parameters"]
     tokens = arguments.micro_batch_size * arguments.context
     flops = flops_per_token(arguments, num_parameters)
-    best_python = [min(medians[kind][r] for kind in kinds[1:]) for r in range(arguments.rounds)]
-    ratios = [python / cpp for python, cpp in zip(best_python, medians["step0"])]
+    best_python = [min(medians[kind][r] for kind in kinds if kind not in OURS) for r in range(arguments.rounds)]
+    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in OURS}
 
     print("\ntokens/s             " + "".join(f"  round {r + 1}" for r in range(arguments.rounds))
           + "    median   ms/step   GFLOP/s")  # fmt: skip
@@ -73,16 +75,19 @@ def main():
         median = statistics.median(medians[kind])
         print(f"{NAMES[kind]:21}" + "".join(f"{tokens / s:9.0f}" for s in medians[kind])
               + f" {tokens / median:9.0f} {1e3 * median:9.1f} {tokens * flops / median / 1e9:9.1f}")  # fmt: skip
-    print(f"{'ratio to best Python':21}" + "".join(f"{ratio:9.2f}" for ratio in ratios))
-    print(f"ratio: min {min(ratios):.2f}, median {statistics.median(ratios):.2f}, max {max(ratios):.2f}")
+    print("over the best of Python")
+    for kind, of_rounds in ratios.items():
+        print(f"{NAMES[kind]:21}" + "".join(f"{ratio:9.2f}" for ratio in of_rounds)
+              + f" {statistics.median(of_rounds):9.2f}")  # fmt: skip
     print(f"GFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
 
     write_figures(arguments, {
         "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,
-        "step_seconds": medians, "ratios": ratios, "ratio_median": statistics.median(ratios), "load": loads,
+        "step_seconds": medians, "ratios": ratios, "load": loads,
+        "ratio_medians": {kind: statistics.median(of_rounds) for kind, of_rounds in ratios.items()},
     })  # fmt: skip
-    require_ratio(arguments, statistics.median(ratios))
+    require_ratio(arguments, statistics.median(ratios["step0"]))
 
 
 if __name__ == "__main__":

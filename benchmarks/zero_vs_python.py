@@ -7,13 +7,15 @@ In every round each program runs once, one after the other; a round's figure is 
 
     step 0                 one process
     steps 4, 5, 6, 7       N ranks
+    … BLAS                 each of these again with --products blas, the matrix product of the Python programs
     nn.Module              one process
     Python DDP             N processes, DistributedDataParallel over gloo
     Python ZeRO-1          the same with ZeroRedundancyOptimizer, which deals out whole tensors
     FSDP2, as ZeRO-2       fully_shard per block; parameters stay whole from forward to backward
     FSDP2, as ZeRO-3       fully_shard per block; parameters are dropped after forward and gathered again
 
-The batch grows with the ranks. First it checks that all train the same model: as many parameters, and from one start on
+Ours communicate over Open MPI, the Python programs over gloo, PyTorch's transport between CPUs. The batch grows with the
+ranks. First it checks that all train the same model: as many parameters, and from one start on
 one token file the same losses within rounding.
 """
 
@@ -21,14 +23,27 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, ROOT, Race, check_same_model, make_parser, parse, print_figures, require_program
-from race import run_rounds, shape_text, write_figures
+from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, make_parser, parse, print_figures
+from race import ratios_of, require_program, run_rounds, shape_text, write_figures
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
 PEERS = {"ddp": "Python DDP", "zero1": "Python ZeRO-1", "fsdp-zero2": "FSDP2, as ZeRO-2", "fsdp-zero3": "FSDP2, as ZeRO-3"}
-NAMES = {"step0": "step 0", **{kind: f"step {kind[-1]}" for kind in STEPS}, "module": "nn.Module", **PEERS}
-# Tokens per second of the one over those of the other, round by round.
-RATIOS = [*((kind, "step0") for kind in STEPS), *((kind, "module") for kind in PEERS), *zip(STEPS, PEERS)]
+OURS = ("step0", *STEPS)
+OPPONENTS = ("module", *PEERS)
+NAMES = {
+    **{kind: f"step {kind[-1]}" for kind in OURS},
+    **{f"{kind}-blas": f"step {kind[-1]}, BLAS" for kind in OURS},
+    "module": "nn.Module",
+    **PEERS,
+}
+# Scaling against one's own single process first, then ours over theirs, as it is and with the same matrix product.
+RATIOS = [
+    *((kind, "step0") for kind in STEPS),
+    *((f"{kind}-blas", "step0-blas") for kind in STEPS),
+    *((kind, "module") for kind in PEERS),
+    *zip(OURS, OPPONENTS),
+    *((f"{ours}-blas", theirs) for ours, theirs in zip(OURS, OPPONENTS)),
+]
 
 
 def parse_arguments():
@@ -50,17 +65,20 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ladder-zero-") as folder:
         step0 = build / "step0_single_gpu/step0_single_gpu"
         race = Race(arguments, folder, step0, ranks)
-        runs = {"step0": lambda steps: race.run_step(step0, steps)}
-        for kind, step in STEPS.items():
-            runs[kind] = lambda steps, step=step: race.run_step(build / step / step, steps, ranks=ranks)
+        runs = {}
+        for suffix, products in {"": (), "-blas": PEERS_PRODUCTS}.items():
+            runs["step0" + suffix] = lambda steps, more=products: race.run_step(step0, steps, *more)
+            for kind, step in STEPS.items():
+                runs[kind + suffix] = lambda steps, program=build / step / step, more=products: race.run_step(
+                    program, steps, *more, ranks=ranks
+                )
         runs["module"] = lambda steps: race.run_python("module", steps)
         for kind in PEERS:
             runs[kind] = lambda steps, kind=kind: race.run_python("module", steps, ranks, kind)
-        check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in (*STEPS, *PEERS)}, NAMES)
-        tokens_per_s, loads = run_rounds(
-            arguments, race, runs, lambda kind: 1 if kind in ("step0", "module") else ranks
-        )
-    ratios = {f"{NAMES[a]} / {NAMES[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in RATIOS}
+        alone = ("step0", "step0-blas", "module")
+        check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in runs if kind not in alone}, NAMES)
+        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
+    ratios = ratios_of(NAMES, RATIOS, tokens_per_s)
     print_figures(NAMES, tokens_per_s, ratios)
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
     write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})

@@ -2,9 +2,9 @@
 //
 // Every rank has a replica of the model and differentiates other rows. Before the optimizer steps,
 // the gradients are summed over the ranks, so that all replicas take the same step and stay equal.
-// The summing is done by c10d::Reducer, which DistributedDataParallel is built on (Li et al., VLDB
-// 2020): it collects the gradients in buckets while backward is running, and hands each full bucket
-// to a hook. Ours sums it over the ranks. Plain sums are right, because the loss was divided by
+// c10d::Reducer, which DistributedDataParallel is built on (Li et al., VLDB 2020), collects the
+// gradients in buckets while backward is running, hands each full bucket to a comm hook, and copies
+// back what the hook returns. The sum is the hook's, ours: over `comm`. Plain sums are right, because the loss was divided by
 // the count of the whole step, over all ranks (step 0).
 //
 //   ddp.broadcast_parameters();                      // once

@@ -1,8 +1,8 @@
-// Step 1: several ranks, and libtorch's own way of adding up their gradients.
+// Step 1: several ranks, and libtorch's Reducer to bring their gradients together.
 //
 // Every rank holds the whole model, a replica. It fetches the same global batch as all the others,
-// runs its own rows of it, and the Reducer sums the gradients over the ranks. Then all replicas take
-// the same optimizer step.
+// runs its own rows of it, and its gradients are summed over the ranks. Then all replicas take the
+// same optimizer step.
 #include "step1_ddp_reference/train.hpp"
 
 #include "common/model/gpt.hpp"

@@ -20,7 +20,8 @@ constexpr double kInitStd = 0.02;
 // Makes the parameters of one model, each from a random stream of its own.
 class ParameterMaker {
  public:
-  ParameterMaker(std::uint64_t seed, at::Device device) : seed_(seed), device_(device) {}
+  ParameterMaker(std::uint64_t seed, at::Device device, Products products)
+      : seed_(seed), device_(device), products_(products) {}
 
   at::Tensor normal(const std::string& name, at::IntArrayRef shape, double std) const {
     at::Tensor tensor = empty(shape);
@@ -39,7 +40,7 @@ class ParameterMaker {
   }
 
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, double std) const {
-    return {normal(name + ".weight", {in, out}, std), constant(out, 0.0)};
+    return {normal(name + ".weight", {in, out}, std), constant(out, 0.0), products_};
   }
 
  private:
@@ -49,6 +50,7 @@ class ParameterMaker {
 
   std::uint64_t seed_;
   at::Device device_;
+  Products products_;
 };
 
 std::string block_prefix(std::int64_t index) {
@@ -103,7 +105,7 @@ Unit Block::unit() const {
 }
 
 at::Tensor Head::operator()(const at::Tensor& x) const {
-  return project(ln_f(x), weight);
+  return project(ln_f(x), weight, products);
 }
 
 Unit Head::unit() const {
@@ -120,7 +122,7 @@ Gpt::Gpt(const GptOptions& options, std::uint64_t seed, at::Device device,
     if (on_unit) on_unit(unit);
   };
   const MemoryScope scope(MemoryCategory::kParameters);
-  const ParameterMaker make(derive_seed(seed, "model"), device);
+  const ParameterMaker make(derive_seed(seed, "model"), device, options.products);
   const std::int64_t C = options.channels;
   embedding_.wte = make.normal("wte.weight", {options.vocab_size, C}, kInitStd);
   embedding_.wpe = make.normal("wpe.weight", {options.context, C}, kInitStd);
@@ -131,6 +133,7 @@ Gpt::Gpt(const GptOptions& options, std::uint64_t seed, at::Device device,
   }
   head_.ln_f = make.layer_norm(C);
   head_.is_tied = options.tie_embeddings;
+  head_.products = options.products;
   head_.weight = options.tie_embeddings
                      ? embedding_.wte
                      : make.normal("lm_head.weight", {options.vocab_size, C}, kInitStd);

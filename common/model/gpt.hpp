@@ -28,7 +28,8 @@ struct GptOptions {
   std::int64_t layers = 4;
   std::int64_t heads = 4;
   std::int64_t channels = 128;
-  bool tie_embeddings = true;  // the head's weight is the token embedding
+  bool tie_embeddings = true;             // the head's weight is the token embedding
+  Products products = Products::kOneDnn;  // of all linear layers and the head
 };
 
 struct Embedding {
@@ -53,6 +54,7 @@ struct Head {
   LayerNorm ln_f;
   at::Tensor weight;  // [V, C]; the embedding's own tensor if tied
   bool is_tied = true;
+  Products products = Products::kOneDnn;
   at::Tensor operator()(const at::Tensor& x) const;  // [B, T, C] -> logits [B, T, V]
   Unit unit() const;  // a tied weight belongs to the embedding's unit alone
 };

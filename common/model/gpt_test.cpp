@@ -24,10 +24,27 @@ GptOptions tiny(bool tied) {
           .tie_embeddings = tied};
 }
 
+// 50257 tokens, or 50304 where the vocabulary is padded to a multiple of 64.
 TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
-  const GptOptions options{
-      .vocab_size = 50304, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
+  GptOptions options{
+      .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
+  EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124439808);
+  options.vocab_size = 50304;
   EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124475904);
+}
+
+TEST(Gpt, ChosenProductsReachEveryLinearLayer) {
+  for (const Products products : {Products::kOneDnn, Products::kBlas}) {
+    GptOptions options = tiny(true);
+    options.products = products;
+    const Gpt model(options, 1);
+    for (const Block& block : model.blocks()) {
+      for (const Linear* layer :
+           {&block.attn.c_attn, &block.attn.c_proj, &block.c_fc, &block.c_proj})
+        EXPECT_EQ(layer->products, products);
+    }
+    EXPECT_EQ(model.head().products, products);
+  }
 }
 
 TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {

@@ -35,9 +35,9 @@ const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
 using OptionalTensor = std::optional<at::Tensor>;
 
 // x [M, K] times the transpose of weight [N, K], plus bias [N].
-at::Tensor times_transposed(const at::Tensor& x, const at::Tensor& weight,
+at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Tensor& weight,
                             const OptionalTensor& bias = {}) {
-  const auto* onednn = onednn_linear();
+  const auto* onednn = products == Products::kOneDnn ? onednn_linear() : nullptr;
   if (onednn != nullptr && x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0) {
     // A weight that is dense in neither orientation falls to oneDNN's reference loop, 500 times slower.
     const bool is_dense = weight.is_contiguous() || weight.t().is_contiguous();
@@ -50,10 +50,11 @@ at::Tensor times_transposed(const at::Tensor& x, const at::Tensor& weight,
 // y = x weightᵀ + bias and its gradients, all three products through times_transposed().
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const OptionalTensor& bias) {
+                            const OptionalTensor& bias, Products products) {
     context->save_for_backward({x, weight});
     context->saved_data["has_bias"] = bias.has_value();
-    return times_transposed(x, weight, bias);
+    context->saved_data["products"] = static_cast<std::int64_t>(products);
+    return times_transposed(products, x, weight, bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
@@ -61,33 +62,35 @@ struct Product : torch::autograd::Function<Product> {
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor& dy = outputs[0];
+    const auto products = static_cast<Products>(context->saved_data["products"].toInt());
     at::Tensor dx, dweight, dbias;
-    if (context->needs_input_grad(0)) dx = times_transposed(dy, weight.t());
+    if (context->needs_input_grad(0)) dx = times_transposed(products, dy, weight.t());
     if (context->needs_input_grad(1)) {
       // Whichever way round writes the gradient in the order in which the weight lies in memory.
-      dweight = weight.is_contiguous() ? times_transposed(dy.t(), x.t())
-                                       : times_transposed(x.t(), dy.t()).t();
+      dweight = weight.is_contiguous() ? times_transposed(products, dy.t(), x.t())
+                                       : times_transposed(products, x.t(), dy.t()).t();
     }
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) dbias = dy.sum(0);
-    return {dx, dweight, dbias};
+    return {dx, dweight, dbias, at::Tensor()};
   }
 };
 
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
+                   Products products) {
   std::vector<std::int64_t> shape = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, shape.back()});
   shape.back() = weight.size(0);
-  return Product::apply(rows, weight, bias).view(shape);
+  return Product::apply(rows, weight, bias, products).view(shape);
 }
 
 }  // namespace
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  return product(x, weight.t(), bias.defined() ? OptionalTensor(bias) : std::nullopt);
+  return product(x, weight.t(), bias.defined() ? OptionalTensor(bias) : std::nullopt, products);
 }
 
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight) {
-  return product(x, weight, std::nullopt);
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products products) {
+  return product(x, weight, std::nullopt, products);
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {

@@ -8,15 +8,19 @@
 
 namespace ladder {
 
+// Which library multiplies fp32 matrices on the CPU. kOneDnn: its packed product, where libtorch has
+// it, up to twice as fast on some CPUs (benchmarks/README.md). kBlas: the BLAS behind at::addmm,
+// which torch.nn.Linear calls as well. Both are right; their last bits differ, so runs are equal to
+// the bit only within one choice. Other dtypes and devices always take at::addmm.
+enum class Products { kOneDnn, kBlas };
+
 // y = x W + b over the last dimension. W is [in, out], the orientation of GPT-2's own files (the
-// transpose of torch::nn::Linear's), so a saved model needs no transposition.
-//
-// Runs on oneDNN's packed product where libtorch has it and the tensors are fp32 on the CPU: up to
-// twice as fast there as the BLAS behind at::linear (benchmarks/README.md). The same kernel for
-// every layer and step.
+// transpose of torch::nn::Linear's), so a saved model needs no transposition. Forward and backward
+// take their three products from the same library.
 struct Linear {
-  at::Tensor weight;                                 // [in, out]
-  at::Tensor bias;                                   // [out], or undefined for none
+  at::Tensor weight;  // [in, out]
+  at::Tensor bias;    // [out], or undefined for none
+  Products products = Products::kOneDnn;
   at::Tensor operator()(const at::Tensor& x) const;  // [..., in] -> [..., out]
 };
 
@@ -39,6 +43,7 @@ struct Attention {
 
 // x [..., in] times the transpose of weight [out, in]: the head, whose weight may be the token
 // embedding.
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight);
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
+                   Products products = Products::kOneDnn);
 
 }  // namespace ladder

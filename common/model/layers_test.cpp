@@ -1,5 +1,6 @@
 #include "common/model/layers.hpp"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
@@ -21,14 +22,14 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
       .item<double>();
 }
 
-class LinearTest : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
+class LinearTest : public ::testing::TestWithParam<std::tuple<Products, int, int, int>> {};
 
 TEST_P(LinearTest, ValueAndGradientsAreThoseOfAddmm) {
   at::manual_seed(1);
-  const auto [rows, in, out] = GetParam();
+  const auto [products, rows, in, out] = GetParam();
   const at::Tensor x = leaf({rows, in}), weight = leaf({in, out}), bias = leaf({out});
   const at::Tensor dy = at::randn({rows, out});
-  const at::Tensor y = Linear{weight, bias}(x);
+  const at::Tensor y = Linear{weight, bias, products}(x);
   y.backward(dy);
   const at::Tensor reference =
       at::addmm(bias.to(at::kDouble), x.to(at::kDouble), weight.to(at::kDouble));
@@ -39,10 +40,51 @@ TEST_P(LinearTest, ValueAndGradientsAreThoseOfAddmm) {
   EXPECT_TRUE(weight.grad().is_contiguous());
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LinearTest,
-                         ::testing::Values(std::tuple{1, 1, 1}, std::tuple{1, 7, 3},
-                                           std::tuple{64, 48, 144}, std::tuple{33, 17, 65},
-                                           std::tuple{512, 384, 258}));
+INSTANTIATE_TEST_SUITE_P(OneDnn, LinearTest,
+                         ::testing::Values(std::tuple{Products::kOneDnn, 1, 1, 1},
+                                           std::tuple{Products::kOneDnn, 1, 7, 3},
+                                           std::tuple{Products::kOneDnn, 64, 48, 144},
+                                           std::tuple{Products::kOneDnn, 33, 17, 65},
+                                           std::tuple{Products::kOneDnn, 512, 384, 258}));
+INSTANTIATE_TEST_SUITE_P(Blas, LinearTest,
+                         ::testing::Values(std::tuple{Products::kBlas, 1, 1, 1},
+                                           std::tuple{Products::kBlas, 33, 17, 65},
+                                           std::tuple{Products::kBlas, 512, 384, 258}));
+
+// What a layer, or the head, computes of these: its value and all gradients.
+template <class Layer>
+std::vector<at::Tensor> results(const Layer& layer, std::vector<at::Tensor> leaves) {
+  for (at::Tensor& leaf : leaves) leaf.mutable_grad() = at::Tensor();
+  std::vector<at::Tensor> all = {layer()};
+  all[0].backward(at::ones_like(all[0]).cumsum(0));
+  for (const at::Tensor& leaf : leaves) all.push_back(leaf.grad());
+  return all;
+}
+
+// oneDNN's product rounds in another order, so its bits tell which library has multiplied.
+TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnItsOwn) {
+  at::manual_seed(4);
+  const at::Tensor x = leaf({512, 384}), weight = leaf({384, 256}), bias = leaf({256});
+  const at::Tensor head = leaf({256, 384});
+  const auto linear = [&](Products products) {
+    return results([&] { return Linear{weight, bias, products}(x); }, {x, weight});
+  };
+  const auto projected = [&](Products products) {
+    return results([&] { return project(x, head, products); }, {x, head});
+  };
+  const auto addmm = results([&] { return at::addmm(bias, x, weight); }, {x, weight});
+  const auto mm = results([&] { return at::mm(x, head.t()); }, {x, head});
+  const auto onednn = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  const bool has_onednn = onednn && onednn->hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  for (std::size_t i = 0; i < 3; ++i) {  // the value and both gradients, each a product of its own
+    EXPECT_TRUE(linear(Products::kBlas)[i].equal(addmm[i])) << i;
+    EXPECT_TRUE(projected(Products::kBlas)[i].equal(mm[i])) << i;
+    EXPECT_EQ(linear(Products::kOneDnn)[i].equal(addmm[i]), !has_onednn) << i;
+    EXPECT_EQ(projected(Products::kOneDnn)[i].equal(mm[i]), !has_onednn) << i;
+    EXPECT_LT(distance(linear(Products::kOneDnn)[i], addmm[i]), 1e-5) << i;
+    EXPECT_LT(distance(projected(Products::kOneDnn)[i], mm[i]), 1e-5) << i;
+  }
+}
 
 TEST(Project, ValueAndGradientsAreThoseOfMm) {
   at::manual_seed(2);

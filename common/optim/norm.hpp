@@ -4,7 +4,8 @@
 // and the block sums are added up in the order of the blocks. A rank that owns whole blocks can
 // compute their sums alone; once all block sums are gathered, every rank gets the same norm as a
 // single process. Partial norms per rank would differ in the last bits from one way of sharding to
-// another, and clipping would carry that into every parameter.
+// another. With sums in double that hardly ever reaches a parameter, since clipping rounds its factor
+// to fp32; but the reported norm would differ, and no test could ask for equal bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -48,7 +48,8 @@ TEST(Options, ReachTheirMembers) {
                                 "ranks-first", "--simulate-ranks",
                                 "3",           "--tie-embeddings",
                                 "false",       "--overfit-one-batch",
-                                "--clip-norm", "0"})
+                                "--clip-norm", "0",
+                                "--products",  "blas"})
                              .options;
   EXPECT_EQ(o.num_steps, 7);
   EXPECT_EQ(o.data.seed, 9u);
@@ -62,6 +63,7 @@ TEST(Options, ReachTheirMembers) {
   EXPECT_EQ(o.fold, Fold::kRanksFirst);
   EXPECT_EQ(o.simulate_ranks, 3);
   EXPECT_FALSE(o.model.tie_embeddings);
+  EXPECT_EQ(o.model.products, Products::kBlas);
   EXPECT_TRUE(o.data.overfit_one_batch);
   EXPECT_EQ(o.clip_norm, 0);
 }

@@ -74,6 +74,10 @@ class OptionTable {
     value("--seed", o_.seed, "seed of the model's start and of the order of samples");
     value("--threads", o_.num_threads,
           "compute threads per rank; bits are equal between steps with 1 only");
+    choice("--products", o_.model.products,
+           {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
+           "library of the fp32 matrix products on the CPU: oneDNN, or the BLAS that "
+           "torch.nn.Linear calls; their last bits differ");
     value("--memory-cap-mb", o_.memory_cap_mb,
           "MiB of tensors that a rank may hold, to play a smaller device; 0: no cap");
     choice("--transport", o_.transport,
