@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures step 4 on several ranks against step 0 on one, and against DistributedDataParallel in Python: in one run.
 
-    .venv/bin/python benchmarks/ddp_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
-    .venv/bin/python benchmarks/ddp_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
+    .ladder/venv/bin/python benchmarks/ddp_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
+    .ladder/venv/bin/python benchmarks/ddp_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
 
 In every round each program runs once, one after the other, so a machine that gets slower hurts all alike; a round's
 figure is the median step after the warm-up steps:

@@ -18,7 +18,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from ladder_table import read_stages  # noqa: E402
+from processes import run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
@@ -152,10 +152,7 @@ def train(build, stage, ranks, options, out):
     command = [str(program), "--quiet", "--out", str(out), *own, *options]
     if ranks > 1 and stage["ranks"] == "N":
         command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr or done.stdout}")
+    run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
     return json.loads((out / "report.json").read_text())
 
 

@@ -5,17 +5,16 @@ A run is a dict with num_parameters, step_seconds and losses: a step's report.js
 
 import argparse
 import array
-import contextlib
 import json
 import os
 import random
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from processes import run_all
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 258
@@ -80,7 +79,7 @@ class Race:
         rows = max_ranks * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
         write_tokens(self.data, rows * arguments.context + 1)
         start = self.folder / "start"
-        execute([self.step_command(start_program, num_steps=0, out=start)])
+        run_all([self.step_command(start_program, num_steps=0, out=start)])
         self.checkpoint = start / "checkpoints/step_000000"
 
     def run_step(self, program, num_steps, *further, ranks=1, copies=1):
@@ -92,7 +91,7 @@ class Race:
             if ranks > 1:
                 command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
             commands.append(command)
-        execute(commands, {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        run_all(commands, {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
@@ -108,7 +107,7 @@ class Race:
             "--num-steps", str(num_steps), "--threads", str(a.threads),
         ]  # fmt: skip
         environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        texts = execute([["env", f"RANK={rank}", *command] for rank in range(ranks)], environment)
+        texts = run_all([["env", f"RANK={rank}", *command] for rank in range(ranks)], environment)
         runs = [json.loads(text.splitlines()[-1]) for text in texts]
         return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
 
@@ -131,27 +130,6 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def execute(commands, environment=None):
-    """Runs all at once; returns what each printed. If one fails, the others are ended, and so is this program."""
-    with contextlib.ExitStack() as stack:
-        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands]
-        running = [
-            subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
-            for command, (out, err) in zip(commands, outputs)
-        ]
-        while not any(child.poll() for child in running) and any(child.poll() is None for child in running):
-            time.sleep(0.05)
-        failed = next((i for i, child in enumerate(running) if child.poll()), None)
-        for child in running:
-            if child.poll() is None:
-                child.kill()
-        texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
-        if failed is not None:
-            out, err = texts[failed]
-            sys.exit(f"{' '.join(commands[failed])}\nended with {running[failed].returncode}:\n{err or out}")
-        return [out for out, _ in texts]
 
 
 def check_same_model(runs, names):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures step 0 against PyTorch eager in Python: the same model, batches, optimizer and threads, in one run.
 
-    .venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256: the issue's size
-    .venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
+    .ladder/venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256: the issue's size
+    .ladder/venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
 
 The opponents are a plain nn.Module with the same kernels but for the matrix product and, where the package transformers
 can be imported, Hugging Face's GPT-2. "step 0, BLAS" is step 0 with --products blas, their matrix product: what is left

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures steps 4 to 7 on several ranks against step 0 on one, and against their peers in Python: in one run.
 
-    .venv/bin/python benchmarks/zero_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
+    .ladder/venv/bin/python benchmarks/zero_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
 
 In every round each program runs once, one after the other; a round's figure is the median step after the warm-up:
 

@@ -1,15 +1,16 @@
 # Finds libtorch and makes the target ladder::torch.
 #
-# Looked for, in this order: LADDER_TORCH (cache or environment), Torch_DIR, CMAKE_PREFIX_PATH, and the
-# .venv that ./ladder makes. The libraries are linked directly instead of through find_package(Torch),
-# which refuses a CUDA build of torch on a machine without the CUDA toolkit and sets compiler flags for
-# the whole project.
+# Looked for, in this order: LADDER_TORCH (cache or environment), Torch_DIR, CMAKE_PREFIX_PATH, and
+# .ladder/venv, which ./ladder makes. The libraries are linked directly instead of through
+# find_package(Torch), which refuses a CUDA build of torch on a machine without the CUDA toolkit and
+# sets compiler flags for the whole project.
 if(TARGET ladder::torch)
   return()
 endif()
 
 set(LADDER_TORCH "$ENV{LADDER_TORCH}" CACHE PATH
     "Folder of libtorch, or of the Python package torch: it holds include/ and lib/")
+option(LADDER_CUDA "Link libtorch's CUDA libraries as well" OFF)
 
 set(_torch_candidates)
 if(LADDER_TORCH)
@@ -22,7 +23,7 @@ else()
   foreach(_prefix IN LISTS _torch_prefixes)
     list(APPEND _torch_candidates "${_prefix}" "${_prefix}/../..")
   endforeach()
-  file(GLOB _torch_in_venv "${CMAKE_CURRENT_LIST_DIR}/../.venv/lib/python3*/site-packages/torch")
+  file(GLOB _torch_in_venv "${CMAKE_CURRENT_LIST_DIR}/../.ladder/venv/lib/python3*/site-packages/torch")
   list(APPEND _torch_candidates ${_torch_in_venv})
 endif()
 
@@ -37,12 +38,11 @@ if(NOT _torch_root)
   if(LADDER_TORCH)
     set(_torch_looked "LADDER_TORCH is '${LADDER_TORCH}', which holds no lib/libtorch_cpu.so beside include/ATen/ATen.h.")
   else()
-    set(_torch_looked "Looked in Torch_DIR, CMAKE_PREFIX_PATH and .venv.")
+    set(_torch_looked "Looked in Torch_DIR, CMAKE_PREFIX_PATH and .ladder/venv.")
   endif()
   message(FATAL_ERROR
     "libtorch was not found. ${_torch_looked}\n"
-    "Run './ladder setup', or install it by hand: python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 numpy\n"
-    "An existing one is used with -DLADDER_TORCH=FOLDER.")
+    "Run './ladder setup', or name an existing one with -DLADDER_TORCH=FOLDER: libtorch's own, or that of the Python package torch.")
 endif()
 
 set(LADDER_TORCH_VERSION)
@@ -55,18 +55,35 @@ foreach(_header torch/headeronly/version.h torch/csrc/api/include/torch/version.
 endforeach()
 set(LADDER_TORCH_ROOT "${_torch_root}")
 message(STATUS "libtorch ${LADDER_TORCH_VERSION}: ${_torch_root}")
+# Step 1 uses internals of libtorch that differ before 2.11. A newer 2.x probably works.
+if(LADDER_TORCH_VERSION VERSION_LESS 2.11 OR LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 3)
+  message(FATAL_ERROR
+    "libtorch '${LADDER_TORCH_VERSION}' in ${_torch_root} is not supported, 2.11 to 2.13 are: LADDER_TORCH=FOLDER names another.")
+elseif(LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 2.14)
+  message(WARNING "libtorch ${LADDER_TORCH_VERSION} is newer than 2.13, the newest that Ladder was tested with.")
+endif()
+
+# Nothing here needs CUDA. libtorch.so itself is empty, and in a CUDA build it loads libtorch_cuda.so.
+set(_torch_names torch_cpu c10)
+if(LADDER_CUDA)
+  list(PREPEND _torch_names torch torch_cuda c10_cuda)
+endif()
+set(_torch_libraries)
+foreach(_name IN LISTS _torch_names)
+  if(NOT EXISTS "${_torch_root}/lib/lib${_name}.so")
+    message(FATAL_ERROR
+      "LADDER_CUDA is '${LADDER_CUDA}', and ${_torch_root}/lib holds no lib${_name}.so. "
+      "Name a CUDA build of libtorch with LADDER_TORCH=FOLDER, or set LADDER_CUDA=OFF.")
+  endif()
+  list(APPEND _torch_libraries "${_torch_root}/lib/lib${_name}.so")
+endforeach()
 
 add_library(ladder::torch INTERFACE IMPORTED GLOBAL)
 target_include_directories(ladder::torch SYSTEM INTERFACE
   "${_torch_root}/include" "${_torch_root}/include/torch/csrc/api/include")
-set(_torch_libraries)
-foreach(_name torch torch_cpu c10 torch_cuda c10_cuda)
-  if(EXISTS "${_torch_root}/lib/lib${_name}.so")
-    list(APPEND _torch_libraries "${_torch_root}/lib/lib${_name}.so")
-  endif()
-endforeach()
 find_package(Threads REQUIRED)
 target_link_libraries(ladder::torch INTERFACE
   -Wl,--no-as-needed ${_torch_libraries} -Wl,--as-needed Threads::Threads)
-# A CUDA build of torch brings its CUDA libraries as sibling Python packages (nvidia/*/lib), which it finds by its own rpath.
+# A CUDA build's libtorch_cpu.so itself needs two CUDA libraries. They are sibling Python packages (nvidia/*/lib), which
+# it finds by its own rpath.
 target_link_options(ladder::torch INTERFACE "-Wl,-rpath,${_torch_root}/lib" "-Wl,--allow-shlib-undefined")

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # ./ladder doctor: what is here and what is missing, one line each, with the way out. Changes nothing.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
@@ -56,10 +57,10 @@ check_torch() {
     here libtorch "yours: $torch"
   elif [[ -n $torch ]]; then
     missing libtorch "'$torch' has no lib/libtorch_cpu.so; correct LADDER_TORCH or Torch_DIR, or unset them"
-  elif cmp -s "$ROOT/scripts/requirements.txt" "$ROOT/.venv/.ladder_complete"; then
-    here libtorch "$(grep -o '^torch==.*' "$ROOT/scripts/requirements.txt") in .venv"
+  elif has_venv; then
+    here libtorch "$(grep -o '^torch==.*' "$REQUIREMENTS") in .ladder/venv"
   else
-    missing libtorch "no complete .venv; ./ladder setup makes it (1 GB), or set LADDER_TORCH=FOLDER to one that is here"
+    missing libtorch "none in .ladder/venv; ./ladder setup installs it (1 GB on disk), LADDER_TORCH=FOLDER uses another"
   fi
 }
 

@@ -28,10 +28,20 @@ STATE = ("parameters", "gradients", "optimizer")
 MINUS = "–"
 
 
-def read_stages(path):
-    """One dict per stage; the file says what its columns mean."""
+COLUMNS = ("name", "step", "ranks", "when", "equals", "within", "reads", "options")
+
+
+def read_stages(path, num_microbatches=1):
+    """One dict per stage of a run with so many microbatches; the file says what its columns mean."""
     lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return [dict(zip(("name", "step", "ranks", "equals", "within", "reads", "options"), fields)) for fields in lines]
+    return stages_of_run([dict(zip(COLUMNS, fields, strict=True)) for fields in lines], num_microbatches)
+
+
+def stages_of_run(stages, num_microbatches):
+    """Those that such a run has; each "equals" one of them, or "-"."""
+    stages = [stage for stage in stages if stage["when"] == "always" or num_microbatches > 1]
+    names = {stage["name"] for stage in stages} | {"-"}
+    return [{**stage, "equals": next(name for name in stage["equals"].split(",") if name in names)} for stage in stages]
 
 
 # ---- bounds -----------------------------------------------------------------------------------------------------------
@@ -212,12 +222,19 @@ def markdown(columns, rows):
 
 # ---- self-test --------------------------------------------------------------------------------------------------------
 
-STAGES = [
-    {"name": "oracle", "step": "step0", "ranks": "1", "equals": "-", "within": "-", "reads": "all"},
-    {"name": "first", "step": "step1", "ranks": "N", "equals": "oracle", "within": "bits", "reads": "all"},
-    {"name": "second", "step": "step2", "ranks": "N", "equals": "first", "within": "bits", "reads": "share"},
-    {"name": "third", "step": "step3", "ranks": "N", "equals": "second", "within": "1e-3", "reads": "share"},
-]
+TEXT_OF_STAGES = """\
+# a comment
+oracle\tstep0\t1\talways\t-\t-\tall\t-
+first\tstep1\tN\talways\toracle\tbits\tall\t-
+second\tstep2\tN\talways\tfirst\tbits\tshare\t-
+other oracle\tstep0\t1\tm>1\t-\t-\tall\t--fold
+third\tstep3\tN\talways\tother oracle,second\t1e-3\tshare\t-
+"""
+# Of those five stages, the names and references in a run with so many microbatches.
+REFERENCES = {
+    1: {"oracle": "-", "first": "oracle", "second": "first", "third": "second"},
+    2: {"oracle": "-", "first": "oracle", "second": "first", "other oracle": "-", "third": "other oracle"},
+}
 
 
 def right_report(stage):
@@ -236,7 +253,7 @@ def right_report(stage):
 
 
 # The stage that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
-# one, and what must be said of the stage (None: nothing).
+# one, and what must be said of the stage (None: nothing). With one microbatch, so "third" must equal "second".
 PLANTED = [
     ("second", ("step",), "step2", False, None),
     ("second", ("step",), "step3", False, "its report is of step3"),
@@ -270,26 +287,47 @@ PLANTED = [
 ]
 
 
+# With two microbatches "third" must equal "other oracle", and nothing else.
+PLANTED_IN_TWO_MICROBATCHES = [
+    ("second", ("losses", 1), 2.01, False, "it does not equal first: step 2: loss"),
+    ("third", ("losses", 1), 2.01, False, "it does not equal other oracle within 0.001: step 2: loss"),
+]
+
+
+def write_run(folder, stages, name, place, value):
+    """A right report for each stage, with one place spoilt in that of `name`."""
+    for stage in stages:
+        report = spoilt = right_report(stage)
+        if stage["name"] == name:
+            for key in place[:-1]:
+                spoilt = spoilt[key]
+            if place:
+                spoilt[place[-1]] = value
+            else:
+                report |= value
+        (folder / stage["name"]).mkdir()
+        (folder / stage["name"] / "report.json").write_text(json.dumps(report))
+
+
 def self_test():
     mistakes = 0
-    for name, place, value, is_short, wanted in PLANTED:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stages.tsv"
+        path.write_text(TEXT_OF_STAGES)
+        stages = {m: read_stages(path, m) for m in REFERENCES}
+    for m, references in REFERENCES.items():
+        if (found := {stage["name"]: stage["equals"] for stage in stages[m]}) != references:
+            print(f"self-test: {m} microbatches: wanted {references}, found {found}")
+            mistakes += 1
+    cases = [(1, case) for case in PLANTED] + [(2, case) for case in PLANTED_IN_TWO_MICROBATCHES]
+    for m, (name, place, value, is_short, wanted) in cases:
         with tempfile.TemporaryDirectory() as folder:
-            for stage in STAGES:
-                report = spoilt = right_report(stage)
-                if stage["name"] == name:
-                    for key in place[:-1]:
-                        spoilt = spoilt[key]
-                    if place:
-                        spoilt[place[-1]] = value
-                    else:
-                        report |= value
-                (Path(folder) / stage["name"]).mkdir()
-                (Path(folder) / stage["name"] / "report.json").write_text(json.dumps(report))
-            faults = {row["name"]: row["faults"] for row in judge(Path(folder), STAGES, 2, is_short)}
+            write_run(Path(folder), stages[m], name, place, value)
+            faults = {row["name"]: row["faults"] for row in judge(Path(folder), stages[m], 2, is_short)}
         if bool(faults[name]) == (wanted is None) or (wanted and wanted not in "\n".join(faults[name])):
             print(f"self-test: {name} with {place} {value}: wanted {wanted!r}, found {faults}")
             mistakes += 1
-    print(f"self-test: {len(PLANTED)} planted faults, {mistakes} judged wrongly")
+    print(f"self-test: {len(cases)} planted faults, {mistakes} mistakes")
     return mistakes
 
 
@@ -306,7 +344,10 @@ def main():
     if arguments.run is None:
         parser.error("a run is needed: runs/ladder-…")
     try:
-        rows = judge(arguments.run, read_stages(arguments.stages), arguments.ranks, arguments.short)
+        first = read_stages(arguments.stages)[0]["name"]
+        config = json.loads((arguments.run / first / "report.json").read_text())["config"]
+        stages = read_stages(arguments.stages, config["num-microbatches"])
+        rows = judge(arguments.run, stages, arguments.ranks, arguments.short)
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")
 

@@ -1,23 +1,27 @@
+# shellcheck shell=bash
 # Starts trainers and benchmarks: one process, or several under mpirun. Sourced by ./ladder.
 
 # supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT, TERM and HUP become SIGUSR1:
-# save and stop, exit code 75. A second INT kills. STOPPED says what the user can do then.
+# save and stop, exit code 75. A second INT sends kill_signal. STOPPING and STOPPED say so, and what the user can do then.
+STOPPING="saving and stopping"
 STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out goes on"
 supervise() {
   local status is_interrupted
-  interrupts=0
-  setsid "$@" </dev/null &
-  child=$!
+  interrupts=0 child=""
   trap 'is_interrupted=1; interrupts=$((interrupts + 1)); stop_child' INT
   trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP USR1
+  setsid "$@" </dev/null &
+  child=$!
+  if ((interrupts > 0)); then stop_child; fi  # it came before there was a child
   while :; do
     is_interrupted=0
     status=0
     wait "$child" 2>/dev/null || status=$?
     if ((is_interrupted == 0)); then break; fi
   done
-  trap - INT TERM HUP USR1
-  if ((interrupts > 1)); then status=130; fi
+  trap 'exit 130' INT  # not "trap - INT": where INT is ignored, as behind a "&", bash would take it up again
+  trap - TERM HUP USR1
+  if ((interrupts > 1 || interrupts == 1 && status > 128)); then status=130; fi
   if ((status == 75)); then say "$STOPPED"; fi
   if ((status > 128 && interrupts == 0)); then
     say "a process was killed by signal $((status - 128)) ($(kill -l $((status - 128))))"
@@ -26,7 +30,7 @@ supervise() {
 }
 stop_child() {
   if ((interrupts == 1)); then
-    say "saving and stopping; Ctrl-C again kills"
+    say "$STOPPING; Ctrl-C again kills"
     kill -USR1 "$child" 2>/dev/null || true
   else
     kill "-$kill_signal" "$child" 2>/dev/null || true
@@ -46,6 +50,13 @@ launch() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     supervise mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
   fi
+}
+
+# launch_script COMMAND…: a benchmark that starts processes itself, and takes them down with it (benchmarks/processes.py).
+launch_script() {
+  kill_signal=TERM
+  STOPPING="stopping"
+  supervise "$@"
 }
 
 # Takes --ranks N out of the options: sets RANKS, if it is there, and OPTIONS.

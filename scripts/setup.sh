@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The set-up of Ladder, part by part: packages, libtorch, configure, build. Sourced by ./ladder and
 # scripts/test.sh, which set ROOT. Each need_… function does what is still missing and nothing else,
 # says what it does, and writes its output to .ladder/logs/NAME.log.
@@ -9,6 +10,7 @@ JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
 
 BUILD_PACKAGES="g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev
   libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev"
+# shellcheck disable=SC2034  # for doctor.sh and test.sh
 TEST_PACKAGES="doxygen graphviz clang-format-14"
 
 say() { printf 'ladder: %s\n' "$*" >&2; }
@@ -77,36 +79,53 @@ install_packages() { "${APT[@]}" update && "${APT[@]}" install -y --no-install-r
 own_torch() {
   if [[ -n ${LADDER_TORCH:-} ]]; then realpath -m "$LADDER_TORCH"; return; fi
   if [[ -n ${Torch_DIR:-} ]]; then printf '%s' "$Torch_DIR/../../.."; return; fi
-  local prefix prefixes
+  local prefix folder prefixes
   IFS=':;' read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
   for prefix in "${prefixes[@]}"; do
-    for prefix in "$prefix" "$prefix/../.."; do
-      if [[ -e $prefix/lib/libtorch_cpu.so ]]; then printf '%s' "$prefix"; return; fi
+    for folder in "$prefix" "$prefix/../.."; do
+      if [[ -e $folder/lib/libtorch_cpu.so ]]; then printf '%s' "$folder"; return; fi
     done
   done
 }
 
-# .venv with the pinned libtorch. A marker says that it is complete; one that we began and did not finish is made anew.
+# libtorch in a virtual environment of our own. It is made beside its place and renamed once it is complete: what an
+# interrupted set-up leaves is never taken for it, and no other environment is touched.
+VENV="$ROOT/.ladder/venv"
+REQUIREMENTS="$ROOT/scripts/requirements.txt"
+has_venv() { cmp -s "$REQUIREMENTS" "$VENV/requirements.txt"; }
 need_torch() {
   [[ -z $(own_torch) ]] || return 0
-  local venv="$ROOT/.venv" wanted="$ROOT/scripts/requirements.txt"
-  if cmp -s "$wanted" "$venv/.ladder_complete"; then return 0; fi
-  say "installing $(grep -o '^torch==.*' "$wanted") into .venv (about 1 GB, a minute or so)"
-  if [[ -e $venv/.ladder_incomplete ]]; then rm -rf "$venv"; fi
-  logged venv make_venv "$venv" "$wanted"
+  if has_venv; then return 0; fi
+  local new="$VENV.partial" cuda=()
+  if [[ ${LADDER_CUDA:-OFF} == ON ]]; then cuda=(--cuda); fi
+  say "asking pip what $(grep -o '^torch==.*' "$REQUIREMENTS") takes"
+  rm -rf "$new"
+  logged venv make_plan "$new"
+  "$new/bin/python" "$ROOT/scripts/torch_plan.py" "$new/plan.json" "${cuda[@]}" || exit 1
+  logged venv install_torch "$new"
+  rm -rf "$VENV"
+  mv "$new" "$VENV"
 }
-make_venv() {
-  mkdir -p "$1" && cp "$2" "$1/.ladder_incomplete" && rm -f "$1/.ladder_complete" &&
-    python3 -m venv "$1" &&
-    "$1/bin/python" -m pip install --disable-pip-version-check --progress-bar off -r "$2" &&
-    mv "$1/.ladder_incomplete" "$1/.ladder_complete"
+# Only pip 25.3 and later can plan without downloading; without a network, the one that is here can still install files.
+make_plan() {
+  python3 -m venv "$1" || return
+  "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" --upgrade 'pip>=25.3' || true
+  "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" --dry-run --ignore-installed --use-feature=fast-deps \
+    --report "$1/plan.json" -r "$REQUIREMENTS"
 }
+# The environment's scripts name its folder, which is about to be renamed.
+install_torch() {
+  "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" -r "$REQUIREMENTS" && "$1/bin/python" -c 'import torch' &&
+    grep -rlIF venv.partial "$1/bin" "$1/pyvenv.cfg" | xargs -d '\n' sed -i 's|venv\.partial|venv|g' &&
+    cp "$REQUIREMENTS" "$1/requirements.txt"
+}
+PIP_OPTIONS=(--disable-pip-version-check --progress-bar off)
 
 # The -D options of every build folder. ccache's paths are relative, so that one folder's objects serve the others.
 cmake_options() {
   local torch
   torch=$(own_torch)
-  printf '%s\n' "-DLADDER_TORCH=$torch"
+  printf '%s\n' "-DLADDER_TORCH=$torch" "-DLADDER_CUDA=${LADDER_CUDA:-OFF}"
   if command -v ccache >/dev/null; then
     printf '%s\n' "-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR=$ROOT;CCACHE_NOHASHDIR=1;ccache"
   fi
@@ -141,7 +160,7 @@ need_built() {
   local name=$1 log="$LOGS/build-$1.log"
   shift
   mkdir -p "$LOGS"
-  if ! cmake --build "$ROOT/build/$name" -j "$JOBS" --target "$@" 2>&1 | tee "$log" | show_progress "$name" "$*"; then
+  if ! cmake --build "$ROOT/build/$name" -j "$JOBS" --target "$@" 2>&1 | tee "$log" | show_progress "build-$name" "$* in build/$name"; then
     explain_failure "build-$name"
   fi
 }
@@ -151,7 +170,7 @@ show_progress() {
   while IFS= read -r line; do
     [[ $line =~ ^\[[0-9]+/[0-9]+\] ]] || continue
     if ((next == 0)); then
-      say "building $2 in build/$1, $JOBS at a time (log: .ladder/logs/build-$1.log)"
+      say "building $2, $JOBS at a time (log: .ladder/logs/$1.log)"
       next=$((SECONDS + 60))
     fi
     if [[ -t 2 ]]; then
@@ -164,13 +183,40 @@ show_progress() {
   if [[ -t 2 ]] && ((next > 0)); then printf '\r\033[K' >&2; fi
 }
 
-# What every command needs that builds: build/release with these targets.
-need_release() {
+# is_built FOLDER TARGET…
+is_built() {
+  local name=$1
+  shift
+  cmake --build "$ROOT/build/$name" --target "$@" -- -n 2>/dev/null | grep -q 'no work to do'
+}
+
+# build_behind TARGET…: builds in build/release while something else runs, in a process group of its own that ends with
+# us. finish_build waits for it, and fails if there was none.
+build_behind() {
+  local log="$LOGS/build-behind.log"
+  say "building the other steps meanwhile (log: .ladder/logs/build-behind.log)"
+  setsid nice cmake --build "$ROOT/build/release" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
+  builder=$!
+  trap 'kill -TERM -- "-$builder" 2>/dev/null || true' EXIT
+}
+finish_build() {
+  [[ -n ${builder:-} ]] || return 1
+  tail -n 1 --pid="$builder" -s 0.5 -f "$LOGS/build-behind.log" | show_progress build-behind "the other steps"
+  wait "$builder" || explain_failure build-behind
+  builder=""
+  trap - EXIT
+}
+
+# What every command needs before it builds in build/release: need_release builds these targets, too.
+prepare_release() {
   lock_setup
   # shellcheck disable=SC2086
   need_packages $BUILD_PACKAGES
   need_torch
   need_configured release --preset release
+}
+need_release() {
+  prepare_release
   need_built release "$@"
   unlock_setup
 }

@@ -1,6 +1,10 @@
 #include "step1_ddp_reference/reference_reducer.hpp"
 
+#include <torch/headeronly/version.h>
+
 #include <algorithm>
+#include <type_traits>
+#include <unordered_map>
 
 #include "common/core/check.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
@@ -9,6 +13,15 @@ namespace ladder {
 namespace {
 
 constexpr std::int64_t kNotReady = -1;
+
+// The Reducer is no public interface of libtorch. 2.11 to 2.13 take these arguments, earlier ones fewer.
+static_assert(std::is_constructible_v<
+                  c10d::Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
+                  c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t, bool,
+                  bool, std::unordered_map<std::size_t, std::string>, std::int64_t, bool, bool,
+                  std::vector<std::int64_t>>,
+              "the c10d::Reducer of libtorch " TORCH_VERSION
+              " takes other arguments than those of 2.11 to 2.13, which step 1 passes");
 
 // In reverse: about the order in which backward finishes their gradients.
 std::vector<NamedTensor> trainable_leaves(const FlatModel& model) {

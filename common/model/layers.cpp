@@ -1,6 +1,5 @@
 #include "common/model/layers.hpp"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
@@ -9,6 +8,8 @@
 
 #include <optional>
 
+#include "common/model/find_operator.hpp"
+
 namespace ladder {
 namespace {
 
@@ -16,19 +17,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // oneDNN's product, x [M, K] times the transpose of weight [N, K] plus bias [N]. libtorch registers
-// it for its compiler and declares it in no header, so it is looked up by name; null where this
-// libtorch was built without.
+// it for its compiler; null where this libtorch has none of this signature.
 using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
                                    const std::optional<at::Tensor>&, c10::string_view,
                                    c10::List<std::optional<at::Scalar>>,
                                    std::optional<c10::string_view>);
 
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
-  static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
-    const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-    if (!found || !found->hasKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
-    return found->typed<LinearPointwise>();
-  }();
+  static const auto handle =
+      find_operator<LinearPointwise>("mkldnn::_linear_pointwise", c10::DispatchKey::CPU);
   return handle ? &*handle : nullptr;
 }
 

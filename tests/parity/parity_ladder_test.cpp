@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
@@ -322,23 +321,6 @@ TEST(ParityLadder, CoveringSetHasEveryPairOfValues) {
   collect(full_product(), pairs_of_all);
   collect(covering_set(), pairs);
   EXPECT_EQ(pairs, pairs_of_all);
-}
-
-// ./ladder run climbs by a table of its own, which must say the same.
-TEST(ParityLadder, LaunchersTableHasTheSameRungs) {
-  std::ifstream file(LADDER_SOURCE "/scripts/ladder_stages.tsv");
-  std::map<std::string, std::string> equals;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("#")) continue;
-    std::istringstream fields(line);
-    std::string name, step, ranks, reference, within;
-    fields >> name >> step >> ranks >> reference >> within;
-    EXPECT_TRUE(within == "bits" || reference == "-") << line;
-    equals[step] = reference;
-  }
-  std::map<std::string, std::string> wanted = {{oracle().step(), "-"}};
-  for (const Rung& rung : rungs()) wanted[rung.step()] = rung.equals.front();
-  EXPECT_EQ(equals, wanted);
 }
 
 // What the last step shows: the lesson of step 3 quotes it.

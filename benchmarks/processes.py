@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The child processes of a benchmark: none outlives it, whichever way it ends.
+
+    benchmarks/processes.py --self-test       stops and fails programs that have children; no child may be left
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
+SIGNALS = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP)
+GRACE_SECONDS = 10  # mpirun needs a second or two to take its ranks down
+
+
+@contextlib.contextmanager
+def noted_signals():
+    """A list of the signals that arrive meanwhile. Raised at once, an exception could fall between start and list."""
+    noted = []
+    handlers = {number: signal.signal(number, lambda number, _: noted.append(number)) for number in SIGNALS}
+    try:
+        yield noted
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def end(children):
+    """Tells them to end, mpirun with its ranks, and kills what has not ended after a while."""
+    for child in children:
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + GRACE_SECONDS
+    while any(child.poll() is None for child in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for child in children:
+        child.kill()  # nothing to a child that has ended
+        child.wait()
+
+
+def run_all(commands, environment=None):
+    """Runs all at once; returns what each printed. Exits if one fails or a signal asks to, after ending the others."""
+    with contextlib.ExitStack() as stack:
+        outputs = [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands]
+        children = []
+        with noted_signals() as noted:
+            try:
+                for command, (out, err) in zip(commands, outputs):
+                    env = {**os.environ, **(environment or {})}
+                    children.append(subprocess.Popen(command, stdout=out, stderr=err, env=env))
+                while not noted and not any(child.poll() for child in children):
+                    if all(child.poll() is not None for child in children):
+                        break
+                    time.sleep(0.05)
+                failed = next((i for i, child in enumerate(children) if child.poll()), None)
+            finally:
+                end(children)
+        if noted:
+            sys.exit(128 + noted[0])
+        texts = [[file.seek(0) or file.read() for file in pair] for pair in outputs]
+        if failed is not None:
+            out, err = texts[failed]
+            sys.exit(f"{' '.join(commands[failed])}\nended with {children[failed].returncode}:\n{err or out}")
+        return [out for out, _ in texts]
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+# Runs two children that write their process id to argv[1] and then do what argv[2:] says.
+PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from processes import run_all
+folder, endings = sys.argv[2], sys.argv[3:]
+run_all([["sh", "-c", f"echo $$ > {folder}/{i}; {ending}"] for i, ending in enumerate(endings)])
+"""
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def exit_code_of(number, *endings):
+    """Of a program with these children, to which a signal is sent (or None); and whether one of them is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = str(Path(__file__).resolve().parent)
+        command = [sys.executable, "-c", PROGRAM, here, folder, *endings]
+        program = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        files = [Path(folder) / str(i) for i in range(len(endings))]
+        while not all(file.is_file() and file.read_text().endswith("\n") for file in files):
+            time.sleep(0.01)
+        if number is not None:
+            program.send_signal(number)
+        return program.wait(timeout=60), any(is_running(int(file.read_text())) for file in files)
+
+
+def self_test():
+    cases = [((number, "exec sleep 100", "exec sleep 100"), 128 + number) for number in SIGNALS]
+    cases.append(((None, "exec sleep 100", "exit 3"), 1))
+    cases.append(((None, "exit 0", "sleep 0.2"), 0))
+    mistakes = 0
+    for case, wanted in cases:
+        code, is_left = exit_code_of(*case)
+        if code != wanted or is_left:
+            print(f"self-test: {case}: exit code {code}, not {wanted}; a child is left: {is_left}")
+            mistakes += 1
+    print(f"self-test: {len(cases)} programs ended, {mistakes} mistakes")
+    return mistakes
+
+
+if __name__ == "__main__":
+    sys.exit(1 if sys.argv[1:] == ["--self-test"] and self_test() else 0)

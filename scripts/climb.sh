@@ -1,0 +1,138 @@
+# ./ladder run: trains all stages and compares them. Sourced by ./ladder, which sets ROOT.
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2153  # STOPPED and OPTIONS belong to launch.sh
+
+# scripts/ladder_stages.tsv says what is run and what each run must equal. All stages see the same rows: 8 of a step, times
+# the number of microbatches. The loss must fall below what the built-in corpus allows in the usual run; with --steps or
+# options that change what is learnt, it must fall.
+command_run() {
+  local num_steps=500 num_microbatches=1 is_short="" has_own_data="" evaluation="--eval-every 100 --eval-samples 64" options=()
+  local stages programs out
+  RANKS=2
+  read_run_options "$@"
+  mapfile -t stages < <(stages_of_run "$num_microbatches")
+  mapfile -t programs < <(stage_programs)
+  prepare_release
+  if is_built release "${programs[@]}"; then
+    unlock_setup
+    check_stages "nothing was trained" "${stages[@]}"
+  else
+    need_built release "$(cut -f2 <<<"${stages[0]}")"
+    check_stages "nothing was trained" "${stages[0]}"
+    build_behind "${programs[@]}"
+    unlock_setup  # the build keeps the lock
+  fi
+
+  out="$ROOT/runs/ladder-$(date +%Y%m%d-%H%M%S)"
+  mkdir -p "$ROOT/runs" && mkdir "$out"
+  say "training ${#stages[@]} stages for $num_steps steps on $RANKS ranks: $(describe_training)"
+  say "Everything is written to ${out#"$ROOT"/}."
+  STOPPED="stopped (exit code 75). ./ladder run cannot go on with it; what the stages wrote stays in ${out#"$ROOT"/}"
+  climb
+  "$(python)" "$ROOT/scripts/ladder_table.py" "$out" --ranks "$RANKS" ${is_short:+--short}
+}
+# Sets what command_run keeps: num_steps, num_microbatches, is_short, has_own_data, evaluation, and the trainers' options.
+read_run_options() {
+  split_ranks "$@"
+  set -- "${OPTIONS[@]}"
+  while (($# > 0)); do
+    case $1 in
+      --help | -h) help; exit 0 ;;
+      --out | --out=*) usage_error "--out is not for run: it makes a folder under runs/" ;;
+      --micro-batch-size | --micro-batch-size=*) usage_error "--micro-batch-size is not for run: 8 rows a step are shared out over the ranks" ;;
+      --resume | --resume=*) usage_error "--resume is not for run: it always starts anew; ./ladder train goes on with a run" ;;
+      --config | --config=*) usage_error "--config is not for run, which sets most options itself: give single options" ;;
+      --dry-run | --dry-run=* | --print-config) usage_error "$1 is not for run, which trains: ./ladder train STEP $1" ;;
+    esac
+    case $1 in
+      --steps) (($# > 1)) || usage_error "--steps needs a number"; num_steps=$2 is_short=1; shift 2; continue ;;
+      --steps=*) num_steps=${1#*=} is_short=1; shift; continue ;;
+      --num-microbatches) num_microbatches=${2:-} is_short=1 ;;
+      --num-microbatches=*) num_microbatches=${1#*=} is_short=1 ;;
+      --data=corpus) ;;
+      --data) if [[ ${2:-} != corpus ]]; then has_own_data=1 is_short=1; fi ;;
+      --data=*) has_own_data=1 is_short=1 ;;
+      --quiet | --log-every* | --eval-* | --val-data* | --save-every* | --keep* | --sample* | --transport* | --link*) ;;
+      --*) is_short=1 ;;
+    esac
+    options+=("$1")
+    shift
+  done
+  [[ $num_steps =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--steps is '$num_steps', it must be a number from 1"
+  [[ $num_microbatches =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--num-microbatches is '$num_microbatches', it must be a number from 1"
+  [[ $RANKS == [1248] ]] || usage_error "--ranks is $RANKS, and the 8 rows of a step cannot be shared out evenly: 1, 2, 4 or 8 (./ladder train takes any number)"
+  if [[ -n $has_own_data && " ${options[*]}" != *" --val-data"* ]]; then evaluation=""; fi # nothing to evaluate on
+}
+describe_training() {
+  printf '4 layers, 4 heads, 128 channels, context 128'
+  if [[ -z $has_own_data ]]; then printf ', the built-in corpus'; fi
+  if ((${#options[@]} > 0)); then printf ', with %s' "${options[*]}"; fi
+}
+# The lines of the stages that a run with so many microbatches has.
+stages_of_run() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | awk -F '\t' -v m="$1" '$4 == "always" || m > 1'; }
+stage_programs() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | cut -f2 | sort -u; }
+
+# These are parts of command_run and use its variables. stage_command makes COMMAND of a line of the stages.
+climb() {
+  local i start name step ranks stage_options
+  local slow_seconds=0 fast_seconds=0 num_fast=0  # of the stages so far: on one rank, on all together; how many of these
+  for i in "${!stages[@]}"; do
+    if ((i == 1)) && finish_build; then check_stages "only step 0 was trained" "${stages[@]}"; fi
+    IFS=$'\t' read -r name step ranks _ _ _ _ stage_options <<<"${stages[i]}"
+    stage_command
+    say "stage $((i + 1)) of ${#stages[@]}: $name, $ranks rank(s)$(time_left $((${#stages[@]} - i)))"
+    start=$SECONDS
+    launch "$ranks" "${COMMAND[@]}" --out "$out/$name"
+    if ((ranks < RANKS)); then
+      slow_seconds=$((SECONDS - start))
+    else
+      fast_seconds=$((fast_seconds + SECONDS - start)) num_fast=$((num_fast + 1))
+    fi
+  done
+}
+# time_left NUM_STAGES: they take as long as those before them. Where only one rank was measured: at most as long as that,
+# and at least its share if every core helps.
+time_left() {
+  local helpers=$((RANKS < $(nproc) ? RANKS : $(nproc))) least most
+  if ((num_fast > 0)); then
+    most=$(($1 * fast_seconds / num_fast)) least=$(($1 * fast_seconds / num_fast))
+  elif ((slow_seconds > 0)); then
+    most=$(($1 * slow_seconds)) least=$(($1 * slow_seconds / helpers))
+  else
+    return 0
+  fi
+  least=$(((least + 30) / 60)) most=$(((most + 30) / 60))
+  if ((most < 1)); then
+    printf '; less than a minute left in all'
+  elif ((least == most)); then
+    printf '; about %d min left in all' "$most"
+  elif ((least < 1)); then
+    printf '; at most %d min left in all' "$most"
+  else
+    printf '; %d to %d min left in all' "$least" "$most"
+  fi
+}
+# check_stages WHAT_HAPPENED LINE…: a trainer that does not take an option should not be found after others have trained.
+check_stages() {
+  local what=$1 line name step ranks stage_options
+  shift
+  for line in "$@"; do
+    IFS=$'\t' read -r name step ranks _ _ _ _ stage_options <<<"$line"
+    stage_command
+    "${COMMAND[@]}" --dry-run "$ranks" >/dev/null ||
+      usage_error "$what, for $name refuses these options. One that only some steps have is for ./ladder train STEP"
+  done
+}
+stage_command() {
+  local words i
+  if [[ $ranks == N ]]; then ranks=$RANKS; fi
+  if [[ $stage_options == - ]]; then stage_options=""; fi
+  read -ra words <<<"$stage_options"
+  for i in "${!words[@]}"; do
+    if [[ ${words[i]} == N ]]; then words[i]=$RANKS; fi
+  done
+  # shellcheck disable=SC2206
+  COMMAND=("$(program "$step")" --layers 4 --heads 4 --channels 128 --context 128 --micro-batch-size $((8 / RANKS))
+    --steps "$num_steps" --lr 3e-3 --warmup-steps 50 --log-every 50 $evaluation --sample "CREATE TABLE"
+    "${words[@]}" "${options[@]}")
+}

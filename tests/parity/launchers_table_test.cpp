@@ -1,0 +1,73 @@
+// scripts/ladder_stages.tsv, by which ./ladder run climbs, says the same as tests/parity/rungs.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "tests/parity/rungs.hpp"
+
+namespace ladder {
+namespace {
+
+// A line of ./ladder run's table, as far as it concerns which run must equal which.
+struct Stage {
+  std::string name, step, ranks, when, equals, within, reads, options;
+
+  Fold fold() const {
+    if (step != oracle().step()) return rung_of(step).fold;
+    return options.find("--fold ranks-first") != std::string::npos ? Fold::kRanksFirst
+                                                                   : Fold::kMicrobatchesFirst;
+  }
+};
+
+// Those of a run with so many microbatches, each of which `equals` at most one.
+std::map<std::string, Stage> launchers_stages(int num_microbatches) {
+  std::ifstream file(LADDER_SOURCE "/scripts/ladder_stages.tsv");
+  std::map<std::string, Stage> stages;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream fields(line);
+    Stage stage;
+    for (std::string* field : {&stage.name, &stage.step, &stage.ranks, &stage.when, &stage.equals,
+                               &stage.within, &stage.reads, &stage.options}) {
+      std::getline(fields, *field, '\t');
+    }
+    if (stage.when == "m>1" && num_microbatches == 1) continue;
+    std::istringstream names(stage.equals);
+    while (std::getline(names, stage.equals, ',') && stage.equals != "-") {
+      if (stages.contains(stage.equals)) break;
+    }
+    stages[stage.name] = stage;
+  }
+  return stages;
+}
+
+// With one microbatch each must equal the step before it.
+TEST(LaunchersTable, HasTheSameRungs) {
+  std::map<std::string, std::string> equals, wanted = {{oracle().step(), "-"}};
+  for (const auto& [name, stage] : launchers_stages(1)) {
+    EXPECT_TRUE(stage.within == "bits" || stage.equals == "-") << name;
+    equals[stage.step] = stage.equals;
+  }
+  for (const Rung& rung : rungs()) wanted[rung.step()] = rung.equals.front();
+  EXPECT_EQ(equals, wanted);
+}
+
+// Bits are equal with several microbatches only where the sums have the same order.
+TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
+  const std::map<std::string, Stage> stages = launchers_stages(2);
+  EXPECT_EQ(stages.size(), rungs().size() + 2) << "the oracle in both orders, and the rungs";
+  for (const auto& [name, stage] : stages) {
+    if (stage.step == oracle().step()) {
+      EXPECT_EQ(stage.equals, "-") << name;
+      continue;
+    }
+    ASSERT_TRUE(stages.contains(stage.equals)) << name << " must equal " << stage.equals;
+    EXPECT_EQ(stages.at(stage.equals).fold(), stage.fold()) << name << " and " << stage.equals;
+  }
+}
+
+}  // namespace
+}  // namespace ladder
