@@ -167,7 +167,7 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
   };
   const std::int64_t forward = saved_activation_bytes(options.model, options.data.microbatch_size);
   EXPECT_GE(peak("step2_sharded_data"), forward);
-  EXPECT_LE(peak("step2_sharded_data"), 2 * forward);
+  EXPECT_LE(peak("step2_sharded_data"), 3 * forward);
   for (const Rung& rung : rungs()) {
     if (rung.step() == "step1_ddp_reference" || rung.step() == "step2_sharded_data") continue;
     EXPECT_EQ(peak(rung.step()), peak("step2_sharded_data")) << rung.step();
