@@ -6,7 +6,7 @@
 
 RUN and REFERENCE are folders of runs (--out) or what --save-reference wrote. Compared are losses, gradient norms,
 parameter norms and target counts of every step, validation losses, and each tensor of the final parameters. Of a
-resumed run the steps that both have; both must end after the same step. Without --within all must be equal to the
+resumed run the steps that both have; both must end after the same step, and evaluate after the same ones. Without --within all must be equal to the
 bit; with it, series may differ relatively by TOLERANCE, and tensors by the relative norm of their difference (the
 key's third of an attention's bias aside, whose gradient is nothing but rounding). What is not finite equals nothing.
 Exit code 1 if they differ or cannot be compared. Standard library only.
@@ -120,6 +120,8 @@ def series_differences(report, reference, within):
         found, wanted = (dict(enumerate(run[key], run["first_step"] + 1)) for run in (report, reference))
         lines += first_difference(name, found, wanted, None if key == "target_tokens" else within)
     found, wanted = ({entry["step"]: entry["loss"] for entry in run["val_losses"]} for run in (report, reference))
+    for step in sorted(set(common_steps(report, reference)) & (found.keys() ^ wanted.keys())):
+        lines.append(f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss")
     return lines + first_difference("validation loss", found, wanted, within)
 
 
@@ -224,6 +226,12 @@ class PlantedRun:
     def val_loss(self, value):
         self.report["val_losses"][1]["loss"] = value
 
+    def without_val_losses(self, first=0):
+        del self.report["val_losses"][first:]
+
+    def more_val_losses(self):
+        self.report["val_losses"].append({"step": 5, "loss": 1.7})
+
     def hash(self, value):
         self.report["param_hash"] = value
 
@@ -259,6 +267,11 @@ PLANTED = [
     (["both", ("value", "grad_norms", 2, math.inf)], 0.1, "step 2: gradient norm is not finite"),
     ([("val_loss", 1.6)], None, "step 6: validation loss"),
     ([("val_loss", 1.6)], 0.1, None),
+    ([("without_val_losses",)], None, "step 3: only the reference has a validation loss"),
+    ([("without_val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
+    ([("more_val_losses",)], 0.1, "step 5: only the run has a validation loss"),
+    (["both", ("more_val_losses",)], None, None),
+    (["both", ("without_val_losses",)], None, None),
     ([("text", '{"losses": 1}')], None, "has no target_tokens"),
     (["both", ("val_loss", None)], None, "step 6: validation loss is not finite"),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),

@@ -26,6 +26,7 @@ from compare_runs import differences  # noqa: E402
 BIGRAM_LOSS = 2.04
 STATE = ("parameters", "gradients", "optimizer")
 MINUS = "–"
+WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes per token begin
 
 
 COLUMNS = ("name", "step", "ranks", "when", "equals", "within", "reads", "options")
@@ -87,16 +88,39 @@ def traffic_faults(report):
     return faults
 
 
-def expected_bytes_read(stage, num_ranks, whole):
-    """By each rank, where `whole` is what a rank reads that reads the data of all."""
-    return whole / num_ranks if stage["reads"] == "share" else whole
+def token_bytes(config):
+    """Of a token as it is stored: 4 in llm.c's wide format, 2 elsewhere."""
+    path = Path(config["data"])
+    if path.suffix != ".bin":
+        return 2
+    with path.open("rb") as file:
+        return 4 if file.read(4) == WIDE_TOKENS else 2
 
 
-def data_faults(stage, report, num_ranks, whole):
-    read, wanted = report["data_bytes_read"], expected_bytes_read(stage, num_ranks, whole)
-    if report["config"]["rows"] != "windows" and stage["reads"] == "share":  # documents: of any length, whole in the sum
-        return [] if sum(read) == whole else [f"its ranks read {sum(read)} bytes of data, there are {whole}"]
-    return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
+def whole_bytes_read(report):
+    """By a rank that reads the data of all, from the format: a row of n targets takes n + 1 tokens. The least and the
+    most: of documents, rows of any length, the report does not say how many there were."""
+    config, targets = report["config"], sum(report["target_tokens"])
+    ranks = report["world_size"] * config.get("simulate-ranks", 1)
+    full_rows = len(report["losses"]) * ranks * config["micro-batch-size"] * config["num-microbatches"]
+    rows = targets / config["context"]
+    least, most = (rows, rows) if config["rows"] == "windows" else (min(rows, full_rows), full_rows)
+    return (targets + least) * token_bytes(config), (targets + most) * token_bytes(config)
+
+
+def expected_bytes_read(stage, report):
+    """By each rank, windows; the most of it, if every rank has its equal share."""
+    return whole_bytes_read(report)[1] / (report["world_size"] if stage["reads"] == "share" else 1)
+
+
+def data_faults(stage, report, of_all):
+    read, wanted = report["data_bytes_read"], expected_bytes_read(stage, report)
+    if report["config"]["rows"] == "windows":
+        return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
+    least, most = whole_bytes_read(report)
+    wholes = [sum(read)] if stage["reads"] == "share" else read
+    faults = [f"its ranks read {whole} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
+    return faults + [f"{whole} bytes of data are not from {least:.0f} to {most:.0f}" for whole in wholes if not least <= whole <= most]
 
 
 def identity_faults(stage, report, num_ranks):
@@ -141,7 +165,7 @@ def distances(report, reference):
     }
 
 
-def make_row(stage, report, num_ranks, whole):
+def make_row(stage, report):
     """One stage's numbers."""
     steps = max(1, len(report["losses"]))
     memory = [held for held in report["memory"] if held is not None]
@@ -151,7 +175,7 @@ def make_row(stage, report, num_ranks, whole):
         "equals": stage["equals"],
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": expected_bytes_read(stage, num_ranks, whole) / steps,
+        "data_per_step_theory": expected_bytes_read(stage, report) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report["tokens_per_second"],
@@ -168,10 +192,10 @@ def judge(run, stages, num_ranks, is_short):
     reports, rows = {}, []
     for stage in stages:
         report = reports[stage["name"]] = json.loads((run / stage["name"] / "report.json").read_text())
-        whole = reports[stages[0]["name"]]["data_bytes_read"][0]
-        row = make_row(stage, report, num_ranks, whole)
+        of_all = reports[stages[0]["name"]]["data_bytes_read"][0]
+        row = make_row(stage, report)
         row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report["losses"], is_short)
-        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, num_ranks, whole)
+        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, of_all)
         if stage["equals"] != "-":
             row.update(distances(report, reports[stage["equals"]]))
             row["bits_equal"] = not differences(run / stage["name"], run / stage["equals"])
@@ -235,6 +259,8 @@ REFERENCES = {
     1: {"oracle": "-", "first": "oracle", "second": "first", "third": "second"},
     2: {"oracle": "-", "first": "oracle", "second": "first", "other oracle": "-", "third": "other oracle"},
 }
+CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size": 2, "num-microbatches": 1}
+DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
 
 
 def right_report(stage):
@@ -242,13 +268,15 @@ def right_report(stage):
     traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
     state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
     report = {
-        "step": stage["step"], "world_size": ranks, "num_parameters": 10, "config": {"rows": "windows"}, "first_step": 0,
+        "step": stage["step"], "world_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
         "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "target_tokens": [8] * 10,
         "val_losses": [], "param_hash": "equal", "tokens_per_second": 1.0, "memory_theory": [state] * ranks,
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
         "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
-        "data_bytes_read": [120 if stage["reads"] == "all" else 60] * ranks,
+        "data_bytes_read": [240 if stage["reads"] == "all" else 120] * ranks,  # 40 rows of 3 tokens
     }  # fmt: skip
+    if ranks == 1:
+        report["config"] = CONFIG | {"simulate-ranks": 2}
     return json.loads(json.dumps(report))  # no part is shared by two ranks
 
 
@@ -279,11 +307,16 @@ PLANTED = [
     ("second", ("traffic", 1, "all_reduce", "calls"), 5, False, "rank 1, all_reduce, calls: 5, theory says 4"),
     ("second", ("traffic", 0, "broadcast", "messages"), 5, False, "rank 0, broadcast, messages: 5, theory says 6"),
     ("second", ("traffic", 0, "broadcast", "bytes_sent"), 84, False, "rank 0 sent 164 bytes, theory says 160"),
-    ("first", ("data_bytes_read", 1), 60, False, "rank 1 read 60 bytes of data, not 120"),
-    ("second", ("data_bytes_read",), [120, 120], False, "rank 0 read 120 bytes of data, not 60"),
-    ("second", ("data_bytes_read",), [50, 70], False, "rank 0 read 50"),
-    ("second", (), {"config": {"rows": "documents"}, "data_bytes_read": [50, 70]}, False, None),
-    ("second", (), {"config": {"rows": "documents"}, "data_bytes_read": [50, 60]}, False, "its ranks read 110 bytes"),
+    ("oracle", ("data_bytes_read", 0), 480, False, "rank 0 read 480 bytes of data, not 240"),
+    ("oracle", ("data_bytes_read", 0), 239, False, "rank 0 read 239 bytes of data, not 240"),
+    ("first", ("data_bytes_read", 1), 120, False, "rank 1 read 120 bytes of data, not 240"),
+    ("second", ("data_bytes_read",), [240, 240], False, "rank 0 read 240 bytes of data, not 120"),
+    ("second", ("data_bytes_read",), [110, 130], False, "rank 0 read 110"),
+    ("second", (), DOCUMENTS | {"data_bytes_read": [110, 130]}, False, None),
+    ("second", (), DOCUMENTS | {"data_bytes_read": [110, 120]}, False, "its ranks read 230 bytes of data, not 240"),
+    ("oracle", (), {"config": DOCUMENTS["config"] | {"simulate-ranks": 2}}, False, None),
+    ("oracle", (), DOCUMENTS | {"data_bytes_read": [242]}, False, "242 bytes of data are not from 200 to 200"),
+    ("oracle", (), DOCUMENTS | {"data_bytes_read": [118], "target_tokens": [4] * 10}, False, "not from 120 to 120"),
 ]
 
 

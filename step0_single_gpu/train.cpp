@@ -6,6 +6,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
@@ -16,9 +17,9 @@ namespace ladder::step0 {
 
 TrainReport train(const TrainOptions& options, World& world) {
   check_alone(world.comm().size());
-  Run run(options, world.comm());  // log, metrics, signals, folders: plumbing
-  Gpt model(options.model, options.seed);
-  FlatModel flat(model.units());  // parameters and gradients: views of two flat buffers
+  Run run(options, world.comm());      // log, metrics, signals, folders: plumbing
+  FlatModel flat(layout_of(options));  // all parameters in one buffer, all gradients in another
+  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
   Optimizer optimizer(flat, options.optimizer);
   SimulatedRanks ranks(options.simulate_ranks, options.fold, flat);  // one, or the oracle's N
   BatchStream batches = global_batches(options.data, options.simulate_ranks);

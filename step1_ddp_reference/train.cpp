@@ -7,6 +7,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
@@ -21,8 +22,8 @@ namespace ladder::step1 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();  // from here on, who talks has it in the line
   Run run(options, comm);
-  Gpt model(options.model, options.seed);
-  FlatModel flat(model.units());
+  FlatModel flat(layout_of(options));
+  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
   Optimizer optimizer(flat, options.optimizer);
   ReferenceDdp ddp(flat, comm);
   BatchStream batches = global_batches(options.data, comm.size());

@@ -3,6 +3,7 @@
 
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
@@ -20,8 +21,8 @@ namespace ladder::step5 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  Gpt model(options.model, options.seed);
-  FlatModel flat(model.units(), shard_multiple(comm.size()));  // every unit has N equal slices
+  FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // every unit has N equal slices
+  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
   GradientBucketer bucketer(flat, plan_unit_buckets(flat.layout()), comm, start_reduce_scatter);
   const std::vector<at::Tensor> grads = plan.slices_of_full(flat.grads());

@@ -21,8 +21,8 @@ namespace ladder::step6 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // parameters; no flat gradient
-  const Gpt model(options.model, options.seed, at::kCPU, [&](const Unit& unit) { flat.add(unit); });
+  FlatModel flat(layout_of(options, shard_multiple(comm.size())), FlatGrads::kElsewhere);
+  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
   GradientSharder sharder(plan, flat.leaves(), comm);  // holds 1/N of the gradients
   const std::vector<at::Tensor> grads = plan.slices_of_shard(sharder.grad_shard());

@@ -114,8 +114,7 @@ Unit Head::unit() const {
   return unit;
 }
 
-Gpt::Gpt(const GptOptions& options, std::uint64_t seed, at::Device device,
-         const std::function<void(const Unit&)>& on_unit)
+Gpt::Gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit, at::Device device)
     : options_(options) {
   validate(options);
   const auto made = [&](const Unit& unit) {

@@ -59,14 +59,18 @@ struct Head {
   Unit unit() const;  // a tied weight belongs to the embedding's unit alone
 };
 
+using OnUnit = std::function<void(const Unit& unit)>;
+
 class Gpt {
  public:
+  // Makes unit after unit and calls `on_unit` with each one as soon as its tensors hold their initial
+  // values, before the next unit is made. A caller that keeps the values elsewhere (FlatModel::add,
+  // ZeRO-3) takes the tensors' own memory away there, so no second copy of the model ever exists.
+  Gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
+      at::Device device = at::kCPU);
   // On the meta device a model has names and shapes only: for plans, theory and --dry-run.
-  //
-  // `on_unit` is called with each unit as soon as its tensors have their start. Who cannot hold all
-  // units at once takes the tensors' memory away there, before the next unit is made.
-  Gpt(const GptOptions& options, std::uint64_t seed, at::Device device = at::kCPU,
-      const std::function<void(const Unit&)>& on_unit = {});
+  Gpt(const GptOptions& options, std::uint64_t seed, at::Device device)
+      : Gpt(options, seed, /*on_unit=*/{}, device) {}
 
   at::Tensor forward(const at::Tensor& tokens) const;  // [B, T] int64 -> logits [B, T, V]
 

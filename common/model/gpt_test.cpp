@@ -170,7 +170,7 @@ TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   std::vector<std::string> names;
   std::vector<at::Tensor> kept;
   const Gpt whole({.context = 8, .layers = 2, .heads = 1, .channels = 16}, /*seed=*/3);
-  const Gpt in_pieces(whole.options(), /*seed=*/3, at::kCPU, [&](const Unit& unit) {
+  const Gpt in_pieces(whole.options(), /*seed=*/3, [&](const Unit& unit) {
     names.push_back(unit.name);
     for (const NamedTensor& named : unit.tensors) {
       kept.push_back(named.tensor.detach().clone());

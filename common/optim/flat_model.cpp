@@ -23,14 +23,16 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
 
 }  // namespace
 
-FlatModel::FlatModel(const FlatLayout& layout)
-    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {}
+FlatModel::FlatModel(const FlatLayout& layout, FlatGrads flat_grads)
+    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
+  if (flat_grads == FlatGrads::kHeld)
+    grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
+}
 
 FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple,
                      FlatGrads flat_grads)
-    : FlatModel(plan_flat_layout(units, unit_multiple)) {
+    : FlatModel(plan_flat_layout(units, unit_multiple), flat_grads) {
   for (const Unit& unit : units) add(unit);
-  if (flat_grads == FlatGrads::kHeld) hold_grads();  // now that the tensors' own memory is gone
 }
 
 void FlatModel::add(const Unit& unit) {
@@ -39,21 +41,15 @@ void FlatModel::add(const Unit& unit) {
     const std::size_t index = leaves_.size();
     check(index < layout_.tensors.size() && layout_.tensors[index].name == named.name,
           "FlatModel: '", named.name, "' is not the next tensor of the layout");
+    const FlatTensor& place = layout_.tensors[index];
     at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
     check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
           tensor.scalar_type(), ", the flat buffers are Float");
-    const at::Tensor view = view_of(params_, layout_.tensors[index]);
+    const at::Tensor view = view_of(params_, place);
     view.copy_(tensor);
     tensor.set_data(view);
+    if (grads_.defined() && tensor.requires_grad()) tensor.mutable_grad() = view_of(grads_, place);
     leaves_.push_back(named);
-  }
-}
-
-void FlatModel::hold_grads() {
-  grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    at::Tensor leaf = leaves_[i].tensor;
-    if (leaf.requires_grad()) leaf.mutable_grad() = view_of(grads_, layout_.tensors[i]);
   }
 }
 

@@ -13,24 +13,26 @@
 
 namespace ladder {
 
-// Whether a model's gradients have a flat buffer, or are left to somebody else (step 6).
+// Whether the gradients have a flat buffer too, or somebody else looks after them (step 6).
 enum class FlatGrads { kHeld, kElsewhere };
 
 class FlatModel {
  public:
-  // Moves the tensors' contents into a flat buffer and makes each tensor, and its gradient, a view
-  // of it. The tensors are those of the model (a tensor is a handle), which may be used as before.
-  // Gradients start at zero. Memory: 4 bytes each for parameters and gradients per element of the
-  // layout, counted under these categories; none for gradients that are kElsewhere: grads() is
-  // undefined then, and so is .grad. Throws CheckError naming a tensor that is not fp32.
+  // The buffers, all zero: 4 bytes per element of the layout for the parameters and 4 for the
+  // gradients, counted under these categories. With kElsewhere there is no flat gradient: grads() and
+  // the tensors' .grad stay undefined.
+  explicit FlatModel(const FlatLayout& layout, FlatGrads flat_grads = FlatGrads::kHeld);
+
+  // Moves the next unit of the layout into the buffers: each tensor, a handle that the model goes on
+  // using, keeps its values and becomes a view of them, as does its .grad. Pass it to Gpt as
+  // on_unit, and the model never exists twice: a second copy, even one that is freed at once, stays
+  // in the process's heap. Throws CheckError naming a tensor that is not the next one of the layout, or
+  // not fp32.
+  void add(const Unit& unit);
+
+  // Both at once, for units that exist already.
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
                      FlatGrads flat_grads = FlatGrads::kHeld);
-
-  // The same, with gradients kElsewhere, for a model that is still being made: knows where everything
-  // will lie, and takes over unit after unit, so that there is never a second copy of the model (Gpt's
-  // on_unit).
-  explicit FlatModel(const FlatLayout& layout);
-  void add(const Unit& unit);  // the next one of the layout; throws CheckError for another
 
   const FlatLayout& layout() const { return layout_; }
   const at::Tensor& params() const { return params_; }  // [layout().numel]
@@ -44,8 +46,6 @@ class FlatModel {
   const std::vector<NamedTensor>& leaves() const { return leaves_; }
 
  private:
-  void hold_grads();
-
   FlatLayout layout_;
   at::Tensor params_;
   at::Tensor grads_;

@@ -102,17 +102,39 @@ TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {
 }
 
 TEST(FlatModel, TakesOverAModelThatIsBeingMadeUnitByUnit) {
-  const std::vector<Unit> units = odd_units();
-  const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
-  FlatModel flat(plan_flat_layout(units));
-  EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
-  for (const Unit& unit : units) flat.add(unit);
-  EXPECT_THROW(flat.add(units[1]), CheckError);  // one too many
-  EXPECT_EQ(flat.leaves().size(), 4u);
-  EXPECT_TRUE(flat.named_params()[0].tensor.equal(first));
-  EXPECT_EQ(units[0].tensors[0].tensor.data_ptr(), flat.params().data_ptr());
-  EXPECT_FALSE(flat.grads().defined());
-  EXPECT_FALSE(units[0].tensors[0].tensor.grad().defined());
+  for (const FlatGrads flat_grads : {FlatGrads::kHeld, FlatGrads::kElsewhere}) {
+    const std::vector<Unit> units = odd_units();
+    const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
+    FlatModel flat(plan_flat_layout(units), flat_grads);
+    EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
+    for (const Unit& unit : units) flat.add(unit);
+    EXPECT_THROW(flat.add(units[1]), CheckError);  // one too many
+    EXPECT_EQ(flat.leaves().size(), 4u);
+    EXPECT_TRUE(flat.named_params()[0].tensor.equal(first));
+    EXPECT_EQ(units[0].tensors[0].tensor.data_ptr(), flat.params().data_ptr());
+    const bool has_grads = flat_grads == FlatGrads::kHeld;
+    EXPECT_EQ(flat.grads().defined(), has_grads);
+    for (const NamedTensor& leaf : flat.leaves())
+      EXPECT_EQ(leaf.tensor.grad().defined(), has_grads);
+  }
+}
+
+// The second copy of a model, even of one that is freed at once, stays in the process's heap.
+TEST(FlatModel, NeverHoldsMoreThanOneUnitBesidesItsBuffers) {
+  install_memory_ledger();
+  const std::vector<Unit> shapes = {{"first", {{"a", leaf({1000})}}},
+                                    {"second", {{"b", leaf({1000})}}},
+                                    {"third", {{"c", leaf({1000})}}}};
+  reset_memory_peaks();
+  const std::int64_t before = read_memory().total_live_bytes;
+  FlatModel flat(plan_flat_layout(shapes));
+  for (const char* name : {"first", "second", "third"}) {
+    const std::string tensor(1, static_cast<char>('a' + flat.leaves().size()));
+    flat.add({name, {{tensor, at::ones({1000}).set_requires_grad(true)}}});
+  }
+  const std::int64_t held = 2 * 4 * flat.layout().numel;
+  EXPECT_EQ(read_memory().total_live_bytes - before, held);
+  EXPECT_EQ(read_memory().peak_bytes - before, held + 4 * 1000);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 ShardPlan plan_model(const GptOptions& options, const Communicator& comm,
                      const PrepareUnit& prepare) {
-  const Gpt shapes(options, /*seed=*/0, at::kMeta, prepare);
+  const Gpt shapes(options, /*seed=*/0, prepare, at::kMeta);
   return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size())), comm.size(),
                      comm.rank());
 }
@@ -27,7 +27,7 @@ ShardedGpt::ShardedGpt(const GptOptions& options, std::uint64_t seed, int prefet
                        Communicator& comm, const PrepareUnit& prepare)
     : plan_(plan_model(options, comm, prepare)),
       units_(plan_, comm),
-      model_(options, seed, at::kCPU,
+      model_(options, seed,
              [&](const Unit& unit) {
                if (prepare) prepare(unit);
                units_.add(unit);

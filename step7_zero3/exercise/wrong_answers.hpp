@@ -56,7 +56,7 @@ class WrongGpt {
             plan_flat_layout(Gpt(options, 0, at::kMeta).units(), shard_multiple(comm.size())),
             comm.size(), comm.rank())),
         units_(plan_, mistake == Mistake::kAllReduces ? by_all_reduce_ : comm_),
-        model_(options, seed, at::kCPU, [this](const Unit& unit) { units_.add(unit); }),
+        model_(options, seed, [this](const Unit& unit) { units_.add(unit); }),
         last_(units_.num_units() - 1),
         prefetch_(static_cast<std::size_t>(prefetch)) {
     if (mistake == Mistake::kIgnoresPrefetch) prefetch_ = 0;

@@ -3,6 +3,7 @@
 #include "common/core/check.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/run.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
@@ -102,8 +103,9 @@ const std::vector<PlantedError>& planted_errors() {
 TrainReport train_with(PlantedError error, const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  Gpt model(options.model, options.seed + static_cast<std::uint64_t>(comm.rank()));
-  FlatModel flat(model.units());
+  FlatModel flat(layout_of(options));
+  const std::uint64_t own_seed = options.seed + static_cast<std::uint64_t>(comm.rank());
+  const Gpt model(options.model, own_seed, [&](const Unit& unit) { flat.add(unit); });
   Optimizer optimizer(flat, options.optimizer);
   const bool reads_rank_0 = error == PlantedError::kAnotherRanksData && comm.rank() == 1;
   BatchStream batches(options.data,
