@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const OptimizerKind kKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd};
+const OptimizerKind kBothKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd};
 
 // What a run of one process saves: a model of its own layout after two steps, and a position.
 struct WholeRun {
@@ -100,7 +100,7 @@ class ShardedStateTest : public ::testing::Test {
 
 // What one process saves, N ranks load; what they save are the same files, byte for byte.
 TEST_F(ShardedStateTest, FilesAreThoseOfOneProcess) {
-  for (const OptimizerKind kind : kKinds) {
+  for (const OptimizerKind kind : kBothKinds) {
     WholeRun whole(kind, data_);
     whole.train(1);
     whole.train(2);

@@ -1,6 +1,6 @@
 #include "common/model/find_operator.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 namespace ladder {

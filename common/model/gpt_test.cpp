@@ -1,5 +1,6 @@
 #include "common/model/gpt.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/randint.h>

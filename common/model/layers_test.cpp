@@ -1,5 +1,7 @@
 #include "common/model/layers.hpp"
 
+#include <ATen/Context.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>

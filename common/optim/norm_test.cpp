@@ -1,5 +1,6 @@
 #include "common/optim/norm.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>

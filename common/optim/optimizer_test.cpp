@@ -1,5 +1,6 @@
 #include "common/optim/optimizer.hpp"
 
+#include <ATen/Context.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
