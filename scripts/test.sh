@@ -36,7 +36,8 @@ part_includes() { scripts/check_include_direction --self-test && scripts/check_i
 part_texts() {
   scripts/check_links && scripts/delta --check &&
     scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test &&
-    benchmarks/memory_vs_theory.py --self-test
+    benchmarks/memory_vs_theory.py --self-test && benchmarks/processes.py --self-test &&
+    scripts/torch_plan.py --self-test && scripts/check_launcher
 }
 
 part_build() {
