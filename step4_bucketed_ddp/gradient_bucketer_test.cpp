@@ -9,6 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/lazy_communicator.hpp"
 #include "common/testing/mpi_world.hpp"
 
 namespace ladder {
@@ -88,6 +89,35 @@ TEST(GradientBucketer, SumsAreTheFoldInRankOrderAndCostWhatTheorySays) {
       EXPECT_EQ(sent, theory);
     }
   }
+}
+
+// Four units of three tensors. Backward goes through the tensors one by one, from the last to the first.
+std::vector<Unit> chain() {
+  std::vector<Unit> units;
+  for (const char* unit : {"a", "b", "c", "d"}) {
+    units.push_back({unit, {}});
+    for (const char* tensor : {"0", "1", "2"}) {
+      units.back().tensors.push_back(
+          {concat(unit, tensor), at::ones({16}).set_requires_grad(true)});
+    }
+  }
+  return units;
+}
+
+// MPI moves on only while somebody calls it. Every hook does, so a bucket is summed by the time the next
+// one leaves, and when backward ends only the last one is on its way.
+TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
+  SelfCommunicator alone;
+  LazyCommunicator lazy(alone, /*num_tests=*/3);
+  FlatModel flat(chain());
+  GradientBucketer bucketer(flat, plan_buckets(flat.layout(), 3 * 16 * 4), lazy);
+  bucketer.arm(1);
+  at::Tensor product = at::ones({16});
+  for (const NamedTensor& leaf : flat.leaves()) product = product * leaf.tensor;
+  product.sum().backward();
+  EXPECT_EQ(lazy.num_started(), 4);
+  EXPECT_EQ(lazy.num_done_by_tests(), 3);
+  bucketer.wait();
 }
 
 TEST(GradientBucketer, LeavesTheFrozenParameterAlone) {

@@ -15,6 +15,7 @@
 #include "common/model/gpt.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/lazy_communicator.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/sharder_cost.hpp"
@@ -114,6 +115,35 @@ TEST(GradientSharder, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
     EXPECT_EQ(theory[CommOp::kReduceScatter].calls, 4);  // the frozen unit sends nothing
     EXPECT_EQ(sent -= before, theory *= m);
   }
+}
+
+// Four units of three tensors. Backward goes through the tensors one by one, from the last to the first.
+std::vector<Unit> chain() {
+  std::vector<Unit> units;
+  for (const char* unit : {"a", "b", "c", "d"}) {
+    units.push_back({unit, {}});
+    for (const char* tensor : {"0", "1", "2"}) {
+      units.back().tensors.push_back(
+          {concat(unit, tensor), at::ones({16}).set_requires_grad(true)});
+    }
+  }
+  return units;
+}
+
+// MPI moves on only while somebody calls it. Every hook does, so a unit has arrived by the time the next
+// one leaves, and nobody waits for it.
+TEST(GradientSharder, MovesTheTransportOnInEveryHook) {
+  SelfCommunicator alone;
+  LazyCommunicator lazy(alone, /*num_tests=*/3);
+  const FlatModel flat(chain(), shard_multiple(1), FlatGrads::kElsewhere);
+  GradientSharder sharder(plan_shards(flat.layout(), 1, 0), flat.leaves(), lazy);
+  sharder.arm(1);
+  at::Tensor product = at::ones({16});
+  for (const NamedTensor& leaf : flat.leaves()) product = product * leaf.tensor;
+  product.sum().backward();
+  EXPECT_EQ(lazy.num_started(), 4);
+  EXPECT_EQ(lazy.num_done_by_tests(), 3);
+  sharder.wait();
 }
 
 // Without zero_grad() in between, as a loop might want it.
