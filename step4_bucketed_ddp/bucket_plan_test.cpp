@@ -74,6 +74,18 @@ TEST(BucketPlan, CoversTheLayoutOnceFromItsEnd) {
   }
 }
 
+// Every bucket but the last one is full: the tensor that the next one begins with does not fit.
+TEST(BucketPlan, ABucketTakesAllThatFits) {
+  const FlatLayout layout = plan_flat_layout(funnel());
+  for (std::int64_t capacity = 1; capacity < 5 * layout.numel; capacity += 97) {
+    const std::vector<GradientBucket> plan = plan_buckets(layout, capacity);
+    for (std::size_t i = 0; i + 1 < plan.size(); ++i) {
+      const auto next = static_cast<std::size_t>(plan[i + 1].tensors.front());
+      EXPECT_GT(4 * (plan[i].numel + layout.tensors[next].padded_numel), capacity);
+    }
+  }
+}
+
 TEST(BucketPlan, LeavesFrozenTensorsOut) {
   std::vector<Unit> units = {linear("a", 16, 16), linear("b", 16, 16), linear("c", 16, 16)};
   units[1].tensors[0].tensor.set_requires_grad(false);
