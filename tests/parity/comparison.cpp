@@ -37,6 +37,12 @@ class Comparison {
     }
   }
 
+  // After which steps.
+  void evaluations(const std::vector<std::int64_t>& found,
+                   const std::vector<std::int64_t>& wanted) {
+    if (found != wanted) add("validation losses after other steps than wanted");
+  }
+
   void parameters() {
     if (run_.report.param_hash == wanted_.report.param_hash) return;
     add("the parameters' hash is ", run_.report.param_hash, ", wanted ", wanted_.report.param_hash);
@@ -80,6 +86,12 @@ class Comparison {
   std::vector<std::string> lines_;
 };
 
+std::vector<std::int64_t> steps_of(const std::vector<ValidationLoss>& losses) {
+  std::vector<std::int64_t> steps;
+  for (const ValidationLoss& loss : losses) steps.push_back(loss.step);
+  return steps;
+}
+
 std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
   std::vector<double> values;
   for (const ValidationLoss& loss : losses) values.push_back(loss.loss);
@@ -94,6 +106,7 @@ std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& 
   comparison.series("the loss", run.report.losses, wanted.report.losses);
   comparison.series("the gradient norm", run.report.grad_norms, wanted.report.grad_norms);
   comparison.series("the parameter norm", run.report.param_norms, wanted.report.param_norms);
+  comparison.evaluations(steps_of(run.report.val_losses), steps_of(wanted.report.val_losses));
   comparison.series("the validation loss", losses_of(run.report.val_losses),
                     losses_of(wanted.report.val_losses));
   comparison.parameters();

@@ -25,7 +25,10 @@ const std::vector<Rung>& rungs() {
       {step4::trainer(), {"step3_naive_dp", "step0_single_gpu"}},
       {step5::trainer(), {"step4_bucketed_ddp", "step0_single_gpu"}},
       {step6::trainer(), {"step5_zero1", "step0_single_gpu"}, Fold::kRanksFirst},
-      {step7::trainer(), {"step6_zero2", "step0_single_gpu"}, Fold::kRanksFirst},
+      {step7::trainer(),
+       {"step6_zero2", "step0_single_gpu"},
+       Fold::kRanksFirst,
+       /*starts_by_broadcast=*/false},
   };
   return all;
 }

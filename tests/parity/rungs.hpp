@@ -13,6 +13,9 @@ struct Rung {
   std::vector<std::string> equals;  // to the bit; the first is the step before
   // Of its sums. Rungs of another order are equal with one microbatch only, else up to rounding.
   Fold fold = Fold::kMicrobatchesFirst;
+  // Each rank's start may be another: rank 0's counts. Where a rank makes its slices only, nobody could
+  // send it the rest: the seed is the same by contract.
+  bool starts_by_broadcast = true;
   const std::string& step() const { return trainer.step; }
 };
 
