@@ -5,8 +5,10 @@
 
 Trains each stage of scripts/ladder_stages.tsv for a few steps on one model and reads its report.json. Prints bytes per
 parameter by category, held between steps, beside theory; the peaks of parameters, gradients and optimizer, likewise;
-the largest total with the activations' share of it; and writes all of it to FOLDER/memory.{csv,json,svg}. The fullest
-rank counts; every rank is held against its own theory. Exit code 1 if one byte differs.
+the largest total with the activations' share of it; the largest total with the last save, beside what the kernel says
+the process occupied at most; and writes all of it to FOLDER/memory.{csv,json,svg}. The fullest rank counts; every rank is
+held against its own theory. Exit code 1 if one byte differs. Resident memory has no theory to the byte: libraries, MPI and
+the heap's own needs are in it. tests/resident_memory_test.cpp bounds what it grows by with the model.
 
     benchmarks/memory_vs_theory.py --self-test       plants mismatches in reports that it makes; each must be found
 Standard library only.
@@ -48,6 +50,8 @@ def mismatches(name, report):
         wanted = sum(theory[kind] for kind in HELD) + memory["other"]
         if memory["live_at_step_end"] != wanted:
             lines.append(f"{where}: {memory['live_at_step_end']} bytes are held between steps, theory says {wanted}")
+        if memory["resident_peak"] < memory["peak_with_save"]:
+            lines.append(f"{where}: {memory['resident_peak']} bytes resident, and {memory['peak_with_save']} in tensors")
     return lines
 
 
@@ -62,6 +66,8 @@ def make_row(name, report):
     row["communication_peak"] = memory["communication_peak"]
     row["activations_peak"], row["peak"] = memory["activations_peak"], memory["peak"]
     row["activations_share"] = memory["activations_peak"] / memory["peak"]
+    for kind in ("peak_with_save", "resident", "resident_peak"):
+        row[kind] = memory[kind]
     return row
 
 
@@ -70,13 +76,14 @@ def print_table(rows):
         scale = row["num_parameters"]
         return f"{row[kind] / scale:.3f} ({row[f'{kind}_theory'] / scale:.3f})"
 
-    head = ["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations"]
+    head = ["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations", "MiB of tensors", "resident"]
     cells = [head]
     for row in rows:
         cells.append(
             [row["stage"], str(row["ranks"]), *(pair(row, kind) for kind in HELD), pair(row, "held"),
              pair(row, "parameters_peak"), pair(row, "gradients_peak"), f"{row['peak'] / row['num_parameters']:.3f}",
-             f"{100 * row['activations_share']:.0f} %"]
+             f"{100 * row['activations_share']:.0f} %", f"{row['peak_with_save'] / 2**20:.1f}",
+             f"{row['resident_peak'] / 2**20:.1f}"]
         )  # fmt: skip
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
     for line in cells:
@@ -196,7 +203,8 @@ def self_test():
     held = {"parameters": 400, "gradients": 200, "optimizer": 800, "communication": 40}
     peaks = {"parameters_peak": 500, "gradients_peak": 300, "optimizer_peak": 800}
     memory = {**held, **peaks, "communication_peak": 90, "other": 0, "other_by_name": {}, "activations_peak": 70,
-              "live_at_step_end": 1440, "peak": 1700}  # fmt: skip
+              "live_at_step_end": 1440, "peak": 1700, "peak_with_save": 1800, "resident": 2000,
+              "resident_peak": 2100}  # fmt: skip
     good = {"world_size": 2, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
             "memory_theory": [{**held, **peaks} for _ in range(2)]}  # fmt: skip
     assert mismatches("good", good) == [], mismatches("good", good)
@@ -211,7 +219,10 @@ def self_test():
         bad = copy.deepcopy(good)
         bad["memory"][rank].update(other=8, live_at_step_end=1448, other_by_name={"unnamed": 8})
         assert "unnamed" in mismatches("bad", bad)[0]
-        num_planted += 1
+        bad = copy.deepcopy(good)
+        bad["memory"][rank]["resident_peak"] = 1799
+        assert "1799 bytes resident, and 1800 in tensors" in mismatches("bad", bad)[0]
+        num_planted += 2
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
     assert svg([row]).count("<rect") == 8  # four parts of a bar, four of the legend
@@ -234,7 +245,9 @@ def main():
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip
     print_table(rows)
-    print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.")
+    print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
+          "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
+          "MiB: libraries, MPI and the heap's own needs come on top of the tensors.")  # fmt: skip
     folder = arguments.out or ROOT / "runs" / time.strftime("memory-%Y%m%d-%H%M%S")
     write(folder, rows, faults, options)
     print(f"\nwritten: {os.path.relpath(folder)}/memory.csv, .json, .svg")

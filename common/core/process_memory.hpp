@@ -1,4 +1,4 @@
-// How this process gets memory from the kernel.
+// How this process gets memory from the kernel, and how much of it is resident.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,14 @@ void keep_freed_memory();
 // of one machine read each other's memory through the kernel, which goes page by page. A wish:
 // nothing happens where the kernel has none to give.
 void prefer_huge_pages(void* data, std::int64_t num_bytes);
+
+// What the kernel says this process occupies: tensors, the heap's free memory, libraries, the
+// transport's buffers. The memory ledger sees the tensors only.
+struct ResidentMemory {
+  std::int64_t bytes = 0;       // now (VmRSS)
+  std::int64_t peak_bytes = 0;  // at most since the process started (VmHWM)
+};
+// Throws CheckError if /proc/self/status does not say.
+ResidentMemory read_resident_memory();
 
 }  // namespace ladder

@@ -11,6 +11,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/comm/traffic.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/process_memory.hpp"
 #include "common/train/json.hpp"
 #include "common/train/options.hpp"
 
@@ -64,6 +65,8 @@ struct TrainReport {
   std::string param_hash;  // of the final parameters; empty where no state was handed over
   std::int64_t data_bytes_read = 0;  // by this rank
   MemoryReading memory;              // live: between steps; peaks: during training
+  std::int64_t peak_with_save = 0;   // of the ledger's total, from the first step to the last save
+  ResidentMemory resident;           // after the last step; peak: from the start to the last save
   StateBytes memory_theory;
   PeakBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave

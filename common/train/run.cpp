@@ -245,7 +245,10 @@ void Run::save(const TrainState& state) {
 }
 
 void Run::finish(const TrainState& state) {
+  report_.resident = read_resident_memory();
   if (saved_step_ != step_) save(state);
+  report_.resident.peak_bytes = read_resident_memory().peak_bytes;
+  report_.peak_with_save = read_memory().peak_bytes;
   report_.data_bytes_read = state.data_bytes_read;
   report_.num_microbatches = state.num_microbatches;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;

@@ -1,0 +1,74 @@
+// What the ledger cannot see: a process occupies little more than its tensors take. Libraries, MPI
+// and the allocator's own needs do not grow with the model, so a tiny model measures them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/core/check.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+namespace {
+
+// A second copy of the parameters takes 4 bytes each. The heap may keep less: what one unit in the
+// making has left, and in step 7 the holes between units that come and go.
+double allowed_bytes_per_parameter(const std::string& step) {
+  return step == "step7_zero3" ? 2.5 : 1;
+}
+constexpr double kSlack = 12 << 20;  // pages that MPI and the heap touch or not, run by run
+
+struct Use {
+  double num_parameters = 0;
+  double unseen_bytes = 0;  // resident at most, without what the ledger counted at most
+};
+
+// Of the rank that has most. SGD keeps no state: what is to be found is a larger part of the whole.
+Use measure(const std::string& step, int num_ranks, const std::string& model) {
+  const TempFolder folder;
+  const std::string launch =
+      num_ranks == 1 ? "" : concat(mpi_launch(LADDER_MPIEXEC), "-n ", num_ranks, " ");
+  const ProgramResult result = run_program(
+      words(concat(launch, LADDER_BUILD, "/", step, "/", step, " --heads 4 --context 16 ", model,
+                   " --micro-batch-size 1 --optimizer sgd --steps 2 --quiet --out run")),
+      folder.path());
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  if (result.exit_code != 0) return {};
+  const Json report = parse_json(read_text_file(folder.path("run/report.json")), "report");
+  Use use = {report["num_parameters"].get<double>()};
+  for (const Json& memory : report["memory"]) {
+    const double unseen =
+        memory["resident_peak"].get<double>() - memory["peak_with_save"].get<double>();
+    use.unseen_bytes = std::max(use.unseen_bytes, unseen);
+    EXPECT_LE(memory["resident"], memory["resident_peak"]);
+    EXPECT_GE(memory["resident"], memory["live_at_step_end"]);
+    EXPECT_GE(memory["peak_with_save"], memory["peak"]);
+  }
+  return use;
+}
+
+class Resident : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Resident, IsWhatTheLedgerCountsAndLittleMore) {
+  const int num_ranks = GetParam() == "step0_single_gpu" ? 1 : 2;
+  const Use tiny = measure(GetParam(), num_ranks, "--layers 1 --channels 32");
+  const Use large = measure(GetParam(), num_ranks, "--layers 16 --channels 384");
+  const double num_more = large.num_parameters - tiny.num_parameters;
+  ASSERT_GT(num_more, 25e6);
+  const double more_bytes = large.unseen_bytes - tiny.unseen_bytes;
+  std::printf("%s: %.2f bytes per parameter that no ledger counts (baseline %.0f MiB)\n",
+              GetParam().c_str(), more_bytes / num_more, tiny.unseen_bytes / (1 << 20));
+  EXPECT_LE(more_bytes, allowed_bytes_per_parameter(GetParam()) * num_more + kSlack);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, Resident,
+                         ::testing::Values("step0_single_gpu", "step1_ddp_reference",
+                                           "step2_sharded_data", "step3_naive_dp",
+                                           "step4_bucketed_ddp", "step5_zero1", "step6_zero2",
+                                           "step7_zero3"),
+                         [](const auto& step) { return step.param; });
+
+}  // namespace
+}  // namespace ladder
