@@ -15,8 +15,9 @@ Json finite(const std::vector<double>& values) {
   return list;
 }
 
-Json memory_json(const MemoryReading& memory) {
+Json memory_json(const TrainReport& report) {
   if (!memory_ledger_is_installed()) return nullptr;
+  const MemoryReading& memory = report.memory;
   const std::int64_t unnamed =
       memory.live(MemoryCategory::kActivations);  // alive between steps, and no scope says why
   Json by_name = memory.other_bytes;
@@ -33,7 +34,8 @@ Json memory_json(const MemoryReading& memory) {
           {"communication_peak", memory.peak(MemoryCategory::kCommunication)},
           {"activations_peak", memory.peak(MemoryCategory::kActivations)},
           {"live_at_step_end", memory.total_live_bytes},
-          {"peak", memory.peak_bytes}};
+          {"peak", memory.peak_bytes},
+          {"save_peak", report.save_peak_bytes}};
 }
 
 Json traffic_json(const Traffic& traffic) {
@@ -56,7 +58,7 @@ Json traffic_theory_json(const Traffic& traffic) {
 // What differs from rank to rank.
 Json rank_json(const TrainReport& report) {
   return {{"data_bytes_read", report.data_bytes_read},
-          {"memory", memory_json(report.memory)},
+          {"memory", memory_json(report)},
           {"memory_theory",
            {{"parameters", report.memory_theory.parameters},
             {"gradients", report.memory_theory.gradients},
