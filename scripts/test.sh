@@ -16,6 +16,7 @@ PARTS=(
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI"
   "exercise       one step's exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests, and the tests of several ranks on three, under address and undefined-behaviour sanitizers"
+  "fuzz           the readers of foreign files on bytes that a fuzzer makes up (LADDER_FUZZ_SECONDS each, 5)"
   "readme         the commands that the READMEs show"
   "doxygen        the reference has no warnings"
   "tests          ctest in build/release"
@@ -100,6 +101,24 @@ part_sanitizers() {
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
     ctest --test-dir build/asan -L '^unit$|^ranks$' -LE 'process|overlap' -E 'ranks_[1245]$' \
     --no-tests=error -j2 --output-on-failure
+}
+
+# A file that makes a reader crash, hang or throw anything but CheckError is kept beside the log, .ladder/logs/fuzz-….
+part_fuzz() {
+  local reader seeds="$ROOT/build/fuzz/seeds"
+  need_configured fuzz --preset fuzz
+  need_built fuzz fuzzers
+  rm -rf "$seeds"
+  build/fuzz/tests/fuzz/write_seeds "$seeds"
+  for reader in safetensors token_file text_file checkpoint; do logged "fuzz-$reader" fuzz "$reader" "$seeds/$reader"; done
+}
+fuzz() {
+  local found
+  found=$(mktemp -d)
+  if [[ -w /dev/shm ]]; then export TMPDIR=/dev/shm; fi # the checkpoint's files are rewritten for every input
+  ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$1_fuzzer" -seed=1 -max_total_time="${LADDER_FUZZ_SECONDS:-5}" \
+    -max_len=4096 -timeout=10 -rss_limit_mb=2048 -dict=tests/fuzz/words.dict -artifact_prefix="$LOGS/fuzz-$1-" \
+    -print_final_stats=1 "$found" "$2" && rm -r "$found"
 }
 
 part_readme() { scripts/check_readme_commands; }

@@ -11,6 +11,7 @@
 #include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -33,7 +34,7 @@ const std::vector<std::string> kSteps = {
     "step5_zero1",         "step6_zero2",        "step7_zero3"};
 
 std::string program(const std::string& step) {
-  return concat(LADDER_BUILD, "/", step, "/", step);
+  return one_word(concat(LADDER_BUILD, "/", step, "/", step));
 }
 
 // Waits until there is such a file, which may be there for milliseconds only.
@@ -64,8 +65,8 @@ class Failure : public ::testing::Test {
 
   // Rank 0 in folder a, rank 1 in folder b.
   Words two_ranks(const std::string& rank_0, const std::string& rank_1) const {
-    return words(concat(mpi_launch(LADDER_MPIEXEC), "-n 1 -wdir ", folder_.path("a"), " ", rank_0,
-                        " : -n 1 -wdir ", folder_.path("b"), " ", rank_1));
+    return words(concat(mpi_launch(LADDER_MPIEXEC), "-n 1 -wdir ", one_word(folder_.path("a")), " ",
+                        rank_0, " : -n 1 -wdir ", one_word(folder_.path("b")), " ", rank_1));
   }
 
   // It ends in time, with this exit code.
@@ -164,10 +165,36 @@ TEST_F(Failure, OneRankThatNeedNotSave) {
   ASSERT_EQ(run_program(run, folder_.path("a")).exit_code, 0);
   for (const std::string& step : {kSteps[4], kSteps[6]}) {
     const std::string command =
-        concat(program(step), options, "--out run --resume ", folder_.path("a/run"));
+        concat(program(step), options, "--out run --resume ", one_word(folder_.path("a/run")));
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
                 HasSubstr("error: is the checkpoint to go on from the newest in --out: "));
   }
+}
+
+// All ranks know the same numbers, so all end, and the run's older checkpoints stay as they are.
+TEST_F(Failure, ARunThatDiverges) {
+  const std::string options = "--optimizer sgd --save-every 2 --keep 1 --resume auto --steps ";
+  const std::string diverging = options + "40 --lr 1e30 --clip-norm 0";
+  for (const std::string& step : {kSteps[2], kSteps[4], kSteps[6]}) {
+    SCOPED_TRACE(step);
+    expect_end(two_ranks(trainer(step, options + "4"), trainer(step, options + "4")), 0);
+    EXPECT_THAT(expect_end(two_ranks(trainer(step, diverging), trainer(step, diverging)), 1),
+                AllOf(HasSubstr("rank 0: error: step 6: "), HasSubstr(" is not finite"),
+                      HasSubstr("step_000004")));
+    EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000004")));
+    expect_end(two_ranks(trainer(step, options + "6"), trainer(step, options + "6")), 0);
+    EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000006")));
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
+TEST_F(Failure, AFolderThatAnotherRunWritesTo) {
+  const std::string command = trainer(kSteps[3], "--resume auto --save-every 2");
+  Program first(two_ranks(command, command), folder_.path());
+  ASSERT_TRUE(first.wait_for_output("step_000002")) << first.output();
+  EXPECT_THAT(expect_end(two_ranks(command, command), 1),
+              HasSubstr("rank 0: error: --out ../run is in use by process "));
+  EXPECT_TRUE(first.wait_for_output("step_000010")) << first.output();
 }
 
 // A disk that is full while all save: all ranks end, and no half of a checkpoint is taken for one.
@@ -245,7 +272,7 @@ TEST_F(Failure, ASignalToOneRankStopsAll) {
 
 TEST_F(Failure, AParameterThatOneRankDoesNotUse) {
   for (const char* who : {"reducer", "bucketer"}) {
-    const std::string command = concat(LADDER_UNUSED_PARAMETER, " ", who);
+    const std::string command = concat(one_word(LADDER_UNUSED_PARAMETER), " ", who);
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
                 AllOf(HasSubstr("error: rank 1"), HasSubstr("'bias'")));
   }

@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -23,7 +24,7 @@ constexpr double kParametersMb = 4793856 * 4.0 / (1 << 20);
 class MemoryCap : public ::testing::Test {
  protected:
   ProgramResult train(const std::string& step, int num_ranks, const std::string& more) {
-    const std::string program = concat(LADDER_BUILD, "/", step, "/", step);
+    const std::string program = one_word(concat(LADDER_BUILD, "/", step, "/", step));
     const std::string launch =
         num_ranks == 1 ? "" : concat(mpi_launch(LADDER_MPIEXEC), "-n ", num_ranks, " ");
     return run_program(words(concat(launch, program,
@@ -57,7 +58,14 @@ class MemoryCap : public ::testing::Test {
     EXPECT_EQ(report["losses"].size(), 4u);
     EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000004/model.safetensors")));
     double most = 0;
-    for (const Json& memory : report["memory"]) most = std::max(most, memory["peak"].get<double>());
+    for (const Json& memory : report["memory"]) {
+      most = std::max(most, memory["peak"].get<double>());
+      // Saved one unit at a time, on top of what is held: never more than the cap allows.
+      EXPECT_GE(memory["save_peak"], memory["live_at_step_end"]);
+      EXPECT_LT(memory["save_peak"].get<double>(), memory["live_at_step_end"].get<double>() + 4e6);
+    }
+    // Rank 0 gathers what it writes.
+    EXPECT_GT(report["memory"][0]["save_peak"], report["memory"][0]["live_at_step_end"]);
     fs::remove_all(folder_.path("run"));
     return most / (1 << 20);
   }

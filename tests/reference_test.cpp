@@ -9,6 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -22,7 +23,8 @@ class Reference : public ::testing::Test {
  protected:
   // Two ranks, which leave a run in the folder `out`.
   std::string training(const std::string& step, const std::string& out, const std::string& more) {
-    return concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", LADDER_BUILD, "/", step, "/", step,
+    return concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ",
+                  one_word(concat(LADDER_BUILD, "/", step, "/", step)),
                   " --layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 2 ",
                   "--steps 4 --out ", out, " ", more);
   }
@@ -30,8 +32,8 @@ class Reference : public ::testing::Test {
     return run(training(step, out, more));
   }
   ProgramResult compare(const std::string& run_folder, const std::string& more = "") {
-    return run(
-        concat("python3 ", LADDER_SOURCE, "/scripts/compare_runs.py ", run_folder, " kept ", more));
+    return run(concat("python3 ", one_word(concat(LADDER_SOURCE, "/scripts/compare_runs.py")), " ",
+                      run_folder, " kept ", more));
   }
   ProgramResult run(const std::string& command) {
     return run_program(words(command), folder_.path());
@@ -103,7 +105,8 @@ TEST_F(Reference, LauncherRefusesWhatAllStagesTogetherCannotDo) {
       {"--out here", "--out is not for"},  {"--micro-batch-size 2", "shared out"},
       {"--config file", "single options"}, {"--dry-run", "which trains"}};
   for (const auto& [options, why] : cases) {
-    const ProgramResult result = run(concat("bash ", LADDER_SOURCE, "/ladder run ", options));
+    const ProgramResult result =
+        run(concat("bash ", one_word(concat(LADDER_SOURCE, "/ladder")), " run ", options));
     EXPECT_EQ(result.exit_code, 2) << result.output;
     EXPECT_THAT(result.output, HasSubstr(why));
   }

@@ -14,6 +14,7 @@
 #include "common/core/seed.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -40,7 +41,8 @@ class Step0Process : public ::testing::Test {
   }
 
   Arguments command(const Arguments& more) const {
-    Arguments all = words(concat(LADDER_PROGRAM, " ", kOptions, " --data ", data_));
+    Arguments all =
+        words(concat(one_word(LADDER_PROGRAM), " ", kOptions, " --data ", one_word(data_)));
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -94,13 +96,15 @@ TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
   EXPECT_EQ(memory["live_at_step_end"], sum);
   EXPECT_GE(memory["peak"].get<std::int64_t>(),
             sum + memory["activations_peak"].get<std::int64_t>());
+  EXPECT_EQ(memory["save_peak"], sum);  // a rank that holds everything copies nothing to save it
 }
 
 // The figures of the lessons' cost cards.
 TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
   const auto run_default = [&](const std::string& options) {
-    return run_program(words(concat(LADDER_PROGRAM, " --data ", data_, " ", options)),
-                       folder_.path());
+    return run_program(
+        words(concat(one_word(LADDER_PROGRAM), " --data ", one_word(data_), " ", options)),
+        folder_.path());
   };
   ASSERT_EQ(run_default("--steps 1 --out run").exit_code, 0);
   const Json memory = report("run")["memory"][0];
@@ -208,6 +212,79 @@ TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
        fs::directory_iterator(folder_.path("killed/checkpoints"))) {
     EXPECT_THAT(entry.path().filename().string(), ::testing::StartsWith("step_"));
   }
+}
+
+// SGD with such a learning rate leaves a model whose next loss is not finite.
+const Arguments kDiverging = {"--optimizer",  "sgd", "--lr",        "1e30", "--clip-norm", "0",
+                              "--save-every", "2",   "--log-every", "1",    "--keep",      "3"};
+
+TEST_F(Step0Process, ARunThatDivergesEndsWithAnErrorAndSavesNothing) {
+  Arguments options = kDiverging;
+  options.insert(options.end(), {"--steps", "40", "--out", "run"});
+  const ProgramResult result = run(options);
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("error: step 2: the loss is not finite"),
+                                   HasSubstr("--lr (now 1e+30)"), HasSubstr("--clip-norm 1")));
+  EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints")));
+  EXPECT_FALSE(fs::exists(folder_.path("run/report.json")));
+}
+
+TEST_F(Step0Process, ARunThatDivergesLeavesTheOlderCheckpointsToGoOnFrom) {
+  const Arguments good = {"--optimizer", "sgd", "--save-every", "2", "--keep", "3", "--out", "run"};
+  const auto more = [](Arguments options, const Arguments& others) {
+    options.insert(options.end(), others.begin(), others.end());
+    return options;
+  };
+  ASSERT_EQ(run(more(good, {"--steps", "4"})).exit_code, 0);
+  const std::string model = folder_.path("run/checkpoints/step_000004/model.safetensors");
+  const std::string before = read_text_file(model);
+  const ProgramResult result =
+      run(more(kDiverging, {"--steps", "40", "--out", "run", "--resume", "auto"}));
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("error: step 6: "), HasSubstr("step_000004")));
+  EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
+  EXPECT_EQ(read_text_file(model), before);
+  const ProgramResult rest = run(more(good, {"--steps", "10", "--resume", "auto"}));
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_EQ(report("run")["first_step"], 4);
+  EXPECT_EQ(report("run")["losses"].size(), 6u);
+}
+
+// Two processes on one folder: the second changes nothing, however it is started. When the first is
+// killed, the folder is free.
+TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
+  const Arguments options = {"--steps", "100000", "--save-every", "2",
+                             "--out",   "run",    "--resume",     "auto"};
+  Program first(command(options), folder_.path());
+  ASSERT_TRUE(first.wait_for_output("step_000002")) << first.output();
+  for (const char* resume : {"auto", "none", "run"}) {
+    const ProgramResult second =
+        run({"--steps", "4", "--out", "run", "--resume", resume, "--keep", "1"});
+    EXPECT_EQ(second.exit_code, 1) << second.output;
+    EXPECT_THAT(second.output, HasSubstr("error: --out run is in use by process "));
+  }
+  EXPECT_FALSE(fs::exists(folder_.path("run/report.json")));
+  EXPECT_TRUE(first.wait_for_output("step_000010")) << first.output();  // undisturbed
+  // To read it is allowed: another run may start from what is there.
+  const ProgramResult reader =
+      run({"--steps", "1", "--out", "other", "--init-from", "run", "--quiet"});
+  EXPECT_EQ(reader.exit_code, 0) << reader.output;
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait(), 128 + SIGKILL);
+  const ProgramResult third =
+      run({"--steps", "100000", "--out", "run", "--resume", "auto", "--dry-run"});
+  EXPECT_EQ(third.exit_code, 0) << third.output;
+  Program fourth(command(options), folder_.path());
+  EXPECT_TRUE(fourth.wait_for_output("resumed after step ")) << fourth.output();
+  fourth.signal(SIGTERM);
+  EXPECT_EQ(fourth.wait(), 75) << fourth.output();
+  EXPECT_FALSE(fs::exists(folder_.path("run/.lock")));
+}
+
+TEST_F(Step0Process, AFolderWithNothingButALockIsNoRun) {
+  fs::create_directory(folder_.path("run"));
+  folder_.write("run/.lock", "");
+  EXPECT_EQ(run({"--steps", "1", "--out", "run"}).exit_code, 0);
 }
 
 #ifdef LADDER_MPIEXEC

@@ -9,19 +9,32 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
 
 std::vector<std::string> words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
+  std::vector<std::string> list;
+  bool is_quoted = false, is_in_word = false;
+  for (const char c : text) {
+    if (c == '\'') is_quoted = !is_quoted;
+    const bool is_gap = !is_quoted && (c == ' ' || c == '\n');
+    if (!is_gap && !is_in_word) list.emplace_back();
+    is_in_word = !is_gap;
+    if (is_in_word && c != '\'') list.back() += c;
+  }
+  check(!is_quoted, "a quote is missing in: ", text);
+  return list;
+}
+
+std::string one_word(const std::string& text) {
+  check(text.find('\'') == std::string::npos, "cannot be quoted: ", text);
+  return "'" + text + "'";
 }
 
 std::string mpi_launch(const std::string& mpiexec) {
-  return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", mpiexec,
+  return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", one_word(mpiexec),
                 " --timeout 120 --oversubscribe --bind-to none ");
 }
 

@@ -8,8 +8,11 @@
 
 namespace ladder {
 
-// A command line cut at its spaces; nothing is quoted.
+// A command line cut at its spaces. What stands between single quotes is one word, or part of one.
 std::vector<std::string> words(const std::string& text);
+
+// The text as one word of a command line: paths may have spaces. It has no single quote itself.
+std::string one_word(const std::string& text);
 
 // What stands in front of the programs that `mpiexec` is to start: as root if need be, with more ranks
 // than cores, ended after two minutes.

@@ -1,4 +1,5 @@
-// For tests: a folder of its own that goes away with the object.
+// For tests: a folder of its own that goes away with the object. Its name has a space in it, as the
+// paths of users have.
 #pragma once
 
 #include <unistd.h>
@@ -17,7 +18,7 @@ class TempFolder {
   TempFolder() {
     static std::atomic<int> number = 0;
     folder_ = std::filesystem::temp_directory_path() /
-              ("ladder_test_" + std::to_string(::getpid()) + "_" + std::to_string(number++));
+              ("ladder test " + std::to_string(::getpid()) + "_" + std::to_string(number++));
     std::filesystem::create_directories(folder_);
   }
   ~TempFolder() {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/core/check.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/safetensors.hpp"
 
 namespace ladder {
@@ -100,53 +101,28 @@ SavedState read_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "state.json";
   check(fs::is_directory(checkpoint), checkpoint.string(), ": there is no such checkpoint");
   const Json json = parse_json(read_text_file(path), path);
+  const std::int64_t version = count_in(json, "format_version", path);
+  check(version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads ", kFormatVersion);
   try {
-    const auto version = json.at("format_version").get<int>();
-    check(version == kFormatVersion, path.string(), ": has format version ", version,
-          ", this program reads ", kFormatVersion);
     const Json& data = json.at("data");
-    SavedState state = {
-        .loaded = {json.at("step").get<std::int64_t>(),
-                   json.at("config"),
-                   json.at("param_hash").get<std::string>(),
-                   {}},
-        .optimizer_steps = json.at("optimizer_steps").get<std::int64_t>(),
-        .data = {data.at("epoch").get<std::int64_t>(), data.at("samples").get<std::int64_t>()},
-        .tokenizer = data.at("tokenizer").get<std::string>(),
-        .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
+    SavedState state = {.loaded = {count_in(json, "step", path),
+                                   json.at("config"),
+                                   json.at("param_hash").get<std::string>(),
+                                   {}},
+                        .optimizer_steps = count_in(json, "optimizer_steps", path),
+                        .data = {count_in(data, "epoch", path), count_in(data, "samples", path)},
+                        .tokenizer = data.at("tokenizer").get<std::string>(),
+                        .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
+    check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is no object");
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
-    const auto at_least_zero = {state.loaded.step, state.optimizer_steps, state.data.epoch,
-                                state.data.samples};
-    check(std::min(at_least_zero) >= 0, path.string(), ": damaged: step ", state.loaded.step,
-          ", optimizer_steps ", state.optimizer_steps, ", data.epoch ", state.data.epoch,
-          " and data.samples ", state.data.samples, " cannot be negative");
     return state;
   } catch (const Json::exception& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", error.what()));
+    throw CheckError(concat(path.string(), ": damaged: ", excerpt(error.what())));
   }
 }
 
 }  // namespace
-
-TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
-  return state_of(whole_tensors(model.named_params()),
-                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
-}
-
-TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
-                    BatchStream& batches) {
-  return {std::move(parameters),
-          std::move(optimizer_tensors),
-          optimizer.num_steps(),
-          batches.position(),
-          batches.training_data().tokenizer(),
-          batches.training_data().bytes_read(),
-          batches.num_microbatches(),
-          [&optimizer, &batches](const TrainState& loaded) {
-            optimizer.set_num_steps(loaded.optimizer_steps);
-            batches.seek(loaded.data);
-          }};
-}
 
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
                                 const Json& config) {
@@ -156,7 +132,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
   check(!fs::exists(target), target.string(), ": there is a checkpoint of this step already");
   fs::remove_all(partial);
-  fs::create_directories(partial);
+  make_folders(partial);
   const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
   const Json json = {{"format_version", kFormatVersion},
@@ -175,15 +151,14 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                      {"config", config}};
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
-  fs::rename(partial, target);
-  sync_to_disk(checkpoints_of(run));
+  rename_on_disk(partial, target);
   return {target, param_hash};
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const SavedState saved = read_state(checkpoint);
   check(saved.tokenizer == state.tokenizer, checkpoint.string(), ": was trained on the tokenizer '",
-        saved.tokenizer, "', the data here have '", state.tokenizer, "'");
+        excerpt(saved.tokenizer), "', the data here have '", state.tokenizer, "'");
   const fs::path model_path = checkpoint / "model.safetensors";
   const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
   SafetensorsReader model(model_path);

@@ -159,7 +159,13 @@ TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   };
   for (const char* name : {"step", "optimizer_steps"}) {
     Json bad = good;
+    for (const double number : {-3.0, 2.9, 2.0, 1e300}) {
+      bad[name] = number;
+      refused(bad);
+    }
     bad[name] = -3;
+    refused(bad);
+    bad[name] = (std::int64_t{1} << 53) + 1;
     refused(bad);
     bad[name] = "three";
     refused(bad);
@@ -173,6 +179,23 @@ TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   bad = good;
   bad["format_version"] = "1";
   refused(bad);
+  bad = good;
+  bad["config"] = "none";
+  refused(bad);
+}
+
+TEST_F(CheckpointTest, AStateThatWouldTakeHoursToReadIsRefused) {
+  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
+  const auto refused = [&](const std::string& text, const char* why) {
+    std::ofstream(saved / "state.json") << text;
+    TrainState loaded = zero_state();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr(why))));
+  };
+  refused(std::string(1'000'000, '['), "deeper than 32 levels");
+  std::string keys = "{\"0\":0";
+  for (int i = 1; i < 300'000; ++i) keys += concat(",\"", i, "\":0");
+  refused(keys + "}", "more than 1000 keys");
 }
 
 TEST_F(CheckpointTest, NothingIsEverReplaced) {

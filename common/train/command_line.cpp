@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "common/core/check.hpp"
+#include "common/train/option_values.hpp"
 
 namespace ladder {
 namespace {
@@ -70,6 +71,14 @@ std::string config_text(const Json& values) {
   return text;
 }
 
+// An option at the end of the line, or in front of "=" with nothing behind it. The parser's own message
+// begins with the option's name.
+std::string explain_missing_value(const CLI::App& app, const std::string& message) {
+  const std::string name = message.substr(0, message.find(':'));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option == nullptr ? message : concat(name, " needs a value: ", expected_value(*option));
+}
+
 void refuse_unknown(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
@@ -107,6 +116,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
           ->configurable(false);
   app.set_config("--config", "", "read options from this file: lines like steps = 100")
       ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
+      ->type_name("FILE")
       ->group("Help");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_option("--help")->group("Help");
@@ -116,6 +126,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     line.should_exit = true;
     line.text = app.help();
     return line;
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw UsageError(explain_missing_value(app, error.what()));
   } catch (const CLI::ParseError& error) {
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }

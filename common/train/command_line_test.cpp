@@ -82,9 +82,8 @@ TEST(Options, UnknownOnesNameTheNearest) {
 TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--steps", "-1"}, {"--steps is -1"});
   expect_refused({"--steps", "ten"}, {"--steps", "ten"});
-  expect_refused({"--steps"}, {"--steps"});
-  expect_refused({"--seed", "-1"}, {"--seed", "-1 is not a number"});
-  expect_refused({"--seed", "18446744073709551616"}, {"--seed", "is not a number"});
+  expect_refused({"--seed", "-1"}, {"--seed is '-1', it must be a whole number from 0 to 1844"});
+  expect_refused({"--seed", "18446744073709551616"}, {"--seed is '18446744073709551616', it must"});
   expect_refused({"--micro-batch-size", "9223372036854775807"},
                  {"--micro-batch-size 9223372036854775807"});
   expect_refused({"--simulate-ranks", "9223372036854775807"},
@@ -100,6 +99,60 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--init-from", "a", "--resume", "auto", "--out", "o"}, {"--init-from", "auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
   expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
+}
+
+// One kind of answer for every kind of option: it names the option and shows what to write.
+TEST(Options, AMissingOrWrongValueIsAnsweredWithWhatToWrite) {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"--steps", "a whole number, for example --steps 200"},
+      {"--threads", "a whole number, for example --threads 1"},
+      {"--seed", "a whole number from 0 to 18446744073709551615, for example --seed 1"},
+      {"--clip-norm", "a number, for example --clip-norm 1"},
+      {"--tie-embeddings", "true or false, for example --tie-embeddings true"},
+      {"--optimizer", "adamw or sgd, for example --optimizer adamw"}};
+  for (const auto& [name, expected] : kinds) {
+    const std::string missing = name + " needs a value: " + expected;
+    expect_refused({name.c_str()}, {missing.c_str()});
+    expect_refused({name.c_str(), ""}, {missing.c_str()});
+    expect_refused({(name + "=").c_str()}, {missing.c_str()});
+    expect_refused({name.c_str(), "--quiet"}, {missing.c_str()});
+    expect_refused({name.c_str(), "--steps=3"}, {missing.c_str()});
+    const std::string wrong = name + " is 'maybe', it must be " + expected;
+    expect_refused({name.c_str(), "maybe"}, {wrong.c_str()});
+    expect_refused({(name + "=maybe").c_str()}, {wrong.c_str()});
+  }
+  for (const char* wrong : {"2.5", "99999999999999999999", "1x", " 1", "0x10"})
+    expect_refused({"--threads", wrong}, {"--threads is '", "', it must be a whole number"});
+  expect_refused({"--threads", "99999999999"}, {"--threads is '99999999999'"});
+}
+
+TEST(Options, ATextMayBeEmptyButNotForgotten) {
+  EXPECT_EQ(parse({"--out", "", "--quiet"}).options.output.out, "");
+  EXPECT_EQ(parse({"--sample", "-- a comment"}).options.output.sample, "-- a comment");
+  for (const std::vector<const char*>& forgotten :
+       {std::vector<const char*>{"--out"}, {"--out="}, {"--out", "--quiet"}})
+    expect_refused(forgotten, {"--out needs a value: a text"});
+  expect_refused({"--data"}, {"--data needs a value: a text, for example --data corpus"});
+  expect_refused({"--config"}, {"--config needs a value: a file's name"});
+}
+
+TEST(Options, AFlagNeedsNoValueButTakesOne) {
+  EXPECT_TRUE(parse({"--quiet"}).options.output.is_quiet);
+  EXPECT_TRUE(parse({"--quiet", "--steps", "3"}).options.output.is_quiet);
+  EXPECT_TRUE(parse({"--quiet=true"}).options.output.is_quiet);
+  EXPECT_FALSE(parse({"--quiet=false"}).options.output.is_quiet);
+  expect_refused({"--quiet=maybe"}, {"--quiet is 'maybe', it must be true or false"});
+}
+
+TEST(Options, AMemoryCapIsNoneOrAtLeastAByte) {
+  const auto cap = [](const char* mb) {
+    return memory_cap_bytes(parse({"--memory-cap-mb", mb}).options);
+  };
+  EXPECT_EQ(cap("0"), 0);
+  EXPECT_EQ(cap("1.5"), 1572864);
+  EXPECT_EQ(cap("0.00000095367431640625"), 1);  // 2^-20 MiB
+  for (const char* mb : {"1e-9", "-1", "9e-7", "1e300", "nan", "inf"})
+    expect_refused({"--memory-cap-mb", mb}, {"--memory-cap-mb is ", "0 (no cap)"});
 }
 
 TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {

@@ -1,70 +1,61 @@
 #include "common/train/json.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
+namespace {
+
+constexpr int kMaxDepth = 32;
+constexpr std::size_t kMaxMembers = 1000;
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;  // JSON readers may hold it as a double
+constexpr std::size_t kExcerptBytes = 300;
+
+}  // namespace
 
 Json parse_json(const std::string& text, const std::string& origin) {
   std::vector<std::set<std::string>> open_objects;
-  const auto refuse_duplicates = [&](int, Json::parse_event_t event, Json& value) {
+  const auto refuse = [&](int depth, Json::parse_event_t event, Json& value) {
+    check(depth <= kMaxDepth, origin, ": nests deeper than ", kMaxDepth, " levels");
     if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
     if (event == Json::parse_event_t::object_end) open_objects.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto key = value.get<std::string>();
-      check(open_objects.back().insert(key).second, origin, ": the key \"", key, "\" occurs twice");
+      std::set<std::string>& keys = open_objects.back();
+      check(keys.insert(key).second, origin, ": the key \"", excerpt(key), "\" occurs twice");
+      check(keys.size() <= kMaxMembers, origin, ": an object has more than ", kMaxMembers, " keys");
     }
     return true;
   };
   try {
-    return Json::parse(text, refuse_duplicates);
+    return Json::parse(text, refuse);
   } catch (const Json::exception& error) {
-    throw CheckError(concat(origin, ": not valid JSON: ", error.what()));
+    throw CheckError(concat(origin, ": not valid JSON: ", excerpt(error.what())));
   }
+}
+
+std::int64_t count_in(const Json& object, const char* name, const std::string& origin) {
+  check(object.is_object() && object.contains(name), origin, ": damaged: \"", name,
+        "\" is missing");
+  const Json& value = object[name];
+  const auto in_range = [](std::int64_t number) { return number >= 0 && number <= kMaxCount; };
+  const bool is_count = value.is_number_unsigned()
+                            ? value.get<std::uint64_t>() <= std::uint64_t{kMaxCount}
+                            : value.is_number_integer() && in_range(value.get<std::int64_t>());
+  check(is_count, origin, ": damaged: \"", name, "\" is ", excerpt(to_text(value)),
+        ", it must be a whole number from 0 to ", kMaxCount);
+  return value.get<std::int64_t>();
 }
 
 std::string to_text(const Json& json, int indent) {
   return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  check(file.good(), path, ": cannot be opened: ", std::strerror(errno));
-  text << file.rdbuf();
-  check(!file.bad(), path, ": cannot be read: ", std::strerror(errno));
-  return text.str();
-}
-
-void write_text_file(const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
-  {
-    std::ofstream file(partial, std::ios::binary);
-    file << text;
-    file.flush();
-    check(file.good(), partial, ": cannot be written: ", std::strerror(errno));
-  }
-  sync_to_disk(partial);
-  std::filesystem::rename(partial, path);
-}
-
-void sync_to_disk(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check(descriptor >= 0, path, ": cannot be opened: ", std::strerror(errno));
-  const int failed = ::fsync(descriptor);
-  const int reason = errno;
-  ::close(descriptor);
-  check(failed == 0, path, ": cannot be flushed to the disk: ", std::strerror(reason));
+std::string excerpt(std::string_view text) {
+  if (text.size() <= kExcerptBytes) return std::string(text);
+  return concat(text.substr(0, kExcerptBytes), "… (", text.size(), " bytes)");
 }
 
 }  // namespace ladder

@@ -1,21 +1,13 @@
 #include "common/train/option_table.hpp"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <type_traits>
+#include <functional>
 
 #include "common/core/check.hpp"
+#include "common/train/option_values.hpp"
 
 namespace ladder {
 namespace {
-
-// The parser itself would let -1 and 2^64 wrap around.
-std::string is_uint64(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? "" : text + " is not a number from 0 to 18446744073709551615";
-}
 
 class OptionTable {
  public:
@@ -39,33 +31,49 @@ class OptionTable {
  private:
   template <class Value>
   void value(const char* name, Value& member, const char* help) {
-    CLI::Option* option = app_.add_option(name, member, help)->capture_default_str()->group(group_);
-    if constexpr (std::is_same_v<Value, std::uint64_t>) option->check(is_uint64, "");
+    add(name, type_name<Value>(), default_text(member), help,
+        [&member](const std::string& text) { return parse_value(text, member); });
     remember(name, member);
   }
+  // A value of true or false that may be left out, which means true.
   void flag(const char* name, bool& member, const char* help) {
-    app_.add_flag(name, member, help)->default_str(member ? "true" : "false")->group(group_);
+    add(name, concat("[", kBoolType, "]"), "", help, [&member](const std::string& text) {
+      return parse_value(text.empty() ? "true" : text, member);
+    })->expected(0, 1);
     remember(name, member);
   }
   template <class Enum>
   void choice(const char* name, Enum& member,
               const std::vector<std::pair<std::string, Enum>>& names, const char* help) {
-    std::string current;
-    std::set<std::string> allowed;
+    std::string current, allowed;
     for (const auto& [text, constant] : names) {
-      allowed.insert(text);
+      allowed += (allowed.empty() ? "" : "|") + text;
       if (constant == member) current = text;
     }
-    const auto assign = [&member, names](const std::string& text) {
+    add(name, allowed, current, help, [&member, names](const std::string& text) {
       for (const auto& [known, constant] : names) {
-        if (known == text) member = constant;
+        if (known != text) continue;
+        member = constant;
+        return true;
       }
+      return false;
+    });
+    remember(name, current);
+  }
+
+  // `assign` takes the text of a value, and returns false for one that does not fit.
+  CLI::Option* add(const char* name, const std::string& type, const std::string& current,
+                   const char* help, std::function<bool(const std::string&)> assign) {
+    const auto read = [&app = app_, name, assign](const std::string& text) {
+      const CLI::Option& option = *app.get_option(name);
+      if (option.get_expected_min() > 0) check_is_value(app, option, text);
+      check_usage(assign(text), name, " is '", excerpt(text), "', it must be ",
+                  expected_value(option));
     };
-    app_.add_option_function<std::string>(name, assign, help)
-        ->check(CLI::IsMember(allowed))
+    return app_.add_option_function<std::string>(name, read, help)
+        ->type_name(type)
         ->default_str(current)
         ->group(group_);
-    remember(name, current);
   }
 
   void add_run() {
@@ -118,11 +126,8 @@ class OptionTable {
     value("--channels", o_.model.channels, "width, C");
     value("--vocab-size", o_.data.vocab_size,
           "number of token ids of a .bin file; 0: text, read as bytes");
-    app_.add_option("--tie-embeddings", o_.model.tie_embeddings,
-                    "true: the head's weight is the token embedding")
-        ->default_str(o_.model.tie_embeddings ? "true" : "false")
-        ->group(group_);
-    remember("--tie-embeddings", o_.model.tie_embeddings);
+    value("--tie-embeddings", o_.model.tie_embeddings,
+          "true: the head's weight is the token embedding");
   }
 
   void add_optimizer() {

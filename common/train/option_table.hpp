@@ -13,6 +13,7 @@ namespace ladder {
 
 // Adds the options of options.groups to the parser, bound to the members of `options`, which must
 // outlive it. Returns the values that they have now, by name without the dashes.
+// A value that does not fit throws UsageError.
 Json add_options(CLI::App& parser, TrainOptions& options);
 
 }  // namespace ladder

@@ -39,7 +39,10 @@ void finalize(TrainOptions& options) {
   at_least("--warmup-steps", options.lr.warmup_steps, 0);
   at_least("--weight-decay", options.optimizer.weight_decay, 0.0);
   at_least("--clip-norm", options.clip_norm, 0.0);
-  at_least("--memory-cap-mb", options.memory_cap_mb, 0.0);
+  check_usage(options.memory_cap_mb == 0 ||
+                  (options.memory_cap_mb * 1024 * 1024 >= 1 && options.memory_cap_mb <= 1 << 30),
+              "--memory-cap-mb is ", options.memory_cap_mb,
+              ", it must be 0 (no cap), or at least one byte and at most a PiB");
   check_usage(options.prefetch >= 0 && options.prefetch <= 2, "--prefetch is ", options.prefetch,
               ", it must be 0, 1 or 2");
   check_usage(options.bucket_mb * 1024 * 1024 >= 1 && options.bucket_mb <= 1 << 20,

@@ -4,7 +4,7 @@
 
 #include "common/core/check.hpp"
 #include "common/train/checkpoint.hpp"
-#include "common/train/paths.hpp"
+#include "common/train/disk.hpp"
 
 namespace ladder {
 
@@ -22,7 +22,7 @@ ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
   const std::string& name = options.save_reference;
   if (name.empty() || !is_main) return;
   const std::string& out = options.output.out;
-  const fs::path folder = normalized(name);
+  const fs::path folder = plain_path(name);
   check_usage(!is_taken(folder), "--save-reference ", name,
               " is there already: name a new folder, or remove that one");
   check_usage(out.empty() || !lies_in(folder, out), "--save-reference ", name,
@@ -30,8 +30,12 @@ ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
   const std::string run = out.empty() ? "runs" : out;  // without --out one under runs/ is made
   check_usage(!lies_in(run, folder), "--save-reference ", name, " holds the run's own folder, ",
               run, ": name one beside it");
+  try {
+    make_folders(folder.parent_path());
+  } catch (const CheckError& reason) {
+    throw CheckError(concat("--save-reference ", name, ": cannot be made: ", reason.what()));
+  }
   std::error_code error;
-  fs::create_directories(folder.parent_path(), error);
   fs::path partial =
       folder.parent_path() / concat(".", folder.filename().string(), ".partial-", ::getpid());
   while (!error && !fs::create_directory(partial, error) && !error) partial += "_";
@@ -57,11 +61,11 @@ std::string ReferenceFolder::keep(const fs::path& out, const TrainReport& report
         report.first_step, "): start it anew with another --out, or give more --steps");
   const auto checkpoint = newest_checkpoint(out);
   check(checkpoint.has_value(), out.string(), ": holds no checkpoint to keep as a reference");
-  fs::copy_file(out / "report.json", partial_ / "report.json");
-  fs::copy_file(*checkpoint / "model.safetensors", partial_ / "model.safetensors");
+  copy_file_to_disk(out / "report.json", partial_ / "report.json");
+  copy_file_to_disk(*checkpoint / "model.safetensors", partial_ / "model.safetensors");
   check(!is_taken(folder_), "--save-reference ", folder_.string(),
         " was made by somebody else meanwhile; the run itself is in ", out.string());
-  fs::rename(partial_, folder_);
+  rename_on_disk(partial_, folder_);
   partial_.clear();
   const std::string line = concat("reference: ", folder_.string());
   if (report.first_step == 0) return line;

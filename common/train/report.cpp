@@ -35,7 +35,7 @@ Json memory_json(const TrainReport& report) {
           {"activations_peak", memory.peak(MemoryCategory::kActivations)},
           {"live_at_step_end", memory.total_live_bytes},
           {"peak", memory.peak_bytes},
-          {"peak_with_save", report.peak_with_save},
+          {"save_peak", report.save_peak_bytes},
           {"resident", report.resident.bytes},
           {"resident_peak", report.resident.peak_bytes}};
 }

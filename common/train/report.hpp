@@ -64,8 +64,8 @@ struct TrainReport {
   std::int64_t skipped_steps = 0;
   std::string param_hash;  // of the final parameters; empty where no state was handed over
   std::int64_t data_bytes_read = 0;  // by this rank
-  MemoryReading memory;              // live: between steps; peaks: during training
-  std::int64_t peak_with_save = 0;   // of the ledger's total, from the first step to the last save
+  MemoryReading memory;              // live: between steps; peaks: during training, saves left out
+  std::int64_t save_peak_bytes = 0;  // largest total during a save; 0: nothing was saved
   ResidentMemory resident;           // after the last step; peak: from the start to the last save
   StateBytes memory_theory;
   PeakBytes peak_theory;

@@ -1,12 +1,13 @@
 #include "common/train/run.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
 #include <sstream>
 
 #include "common/core/check.hpp"
-#include "common/train/paths.hpp"
+#include "common/train/disk.hpp"
 
 namespace ladder {
 
@@ -101,7 +102,9 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
     report_.param_hash = loaded.param_hash;
   }
   console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
-  const auto saved_ranks = loaded.config.value("ranks", num_ranks());
+  const std::int64_t saved_ranks = loaded.config.contains("ranks")
+                                       ? count_in(loaded.config, "ranks", checkpoint / "state.json")
+                                       : num_ranks();
   if (saved_ranks != num_ranks()) {
     console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_ranks(),
                          ": a step has other rows now, and sums gradients in another order"));
@@ -111,19 +114,19 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
 }
 
 void Run::open_files() {
-  std::error_code error;
-  fs::create_directories(out_, error);
-  check(!error, "--out ", out_.string(), ": cannot be made: ", error.message());
+  make_folders(out_);
   sweep_partial_checkpoints(out_);
+  std::error_code ignored;
   if (step_ < options_.num_steps)
-    fs::remove(out_ / "report.json", error);  // of an earlier part of this run: no longer true
+    fs::remove(out_ / "report.json", ignored);  // of an earlier part of this run: no longer true
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {
     std::istringstream lines(read_text_file(path));
     for (std::string line; std::getline(lines, line);) {
       const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      const bool is_step = json.is_object() && json.contains("step") && json["step"].is_number();
+      const bool is_step =
+          json.is_object() && json.contains("step") && json["step"].is_number_integer();
       if (is_step && json["step"].get<std::int64_t>() <= step_) kept += line + "\n";
     }
   }
@@ -147,12 +150,23 @@ bool Run::next_step() {
   return true;
 }
 
-// Of all steps the one that leaves most behind.
+// What is held: of all steps that which leaves most behind.
 void Run::read_held_memory() {
+  keep_training_peaks();
+  MemoryReading now = read_memory();
+  if (now.total_live_bytes < report_.memory.total_live_bytes) return;
+  now.peak_bytes = report_.memory.peak_bytes;
+  now.peak_bytes_by_category = report_.memory.peak_bytes_by_category;
+  report_.memory = now;
+}
+
+void Run::keep_training_peaks() {
   const MemoryReading now = read_memory();
-  if (now.total_live_bytes >= report_.memory.total_live_bytes) report_.memory = now;
-  report_.memory.peak_bytes = now.peak_bytes;
-  report_.memory.peak_bytes_by_category = now.peak_bytes_by_category;
+  MemoryReading& kept = report_.memory;
+  kept.peak_bytes = std::max(kept.peak_bytes, now.peak_bytes);
+  for (std::size_t i = 0; i < now.peak_bytes_by_category.size(); ++i)
+    kept.peak_bytes_by_category[i] =
+        std::max(kept.peak_bytes_by_category[i], now.peak_bytes_by_category[i]);
 }
 
 double Run::learning_rate() const {
@@ -160,6 +174,11 @@ double Run::learning_rate() const {
 }
 
 void Run::record(const StepRecord& record) {
+  if (non_finite_value(record) != nullptr) {  // no later step mends it, nothing is worth saving
+    const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
+    throw CheckError(concat(explain_divergence(record, step_ + 1, options_),
+                            newest ? "; the newest good checkpoint is " + newest->string() : ""));
+  }
   const double seconds = step_timer_.seconds();
   Traffic traffic = comm_.traffic();
   traffic -= traffic_at_step_start_;
@@ -225,6 +244,14 @@ bool Run::should_save() const {
 }
 
 void Run::save(const TrainState& state) {
+  keep_training_peaks();
+  reset_memory_peaks();
+  write_state(state);
+  report_.save_peak_bytes = std::max(report_.save_peak_bytes, read_memory().peak_bytes);
+  reset_memory_peaks();
+}
+
+void Run::write_state(const TrainState& state) {
   saved_step_ = step_;
   if (!is_writing()) {
     report_.param_hash = tensor_hash(state.parameters);
@@ -243,7 +270,6 @@ void Run::finish(const TrainState& state) {
   report_.resident = read_resident_memory();
   if (saved_step_ != step_) save(state);
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
-  report_.peak_with_save = read_memory().peak_bytes;
   report_.data_bytes_read = state.data_bytes_read;
   report_.num_microbatches = state.num_microbatches;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;

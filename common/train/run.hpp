@@ -21,18 +21,10 @@
 #include "common/train/console.hpp"
 #include "common/train/options.hpp"
 #include "common/train/report.hpp"
+#include "common/train/step_record.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
-
-// What the loop knows of a step once it is done: global values, the same on every rank.
-struct StepRecord {
-  double loss = 0;                 // nats per target token
-  double grad_norm = 0;            // before clipping
-  double param_norm = 0;           // after the step
-  double num_targets = 0;          // of all ranks
-  bool is_stop_requested = false;  // any rank has had a signal
-};
 
 class Run {
  public:
@@ -53,7 +45,9 @@ class Run {
   bool is_saved() const { return saved_step_ == step_; }  // what --out holds is this very state
   double learning_rate() const;                           // of the step to take
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
-  void record(const StepRecord& record);                            // ends the step
+  // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run ends
+  // on all ranks, and before anything is saved: the older checkpoints stay as they are.
+  void record(const StepRecord& record);
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
@@ -76,7 +70,9 @@ class Run {
   void load(const std::filesystem::path& checkpoint, TrainState& state);
   void open_files();
   void write_metrics(const Json& line);
+  void write_state(const TrainState& state);
   void read_held_memory();
+  void keep_training_peaks();  // those of a save are counted apart
 
   TrainOptions options_;
   const Communicator& comm_;

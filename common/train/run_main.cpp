@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -15,6 +16,8 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 #include "common/train/command_line.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/folder_lock.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
@@ -32,13 +35,11 @@ fs::path fresh_run_folder(const std::string& step) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
   const fs::path base = fs::path("runs") / concat(step, "-", stamp);
-  std::error_code error;
-  fs::create_directories("runs", error);
-  check(!error, "a folder for the run cannot be made under runs/ here: ", error.message(),
-        "; give one with --out");
+  make_folders("runs");
   fs::path folder = base;
   for (int number = 2; !fs::create_directory(folder); ++number)
     folder = concat(base.string(), "-", number);
+  sync_to_disk("runs");
   return folder;
 }
 
@@ -59,16 +60,19 @@ int report_error(const std::exception& error, int rank, int num_ranks) {
   return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
 }
 
-// Makes the run's folder where none is named; takes it away again if nothing came of the run.
+// The folder that the run writes to, made where none is named and locked until all is written. Taken
+// away again if nothing came of the run.
 class RunFolder {
  public:
   RunFolder(TrainOptions& options, bool is_main) {
-    if (!is_main || !options.output.out.empty()) return;
-    made_ = fresh_run_folder(options.step);
-    options.output.out = made_;
+    if (!is_main) return;
+    std::string& out = options.output.out;
+    if (out.empty()) out = made_ = fresh_run_folder(options.step);
+    lock_.emplace(out, "--out " + out);
   }
   ~RunFolder() {
     std::error_code not_empty;
+    lock_.reset();
     if (!made_.empty()) fs::remove(made_, not_empty);
   }
   RunFolder(const RunFolder&) = delete;
@@ -76,6 +80,7 @@ class RunFolder {
 
  private:
   fs::path made_;
+  std::optional<FolderLock> lock_;
 };
 
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,

@@ -5,17 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <limits>
 #include <sstream>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 
 namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // A run of a model of two numbers: all the bookkeeping, none of the training.
 class RunTest : public ::testing::Test {
@@ -174,6 +179,37 @@ TEST_F(RunTest, WithoutAFolderNothingIsWritten) {
   options_.output.out.clear();
   EXPECT_EQ(take_steps(options_).param_hash.size(), 32u);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);  // the text
+}
+
+TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  options_.output.save_every = 1;
+  options_.output.keep = 1;
+  take_steps(options_, 2);
+  options_.output.resume = "auto";
+  const std::vector<std::pair<StepRecord, const char*>> cases = {
+      {{.loss = kNan, .grad_norm = kNan, .param_norm = kNan}, "the loss is not finite"},
+      {{.loss = -kInf}, "the loss is not finite"},
+      {{.grad_norm = kInf}, "the gradient norm is not finite"},
+      {{.param_norm = kNan}, "the parameter norm is not finite"}};
+  for (const auto& [record, why] : cases) {
+    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+    Optimizer optimizer(flat, options_.optimizer);
+    BatchStream batches(options_.data, whole_data(options_.data.tail));
+    ladder::Run run(options_, comm_);
+    run.resume(full_state(flat, optimizer, batches));
+    ASSERT_TRUE(run.next_step());
+    EXPECT_THAT(
+        [&] {
+          run.record(record);
+          run.save(full_state(flat, optimizer, batches));  // as the loop would
+        },
+        ThrowsMessage<CheckError>(AllOf(HasSubstr(why), HasSubstr("step 3:"), HasSubstr("--lr"),
+                                        HasSubstr("step_000002"))));
+    EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000002");
+  }
+  EXPECT_EQ(take_steps(options_).first_step, 2);  // and goes on from it
 }
 
 TEST(Console, DurationsReadWell) {

@@ -13,13 +13,9 @@
 #include <string>
 #include <vector>
 
-namespace ladder {
+#include "common/train/safetensors_header.hpp"
 
-struct StoredTensor {
-  std::string name;
-  at::ScalarType dtype = at::kFloat;
-  std::vector<std::int64_t> shape;
-};
+namespace ladder {
 
 class SafetensorsWriter {
  public:
@@ -42,8 +38,9 @@ class SafetensorsReader {
   // Throws CheckError with the file's name and what is wrong with it.
   explicit SafetensorsReader(std::string path);
 
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the order of the data
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // In the order of the data.
+  const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
   // Copies the named tensor into `target`, which has its shape and dtype; throws CheckError with
   // both if not.
@@ -51,10 +48,10 @@ class SafetensorsReader {
 
  private:
   std::string path_;
-  std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::int64_t> file_offsets_;
-  std::map<std::string, std::string> metadata_;
   std::ifstream file_;
+  SafetensorsHeader header_;
+  std::int64_t data_start_ = 0;               // in the file
+  std::map<std::string, std::size_t> index_;  // of a name in the header's lists
 };
 
 }  // namespace ladder

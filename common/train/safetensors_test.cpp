@@ -14,8 +14,10 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 #include "common/core/unit.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -126,6 +128,76 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
       "starts at 4");
   expect_refused(file_of(R"({"x":{"shape":[2],"data_offsets":[0,8]}})", 8), "\"x\" is damaged");
   expect_refused(folder_.path("nothing"), "cannot be opened");
+}
+
+// What is legal JSON and no header.
+TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
+  const auto entry = [](const std::string& shape, const std::string& offsets) {
+    return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+  };
+  EXPECT_NO_THROW(SafetensorsReader(file_of(entry("[2]", "[0,8]"), 8)));
+  for (const char* shape : {"[2.0]", "[2.9]", "[2e0]", "[1e400]", "[18446744073709551616]"})
+    expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "no whole number");
+  for (const char* offsets : {"[0.0,8]", "[0,8.2]", "[0.9,8]", "[-0.1,8]"})
+    expect_refused(file_of(entry("[2]", offsets), 8), "no whole number");
+  expect_refused(file_of(entry("[9223372036854775808]", "[0,8]"), 8), "too large");
+  expect_refused(file_of(entry("[2]", "[0,-9223372036854775808]"), 8), "negative or too large");
+  expect_refused(file_of(entry("[2]", "[0,18446744073709551615]"), 8), "too large");
+  // A shape and offsets that agree, so that the end of the data, counted in the file, would not fit.
+  expect_refused(file_of(entry("[2305843009213693951]", "[0,9223372036854775804]"), 8),
+                 "the file has 8");
+  expect_refused(file_of(entry("[2]", "[8,0]"), 8), "starts at 8");
+  for (const char* offsets : {"[]", "[0]", "[0,8,8]", "8", "{}", "null", "\"0,8\"", "[[0],8]"})
+    expect_refused(file_of(entry("[2]", offsets), 8), "is damaged");
+  for (const char* shape : {"2", "{}", "null", "[true]", "[\"2\"]", "[[2]]", "[{}]"})
+    expect_refused(file_of(entry(shape, "[0,8]"), 8), "is damaged");
+  for (const char* text :
+       {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", R"({"x":[]})",
+        R"({"x":5})", R"({"x":"F32"})", R"({"x":null})", R"({"x":{"dtype":4}})", R"({"x":{}})",
+        R"({"__metadata__":{"x":{}}})", R"({"__metadata__":{"x":5}})", R"({"__metadata__":[]})"})
+    expect_refused(file_of(text, 8), "is damaged");
+  expect_refused(file_of(R"({"__metadata__":{"x":"","x":""}})", 0), "occurs twice");
+  expect_refused(file_of(R"({"x":{"dtype":"F32","dtype":"F32"}})", 0), "occurs twice");
+  expect_refused(file_of("{} {}", 0), "not valid JSON");
+}
+
+TEST_F(SafetensorsTest, DepthAndCountsAreBounded) {
+  expect_refused(file_of(R"({"x":)" + std::string(1'000'000, '['), 0), "is damaged");
+  std::string shape = "1";
+  for (int i = 1; i < 64; ++i) shape += ",1";
+  const auto with = [&](const std::string& text) {
+    return file_of(R"({"x":{"dtype":"U8","shape":[)" + text + R"(],"data_offsets":[0,1]}})", 1);
+  };
+  EXPECT_EQ(SafetensorsReader(with(shape)).tensors()[0].shape.size(), 64u);
+  expect_refused(with(shape + ",1"), "\"shape\" has too many numbers");
+  std::string metadata = R"({"__metadata__":{"0":"")";
+  for (int i = 1; i <= 1'000'000; ++i) metadata += ",\"" + std::to_string(i) + "\":\"\"";
+  expect_refused(file_of(metadata + "}}", 0), "more than 1000000 entries");
+}
+
+// Seconds to write a file of so many empty tensors, open it, and read them all.
+double seconds_for_tensors(int count, const std::string& path) {
+  std::vector<StoredTensor> tensors;
+  for (int i = 0; i < count; ++i) tensors.push_back({concat("h.", i, ".weight"), at::kFloat, {0}});
+  const at::Tensor empty = at::empty({0});
+  const Timer timer;
+  SafetensorsWriter writer(path, tensors);
+  for (int i = 0; i < count; ++i) writer.write(empty);
+  writer.finish();
+  SafetensorsReader reader(path);
+  for (const StoredTensor& tensor : tensors) reader.read(tensor.name, empty);
+  return timer.seconds();
+}
+
+// Eight times the tensors take about eight times as long; with quadratic time they would take 64 times.
+TEST_F(SafetensorsTest, TimeGrowsWithTheTensorsAndNotWithTheirSquare) {
+  const std::string path = folder_.path("many.safetensors");
+  double few = 1e9, many = 1e9;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    few = std::min(few, seconds_for_tensors(25'000, path));
+    many = std::min(many, seconds_for_tensors(200'000, path));
+  }
+  EXPECT_LT(many, 24 * few);
 }
 
 TEST_F(SafetensorsTest, RefusesAnotherShapeNamingBoth) {

@@ -1,0 +1,62 @@
+// The values of options: from text, to text, and what to say of one that is missing or wrong.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <type_traits>
+
+#include "common/core/check.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace ladder {
+
+inline constexpr const char* kBoolType = "true|false";
+
+// True if the whole text is such a value; then it is the member's.
+template <class Number>
+bool parse_value(const std::string& text, Number& member) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  member = value;
+  return true;
+}
+template <>
+inline bool parse_value(const std::string& text, bool& member) {
+  if (text != "true" && text != "false") return false;
+  member = text == "true";
+  return true;
+}
+template <>
+inline bool parse_value(const std::string& text, std::string& member) {
+  member = text;
+  return true;
+}
+
+template <class Value>
+std::string default_text(const Value& value) {
+  if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";
+  return concat(value);
+}
+
+// What --help shows as the type of a value.
+template <class Value>
+std::string type_name() {
+  if constexpr (std::is_same_v<Value, bool>) return kBoolType;
+  if constexpr (std::is_same_v<Value, std::string>) return "TEXT";
+  if constexpr (std::is_floating_point_v<Value>) return "FLOAT";
+  return std::is_signed_v<Value> ? "INT" : "UINT";
+}
+
+// What the option takes, for messages: "a whole number, for example --steps 200".
+std::string expected_value(const CLI::Option& option);
+
+// Throws UsageError if the text is no value, as in `--steps ""`, or the name of an option: `--out
+// --steps 3` means a forgotten value, and not a folder of the name --steps. A text may be empty.
+void check_is_value(const CLI::App& app, const CLI::Option& option, const std::string& text);
+
+}  // namespace ladder

@@ -1,0 +1,27 @@
+#include "common/train/train_state.hpp"
+
+#include <utility>
+
+namespace ladder {
+
+TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
+  return state_of(whole_tensors(model.named_params()),
+                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
+}
+
+TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
+                    BatchStream& batches) {
+  return {std::move(parameters),
+          std::move(optimizer_tensors),
+          optimizer.num_steps(),
+          batches.position(),
+          batches.training_data().tokenizer(),
+          batches.training_data().bytes_read(),
+          batches.num_microbatches(),
+          [&optimizer, &batches](const TrainState& loaded) {
+            optimizer.set_num_steps(loaded.optimizer_steps);
+            batches.seek(loaded.data);
+          }};
+}
+
+}  // namespace ladder

@@ -1,0 +1,30 @@
+// A checkpoint of two small tensors, as the real writer writes it.
+#pragma once
+
+#include <ATen/ops/full.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/core/unit.hpp"
+#include "common/train/checkpoint.hpp"
+
+namespace ladder {
+
+// The files that a fuzzer's input can stand for; its first byte says which.
+inline constexpr std::array<const char*, 3> kCheckpointFiles = {"state.json", "model.safetensors",
+                                                                "optimizer.safetensors"};
+
+inline TrainState small_state() {
+  const std::vector<NamedTensor> params = {{"w", at::full({2, 3}, 0.5)}, {"b", at::full({3}, 1.5)}};
+  const std::vector<NamedTensor> moments = {{"w.exp_avg", at::full({2, 3}, 0.25)}};
+  return {whole_tensors(params), whole_tensors(moments), 17, {2, 30}, "bytes"};
+}
+
+inline std::filesystem::path save_small_checkpoint(const std::filesystem::path& run) {
+  return save_checkpoint(run, 7, small_state(), {{"steps", 9}, {"seed", 1}}).path;
+}
+
+}  // namespace ladder

@@ -1,0 +1,82 @@
+// write_seeds FOLDER: good files for the fuzzers to start from, in FOLDER/safetensors, FOLDER/token_file, …
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/safetensors.hpp"
+#include "tests/fuzz/small_checkpoint.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::string& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+void write_safetensors_seeds(const fs::path& folder) {
+  fs::create_directories(folder);
+  const std::vector<at::Tensor> tensors = {at::full({2, 3}, 0.5), at::arange(3, at::kLong),
+                                           at::full({}, 1), at::full({0, 4}, 1)};
+  std::vector<StoredTensor> list;
+  for (const at::Tensor& tensor : tensors)
+    list.push_back({concat("t", list.size()), tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(folder / "four", list, {{"format", "pt"}});
+  for (const at::Tensor& tensor : tensors) writer.write(tensor);
+  writer.finish();
+  SafetensorsWriter(folder / "none", {}).finish();
+}
+
+// A file of llm.c's: 256 words in front of the tokens.
+template <class Token>
+std::string llm_c(std::int32_t magic, std::int32_t version) {
+  std::string bytes(1024, '\0');
+  const std::int32_t header[] = {magic, version, 3};
+  std::memcpy(bytes.data(), header, sizeof header);
+  return bytes + bytes_of<Token>({1, 50256, 7});
+}
+
+void write_token_seeds(const fs::path& folder) {
+  write(folder / "nano_gpt", bytes_of<std::uint16_t>({0, 50256, 7}));
+  write(folder / "llm_c_16", llm_c<std::uint16_t>(20240520, 1));
+  write(folder / "llm_c_32", llm_c<std::uint32_t>(20240801, 7));
+}
+
+void write_text_seeds(const fs::path& folder) {
+  write(folder / "jsonl",
+        "{\"context\":\"CREATE TABLE a (b INT)\",\"question\":\"How many?\",\"answer\":\"SELECT "
+        "1\"}\n"
+        "\n{\"answer\":\"\\u00e9\\n\",\"more\":[1,{\"a\":null}]}\r\n");
+  write(folder / "txt", "two\nlines");
+}
+
+void write_checkpoint_seeds(const fs::path& folder) {
+  const TempFolder run;
+  const fs::path checkpoint = save_small_checkpoint(run.path());
+  for (std::size_t i = 0; i < kCheckpointFiles.size(); ++i)
+    write(folder / kCheckpointFiles[i],
+          static_cast<char>(i) + read_text_file(checkpoint / kCheckpointFiles[i]));
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: write_seeds FOLDER\n", stderr);
+    return 2;
+  }
+  const std::filesystem::path folder = argv[1];
+  ladder::write_safetensors_seeds(folder / "safetensors");
+  ladder::write_token_seeds(folder / "token_file");
+  ladder::write_text_seeds(folder / "text_file");
+  ladder::write_checkpoint_seeds(folder / "checkpoint");
+}
