@@ -34,7 +34,8 @@ class Scale {
   // Autograd keeps the tensor that w is multiplied by until backward has used it: an activation.
   LossSum loss_sum() {
     return [this](const Microbatch& microbatch) {
-      most_kept_ = std::max(most_kept_, num_kept());
+      std::erase_if(activations_, [](const auto& activation) { return activation.expired(); });
+      most_kept_ = std::max(most_kept_, activations_.size());
       const at::Tensor activation =
           at::full({}, sums_[static_cast<std::size_t>(microbatch.tokens.item<std::int64_t>())]);
       activations_.emplace_back(activation.getIntrusivePtr());
@@ -45,19 +46,14 @@ class Scale {
   double gradient() const { return w_.grad().item<double>(); }
   void set_gradient(double value) { w_.mutable_grad().fill_(value); }
   // Of how many earlier microbatches the activations were alive when a forward ran, at the most.
-  std::int64_t most_kept() const { return most_kept_; }
+  std::size_t most_kept() const { return most_kept_; }
 
  private:
-  std::int64_t num_kept() const {
-    return std::count_if(activations_.begin(), activations_.end(),
-                         [](const auto& activation) { return !activation.expired(); });
-  }
-
   std::vector<float> sums_;
   std::vector<std::int64_t> num_targets_;
   at::Tensor w_ = at::ones({}).set_requires_grad(true);
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> activations_;
-  std::int64_t most_kept_ = 0;
+  std::size_t most_kept_ = 0;
 };
 
 class Grade : public Examination {
