@@ -25,8 +25,9 @@
 // Memory:   the buckets are a second copy of the gradients: 4 bytes per trainable parameter, for as
 //           long as this lives (category: communication).
 // Lifetime: `model` and `comm` outlive this; the function that wrap() returns does not.
-// Throws:   CheckError naming the rank. One that comes while a step is running leaves gradients that
-//           mean nothing, and an object that can only be destroyed.
+// Throws:   CheckError, which names the rank unless the constructor throws it. One that comes while a
+//           step is running leaves gradients that mean nothing, and an object that can only be
+//           destroyed.
 #pragma once
 
 #include <cstdint>

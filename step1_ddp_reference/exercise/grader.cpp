@@ -1,71 +1,57 @@
 #include "step1_ddp_reference/exercise/grader.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
+#include "step1_ddp_reference/exercise/linear_model.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 
 namespace ladder::step1 {
 namespace {
 
-// A model whose gradients are known beforehand: the loss of a microbatch is Σ w · x, and x is the
-// gradient. x is drawn with a seed that stands in the microbatch, so that every rank can tell what
-// every other rank's gradient must be. One tensor is used twice, one is frozen, and 'large' fills a
-// bucket of its own.
-class LinearModel {
- public:
-  explicit LinearModel(float start) {
-    for (const auto& [name, numel] : {std::pair("tied", 15), {"small", 7}, {"large", 300000}}) {
-      leaves_.push_back({name, at::full({numel}, start).set_requires_grad(true)});
-    }
-    frozen_ = {"frozen", at::full({4}, start)};
-  }
+// What most checks begin with.
+struct Setup {
+  Setup(const MakeDdp& make, Communicator& comm, std::size_t num_used = 3)
+      : ddp(make(flat, comm)), loss_sum(ddp.wrap(model.loss_sum(num_used))) {}
 
-  std::vector<Unit> units() const {
-    return {{"first", {leaves_[0], frozen_}}, {"second", {leaves_[1], leaves_[2]}}};
-  }
-
-  static Microbatch microbatch(std::int64_t seed) { return {at::full({1, 1}, seed), {}, 1}; }
-
-  // `num_used` tensors take part, the last ones do not.
-  LossSum loss_sum(std::size_t num_used = 3) const {
-    return [this, num_used](const Microbatch& m) {
-      at::Tensor loss = (frozen_.tensor * 2.0).sum();
-      for (std::size_t i = 0; i < num_used; ++i) {
-        const at::Tensor x = draw(m.tokens.item<std::int64_t>(), i);
-        loss = loss + (leaves_[i].tensor * x).sum();
-        if (i == 0) loss = loss + (leaves_[0].tensor * (x * 3.0)).sum();
-      }
-      return loss;
-    };
-  }
-
-  static at::Tensor gradient(std::int64_t seed, std::size_t i) {
-    const at::Tensor x = draw(seed, i);
-    return i == 0 ? x * 3.0 + x : x;
-  }
-
-  const std::vector<NamedTensor>& leaves() const { return leaves_; }
-
- private:
-  static at::Tensor draw(std::int64_t seed, std::size_t i) {
-    constexpr std::int64_t kNumels[] = {15, 7, 300000};
-    const auto stream = static_cast<std::uint64_t>(seed) * 3 + i;
-    return at::randn({kNumels[i]}, at::detail::createCPUGenerator(stream), at::kFloat);
-  }
-
-  std::vector<NamedTensor> leaves_;
-  NamedTensor frozen_;
+  LinearModel model{1};
+  FlatModel flat{model.units()};
+  Ddp ddp;
+  LossSum loss_sum;
 };
+
+std::string list(const std::vector<std::string>& calls, std::size_t first = 0) {
+  std::string text;
+  for (std::size_t i = first; i < calls.size(); ++i) text += (i > first ? ", " : "") + calls[i];
+  return text.empty() ? "nothing" : text;
+}
 
 class Grade : public Examination {
  public:
   Grade(const MakeDdp& make, Communicator& comm) : Examination(comm), make_(make) {}
+
+  void lives_and_dies_alone() {
+    examine("constructor and destructor", [this](LockstepCommunicator& comm) {
+      const auto held = [] { return read_memory().live(MemoryCategory::kCommunication); };
+      const LinearModel model(1);
+      FlatModel flat(model.units());
+      const std::int64_t before = held();
+      {
+        const Ddp ddp = make_(flat, comm);
+        expect("the number of bytes that the buckets take", held() - before,
+               4 * LinearModel::kNumTrainable);
+      }
+      expect("the number of bytes that the destructor leaves behind", held() - before,
+             std::int64_t{0});
+      expect("what constructor and destructor send", list(comm.calls()), std::string("nothing"));
+      FlatModel frozen({{"unit", {{"w", at::full({3}, 1.0F)}}}});
+      expect_error("a model without a trainable parameter: the constructor", {},
+                   [&] { make_(frozen, comm); });
+    });
+  }
 
   void replicas_start_as_rank_zeros() {
     examine("broadcast_parameters()", [this](Communicator& comm) {
@@ -82,53 +68,100 @@ class Grade : public Examination {
 
   // Two steps, with an evaluation inside each and one after it.
   void gradients_are_sums_over_ranks(std::int64_t num_microbatches) {
-    examine(concat("steps of ", num_microbatches, " microbatches"), [&](Communicator& comm) {
-      const LinearModel model(1);
-      FlatModel flat(model.units());
-      const Ddp ddp = make_(flat, comm);
-      const LossSum loss_sum = ddp.wrap(model.loss_sum());
+    const std::string steps = concat("steps of ", num_microbatches, " microbatches");
+    examine(steps, [&](LockstepCommunicator& comm) {
+      Setup setup(make_, comm);
+      const std::string wanted = plan(setup.flat);
       for (std::int64_t step = 0; step < 2; ++step) {
-        flat.zero_grad();
-        const Traffic before = comm.traffic();
-        ddp.arm(num_microbatches);
-        expect_evaluation(loss_sum, model);
+        setup.flat.zero_grad();
+        const std::size_t before = comm.calls().size();
+        setup.ddp.arm(num_microbatches);
+        expect_evaluation(setup);
         for (std::int64_t j = 0; j < num_microbatches; ++j) {
-          if (j > 0)
-            expect_all_reduces(concat("after microbatch ", j - 1, " of ", num_microbatches), comm,
-                               before, 0);
-          loss_sum(LinearModel::microbatch(seed(step, j, comm.rank()))).backward();
+          if (j > 0) {
+            expect(concat("what has been sent after microbatch ", j - 1, " of ", num_microbatches),
+                   list(comm.calls(), before), std::string("nothing"));
+          }
+          setup.loss_sum(LinearModel::microbatch(seed(step, j, comm.rank()))).backward();
         }
-        ddp.wait();
-        expect_all_reduces(concat("in a step of ", num_microbatches, " microbatches"), comm, before,
-                           num_buckets(flat));
-        expect_gradients(model, flat, step, num_microbatches);
-        expect_evaluation(loss_sum, model);
+        expect(concat("in ", steps, ", what has been sent when the last backward returns"),
+               list(comm.calls(), before), wanted);
+        setup.ddp.wait();
+        expect(concat("in ", steps, ", what has been sent when wait() returns"),
+               list(comm.calls(), before), wanted);
+        expect_gradients(setup, step, num_microbatches);
+        expect_evaluation(setup);
       }
     });
   }
 
-  // A gradient that never comes is an error that names the parameter. Here on all ranks alike.
+  void unarmed_backwards_send_nothing() {
+    examine("a backward outside of a step", [this](LockstepCommunicator& comm) {
+      Setup setup(make_, comm);
+      const std::int64_t own = seed(0, 0, comm.rank());
+      const std::size_t before = comm.calls().size();
+      setup.loss_sum(LinearModel::microbatch(own)).backward();
+      expect("what a backward outside of a step sends", list(comm.calls(), before),
+             std::string("nothing"));
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto& [name, leaf] = setup.model.leaves()[i];
+        expect(concat("after a backward outside of a step the gradient of '", name, "'"),
+               leaf.grad(), LinearModel::gradient(own, i));
+      }
+    });
+  }
+
+  // A gradient that never comes is an error that names the parameter. Here on all ranks alike. In
+  // the second case the first microbatch has left something in .grad.
   void missing_gradients_are_named() {
     examine("a parameter without a gradient", [this](Communicator& comm) {
-      const LinearModel model(1);
-      FlatModel flat(model.units());
-      const Ddp ddp = make_(flat, comm);
-      const LossSum loss_sum = ddp.wrap(model.loss_sum(/*num_used=*/2));
-      ddp.arm(1);
-      loss_sum(LinearModel::microbatch(0)).backward();
-      expect_error("'large' got no gradient: wait()", {rank_name(), "large"}, ddp.wait);
+      const Setup setup(make_, comm, /*num_used=*/2);
+      setup.ddp.arm(1);
+      setup.loss_sum(LinearModel::microbatch(0)).backward();
+      expect_error("'large' got no gradient: wait()", {rank_name(), "large"}, setup.ddp.wait);
     });
+    examine(
+        "a parameter with a gradient in the first microbatch alone", [this](Communicator& comm) {
+          const Setup setup(make_, comm);
+          const LossSum loss_sum = setup.ddp.wrap([&, num_used = 4](const Microbatch& m) mutable {
+            return setup.model.loss_sum(static_cast<std::size_t>(--num_used))(m);
+          });
+          setup.ddp.arm(2);
+          for (int j = 0; j < 2; ++j) loss_sum(LinearModel::microbatch(j)).backward();
+          expect_error("'large' got no gradient in the last of two microbatches: wait()",
+                       {rank_name(), "large"}, setup.ddp.wait);
+        });
   }
 
   void microbatches_are_counted() {
     examine("a missing microbatch", [this](Communicator& comm) {
-      const LinearModel model(1);
-      FlatModel flat(model.units());
-      const Ddp ddp = make_(flat, comm);
-      const LossSum loss_sum = ddp.wrap(model.loss_sum());
-      ddp.arm(2);
-      loss_sum(LinearModel::microbatch(0)).backward();
-      expect_error("only 1 microbatch of 2 ran: wait()", {rank_name(), "2"}, ddp.wait);
+      const Setup setup(make_, comm);
+      setup.ddp.arm(2);
+      setup.loss_sum(LinearModel::microbatch(0)).backward();
+      expect_error("only 1 microbatch of 2 ran: wait()", {rank_name(), "2"}, setup.ddp.wait);
+    });
+    examine("a microbatch too many", [this](Communicator& comm) {
+      const Setup setup(make_, comm);
+      setup.ddp.arm(1);
+      setup.loss_sum(LinearModel::microbatch(0)).backward();
+      expect_error("a second microbatch after arm(1): its forward", {rank_name(), "1"},
+                   [&] { setup.loss_sum(LinearModel::microbatch(1)); });
+    });
+  }
+
+  void steps_are_armed_once() {
+    for (const std::int64_t num_microbatches : {0, -1}) {
+      const std::string what = concat("arm(", num_microbatches, ")");
+      examine(what, [&](Communicator& comm) {
+        const Setup setup(make_, comm);
+        expect_error(what, {rank_name()}, [&] { setup.ddp.arm(num_microbatches); });
+      });
+    }
+    examine("arm() twice", [this](Communicator& comm) {
+      const Setup setup(make_, comm);
+      setup.ddp.arm(1);
+      expect_error("arm() before the wait() of the step before", {rank_name()},
+                   [&] { setup.ddp.arm(1); });
     });
   }
 
@@ -151,33 +184,28 @@ class Grade : public Examination {
     return sum;
   }
 
-  void expect_evaluation(const LossSum& loss_sum, const LinearModel& model) {
+  void expect_evaluation(const Setup& setup) {
     const at::NoGradGuard no_grad;
-    expect("the loss of an evaluation", loss_sum(LinearModel::microbatch(7)),
-           model.loss_sum()(LinearModel::microbatch(7)));
+    expect("the loss of an evaluation", setup.loss_sum(LinearModel::microbatch(7)),
+           setup.model.loss_sum()(LinearModel::microbatch(7)));
   }
 
-  void expect_gradients(const LinearModel& model, const FlatModel& flat, std::int64_t step,
-                        std::int64_t num_microbatches) {
-    for (std::size_t i = 0; i < model.leaves().size(); ++i) {
-      const auto& [name, leaf] = model.leaves()[i];
+  void expect_gradients(const Setup& setup, std::int64_t step, std::int64_t num_microbatches) {
+    for (std::size_t i = 0; i < setup.model.leaves().size(); ++i) {
+      const auto& [name, leaf] = setup.model.leaves()[i];
       const std::string what = concat("the gradient of '", name, "' in step ", step, " with ",
                                       num_microbatches, " microbatches");
-      expect(what, leaf.grad(), fold(i, step, num_microbatches));
-      if (!leaf.grad().is_alias_of(flat.grads()))
+      if (!leaf.grad().is_alias_of(setup.flat.grads()))
         fault(what + " is no longer the view of the flat buffer that it was");
+      expect(what, leaf.grad(), fold(i, step, num_microbatches));
     }
   }
 
-  void expect_all_reduces(const std::string& when, const Communicator& comm, const Traffic& before,
-                          std::int64_t wanted) {
-    Traffic sent = comm.traffic();
-    sent -= before;
-    expect("the number of all_reduces " + when, sent[CommOp::kAllReduce].calls, wanted);
-  }
-
-  static std::int64_t num_buckets(const FlatModel& flat) {
-    return static_cast<std::int64_t>(plan_reference_buckets({{"all", flat.leaves()}}).size());
+  static std::string plan(const FlatModel& flat) {
+    std::vector<std::string> calls;
+    for (const std::int64_t numel : plan_reference_buckets({{"all", flat.leaves()}}))
+      calls.push_back(concat("all_reduce of ", numel, " elements"));
+    return list(calls);
   }
 
   const MakeDdp& make_;
@@ -186,12 +214,16 @@ class Grade : public Examination {
 }  // namespace
 
 std::vector<std::string> grade(const MakeDdp& make, Communicator& comm) {
+  install_memory_ledger();
   Grade grade(make, comm);
+  grade.lives_and_dies_alone();
   grade.replicas_start_as_rank_zeros();
   grade.gradients_are_sums_over_ranks(1);
   grade.gradients_are_sums_over_ranks(3);
+  grade.unarmed_backwards_send_nothing();
   grade.missing_gradients_are_named();
   grade.microbatches_are_counted();
+  grade.steps_are_armed_once();
   return grade.faults();
 }
 

@@ -82,7 +82,7 @@ class Grade : public Examination {
   // Rank r's gradients are r + 1.
   void gradients_are_sums() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2;
-    examine<WatchedCommunicator>("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+    examine<WatchedCommunicator>("the sum of the gradients", [&](WatchedCommunicator& comm) {
       Model model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return at::full_like(grad.tensor, comm.rank() + 1); });
@@ -96,7 +96,7 @@ class Grade : public Examination {
 
   // To the bit: ((g0 + g1) + g2) + ….
   void fold_in_rank_order() {
-    examine<WatchedCommunicator>("all_reduce_gradients()", [&](WatchedCommunicator& comm) {
+    examine<WatchedCommunicator>("the order of the sum", [&](WatchedCommunicator& comm) {
       Model model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return values_like(grad.tensor, comm.rank()); });
@@ -131,7 +131,8 @@ class Grade : public Examination {
  private:
   using Values = std::function<at::Tensor(const NamedTensor&)>;
 
-  // all_reduce_gradients() on these gradients, and what must hold whatever they are.
+  // all_reduce_gradients() on these gradients, and what must hold whatever they are: first what was
+  // called, which explains the values.
   void reduce(Model& model, WatchedCommunicator& comm, const Values& gradient) {
     for (const NamedTensor& grad : model.flat.named_grads()) {
       is_frozen(grad) ? grad.tensor.fill_(100 + comm.rank()) : grad.tensor.copy_(gradient(grad));
@@ -141,8 +142,12 @@ class Grade : public Examination {
     attempt_.all_reduce_gradients(model.flat, comm);
     const std::int64_t scratch = read_memory().peak_bytes - before;
 
+    expect_one_all_reduce_per_tensor(model, comm.calls());
+    if (comm.most_in_flight() > 1)
+      fault(concat(comm.most_in_flight(),
+                   " operations are in flight at once, not 1: each of them holds its scratch"));
     for (const auto& [name, param] : model.flat.named_params()) {
-      expect(concat("all_reduce_gradients() is no business of the parameters: '", name, "'"), param,
+      expect(concat("all_reduce_gradients() leaves the parameters alone: '", name, "'"), param,
              at::ones_like(param));
     }
     for (const NamedTensor& grad : model.flat.named_grads()) {
@@ -150,10 +155,6 @@ class Grade : public Examination {
       expect(concat("'", grad.name, "' is frozen and left alone: its gradient"), grad.tensor,
              at::full_like(grad.tensor, 100 + comm.rank()));
     }
-    expect_one_all_reduce_per_tensor(model, comm.calls());
-    if (comm.most_in_flight() > 1)
-      fault(concat(comm.most_in_flight(),
-                   " operations are in flight at once, not 1: each of them holds its scratch"));
     if (scratch > 4 * kLargestNumel)
       fault(concat("all_reduce_gradients() takes ", scratch, " bytes of scratch, not ",
                    4 * kLargestNumel, " (the largest tensor) at most"));

@@ -54,6 +54,15 @@ inline void everybody_sends(FlatModel& model, Communicator& comm, int root) {
   model.params().copy_(all[root]);
 }
 
+inline void broadcasts_twice(FlatModel& model, Communicator& comm, int root) {
+  for (int i = 0; i < 2; ++i) right_broadcast(model, comm, root);
+}
+
+inline void zeroes_the_gradients(FlatModel& model, Communicator& comm, int root) {
+  right_broadcast(model, comm, root);
+  model.zero_grad();
+}
+
 inline void mean(FlatModel& model, Communicator& comm) {
   right_all_reduce(model, comm);
   for (at::Tensor& gradient : trainable_gradients(model)) gradient.div_(comm.size());
@@ -80,6 +89,29 @@ inline void starts_with_its_own(FlatModel& model, Communicator& comm) {
       if (r != comm.rank()) gradient.add_(all[r].view_as(gradient));
     }
   }
+}
+
+inline void scales_before_and_after(FlatModel& model, Communicator& comm) {
+  for (at::Tensor& gradient : trainable_gradients(model)) {
+    gradient.mul_(10);
+    comm.all_reduce(gradient)->wait();
+    gradient.div_(10);
+  }
+}
+
+inline void reduces_row_by_row(FlatModel& model, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(model)) {
+    for (const at::Tensor& row : gradient.unbind()) comm.all_reduce(row)->wait();
+  }
+}
+
+inline void reduces_the_frozen_too(FlatModel& model, Communicator& comm) {
+  for (const auto& [name, gradient] : model.named_grads()) comm.all_reduce(gradient)->wait();
+}
+
+inline void trains_as_well(FlatModel& model, Communicator& comm) {
+  right_all_reduce(model, comm);
+  model.params().sub_(model.grads());
 }
 
 inline void one_flat_all_reduce(FlatModel& model, Communicator& comm) {
@@ -122,15 +154,21 @@ inline std::vector<WrongAnswer<NaiveDp>> wrong_broadcasts() {
   const auto with = [](auto wrong) { return NaiveDp{wrong, right_all_reduce}; };
   return {
       {"no broadcast", with(no_broadcast), 2,
-       "rank 1: after broadcast_parameters() from rank 0 'wte' is"},
+       "rank 1: after broadcast_parameters() from rank 0 'wte' is", "after broadcast_parameters()"},
       {"broadcasts from rank 0, whatever the root", with(broadcasts_from_rank_0), 2,
-       "rank 0: after broadcast_parameters() from rank 1 'wte' is"},
+       "rank 0: after broadcast_parameters() from rank 1 'wte' is", "from rank "},
       {"broadcasts what is trained", with(broadcasts_what_is_trained), 2,
-       "rank 1: after broadcast_parameters() from rank 0 'frozen' is"},
+       "rank 1: after broadcast_parameters() from rank 0 'frozen' is", " 'frozen"},
       {"broadcasts on the root alone", with(broadcasts_on_the_root_alone), 2,
        "would wait for each other for ever: rank 0: broadcast of 1376 elements from rank 0; "
        "rank 1: nothing more;"},
-      {"everybody sends", with(everybody_sends), 2, "bytes, not 0 at most"},
+      {"everybody sends", with(everybody_sends), 2, "bytes, not 0 at most", "bytes, not"},
+      {"broadcasts twice", with(broadcasts_twice), 2,
+       "rank 0: broadcast_parameters() from rank 0: "
+       "this rank sent",
+       "bytes, not"},
+      {"zeroes the gradients", with(zeroes_the_gradients), 1,
+       "after broadcast_parameters() from rank 0 a gradient is 0, not 7", "a gradient is 0, not 7"},
   };
 }
 
@@ -142,14 +180,21 @@ inline std::vector<WrongAnswer<NaiveDp>> wrong_all_reduces(int num_ranks) {
       concat("rank 0: the sum of the ranks' gradients 1 to ", num_ranks, " in 'wte' is ");
   return {
       {"mean", with(mean), 2, concat(in_wte, sum / num_ranks, ", not ", sum, " ")},
-      {"reduces parameters", with(reduces_parameters), 2,
-       "no business of the parameters: 'wte' is"},
+      {"reduces parameters", with(reduces_parameters), 2, "leaves the parameters alone: 'wte' is"},
+      {"trains as well", with(trains_as_well), 1, "leaves the parameters alone: 'wte' is",
+       "leaves the parameters alone"},
       {"skips the last tensor", with(skips_the_last_tensor), 1,
        "asks for all_reduce of 1 element, all_reduce of 1280 elements, all_reduce of 15 elements; "
        "wanted in any order: all_reduce of 1 element, all_reduce of 1280 elements, "
        "all_reduce of 15 elements, all_reduce of 20 elements"},
       {"starts with its own", with(starts_with_its_own), 3,
        "the gradient of 'weight', added up in the order of the ranks, is"},
+      {"scales before and after", with(scales_before_and_after), 1,
+       "look for additions in another order, or a scaling after the sum",
+       "added up in the order of the ranks"},
+      {"reduces row by row", with(reduces_row_by_row), 1,
+       "asks for all_reduce of 1 element, all_reduce of 1 element", "asks for all_reduce of"},
+      {"reduces the frozen too", with(reduces_the_frozen_too), 1, "all_reduce of 9 elements"},
       {"one flat all-reduce", with(one_flat_all_reduce), 2,
        "'frozen' is frozen and left alone: its gradient is"},
       {"reduces a copy", with(reduces_a_copy), 2, concat(in_wte, "1, not ", sum, " ")},
@@ -159,7 +204,7 @@ inline std::vector<WrongAnswer<NaiveDp>> wrong_all_reduces(int num_ranks) {
       {"waits at the end", with(waits_at_the_end), 1, "4 operations are in flight at once, not 1"},
       {"never waits", with(never_waits), 1, "4 operations are never waited for"},
       {"works in copies", with(works_in_copies), 1,
-       "bytes of scratch, not 5120 (the largest tensor) at most"},
+       "bytes of scratch, not 5120 (the largest tensor) at most", "bytes of scratch"},
   };
 }
 
