@@ -26,15 +26,6 @@ class RecordingCommunicator final : public LockstepCommunicator {
   }
 
  private:
-  class SlowWork final : public RecordedWork {
-   public:
-    using RecordedWork::RecordedWork;
-    bool test() override {
-      RecordedWork::test();
-      return false;
-    }
-  };
-
   std::shared_ptr<WorkCounts> recording_ = std::make_shared<WorkCounts>();
 };
 
