@@ -1,42 +1,84 @@
 #include "common/testing/examination.hpp"
 
+#include <ATen/ops/equal.h>
+#include <c10/util/Exception.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <exception>
 #include <sstream>
 #include <utility>
 
 #include "common/comm/gather_text.hpp"
+#include "common/testing/closeness.hpp"
 
 namespace ladder {
 namespace {
 
-void add_new(std::vector<std::string>& lines, std::string line) {
-  if (std::count(lines.begin(), lines.end(), line) == 0) lines.push_back(std::move(line));
+constexpr double kRounding = 1e-5;
+constexpr const char* kRoundingHint =
+    "; equal up to rounding: look for additions in another order, or a scaling after the sum";
+
+using Lines = std::vector<std::string>;
+
+void add_new(Lines& lines, const std::string& line) {
+  if (std::count(lines.begin(), lines.end(), line) == 0) lines.push_back(line);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// Every rank's lines, on every rank.
+std::vector<Lines> gather_lines(const Lines& own, Communicator& comm) {
+  std::string text;
+  for (const std::string& line : own) text += line + "\n";
+  std::vector<Lines> of_ranks;
+  for (const std::string& of_rank : all_gather_text(text, comm)) {
+    std::istringstream stream(of_rank);
+    of_ranks.emplace_back();
+    for (std::string line; std::getline(stream, line);) of_ranks.back().push_back(line);
+  }
+  return of_ranks;
+}
+
+// As many digits as it takes to tell it from its neighbours: "1.5", "1.0000000000000018".
+std::string digits(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 }  // namespace
 
 void Examination::fault(const std::string& what) {
-  add_new(found_, concat("rank ", comm_.rank(), ": ", what));
+  add_new(found_, one_line(what));
+}
+
+void Examination::expect_number(const std::string& what, double found, double wanted) {
+  if (found == wanted) return;
+  const bool is_rounded = std::abs(found - wanted) <= kRounding * std::abs(wanted);
+  fault(concat(what, " is ", digits(found), ", not ", digits(wanted),
+               is_rounded ? kRoundingHint : ""));
 }
 
 void Examination::expect(const std::string& what, const at::Tensor& found,
                          const at::Tensor& wanted) {
+  if (!found.defined()) return fault(what + " is undefined");
+  if (found.sizes() != wanted.sizes() || found.scalar_type() != wanted.scalar_type()) {
+    return fault(concat(what, " is ", found.scalar_type(), found.sizes(), ", not ",
+                        wanted.scalar_type(), wanted.sizes()));
+  }
   if (found.equal(wanted)) return;
   const at::Tensor is_wrong = found.ne(wanted).flatten();
   const auto first = is_wrong.nonzero()[0].item<std::int64_t>();
   std::ostringstream line;
-  line.precision(9);
+  line.precision(found.scalar_type() == at::kDouble ? 17 : 9);
   line << what << " is " << found.flatten()[first].item<double>() << ", not "
        << wanted.flatten()[first].item<double>() << " (element " << first << "; "
        << is_wrong.sum().item<std::int64_t>() << " of " << is_wrong.numel() << " differ)";
+  if (relative_distance(found, wanted) <= kRounding) line << kRoundingHint;
   fault(line.str());
 }
 
@@ -44,6 +86,8 @@ void Examination::expect_error(const std::string& what, const std::vector<std::s
                                const std::function<void()>& call) {
   try {
     call();
+  } catch (const Disagreement&) {
+    throw;
   } catch (const CheckError& error) {
     for (const std::string& word : words) {
       if (std::string(error.what()).find(word) == std::string::npos)
@@ -55,23 +99,42 @@ void Examination::expect_error(const std::string& what, const std::vector<std::s
 }
 
 void Examination::attempt(const std::string& what, const std::function<void()>& act) {
+  const auto note = [&](Lines& lines, const char* message) {
+    add_new(lines, one_line(concat(what, ": ", message)));
+  };
   try {
     act();
+  } catch (const Disagreement& error) {
+    note(disagreements_, error.what());
+  } catch (const c10::Error& error) {  // what() brings a stack trace along
+    note(thrown_, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    fault(concat(what, ": ", error.what()));
+    note(thrown_, error.what());
   }
 }
 
-// Where the ranks' sums differ, one of them may be right: its few lines would not say enough.
+// What was thrown on one rank alone may be why the others found something else. Of what was found,
+// one rank's lines are enough; but where the ranks' sums differ, one of them may be right, and its
+// few lines would not say enough.
 void Examination::conclude() {
-  std::string own;
-  for (const std::string& line : std::exchange(found_, {})) own += line + "\n";
-  std::vector<std::string> most;
-  for (const std::string& text : all_gather_text(own, comm_)) {
-    std::vector<std::string> lines = lines_of(text);
-    if (lines.size() > most.size()) most = std::move(lines);
+  Lines said;
+  const auto say = [&](std::size_t rank, const std::string& text) {
+    if (std::count(said.begin(), said.end(), text) > 0) return;
+    said.push_back(text);
+    add_new(faults_, comm_.size() > 1 ? concat("rank ", rank, ": ", text) : text);
+  };
+  for (Lines* const lines : {&thrown_, &disagreements_}) {
+    const std::vector<Lines> of_ranks = gather_lines(std::exchange(*lines, {}), comm_);
+    for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+      for (const std::string& line : of_ranks[rank]) say(rank, line);
+    }
   }
-  for (std::string& line : most) add_new(faults_, std::move(line));
+  const std::vector<Lines> of_ranks = gather_lines(std::exchange(found_, {}), comm_);
+  const auto most = std::max_element(
+      of_ranks.begin(), of_ranks.end(),
+      [](const Lines& lines, const Lines& others) { return lines.size() < others.size(); });
+  for (const std::string& line : *most)
+    say(static_cast<std::size_t>(most - of_ranks.begin()), line);
 }
 
 }  // namespace ladder

@@ -6,6 +6,7 @@
 
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/current_check.hpp"
 #include "common/testing/time_limit.hpp"
 #include "common/train/run_main.hpp"
 
@@ -34,7 +35,9 @@ int grade_main(const std::function<std::vector<std::string>(Communicator&)>& gra
 #endif
   return run_in_world(world, [&] {
     Communicator& comm = world.comm();
-    start_time_limit(60, concat("rank ", comm.rank(), ": the grader"));
+    const std::string who = concat("rank ", comm.rank());
+    name_check_on_crash(who);
+    start_time_limit(60, who + ": an endless loop, or a wait for another rank: the grader");
     const std::vector<std::string> faults = grade(comm);
     stop_time_limit();
     if (comm.rank() == 0) show(faults, comm.size());

@@ -10,7 +10,8 @@
 namespace ladder {
 
 // Rank 0 shows what `grade` finds wrong, a line each. Exit code 0 if that is nothing, else 1. A grade
-// that throws, or takes longer than a minute, ends all ranks. In a build without MPI there is one.
+// that throws, crashes, or takes longer than a minute ends all ranks; what is said then names the
+// check that was running. In a build without MPI there is one rank.
 int grade_main(const std::function<std::vector<std::string>(Communicator&)>& grade);
 
 }  // namespace ladder

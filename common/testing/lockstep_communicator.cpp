@@ -17,7 +17,7 @@ std::string on_tensor(const char* op, const at::Tensor& tensor) {
 }  // namespace
 
 void LockstepCommunicator::agree(const std::string& intent) {
-  check(disagreement_.empty(), disagreement_);
+  if (!disagreement_.empty()) throw Disagreement(disagreement_);
   const std::vector<std::string> intents = all_gather_text(intent, agreements_);
   if (std::all_of(intents.begin(), intents.end(),
                   [&](const std::string& other) { return other == intents[0]; })) {
@@ -27,7 +27,7 @@ void LockstepCommunicator::agree(const std::string& intent) {
   disagreement_ = "the ranks do not do the same, and would wait for each other for ever:";
   for (int r = 0; r < size(); ++r)
     disagreement_ += concat(" rank ", r, ": ", intents[static_cast<std::size_t>(r)], ";");
-  throw CheckError(disagreement_);
+  throw Disagreement(disagreement_);
 }
 
 void LockstepCommunicator::finish() {

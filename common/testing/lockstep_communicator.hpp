@@ -2,7 +2,7 @@
 // each other for ever.
 //
 // Before each collective all ranks agree on what it is. Where they differ, each of them gets a
-// CheckError that says what every rank is about to do, and so does every call after that.
+// Disagreement that says what every rank is about to do, and so does every call after that.
 // finish() is the last such agreement: that no rank has more to do. send, recv and split are
 // refused: data parallelism needs none of them.
 //
@@ -15,9 +15,15 @@
 #include <string>
 #include <vector>
 
+#include "common/core/check.hpp"
 #include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder {
+
+class Disagreement : public CheckError {
+ public:
+  using CheckError::CheckError;
+};
 
 class LockstepCommunicator : public ForwardingCommunicator {
  public:
@@ -27,7 +33,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
   // What this rank has asked for: "all_reduce of 12 elements", ….
   const std::vector<std::string>& calls() const { return calls_; }
 
-  // Nothing after this. Throws CheckError if a rank is about to do something else.
+  // Nothing after this. Throws Disagreement if a rank is about to do something else.
   void finish();
 
   WorkPtr all_reduce(at::Tensor inout) override;

@@ -6,7 +6,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+
+#include "common/testing/current_check.hpp"
 
 namespace ladder {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 char timeout_message[512];
 
 extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signal handler
-  if (write(STDERR_FILENO, timeout_message, std::strlen(timeout_message)) < 0) _exit(2);
+  write_with_current_check(timeout_message);
   _exit(1);
 }
 
@@ -23,7 +24,7 @@ extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signa
 void start_time_limit(int seconds, const std::string& message) {
   const char* const text = std::getenv("LADDER_TEST_SECONDS");
   if (text != nullptr) seconds = std::max(1, std::atoi(text));
-  std::snprintf(timeout_message, sizeof timeout_message, "%s takes longer than %d s\n",
+  std::snprintf(timeout_message, sizeof timeout_message, "%s takes longer than %d s",
                 message.c_str(), seconds);
   std::signal(SIGALRM, on_timeout);
   alarm(static_cast<unsigned>(seconds));

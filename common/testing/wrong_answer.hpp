@@ -15,17 +15,21 @@ template <class Attempt>
 struct WrongAnswer {
   std::string name;
   Attempt attempt;
-  int min_ranks;       // where it shows
-  std::string reason;  // part of a line that the grader says
+  int min_ranks;          // where it shows
+  std::string reason;     // part of a line that the grader says
+  std::string only = {};  // if given, part of every line: no other check finds the mistake
 };
 
-// `faults` are what the grader says of it: its reason, on min_ranks ranks and more, and equally much
-// on every rank. Collective.
+// `faults` are what the grader says of it: its reason, on min_ranks ranks and more; nothing else, if
+// one check alone is to find it; and equally much on every rank. Collective.
 template <class Attempt>
 void expect_rejected(const WrongAnswer<Attempt>& wrong, const std::vector<std::string>& faults,
                      Communicator& comm) {
   if (comm.size() >= wrong.min_ranks) {
     EXPECT_THAT(faults, ::testing::Contains(::testing::HasSubstr(wrong.reason))) << wrong.name;
+  }
+  if (!wrong.only.empty()) {
+    EXPECT_THAT(faults, ::testing::Each(::testing::HasSubstr(wrong.only))) << wrong.name;
   }
   const auto num_faults = static_cast<double>(faults.size());
   EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << wrong.name;

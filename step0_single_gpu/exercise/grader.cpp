@@ -1,129 +1,171 @@
 #include "step0_single_gpu/exercise/grader.hpp"
 
+#include <ATen/core/TensorBody.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include "common/core/check.hpp"
+#include <algorithm>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/testing/examination.hpp"
 
 namespace ladder::step0 {
 namespace {
 
 // A model of one parameter w = 1 whose summed loss on microbatch i is w · sums[i]. All that an
 // accumulation can get wrong shows in the one gradient.
-struct Scale {
-  std::vector<float> sums;
-  std::vector<std::int64_t> num_targets;
-  at::Tensor w = at::ones({}).set_requires_grad(true);
-  std::vector<float> gradient_at_forward = {};  // what .grad was when each forward ran
-
-  Scale(std::vector<float> the_sums, std::vector<std::int64_t> targets)
-      : sums(std::move(the_sums)), num_targets(std::move(targets)) {
-    w.mutable_grad() = at::zeros({});
+class Scale {
+ public:
+  Scale(std::vector<float> sums, std::vector<std::int64_t> num_targets)
+      : sums_(std::move(sums)), num_targets_(std::move(num_targets)) {
+    w_.mutable_grad() = at::zeros({});
   }
 
   Microbatches batch() const {
     std::vector<Microbatch> list;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
       list.push_back(
-          {at::zeros({1, 1}, at::kLong).fill_(static_cast<std::int64_t>(i)), {}, num_targets[i]});
+          {at::zeros({1, 1}, at::kLong).fill_(static_cast<std::int64_t>(i)), {}, num_targets_[i]});
     }
     return Microbatches(std::move(list));
   }
 
+  // Autograd keeps the tensor that w is multiplied by until backward has used it: an activation.
   LossSum loss_sum() {
     return [this](const Microbatch& microbatch) {
-      gradient_at_forward.push_back(gradient());
-      return w * sums[static_cast<std::size_t>(microbatch.tokens.item<std::int64_t>())];
+      most_kept_ = std::max(most_kept_, num_kept());
+      const at::Tensor activation =
+          at::full({}, sums_[static_cast<std::size_t>(microbatch.tokens.item<std::int64_t>())]);
+      activations_.emplace_back(activation.getIntrusivePtr());
+      return w_ * activation;
     };
   }
 
-  float gradient() const { return w.grad().item<float>(); }
+  double gradient() const { return w_.grad().item<double>(); }
+  void set_gradient(double value) { w_.mutable_grad().fill_(value); }
+  // Of how many earlier microbatches the activations were alive when a forward ran, at the most.
+  std::int64_t most_kept() const { return most_kept_; }
+
+ private:
+  std::int64_t num_kept() const {
+    return std::count_if(activations_.begin(), activations_.end(),
+                         [](const auto& activation) { return !activation.expired(); });
+  }
+
+  std::vector<float> sums_;
+  std::vector<std::int64_t> num_targets_;
+  at::Tensor w_ = at::ones({}).set_requires_grad(true);
+  std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> activations_;
+  std::int64_t most_kept_ = 0;
 };
 
-class Grade {
+class Grade : public Examination {
  public:
-  explicit Grade(const AccumulateGradients& attempt) : attempt_(attempt) {}
+  Grade(const AccumulateGradients& attempt, Communicator& comm)
+      : Examination(comm), attempt_(attempt) {}
 
   // Two microbatches of 30 and 10 targets with mean losses 1 and 3: 60/40, not (1 + 3)/2.
   void one_denominator() {
-    Scale scale({30, 30}, {30, 10});
-    expect("the loss of 30 targets with mean 1 and 10 with mean 3", run(scale, 40), 1.5);
-    expect("its gradient", scale.gradient(), 1.5);
+    examine("one denominator", [this](Communicator&) {
+      Scale scale({30, 30}, {30, 10});
+      expect("the loss of 30 targets with mean 1 and 10 with mean 3", run(scale, 40), 1.5);
+      expect("the gradient of 30 targets with mean 1 and 10 with mean 3", scale.gradient(), 1.5);
+    });
   }
 
   // The step has targets on other ranks as well: 40 here, 160 in all.
   void global_count() {
-    Scale scale({30, 30}, {30, 10});
-    expect("this rank's part of the loss when the step has 160 targets", run(scale, 160), 0.375);
-    expect("its gradient", scale.gradient(), 0.375);
+    examine("targets on other ranks", [this](Communicator&) {
+      Scale scale({30, 30}, {30, 10});
+      expect("this rank's part of the loss when the step has 160 targets", run(scale, 160), 0.375);
+      expect("this rank's gradient when the step has 160 targets", scale.gradient(), 0.375);
+    });
   }
 
   // In fp32 (1 + 1e8) - 1e8 is 0 and 1 + (1e8 - 1e8) is 1: the order of the fold shows in the sum.
   void fold_in_order() {
-    Scale forward({1, 1e8F, -1e8F}, {1, 1, 1}), backward({-1e8F, 1e8F, 1}, {1, 1, 1});
-    run(forward, 1);
-    run(backward, 1);
-    expect("the gradients 1, 1e8, -1e8 added in the order of the microbatches", forward.gradient(),
-           0);
-    expect("the gradients -1e8, 1e8, 1 added in the order of the microbatches", backward.gradient(),
-           1);
+    examine("the order of the microbatches", [this](Communicator&) {
+      Scale forward({4, 4e8F, -4e8F}, {2, 1, 1}), backward({-4e8F, 4e8F, 4}, {2, 1, 1});
+      run(forward, 4);
+      run(backward, 4);
+      expect("the gradient 1 + 1e8 - 1e8, in the order of the microbatches,", forward.gradient(),
+             0.0);
+      expect("the gradient -1e8 + 1e8 + 1, in the order of the microbatches,", backward.gradient(),
+             1.0);
+    });
+  }
+
+  void adds_the_loss_in_double() {
+    examine("the loss in double", [this](Communicator&) {
+      Scale scale({2, 0x1p-29F}, {1, 1});
+      expect("the loss 1 + 2^-30, of which fp32 sees only the 1,", run(scale, 2), 1 + 0x1p-30);
+    });
   }
 
   // The activations of one microbatch are freed by its backward, before the next forward makes its
   // own.
   void one_microbatch_at_a_time() {
-    Scale scale({1, 2, 4}, {1, 1, 1});
-    run(scale, 1);
-    if (scale.gradient_at_forward != std::vector<float>{0, 1, 3}) {
-      faults_.emplace_back(
-          "each microbatch needs its backward before the next one's forward, or all activations "
-          "are alive at once");
-    }
+    examine("one microbatch at a time", [this](Communicator&) {
+      Scale scale({1, 2, 1}, {2, 1, 1});
+      run(scale, 4);
+      if (scale.most_kept() > 0) {
+        fault(concat("a forward runs while the activations of ", scale.most_kept(),
+                     " earlier microbatches are alive; each microbatch needs its backward, and its "
+                     "graph freed, before the next forward"));
+      }
+    });
   }
 
   void adds_to_the_gradient() {
-    Scale scale({2}, {4});
-    scale.w.mutable_grad().fill_(10);
-    run(scale, 4);
-    expect("a gradient of 0.5 added to the 10 that .grad held", scale.gradient(), 10.5);
+    examine("what .grad held", [this](Communicator&) {
+      Scale scale({2, 2}, {2, 2});
+      scale.set_gradient(10);
+      run(scale, 4);
+      expect("a gradient of 1 added to the 10 that .grad held", scale.gradient(), 11.0);
+    });
   }
 
   void padding_only() {
-    Scale scale({0, 6}, {0, 3});
-    expect("the loss when one microbatch is all padding", run(scale, 3), 2.0);
-    Scale nothing({0}, {0});
-    try {
-      attempt_(nothing.loss_sum(), nothing.batch(), 0);
-      faults_.emplace_back("a step without a single target has no mean loss: CheckError is wanted");
-    } catch (const CheckError&) {
-    }
+    examine("a microbatch of padding", [this](Communicator&) {
+      Scale scale({0, 6}, {0, 3});
+      expect("the loss when one microbatch is all padding", run(scale, 3), 2.0);
+      expect("the gradient when one microbatch is all padding", scale.gradient(), 2.0);
+    });
   }
 
-  std::vector<std::string> faults() { return std::move(faults_); }
+  void no_target_no_mean() {
+    for (const double num_targets : {0.0, -1.0}) {
+      const std::string what = concat("a step of ", num_targets, " targets");
+      examine(what, [&](Communicator&) {
+        Scale nothing({0}, {0});
+        expect_error(what + " has no mean loss: accumulate_gradients()", {},
+                     [&] { run(nothing, num_targets); });
+      });
+    }
+  }
 
  private:
   double run(Scale& scale, double num_targets) {
     return attempt_(scale.loss_sum(), scale.batch(), num_targets);
   }
 
-  void expect(const std::string& what, double found, double wanted) {
-    if (found != wanted) faults_.emplace_back(concat(what, " is ", wanted, ", not ", found));
-  }
-
   const AccumulateGradients& attempt_;
-  std::vector<std::string> faults_;
 };
 
 }  // namespace
 
 std::vector<std::string> grade(const AccumulateGradients& attempt) {
-  Grade grade(attempt);
+  SelfCommunicator alone;
+  Grade grade(attempt, alone);
   grade.one_denominator();
   grade.global_count();
   grade.fold_in_order();
+  grade.adds_the_loss_in_double();
   grade.one_microbatch_at_a_time();
   grade.adds_to_the_gradient();
   grade.padding_only();
+  grade.no_target_no_mean();
   return grade.faults();
 }
 

@@ -1,0 +1,92 @@
+// A process that dies in a check says in which.
+#include "common/testing/current_check.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "common/testing/time_limit.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::ExitedWithCode;
+using ::testing::KilledBySignal;
+
+void start_check() {
+  const rlimit no_core_file = {};
+  setrlimit(RLIMIT_CORE, &no_core_file);
+  name_check_on_crash("rank 3");
+  set_current_check("two steps");
+}
+
+// Never ends, and no compiler may make a loop of it.
+int recurse(volatile int* depth) {  // NOLINT(misc-no-recursion)
+  volatile char frame[4096] = {};
+  *depth = *depth + 1;
+  return *depth < 0 ? frame[0] : recurse(depth) + frame[0];
+}
+
+TEST(CurrentCheck, IsNamedByASegmentationFault) {
+  const auto crash = [] {
+    start_check();
+    std::raise(SIGSEGV);
+  };
+  EXPECT_EXIT(crash(), KilledBySignal(SIGSEGV),
+              "^rank 3: a segmentation fault in the check 'two steps'\n$");
+}
+
+TEST(CurrentCheck, IsNamedByAnOverflowOfTheStack) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "here the sanitizer answers for the stack";
+#endif
+  const auto crash = [] {
+    start_check();
+    int depth = 0;
+    std::_Exit(recurse(&depth));
+  };
+  EXPECT_EXIT(crash(), KilledBySignal(SIGSEGV), "a segmentation fault in the check 'two steps'");
+}
+
+TEST(CurrentCheck, IsNamedByAnAbort) {
+  const auto crash = [] {
+    start_check();
+    std::abort();
+  };
+  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "rank 3: an abort in the check 'two steps'");
+}
+
+TEST(CurrentCheck, IsNamedByTheTimeLimit) {
+  const auto hang = [] {
+    setenv("LADDER_TEST_SECONDS", "1", /*overwrite=*/1);
+    start_time_limit(60, "rank 3: the grader");
+    start_check();
+    while (true) pause();
+  };
+  EXPECT_EXIT(hang(), ExitedWithCode(1),
+              "^rank 3: the grader takes longer than 1 s in the check 'two steps'\n$");
+}
+
+TEST(CurrentCheck, IsNotNamedOnceItIsOver) {
+  const auto crash = [] {
+    start_check();
+    set_current_check("");
+    std::abort();
+  };
+  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "^rank 3: an abort\n$");
+}
+
+TEST(CurrentCheck, MayHaveALongName) {
+  const auto crash = [] {
+    start_check();
+    set_current_check(std::string(5000, 'x'));
+    std::abort();
+  };
+  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "in the check 'x*'\n$");
+}
+
+}  // namespace
+}  // namespace ladder

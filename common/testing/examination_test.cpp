@@ -1,0 +1,128 @@
+// On 1, 2 and 3 ranks: what a learner is told, and in which order.
+#include "common/testing/examination.hpp"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ExaminationTest : public ::testing::Test {
+ protected:
+  // "rank 1: what", and alone just "what".
+  std::string of_rank(int rank, const std::string& what) const {
+    return size_ > 1 ? concat("rank ", rank, ": ", what) : what;
+  }
+
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+  const int last_ = size_ - 1;
+  Examination examination_{comm_};
+};
+
+TEST_F(ExaminationTest, FindsNothingWrongInWhatIsRight) {
+  examination_.examine("a sum", [&](Communicator& comm) {
+    const at::Tensor sum = at::full({3}, 1.0F);
+    comm.all_reduce(sum)->wait();
+    examination_.expect("the sum", sum, at::full({3}, float(size_)));
+    examination_.expect("a number", 0.1, 0.1);
+    examination_.expect("a count", 2, 2);
+    examination_.expect_error("this", {"rank", "7"}, [] { throw CheckError("rank 7"); });
+  });
+  EXPECT_THAT(examination_.faults(), IsEmpty());
+}
+
+// One rank throws after the others have found more than it has.
+TEST_F(ExaminationTest, SaysFirstWhatWasThrown) {
+  examination_.examine("a check", [&](Communicator& comm) {
+    if (rank_ == last_) throw CheckError("thrown here");
+    examination_.fault("first");
+    examination_.fault("second");
+    comm.barrier();
+  });
+  const std::vector<std::string>& faults = examination_.faults();
+  EXPECT_EQ(faults[0], of_rank(last_, "a check: thrown here"));
+  if (size_ == 1) return;
+  EXPECT_THAT(faults[1], StartsWith("rank 0: a check: the ranks do not do the same"));
+  EXPECT_THAT(faults[1], HasSubstr(concat("rank ", last_, ": nothing more;")));
+  EXPECT_EQ(faults[2], "rank 0: first");
+  EXPECT_EQ(faults[3], "rank 0: second");
+  EXPECT_EQ(faults.size(), 4u);
+}
+
+TEST_F(ExaminationTest, SaysOnceWhatAllRanksSay) {
+  for (int i = 0; i < 2; ++i) {
+    examination_.examine("a check", [&](Communicator&) { throw CheckError("two\nlines"); });
+  }
+  EXPECT_THAT(examination_.faults(), ElementsAre(of_rank(0, "a check: two lines")));
+}
+
+TEST_F(ExaminationTest, GivesTheLinesOfTheRankThatFoundMost) {
+  examination_.examine("a check", [&](Communicator&) {
+    for (int i = 0; i <= rank_; ++i) examination_.fault(concat("fault ", i));
+  });
+  EXPECT_EQ(examination_.faults().size(), static_cast<std::size_t>(size_));
+  EXPECT_EQ(examination_.faults()[0], of_rank(last_, "fault 0"));
+}
+
+TEST_F(ExaminationTest, SaysWhatToLookForIfOnlyRoundingDiffers) {
+  const at::Tensor thirds = at::full({2}, 1.0F / 3);
+  examination_.examine("rounding", [&](Communicator&) {
+    examination_.expect("a number", 1.0, 1.0000000000000018);
+    examination_.expect("a tensor", thirds * 3.00001, at::full({2}, 1.0F));
+    examination_.expect("another number", 1.0, 1.5);
+    examination_.expect("another tensor", thirds, at::full({2}, 1.0F));
+    examination_.expect("not a number", std::nan(""), 1.0);
+  });
+  const auto mentions_rounding = HasSubstr("equal up to rounding: look for additions in another");
+  EXPECT_THAT(
+      examination_.faults(),
+      ElementsAre(AllOf(HasSubstr("a number is 1, not 1.0000000000000018;"), mentions_rounding),
+                  AllOf(HasSubstr("a tensor is 1.0000"), mentions_rounding),
+                  EndsWith("another number is 1, not 1.5"),
+                  AllOf(HasSubstr("another tensor is 0.333"), Not(mentions_rounding)),
+                  EndsWith("not a number is nan, not 1")));
+}
+
+TEST_F(ExaminationTest, TensorsThatCannotBeComparedAreFaults) {
+  examination_.examine("tensors", [&](Communicator&) {
+    examination_.expect("a gradient", at::Tensor(), at::full({2}, 1.0F));
+    examination_.expect("a sum", at::full({3}, 1.0F), at::full({2}, 1.0F));
+    examination_.expect("a norm", at::full({2}, 1.0F), at::full({2}, 1.0, at::kDouble));
+  });
+  EXPECT_THAT(examination_.faults(), ElementsAre(EndsWith("a gradient is undefined"),
+                                                 EndsWith("a sum is Float[3], not Float[2]"),
+                                                 EndsWith("a norm is Float[2], not Double[2]")));
+}
+
+TEST_F(ExaminationTest, ErrorsMustBeThrownAndSayEnough) {
+  examination_.examine("errors", [&](Communicator&) {
+    examination_.expect_error("nothing", {}, [] {});
+    examination_.expect_error("little", {"rank", "7"}, [] { throw CheckError("rank 5"); });
+  });
+  EXPECT_THAT(examination_.faults(),
+              ElementsAre(EndsWith("nothing says nothing, a CheckError is wanted"),
+                          EndsWith("little says 'rank 5', without '7'")));
+}
+
+// Errors of libtorch bring a stack trace along.
+TEST_F(ExaminationTest, StackTracesAreLeftOut) {
+  examination_.examine("libtorch", [&](Communicator&) { at::Tensor().sum(); });
+  EXPECT_EQ(examination_.faults().size(), 1u);
+  EXPECT_THAT(examination_.faults(), Not(::testing::Contains(HasSubstr("frame #"))));
+}
+
+}  // namespace
+}  // namespace ladder
