@@ -4,6 +4,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
+#include "common/testing/hook_watch.hpp"
 #include "step4_bucketed_ddp/exercise/grade_refusals.hpp"
 #include "step4_bucketed_ddp/exercise/graded_model.hpp"
 #include "step4_bucketed_ddp/exercise/recording_communicator.hpp"
@@ -12,14 +13,6 @@ namespace ladder::step4 {
 namespace {
 
 constexpr std::int64_t kNumBuckets = GradedModel::kNumBuckets;
-
-// What had been done when a parameter's gradient was about to be accumulated: its hook comes next.
-struct Moment {
-  std::string next_hook;
-  int num_started = 0;
-  int num_on_their_way = 0;
-  int num_tests = 0;
-};
 
 class Grade : public Examination {
  public:
@@ -34,12 +27,17 @@ class Grade : public Examination {
       model.backward(kForward, 0);
       try {
         bucketer.wait();
+      } catch (const Disagreement&) {
+        throw;
       } catch (const std::exception& error) {
         fault(
             concat("wait() throws although every trainable parameter has its gradient "
                    "('head.fixed' is frozen and gets none): ",
                    error.what()));
       }
+      const int num_left = comm.recording().num_on_their_way();
+      if (num_left > 0)
+        fault(concat("wait() returns while ", num_left, " all-reduces are still on their way"));
     });
     return faults().empty();
   }
@@ -103,24 +101,17 @@ class Grade : public Examination {
     examine_bucketer("overlap", [this](RecordingCommunicator& comm) {
       GradedModel model(comm.rank());
       const BucketerAttempt bucketer = make(model, comm);
-      std::vector<Moment> moments;
-      const auto note = [&](const std::string& next_hook) {
-        const Recording& now = comm.recording();
-        moments.push_back({next_hook, now.num_started, now.num_on_their_way(), now.num_tests});
-      };
-      for (const std::int64_t t : kForward)
-        model.tensor(t).register_hook([&, t](const at::Tensor& /*grad*/) { note(model.name(t)); });
+      HookWatch hooks(comm.recording());
+      for (const std::int64_t t : kForward) hooks.watch(model.tensor(t), model.name(t));
       bucketer.arm(1);
       model.backward(kForward, 0);
-      note("");
       expect("the number of all-reduces that have left before the last gradient was computed",
-             moments[kForward.size() - 1].num_started, static_cast<int>(kNumBuckets - 1));
+             hooks.moments().back().counts.num_started, static_cast<int>(kNumBuckets - 1));
       expect("the number of all-reduces that backward waits for, which hold it up,",
              comm.recording().num_waited_for, 0);
-      expect_polls(moments);
+      const std::string idle_hooks = hooks.describe_idle_hooks();
+      if (!idle_hooks.empty()) fault(idle_hooks);
       bucketer.wait();
-      expect("the number of all-reduces that were waited for when wait() returns",
-             comm.recording().num_waited_for, static_cast<int>(kNumBuckets));
     });
   }
 
@@ -181,21 +172,6 @@ class Grade : public Examination {
   }
   BucketerAttempt make(GradedModel& model, Communicator& comm) const {
     return attempt_(model.flat, model.plan(), comm, start_all_reduce);
-  }
-
-  void expect_polls(const std::vector<Moment>& moments) {
-    std::int64_t num_hooks = 0, num_idle = 0;
-    std::string first_idle;
-    for (std::size_t i = 0; i + 1 < moments.size(); ++i) {
-      if (moments[i].num_on_their_way == 0) continue;
-      ++num_hooks;
-      if (moments[i + 1].num_tests > moments[i].num_tests) continue;
-      if (num_idle++ == 0) first_idle = moments[i].next_hook;
-    }
-    if (num_idle == 0) return;
-    fault(concat(num_idle, " of ", num_hooks,
-                 " hooks call no test() while an all-reduce is on its way, the first that of '",
-                 first_idle, "': MPI makes no progress by itself"));
   }
 
   void expect_plan_order(RecordingCommunicator& comm, const Order& order) {

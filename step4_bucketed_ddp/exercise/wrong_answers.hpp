@@ -25,14 +25,20 @@ inline std::vector<WrongAnswer<MakeBucketer>> wrong_answers(int num_ranks) {
   const double sum = num_ranks * (num_ranks + 1) / 2.0;
   const std::string different = "would wait for each other for ever: rank 0: ";
   const std::string wants_an_error = " says nothing, a CheckError is wanted";
-  const std::string idle = " hooks call no test() while an all-reduce is on its way";
+  const std::string idle =
+      " hooks that run while something is on its way call no test(), the first that of ";
+  // Nothing else finds it.
+  const auto only = [](const std::string& name, const MakeBucketer& attempt,
+                       const std::string& reason) {
+    return WrongAnswer<MakeBucketer>{name, attempt, 1, reason, reason};
+  };
   return {
       {"mean", make<Mean>(), 2,
        concat("in another order than the plan's, is ", sum / num_ranks, ", not ", sum)},
       {"own copies", make<OwnCopies>(), 1, "a bucket is a copy"},
-      {"keeps a copy", make<KeepsACopy>(), 1, "is there a copy of the gradients?"},
-      {"always all-reduces", make<AlwaysAllReduces>(), 1,
-       "the number of buckets that start_reduction is called for is 0, not 5"},
+      only("keeps a copy", make<KeepsACopy>(), "is there a copy of the gradients?"),
+      only("always all-reduces", make<AlwaysAllReduces>(),
+           "the number of buckets that start_reduction is called for is 0, not 5"),
 
       {"leaves at the first gradient", make<LeavesAtFirstGradient>(), 1,
        "gradient of 'head.weight', at the moment when bucket 0 leaves with it, is 0, not "},
@@ -49,30 +55,32 @@ inline std::vector<WrongAnswer<MakeBucketer>> wrong_answers(int num_ranks) {
       {"only the first step", make<OnlyFirstStep>(), 1,
        "when the last backward of step 2 has ended is 0, not 5"},
 
-      {"never polls", make<NeverPolls>(), 1, "7 of 7" + idle + ", the first that of 'head.gain'"},
-      {"polls when a bucket starts", make<PollsWhenOneStarts>(), 1,
-       "3 of 7" + idle + ", the first that of 'head.gain'"},
-      {"never waits", make<NeverWaits>(), 1, "were waited for when wait() returns is 0, not 5"},
+      only("never polls", make<NeverPolls>(), "7 of 7" + idle + "'head.gain'"),
+      only("polls when a bucket starts", make<PollsWhenOneStarts>(),
+           "3 of 7" + idle + "'head.gain'"),
+      only("never waits", make<NeverWaits>(),
+           "wait() returns while 5 all-reduces are still on their way"),
       {"waits in the hook", make<WaitsInHook>(), 1, "which hold it up, is "},
 
-      {"always armed", make<AlwaysArmed>(), 1, "that a backward before arm() starts is 5, not 0"},
-      {"stays armed", make<StaysArmed>(), 1, "a backward after wait(): rank "},
+      {"always armed", make<AlwaysArmed>(), 1, "that a backward before arm() starts is 5, not 0",
+       "a backward "},
+      only("stays armed", make<StaysArmed>(), "a backward after wait(): rank "),
 
-      {"trips over the frozen", make<TripsOverTheFrozen>(), 1,
-       "wait() throws although every trainable parameter has its gradient"},
+      only("trips over the frozen", make<TripsOverTheFrozen>(),
+           "wait() throws although every trainable parameter has its gradient"),
       {"accepts too few gradients", make<AcceptsTooFew>(), 1,
-       "a backward without 'block0.weight'" + wants_an_error},
-      {"accepts one of two gradients", make<AcceptsOneOfTwo>(), 1,
-       "the second without 'block0.weight'," + wants_an_error},
-      {"names the bucket's first", make<NamesTheBucketsFirst>(), 1, "without 'block0.weight'"},
-      {"names no rank", make<NamesNoRank>(), 1, "without 'rank 0'"},
-      {"accepts too many gradients", make<AcceptsTooMany>(), 1,
-       "which begins with 'head.bias'," + wants_an_error},
-      {"waits without arm()", make<WaitsUnarmed>(), 1, "wait() without arm()" + wants_an_error},
-      {"arms for no backward", make<ArmsForNothing>(), 1,
-       "arm(0), for no backward," + wants_an_error},
-      {"arms twice", make<ArmsTwice>(), 1, "arm() after arm()" + wants_an_error},
-      {"leaves its hooks", make<LeavesItsHooks>(), 1, "keeps its hook when the bucketer is gone"},
+       "a backward without 'block0.weight'" + wants_an_error, "without 'block0.weight'"},
+      only("accepts one of two gradients", make<AcceptsOneOfTwo>(),
+           "the second without 'block0.weight'," + wants_an_error),
+      only("names the bucket's first", make<NamesTheBucketsFirst>(), "without 'block0.weight'"),
+      only("names no rank", make<NamesNoRank>(), "without 'rank 0'"),
+      only("accepts too many gradients", make<AcceptsTooMany>(),
+           "which begins with 'head.bias'," + wants_an_error),
+      only("waits without arm()", make<WaitsUnarmed>(), "wait() without arm()" + wants_an_error),
+      only("arms for no backward", make<ArmsForNothing>(),
+           "arm(0), for no backward," + wants_an_error),
+      only("arms twice", make<ArmsTwice>(), "arm() after arm()" + wants_an_error),
+      only("leaves its hooks", make<LeavesItsHooks>(), "keeps its hook when the bucketer is gone"),
   };
 }
 
