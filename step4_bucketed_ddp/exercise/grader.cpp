@@ -30,7 +30,7 @@ class Grade : public Examination {
       } catch (const Disagreement&) {
         throw;
       } catch (const std::exception& error) {
-        fault(
+        return fault(
             concat("wait() throws although every trainable parameter has its gradient "
                    "('head.fixed' is frozen and gets none): ",
                    error.what()));

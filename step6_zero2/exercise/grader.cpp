@@ -32,7 +32,7 @@ class Grade : public Examination {
       } catch (const Disagreement&) {
         throw;
       } catch (const std::exception& error) {
-        fault(
+        return fault(
             concat("wait() throws although every trainable parameter has its gradient "
                    "('unit1.fixed' and 'ice.rock' are frozen and get none): ",
                    error.what()));
