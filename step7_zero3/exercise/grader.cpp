@@ -259,13 +259,13 @@ class Grade : public Examination {
 std::vector<std::string> grade(const MakeGpt& attempt, Communicator& comm) {
   install_memory_ledger();
   Grade grade(attempt, comm);
-  for (const int prefetch : {0, 1, 2}) {
-    for (const bool is_tied : {false, true}) grade.a_step(is_tied, prefetch);
-  }
+  for (const bool is_tied : {false, true}) grade.a_step(is_tied, /*prefetch=*/0);
   for (const bool is_tied : {false, true}) {
-    grade.a_forward_without_gradients(is_tied, 1);
-    grade.a_forward_in_between(is_tied, 1);
+    grade.a_forward_without_gradients(is_tied, /*prefetch=*/1);
+    grade.a_forward_in_between(is_tied, /*prefetch=*/1);
   }
+  grade.a_step(/*is_tied=*/false, /*prefetch=*/1);
+  grade.a_step(/*is_tied=*/true, /*prefetch=*/2);
   grade.a_frozen_embedding();
   grade.a_negative_prefetch();
   return grade.faults();

@@ -22,9 +22,10 @@ struct AllAtStart : WrongGpt {
   }
 };
 struct IgnoresPrefetch : WrongGpt {
-  using WrongGpt::WrongGpt;
-  void begin_forward(std::size_t unit) override { units_.unshard(unit); }
-  void gather_for_backward(std::size_t unit) override { units_.unshard(unit); }
+  IgnoresPrefetch(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm)
+      : WrongGpt(options, seed, prefetch, comm) {
+    prefetch_ = 0;
+  }
 };
 struct TooFarAhead : WrongGpt {
   TooFarAhead(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm)
