@@ -1,5 +1,6 @@
 // On 1, 2, 3 and 4 ranks: what the exercise's grader must reject, each for its own reason, on all
 // ranks alike, wherever it shows. That it accepts the reference: exercise/grade.cpp.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/testing/mpi_world.hpp"
@@ -8,10 +9,15 @@
 namespace ladder {
 namespace {
 
+TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
+  EXPECT_THAT(step4::grade(step4::make<step4::RightBucketer>(), mpi_world().comm()),
+              ::testing::IsEmpty());
+}
+
 TEST(Exercise, GraderRejectsWrongAnswers) {
   Communicator& comm = mpi_world().comm();
   for (const auto& wrong : step4::wrong_answers(comm.size())) {
-    expect_rejected(wrong, step4::grade(step4::make_wrong(wrong.attempt), comm), comm);
+    expect_rejected(wrong, step4::grade(wrong.attempt, comm), comm);
   }
 }
 

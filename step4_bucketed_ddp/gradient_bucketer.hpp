@@ -20,7 +20,8 @@
 // Memory:   none of its own: a bucket is a range of the flat gradient. The transport's scratch comes
 //           and goes, at most that of all buckets in flight.
 // Throws:   CheckError naming rank and parameter, from wait() if one has had fewer than m gradients
-//           (it took no part in some backward), from backward() if one has had more.
+//           (it took no part in some backward), from backward() if one has had more; naming the
+//           rank, for wait() without arm(), and arm() without wait() or for no backward.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@
 // other; the ledger counts that as activation.
 //
 // Collective: every rank constructs it with the same plan, and calls arm() and wait() in the same
-// order. Units leave in the same order on all ranks: from the last to the first.
+// order. Units leave in the same order on all ranks: from the last to the first. Every hook also gives
+// the transport a chance to move on.
 //
 // Lifetime: `comm` outlives the sharder. A model has one at a time: a parameter has one such hook.
 //           Destroy it only after wait(), or after an error.

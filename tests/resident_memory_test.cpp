@@ -39,9 +39,8 @@ Use measure(const std::string& step, int num_ranks, const std::string& model) {
   const Json report = parse_json(read_text_file(folder.path("run/report.json")), "report");
   Use use = {report["num_parameters"].get<double>()};
   for (const Json& memory : report["memory"]) {
-    const double unseen =
-        memory["resident_peak"].get<double>() -
-        std::max(memory["peak"].get<double>(), memory["save_peak"].get<double>());
+    const double unseen = memory["resident_peak"].get<double>() -
+                          std::max(memory["peak"].get<double>(), memory["save_peak"].get<double>());
     use.unseen_bytes = std::max(use.unseen_bytes, unseen);
     EXPECT_LE(memory["resident"], memory["resident_peak"]);
     EXPECT_GE(memory["resident"], memory["live_at_step_end"]);

@@ -1,11 +1,11 @@
 #include "common/model/layers.hpp"
 
 #include <ATen/Context.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "common/optim/flat_model.hpp"
 
-#include <ATen/ops/ones.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>

@@ -36,10 +36,29 @@ class RecordedWork : public Work {
     inner_->wait();
   }
 
+ protected:
+  bool is_waited_for() const { return is_waited_for_; }
+
  private:
   WorkPtr inner_;
   std::shared_ptr<WorkCounts> counts_;
   bool is_waited_for_ = false;
+};
+
+// On a slow network: test() is false until wait() returns, so what is on its way at any moment depends
+// on the answer, not on timing. To call test() in a loop is to wait.
+class SlowWork final : public RecordedWork {
+ public:
+  using RecordedWork::RecordedWork;
+  bool test() override {
+    RecordedWork::test();
+    if (++num_tests_ == kPatience) wait();
+    return is_waited_for();
+  }
+
+ private:
+  static constexpr int kPatience = 1000;
+  int num_tests_ = 0;
 };
 
 }  // namespace ladder

@@ -10,8 +10,8 @@ namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   const auto linked = [](FlatModel& model, const std::vector<GradientBucket>& plan,
-                         Communicator& watched) {
-    const auto bucketer = std::make_shared<GradientBucketer>(model, plan, watched);
+                         Communicator& watched, const StartReduction& start_reduction) {
+    const auto bucketer = std::make_shared<GradientBucketer>(model, plan, watched, start_reduction);
     return step4::BucketerAttempt{[bucketer](std::int64_t m) { bucketer->arm(m); },
                                   [bucketer] { bucketer->wait(); }};
   };

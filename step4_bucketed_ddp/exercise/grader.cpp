@@ -4,133 +4,117 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "common/comm/self_communicator.hpp"
-#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
+#include "common/testing/hook_watch.hpp"
+#include "step4_bucketed_ddp/exercise/grade_refusals.hpp"
+#include "step4_bucketed_ddp/exercise/graded_model.hpp"
 #include "step4_bucketed_ddp/exercise/recording_communicator.hpp"
 
 namespace ladder::step4 {
 namespace {
 
-constexpr std::int64_t kNumTensors = 5;
-
-// Five tensors, a bucket each, no two of one length: who starts the wrong one sends the wrong number
-// of elements. The loss is linear, so that each rank's gradients are numbers that every rank can
-// work out. Autograd meets the tensors in any order that is asked for.
-struct Chain {
-  explicit Chain(int the_rank) : rank(the_rank) {}
-
-  // What rank r's microbatch j adds to each element of tensor t: to tensor 0 a number that one can
-  // add up in one's head, to the others numbers whose sum depends on the order.
-  static float share(std::int64_t rank, std::int64_t microbatch, std::int64_t tensor) {
-    if (tensor == 0) return static_cast<float>(rank + 1);
-    const float sign = (rank + microbatch) % 2 == 0 ? 1.0F : -1.0F;
-    return sign * (1.0F + 0.1F * static_cast<float>(tensor)) *
-           std::pow(37.0F, static_cast<float>((rank * 2 + microbatch) % 5) - 2.0F);
-  }
-
-  // Backward adds to the gradients from the last tensor of `order` to the first.
-  void backward(const std::vector<std::int64_t>& order, std::int64_t microbatch) {
-    at::Tensor loss = at::zeros({});
-    for (const std::int64_t t : order) loss = loss + (tensor(t) * share(rank, microbatch, t)).sum();
-    loss.backward();
-  }
-
-  // The fold: microbatches of a rank in order, then the ranks.
-  at::Tensor wanted(std::int64_t num_microbatches, int num_ranks, int first_rank = 0) const {
-    at::Tensor all = at::zeros({flat.layout().numel});
-    for (std::int64_t t = 0; t < kNumTensors; ++t) {
-      float sum = 0;
-      for (int r = first_rank; r < first_rank + num_ranks; ++r) {
-        float own = 0;
-        for (std::int64_t j = 0; j < num_microbatches; ++j) own += share(r, j, t);
-        sum = r == first_rank ? own : sum + own;
-      }
-      const FlatTensor& place = flat.layout().tensors[static_cast<std::size_t>(t)];
-      all.narrow(0, place.start, place.numel).fill_(sum);
-    }
-    return all;
-  }
-
-  at::Tensor tensor(std::int64_t t) const {
-    return flat.leaves()[static_cast<std::size_t>(t)].tensor;
-  }
-  std::vector<GradientBucket> plan() const {
-    return plan_buckets(flat.layout(), /*capacity_bytes=*/1);
-  }
-
-  static std::vector<Unit> units() {
-    std::vector<Unit> list;
-    for (std::int64_t t = 0; t < kNumTensors; ++t) {
-      const at::Tensor tensor = at::ones({10 + t * kTensorAlignment}).set_requires_grad(true);
-      list.push_back({concat("unit", t), {{concat("tensor", t), tensor}}});
-    }
-    return list;
-  }
-
-  int rank;
-  FlatModel flat = FlatModel(units());
-};
-
-using Order = std::vector<std::int64_t>;
-const Order kForward = {0, 1, 2, 3, 4};  // backward is in the plan's order
-const Order kMixed = {3, 1, 4, 0, 2};
+constexpr std::int64_t kNumBuckets = GradedModel::kNumBuckets;
 
 class Grade : public Examination {
  public:
   Grade(const MakeBucketer& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
 
+  // The least that works. True if it does: what does not get that far fails everywhere else as well.
+  bool makes_a_step() {
+    examine_bucketer("one step of one microbatch", [this](RecordingCommunicator& comm) {
+      GradedModel model(comm.rank());
+      const BucketerAttempt bucketer = make(model, comm);
+      bucketer.arm(1);
+      model.backward(kForward, 0);
+      try {
+        bucketer.wait();
+      } catch (const Disagreement&) {
+        throw;
+      } catch (const std::exception& error) {
+        return fault(
+            concat("wait() throws although every trainable parameter has its gradient "
+                   "('head.fixed' is frozen and gets none): ",
+                   error.what()));
+      }
+      const int num_left = comm.recording().num_on_their_way();
+      if (num_left > 0)
+        fault(concat("wait() returns while ", num_left, " all-reduces are still on their way"));
+    });
+    return faults().empty();
+  }
+
   // Two steps of three microbatches: sums to the bit, once per step, in the last backward.
   void sums_of_several_microbatches() {
     examine_bucketer("two steps of three microbatches", [this](RecordingCommunicator& comm) {
-      Chain chain(comm.rank());
-      const BucketerAttempt bucketer = attempt_(chain.flat, chain.plan(), comm);
+      GradedModel model(comm.rank());
+      const BucketerAttempt bucketer = make(model, comm);
       for (int step = 1; step <= 2; ++step) {
-        const std::int64_t before = num_started(comm);
-        chain.flat.zero_grad();
+        const int before = comm.recording().num_started;
+        const auto num_left = [&] { return comm.recording().num_started - before; };
+        model.flat.zero_grad();
         bucketer.arm(3);
-        for (std::int64_t j = 0; j < 3; ++j) {
-          if (j == 2)
-            expect(concat("the number of all-reduces that the first two of three backwards start "
-                          "in step ",
-                          step),
-                   num_started(comm) - before, std::int64_t{0});
-          chain.backward(kForward, j);
-        }
+        model.backward(kForward, 0);
+        model.backward(kForward, 1);
+        expect(concat("the number of all-reduces that the first two of three backwards start in "
+                      "step ",
+                      step),
+               num_left(), 0);
+        model.backward(kForward, 2);
         expect(concat("the number of all-reduces that have left when the last backward of step ",
                       step, " has ended"),
-               num_started(comm) - before, kNumTensors);
+               num_left(), static_cast<int>(kNumBuckets));
         bucketer.wait();
         expect(concat("the flat gradient after step ", step, " of three microbatches"),
-               chain.flat.grads(), chain.wanted(3, comm.size()));
+               model.flat.grads(), model.wanted(3, comm.size()));
       }
     });
   }
 
-  // The gradient of the first tensor comes last: by then the other buckets are on their way, and
-  // the hooks have moved them on without waiting for them.
+  // A bucket must leave with this rank's whole gradient in it, of all its tensors.
+  void buckets_leave_whole() {
+    examine_bucketer("what is in a bucket when it leaves", [this](RecordingCommunicator& comm) {
+      comm.keep_contents();
+      GradedModel model(comm.rank());
+      const BucketerAttempt bucketer = make(model, comm);
+      bucketer.arm(1);
+      model.backward(kForward, 0);
+      bucketer.wait();
+      const std::vector<GradientBucket> plan = model.plan();
+      const std::vector<at::Tensor>& contents = comm.recording().contents;
+      const at::Tensor own = model.own(1);
+      for (std::size_t b = 0; b < std::min(plan.size(), contents.size()); ++b) {
+        for (const std::int64_t t : plan[b].tensors) {
+          const FlatTensor& place = model.flat.layout().tensors[static_cast<std::size_t>(t)];
+          const std::int64_t start = place.start - plan[b].start;
+          if (start + place.numel > contents[b].numel()) continue;  // of another check
+          expect(concat("this rank's gradient of '", place.name, "', at the moment when bucket ", b,
+                        " leaves with it,"),
+                 contents[b].flatten().narrow(0, start, place.numel),
+                 own.narrow(0, place.start, place.numel));
+        }
+      }
+    });
+  }
+
+  // The network is slow: what has left stays on its way until somebody waits. The gradient of
+  // 'tokens' comes last: all buckets but its own have left by then, and none was waited for.
   void overlaps() {
     examine_bucketer("overlap", [this](RecordingCommunicator& comm) {
-      Chain chain(comm.rank());
-      const BucketerAttempt bucketer = attempt_(chain.flat, chain.plan(), comm);
-      std::int64_t num_early = 0;
-      chain.tensor(0).register_hook(
-          [&](const at::Tensor& /*grad*/) { num_early = num_started(comm); });
+      GradedModel model(comm.rank());
+      const BucketerAttempt bucketer = make(model, comm);
+      HookWatch hooks(comm.recording());
+      for (const std::int64_t t : kForward) hooks.watch(model.tensor(t), model.name(t));
       bucketer.arm(1);
-      chain.backward(kForward, 0);
+      model.backward(kForward, 0);
       expect("the number of all-reduces that have left before the last gradient was computed",
-             num_early, kNumTensors - 1);
+             hooks.moments().back().counts.num_started, static_cast<int>(kNumBuckets - 1));
       expect("the number of all-reduces that backward waits for, which hold it up,",
              comm.recording().num_waited_for, 0);
-      if (comm.recording().num_tests == 0)
-        fault("no hook calls test(): MPI makes no progress by itself");
+      const std::string idle_hooks = hooks.describe_idle_hooks();
+      if (!idle_hooks.empty()) fault(idle_hooks);
       bucketer.wait();
-      expect("the number of all-reduces that were waited for when wait() returns",
-             comm.recording().num_waited_for, static_cast<int>(kNumTensors));
-      expect("the flat gradient after one microbatch", chain.flat.grads(),
-             chain.wanted(1, comm.size()));
     });
   }
 
@@ -143,27 +127,44 @@ class Grade : public Examination {
     });
   }
 
-  // A parameter without a gradient, seen from a world of its own: nothing is left on its way.
-  void names_what_is_unused() {
-    examine_bucketer("an unused parameter", [this](RecordingCommunicator& /*comm*/) {
-      SelfCommunicator alone;
-      Chain chain(alone.rank());
-      const BucketerAttempt bucketer = attempt_(chain.flat, chain.plan(), alone);
+  // Whatever the transport may need: the other ranks' pieces of this rank's part of each bucket.
+  void holds_no_copy() {
+    examine_bucketer("memory", [this](RecordingCommunicator& comm) {
+      GradedModel model(comm.rank());
+      std::int64_t scratch = 0;
+      for (const GradientBucket& bucket : model.plan())
+        scratch += 4 * (comm.size() - 1) * ((bucket.numel + comm.size() - 1) / comm.size());
+      const std::int64_t before = read_memory().total_live_bytes;
+      const auto held = [&] { return read_memory().total_live_bytes - before; };
+      const BucketerAttempt bucketer = make(model, comm);
       bucketer.arm(1);
-      chain.backward({0, 1, 3, 4}, 0);
-      expect_error("'tensor2' got no gradient: wait()", {"tensor2"}, bucketer.wait);
+      expect("the number of bytes of tensors that an armed bucketer holds", held(),
+             std::int64_t{0});
+      model.backward(kForward, 0);
+      if (held() > scratch) {
+        fault(concat("the number of bytes of tensors held with all buckets on their way is ",
+                     held(), ", more than the transport's ", scratch,
+                     ": is there a copy of the gradients?"));
+      }
+      bucketer.wait();
+      expect("the number of bytes of tensors held after wait()", held(), std::int64_t{0});
     });
   }
 
-  void leaves_unarmed_backwards_alone() {
-    examine_bucketer("a backward without arm()", [this](RecordingCommunicator& comm) {
-      Chain chain(comm.rank());
-      const BucketerAttempt bucketer = attempt_(chain.flat, chain.plan(), comm);
-      chain.backward(kForward, 0);
-      expect("the number of all-reduces of a backward without arm()", num_started(comm),
-             std::int64_t{0});
-      expect("the flat gradient after a backward without arm()", chain.flat.grads(),
-             chain.wanted(1, 1, comm.rank()));
+  // What step 5 relies on.
+  void reduces_as_it_is_told() {
+    examine_bucketer("another reduction than the all-reduce", [this](RecordingCommunicator& comm) {
+      GradedModel model(comm.rank());
+      std::int64_t num_calls = 0;
+      const BucketerAttempt bucketer =
+          attempt_(model.flat, model.plan(), comm, [&](Communicator& to, const at::Tensor& bucket) {
+            ++num_calls;
+            return to.all_reduce(bucket);
+          });
+      bucketer.arm(1);
+      model.backward(kForward, 0);
+      bucketer.wait();
+      expect("the number of buckets that start_reduction is called for", num_calls, kNumBuckets);
     });
   }
 
@@ -172,24 +173,23 @@ class Grade : public Examination {
   void examine_bucketer(const std::string& what, Part part) {
     examine<RecordingCommunicator>(what, part);
   }
-
-  static std::int64_t num_started(const RecordingCommunicator& comm) {
-    return static_cast<std::int64_t>(comm.recording().all_reduced.size());
+  BucketerAttempt make(GradedModel& model, Communicator& comm) const {
+    return attempt_(model.flat, model.plan(), comm, start_all_reduce);
   }
 
   void expect_plan_order(RecordingCommunicator& comm, const Order& order) {
-    Chain chain(comm.rank());
-    const std::vector<GradientBucket> plan = chain.plan();
-    const BucketerAttempt bucketer = attempt_(chain.flat, plan, comm);
+    GradedModel model(comm.rank());
+    const std::vector<GradientBucket> plan = model.plan();
+    const BucketerAttempt bucketer = make(model, comm);
     bucketer.arm(1);
-    chain.backward(order, 0);
+    model.backward(order, 0);
     bucketer.wait();
-    expect("the flat gradient, computed in another order than the plan's,", chain.flat.grads(),
-           chain.wanted(1, comm.size()));
+    expect("the flat gradient, computed in another order than the plan's,", model.flat.grads(),
+           model.wanted(1, comm.size()));
     const std::vector<at::Tensor>& started = comm.recording().all_reduced;
-    const auto* const base = chain.flat.grads().const_data_ptr<float>();
+    const auto* const base = model.flat.grads().const_data_ptr<float>();
     for (std::size_t i = 0; i < std::min(started.size(), plan.size()); ++i) {
-      if (!started[i].is_alias_of(chain.flat.grads()))
+      if (!started[i].is_alias_of(model.flat.grads()))
         return fault("a bucket is a copy: it must be a range of the flat gradient");
       expect(concat("the place in the flat gradient that all-reduce ", i, " begins at"),
              started[i].const_data_ptr<float>() - base, plan[i].start);
@@ -203,13 +203,24 @@ class Grade : public Examination {
 }  // namespace
 
 std::vector<std::string> grade(const MakeBucketer& attempt, Communicator& comm) {
+  install_memory_ledger();
   Grade grade(attempt, comm);
-  grade.names_what_is_unused();
-  grade.leaves_unarmed_backwards_alone();
+  if (!grade.makes_a_step()) return grade.faults();
+  grade.buckets_leave_whole();
   grade.starts_in_plan_order();
   grade.sums_of_several_microbatches();
   grade.overlaps();
-  return grade.faults();
+  grade.holds_no_copy();
+  grade.reduces_as_it_is_told();
+  GradeRefusals refusals(attempt, comm);
+  refusals.ignores_backwards_that_nobody_armed();
+  refusals.names_what_had_too_few_gradients();
+  refusals.names_what_had_too_many_gradients();
+  refusals.refuses_calls_out_of_turn();
+  refusals.removes_its_hooks();
+  std::vector<std::string> faults = grade.faults();
+  faults.insert(faults.end(), refusals.faults().begin(), refusals.faults().end());
+  return faults;
 }
 
 }  // namespace ladder::step4

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -19,13 +18,6 @@ namespace {
 
 // What the watch over the ranks may itself hold for a moment.
 constexpr std::int64_t kWatchBytes = 4096;
-
-std::string digits(double value) {
-  std::ostringstream text;
-  text.precision(17);
-  text << value;
-  return text.str();
-}
 
 // This rank's slices of a gradient, in units of these numbers of blocks: zeros to put values into.
 std::vector<at::Tensor> zero_slices(const std::vector<std::int64_t>& num_blocks) {
@@ -67,7 +59,7 @@ class Grade : public Examination {
 
   // Two steps, against one process with one whole Optimizer. What is not the own is not a number.
   void updates_the_own_slices() {
-    examine_attempt("ShardedOptimizer", [this](RecordingCommunicator& comm) {
+    examine_attempt("ShardedOptimizer", [this](RecordingCommunicator& /*comm*/) {
       Sharded sharded(num_ranks_, rank_);
       auto& [model, plan, params, grads] = sharded;
       HostileModel alone(num_ranks_);
@@ -97,8 +89,25 @@ class Grade : public Examination {
         expect(concat(whole.state()[i].name, " of the own slices, unit after unit, after step 2"),
                optimizer->state()[i].tensor, at::cat(plan.slices_of_full(whole.state()[i].tensor)));
       }
-      expect("the number of operations that an optimizer step starts", comm.counts().num_started,
-             0);
+    });
+  }
+
+  void follows_its_options() {
+    examine_attempt("ShardedOptimizer, with SGD", [this](RecordingCommunicator& /*comm*/) {
+      Sharded sharded(num_ranks_, rank_);
+      HostileModel alone(num_ranks_);
+      const OptimizerOptions options = {.kind = OptimizerKind::kSgd, .weight_decay = 0.5};
+      const std::int64_t before = read_memory().live(MemoryCategory::kOptimizer);
+      const auto optimizer =
+          attempt_.make_optimizer(sharded.plan, sharded.params, sharded.grads, options);
+      expect("the number of bytes of SGD's state that a rank holds",
+             read_memory().live(MemoryCategory::kOptimizer) - before, std::int64_t{0});
+      alone.backward_of_all(num_ranks_, 1, 1);
+      Optimizer(alone.flat, options).step(1e-2);
+      copy(sharded.plan.slices_of_full(alone.flat.grads()), sharded.grads);
+      optimizer->step(1e-2);
+      expect("the own slices after a step of SGD", at::cat(sharded.params),
+             at::cat(sharded.plan.slices_of_full(alone.flat.params())));
     });
   }
 
@@ -146,8 +155,7 @@ class Grade : public Examination {
         slices[0][1500] = rank_ == 0 ? 4.0 : 0.5;
         const at::Tensor wanted = at::cat(slices).mul_(clip_factor(norm, clip_norm));
         const double found = attempt_.clip_gradients(slices, clip_norm, comm);
-        expect(concat("the norm that clip_gradients(", clip_norm, ") returns"), digits(found),
-               digits(norm));
+        expect(concat("the norm that clip_gradients(", clip_norm, ") returns"), found, norm);
         expect(concat("the own gradient after clip_gradients(", clip_norm, ")"), at::cat(slices),
                wanted);
       }
@@ -162,11 +170,14 @@ class Grade : public Examination {
       const at::Tensor wanted = values_of(0, layout.numel, at::kFloat, 77);
       model.params().fill_(-1);
       copy(sharded.plan.slices_of_full(wanted), sharded.params);
+      const std::vector<GradientBucket> units = plan_unit_buckets(layout);
       Traffic theory;
-      for (const GradientBucket& unit : plan_unit_buckets(layout))
+      for (const GradientBucket& unit : units)
         theory += all_gather_traffic(unit.numel, 4, num_ranks_, rank_);
       const Meter meter(comm);
       attempt_.all_gather_parameters(model, comm);
+      expect("the most units that all_gather_parameters() has in flight",
+             comm.counts().most_on_their_way, static_cast<int>(units.size()));
       expect("the number of started operations that all_gather_parameters() does not wait for",
              comm.counts().num_on_their_way(), 0);
       expect_costs("all_gather_parameters()", meter, theory, 0);
@@ -228,7 +239,7 @@ class Grade : public Examination {
 
   void expect_norm(const std::string& what, const std::vector<at::Tensor>& slices, double wanted,
                    Communicator& comm) {
-    expect(what, digits(attempt_.sharded_norm(slices, comm)), digits(wanted));
+    expect(what, attempt_.sharded_norm(slices, comm), wanted);
   }
 
   template <class Part>
@@ -254,6 +265,7 @@ std::vector<std::string> grade(const ShardedAttempt& attempt, Communicator& comm
   Grade grade(attempt, comm);
   grade.reduces_a_unit();
   grade.updates_the_own_slices();
+  grade.follows_its_options();
   grade.takes_the_norm_of_one_process();
   grade.clips_by_the_whole_norm();
   grade.gathers_the_parameters();

@@ -56,11 +56,15 @@ inline void scale(const Slices& slices, double factor) {
   for (const at::Tensor& slice : slices) at::Tensor(slice).mul_(factor);
 }
 
-inline void gather(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm) {
-  for (const GradientBucket& unit : plan) {
-    const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
-    comm.all_gather(own_part(full, comm), full)->wait();
-  }
+inline WorkPtr start_gather(FlatModel& model, const GradientBucket& unit, Communicator& comm) {
+  const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
+  return comm.all_gather(own_part(full, comm), full);
+}
+
+inline void gather(FlatModel& model, const std::vector<GradientBucket>& units, Communicator& comm) {
+  std::vector<WorkPtr> gathers;
+  for (const GradientBucket& unit : units) gathers.push_back(start_gather(model, unit, comm));
+  for (const WorkPtr& work : gathers) work->wait();
 }
 
 inline ShardedAttempt right_attempt() {

@@ -13,6 +13,9 @@ std::vector<std::string> grade_linked(Communicator& comm) {
                          Communicator& watched) {
     const auto gpt = std::make_shared<ShardedGpt>(options, seed, prefetch, watched);
     return step7::GptAttempt{[gpt](const at::Tensor& tokens) { return gpt->forward(tokens); },
+                             [gpt](const at::Tensor& tokens, const at::Tensor& targets) {
+                               return gpt->loss_sum(tokens, targets);
+                             },
                              gpt->leaves(), gpt->plan()};
   };
   return step7::grade(linked, comm);

@@ -6,15 +6,13 @@
 #include <set>
 #include <utility>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step6_zero2/sharder_cost.hpp"
 #include "step7_zero3/exercise/parameter_watch.hpp"
 #include "step7_zero3/exercise/recording_communicator.hpp"
+#include "step7_zero3/exercise/wanted.hpp"
 #include "step7_zero3/exercise/whole_gpt.hpp"
-#include "step7_zero3/peak.hpp"
 
 namespace ladder::step7 {
 namespace {
@@ -22,56 +20,28 @@ namespace {
 constexpr std::uint64_t kSeed = 3;
 constexpr std::int64_t kNumMicrobatches = 2;
 
-enum class Phase { kForward, kBackward };
-const char* to_string(Phase phase) {
-  return phase == Phase::kForward ? "forward" : "backward";
-}
-
 std::int64_t parameter_bytes() {
   return read_memory().live(MemoryCategory::kParameters);
 }
 
-// What the units' order, the prefetch and the kept units make of one microbatch. Units are gathered
-// in the order in which they are computed with, whatever the prefetch is: forward from 0 to last,
-// backward from last - 1 to 1.
-struct Wanted {
-  const FlatLayout& layout;
-  bool is_tied;
-  std::int64_t prefetch;
-  std::int64_t last = static_cast<std::int64_t>(layout.units.size()) - 1;
-
-  const std::string& name(std::int64_t unit) const {
-    return layout.units[static_cast<std::size_t>(unit)].name;
-  }
-  std::int64_t bytes(std::int64_t unit) const {
-    return 4 * layout.units[static_cast<std::size_t>(unit)].numel;
-  }
-
-  std::vector<std::int64_t> gathered_units(bool has_backward) const {
-    std::vector<std::int64_t> units;
-    for (std::int64_t u = 0; u <= last; ++u) units.push_back(u);
-    for (std::int64_t u = last - 1; has_backward && u >= 1; --u) units.push_back(u);
-    return units;
-  }
-  // When a unit's turn has come.
-  std::int64_t num_arrived(Phase phase, std::int64_t unit) const {
-    return phase == Phase::kForward ? unit + 1 : last + 1 + (last - unit);
-  }
-  std::int64_t num_started(Phase phase, std::int64_t unit) const {
-    if (phase == Phase::kForward) return std::min(unit + prefetch, last) + 1;
-    return last + 1 + (last - std::max<std::int64_t>(unit - prefetch, 1));
-  }
-  std::int64_t bytes_after_forward() const { return bytes(last) + (is_tied ? bytes(0) : 0); }
+// An attempt, and the model in one piece that it must equal.
+struct Pair {
+  Pair(const WholeGpt& the_whole, const MakeGpt& attempt, int prefetch, Communicator& comm)
+      : whole(the_whole),
+        bytes_before(parameter_bytes()),
+        gpt(attempt(whole.model().options(), kSeed, prefetch, comm)),
+        wanted{gpt.plan.layout, whole.model().options().tie_embeddings, prefetch} {}
+  // Of parameters, beside this rank's shard.
+  std::int64_t whole_bytes() const { return parameter_bytes() - bytes_before - shard_bytes(); }
   std::int64_t peak_bytes() const {
-    return 4 * peak_whole_numel(layout, static_cast<int>(prefetch), is_tied);
+    return read_memory().peak(MemoryCategory::kParameters) - bytes_before - shard_bytes();
   }
+  std::int64_t shard_bytes() const { return 4 * gpt.plan.numel; }
 
-  Traffic step_traffic(int world_size, int rank) const {
-    Traffic traffic = sharder_traffic(layout, world_size, rank);
-    for (const std::int64_t unit : gathered_units(/*has_backward=*/true))
-      traffic += all_gather_traffic(bytes(unit) / 4, 4, world_size, rank);
-    return traffic *= kNumMicrobatches;
-  }
+  const WholeGpt& whole;
+  std::int64_t bytes_before;
+  GptAttempt gpt;
+  Wanted wanted;
 };
 
 class Grade : public Examination {
@@ -81,41 +51,39 @@ class Grade : public Examination {
   // Two microbatches, forward and backward.
   void a_step(bool is_tied, int prefetch) {
     examine_gpt("a step", is_tied, prefetch, [&](RecordingCommunicator& comm) {
-      const WholeGpt whole(shape(is_tied), kSeed);
-      const std::int64_t before = parameter_bytes();
-      const GptAttempt gpt = attempt_(shape(is_tied), kSeed, prefetch, comm);
-      const Wanted wanted = {gpt.plan.layout, is_tied, prefetch};
-      const std::int64_t shard_bytes = before + 4 * gpt.plan.numel;
-      expect_bytes("when it has been made", parameter_bytes() - shard_bytes, 0);
+      const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
+      const auto& [whole, bytes_before, gpt, wanted] = pair;
+      expect("the number of collectives that the constructor calls", comm.calls().size(),
+             std::size_t{0});
+      expect_bytes("when it has been made", pair.whole_bytes(), 0);
       GradientSharder sharder(gpt.plan, gpt.leaves, comm);
       const Traffic traffic_before = comm.traffic();
       sharder.arm(kNumMicrobatches);
       for (std::int64_t j = 0; j < kNumMicrobatches; ++j) {
         comm.forget();
         reset_memory_peaks();
-        Phase phase = Phase::kForward;
-        const ParameterWatch watch = watch_reads(gpt, wanted, comm, phase);
         const at::Tensor tokens = whole.tokens(comm.rank(), j);
-        const at::Tensor logits = gpt.forward(tokens);
-        expect("the logits", logits, [&] {
-          const at::NoGradGuard no_grad;
-          return whole.model().forward(tokens);
-        }());
-        expect_bytes("after a forward", parameter_bytes() - shard_bytes,
-                     wanted.bytes_after_forward());
-        phase = Phase::kBackward;
-        whole.loss(logits, tokens).backward();
-        expect_bytes("after a backward", parameter_bytes() - shard_bytes, 0);
-        expect_bytes("at the most", read_memory().peak(MemoryCategory::kParameters) - shard_bytes,
-                     wanted.peak_bytes());
-        expect_gathers(gpt, wanted, comm.recording(), /*has_backward=*/true);
+        const at::Tensor logits = [&] {
+          const ParameterWatch watch = watch_turns(pair, comm, Phase::kForward);
+          return gpt.forward(tokens);
+        }();
+        expect("the logits", logits, whole.logits(tokens));
+        expect_bytes("after a forward", pair.whole_bytes(), wanted.bytes_after_forward());
+        {
+          const ParameterWatch watch = watch_turns(pair, comm, Phase::kBackward);
+          whole.loss(logits, tokens).backward();
+        }
+        expect_bytes("after a backward", pair.whole_bytes(), 0);
+        expect_bytes("at the most", pair.peak_bytes(), wanted.peak_bytes());
+        expect_gathers("a microbatch", pair, comm, wanted.gathered_units(/*has_backward=*/true));
       }
       sharder.wait();
       expect("the gradient shard", sharder.grad_shard(),
              whole.grad_shard(gpt.plan, kNumMicrobatches));
       Traffic sent = comm.traffic();
       sent -= traffic_before;
-      const Traffic theory = wanted.step_traffic(comm.size(), comm.rank());
+      Traffic theory = wanted.microbatch_traffic(comm.size(), comm.rank());
+      theory *= kNumMicrobatches;
       expect(concat("the number of bytes that a step of ", kNumMicrobatches, " microbatches sends"),
              sent.bytes_sent(), theory.bytes_sent());
       if (sent != theory && sent.bytes_sent() == theory.bytes_sent())
@@ -125,23 +93,74 @@ class Grade : public Examination {
 
   // As an evaluation runs it.
   void a_forward_without_gradients(bool is_tied, int prefetch) {
-    examine_gpt("a forward", is_tied, prefetch, [&](RecordingCommunicator& comm) {
+    examine_gpt("a forward without gradients", is_tied, prefetch, [&](RecordingCommunicator& comm) {
       const at::NoGradGuard no_grad;
-      const WholeGpt whole(shape(is_tied), kSeed);
-      const std::int64_t before = parameter_bytes();
-      const GptAttempt gpt = attempt_(shape(is_tied), kSeed, prefetch, comm);
-      const Wanted wanted = {gpt.plan.layout, is_tied, prefetch};
-      Phase phase = Phase::kForward;
-      const ParameterWatch watch = watch_reads(gpt, wanted, comm, phase);
-      const at::Tensor tokens = whole.tokens(comm.rank(), 0);
-      expect("the logits without gradients", gpt.forward(tokens), whole.model().forward(tokens));
+      const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
+      const at::Tensor tokens = pair.whole.tokens(comm.rank(), 0);
+      expect("the logits without gradients", forward(pair, tokens), pair.whole.logits(tokens));
       expect_bytes("after a forward without gradients, which no backward follows,",
-                   parameter_bytes() - before - 4 * gpt.plan.numel, 0);
-      expect_gathers(gpt, wanted, comm.recording(), /*has_backward=*/false);
+                   pair.whole_bytes(), 0);
+      expect_gathers("it", pair, comm, pair.wanted.gathered_units(/*has_backward=*/false));
+      const at::Tensor targets = pair.whole.targets(tokens);
+      expect("loss_sum()", pair.gpt.loss_sum(tokens, targets),
+             pair.whole.model().loss_sum(tokens, targets));
+    });
+  }
+
+  // An evaluation between a forward and its backward: it drops all units, also what the forward kept.
+  void a_forward_in_between(bool is_tied, int prefetch) {
+    examine_gpt("an evaluation between a forward and its backward", is_tied, prefetch,
+                [&](RecordingCommunicator& comm) {
+                  const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
+                  const auto& [whole, bytes_before, gpt, wanted] = pair;
+                  GradientSharder sharder(gpt.plan, gpt.leaves, comm);
+                  const at::Tensor tokens = whole.tokens(comm.rank(), 0);
+                  sharder.arm(1);
+                  const at::Tensor logits = forward(pair, tokens);
+                  comm.forget();
+                  evaluate(pair);
+                  expect_gathers("an evaluation between a forward and its backward", pair, comm,
+                                 wanted.gathered_units(/*has_backward=*/false));
+                  comm.forget();
+                  backward(pair, logits, tokens);
+                  sharder.wait();
+                  std::vector<std::int64_t> gathered = units_of(pair, comm);
+                  std::sort(gathered.begin(), gathered.end());
+                  expect("what backward gathers, in no order, when an evaluation has come between,",
+                         wanted.names(gathered), wanted.names(wanted.units_read_in_backward()));
+                  expect("the gradient shard when an evaluation has come between",
+                         sharder.grad_shard(), whole.grad_shard(gpt.plan, 1));
+                });
+  }
+
+  // Its output needs no gradient: it takes no hook, and nobody says that backward is over.
+  void a_frozen_embedding() {
+    examine_gpt("a frozen embedding", /*is_tied=*/false, 1, [&](RecordingCommunicator& comm) {
+      const WholeGpt whole(shape(/*is_tied=*/false), kSeed);
+      const Pair pair(whole, attempt_, 1, comm);
+      const GptAttempt& gpt = pair.gpt;
+      for (const std::size_t t : {std::size_t{0}, std::size_t{1}}) {
+        gpt.leaves[t].tensor.set_requires_grad(false);
+        whole.leaves()[t].tensor.set_requires_grad(false);
+      }
+      const at::Tensor tokens = whole.tokens(comm.rank(), 0);
+      backward(pair, forward(pair, tokens), tokens);
+      expect("the gradient with a frozen embedding", take_gradient(gpt.leaves, gpt.plan.layout),
+             whole.gradient(gpt.plan.layout, comm.rank(), 0));
+      evaluate(pair);
+      expect_bytes("after the next forward", pair.whole_bytes(), 0);
+    });
+  }
+
+  void a_negative_prefetch() {
+    examine_gpt("a negative prefetch", /*is_tied=*/true, -1, [&](RecordingCommunicator& comm) {
+      expect_error("ShardedGpt with prefetch -1", {"prefetch is -1"},
+                   [&] { attempt_(shape(/*is_tied=*/true), kSeed, -1, comm); });
     });
   }
 
  private:
+  const WholeGpt& whole_gpt(bool is_tied) const { return is_tied ? tied_ : untied_; }
   // An odd width, and units of several lengths: who gathers another one than the others is seen to.
   static GptOptions shape(bool is_tied) {
     return {.vocab_size = 450,
@@ -167,42 +186,71 @@ class Grade : public Examination {
     expect(concat("the number of bytes of parameters beside the shard ", when), found, wanted);
   }
 
-  // The first time that a unit's parameters are read: what has been gathered by then?
-  ParameterWatch watch_reads(const GptAttempt& gpt, const Wanted& wanted,
-                             const RecordingCommunicator& comm, const Phase& phase) {
-    std::set<std::pair<Phase, std::size_t>> seen;
-    return {
-        gpt.leaves, gpt.plan.layout,
-        [this, &wanted, &comm, &phase, seen](const ParameterWatch::Read& read) mutable {
-          const auto unit = static_cast<std::int64_t>(read.unit);
-          const std::string turn = concat(to_string(phase), " of ", wanted.name(unit));
-          if (read.is_gone) fault(concat(model_, "the ", turn, " reads memory that is gone"));
-          const bool is_of_head = unit == 0 && phase == Phase::kBackward;  // a tied weight
-          if (is_of_head || !seen.insert({phase, read.unit}).second) return;
-          expect(concat("the number of gathers that have been started when the ", turn, " begins"),
-                 static_cast<std::int64_t>(comm.recording().gathered.size()),
-                 wanted.num_started(phase, unit));
-          expect(
-              concat("the number of gathers that have been waited for when the ", turn, " begins"),
-              std::int64_t{comm.recording().num_waited_for}, wanted.num_arrived(phase, unit));
-        }};
+  // While it lives: is what is read there?
+  template <class OnRead>
+  ParameterWatch watch_reads(const Pair& pair, Phase phase, OnRead on_read) {
+    return {pair.gpt.leaves, pair.gpt.plan.layout,
+            [this, &wanted = pair.wanted, phase, turns = Turns(pair.wanted, phase),
+             on_read](const ParameterWatch::Read& read) mutable {
+              const auto unit = static_cast<std::int64_t>(read.unit);
+              const std::int64_t turn = turns.of_read(unit);
+              if (read.is_gone) {
+                fault(concat(model_, "the ", to_string(phase), " of ", wanted.name(turn),
+                             " reads memory that is gone",
+                             turn == unit ? "" : ": the tied weight, in the embedding's unit"));
+              }
+              on_read(turn);
+            }};
+  }
+  ParameterWatch watch_reads(const Pair& pair, Phase phase) {
+    return watch_reads(pair, phase, [](std::int64_t /*turn*/) {});
+  }
+  // And at the first read of each turn: what has been gathered, and what is whole by then?
+  ParameterWatch watch_turns(const Pair& pair, const RecordingCommunicator& comm, Phase phase) {
+    std::set<std::int64_t> seen;
+    return watch_reads(pair, phase, [this, &pair, &comm, phase, seen](std::int64_t turn) mutable {
+      if (!seen.insert(turn).second) return;
+      const std::string when =
+          concat("when the ", to_string(phase), " of ", pair.wanted.name(turn), " begins");
+      expect("the number of gathers that have been started " + when,
+             static_cast<std::int64_t>(comm.recording().gathered.size()),
+             pair.wanted.num_started(phase, turn));
+      expect("the number of gathers that have been waited for " + when,
+             std::int64_t{comm.recording().num_waited_for}, pair.wanted.num_arrived(phase, turn));
+      expect_bytes(when, pair.whole_bytes(), pair.wanted.whole_bytes(phase, turn));
+    });
+  }
+  at::Tensor forward(const Pair& pair, const at::Tensor& tokens) {
+    const ParameterWatch watch = watch_reads(pair, Phase::kForward);
+    return pair.gpt.forward(tokens);
+  }
+  void backward(const Pair& pair, const at::Tensor& logits, const at::Tensor& tokens) {
+    const ParameterWatch watch = watch_reads(pair, Phase::kBackward);
+    pair.whole.loss(logits, tokens).backward();
+  }
+  void evaluate(const Pair& pair) {
+    const at::NoGradGuard no_grad;
+    forward(pair, pair.whole.tokens(comm_.rank(), 1));
   }
 
-  void expect_gathers(const GptAttempt& gpt, const Wanted& wanted, const Recording& recording,
-                      bool has_backward) {
-    const UnitOfStorage units = units_of_storages(gpt.leaves, gpt.plan.layout);
-    std::string found, planned;
-    for (const c10::StorageImpl* const storage : recording.gathered) {
+  static std::vector<std::int64_t> units_of(const Pair& pair, const RecordingCommunicator& comm) {
+    const UnitOfStorage units = units_of_storages(pair.gpt.leaves, pair.gpt.plan.layout);
+    std::vector<std::int64_t> gathered;
+    for (const c10::StorageImpl* const storage : comm.recording().gathered) {
       const auto unit = units.find(storage);
-      found += unit == units.end() ? "(what is no unit) "
-                                   : wanted.name(static_cast<std::int64_t>(unit->second)) + " ";
+      gathered.push_back(unit == units.end() ? -1 : static_cast<std::int64_t>(unit->second));
     }
-    for (const std::int64_t unit : wanted.gathered_units(has_backward))
-      planned += wanted.name(unit) + " ";
-    expect("what a microbatch gathers, in this order,", "( " + found + ")", "( " + planned + ")");
+    return gathered;
+  }
+  void expect_gathers(const std::string& what, const Pair& pair, const RecordingCommunicator& comm,
+                      const std::vector<std::int64_t>& units) {
+    expect("what " + what + " gathers, in this order,", pair.wanted.names(units_of(pair, comm)),
+           pair.wanted.names(units));
   }
 
   const MakeGpt& attempt_;
+  const WholeGpt untied_ = WholeGpt(shape(/*is_tied=*/false), kSeed);
+  const WholeGpt tied_ = WholeGpt(shape(/*is_tied=*/true), kSeed);
   std::string model_;
 };
 
@@ -211,10 +259,15 @@ class Grade : public Examination {
 std::vector<std::string> grade(const MakeGpt& attempt, Communicator& comm) {
   install_memory_ledger();
   Grade grade(attempt, comm);
-  for (const int prefetch : {0, 1, 2}) {
-    for (const bool is_tied : {false, true}) grade.a_step(is_tied, prefetch);
+  for (const bool is_tied : {false, true}) grade.a_step(is_tied, /*prefetch=*/0);
+  for (const bool is_tied : {false, true}) {
+    grade.a_forward_without_gradients(is_tied, /*prefetch=*/1);
+    grade.a_forward_in_between(is_tied, /*prefetch=*/1);
   }
-  for (const bool is_tied : {false, true}) grade.a_forward_without_gradients(is_tied, 1);
+  grade.a_step(/*is_tied=*/false, /*prefetch=*/1);
+  grade.a_step(/*is_tied=*/true, /*prefetch=*/2);
+  grade.a_frozen_embedding();
+  grade.a_negative_prefetch();
   return grade.faults();
 }
 

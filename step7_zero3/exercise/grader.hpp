@@ -15,6 +15,7 @@ namespace ladder::step7 {
 // What a sharded GPT can do, and what a GradientSharder must know of it.
 struct GptAttempt {
   std::function<at::Tensor(const at::Tensor& tokens)> forward;
+  std::function<at::Tensor(const at::Tensor& tokens, const at::Tensor& targets)> loss_sum;
   std::vector<NamedTensor> leaves;
   ShardPlan plan;
 };

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,15 +18,30 @@
 
 namespace ladder::step7 {
 
+// What is in .grad, as it lies in a flat buffer, 0 where there is none; .grad is gone afterwards.
+inline at::Tensor take_gradient(const std::vector<NamedTensor>& leaves, const FlatLayout& layout) {
+  const at::Tensor flat = at::zeros({layout.numel});
+  auto place = layout.tensors.begin();
+  for (const NamedTensor& leaf : leaves) {
+    if (leaf.tensor.grad().defined())
+      flat.narrow(0, place->start, place->numel).copy_(leaf.tensor.grad().flatten());
+    leaf.tensor.mutable_grad().reset();
+    ++place;
+  }
+  return flat;
+}
+
 class WholeGpt {
  public:
   static constexpr std::int64_t kRows = 2;
+  static constexpr std::int64_t kMostTokens = 12;  // in a row: few are quick
 
   WholeGpt(const GptOptions& options, std::uint64_t seed) : model_(options, seed) {}
 
   // [B, T], others on each rank and in each microbatch.
   at::Tensor tokens(std::int64_t rank, std::int64_t microbatch) const {
-    const at::Tensor ids = at::empty({kRows, model_.options().context}, at::kLong);
+    const at::Tensor ids =
+        at::empty({kRows, std::min(model_.options().context, kMostTokens)}, at::kLong);
     auto* const data = ids.mutable_data_ptr<std::int64_t>();
     Random random(derive_seed(static_cast<std::uint64_t>(rank * 100 + microbatch), "tokens"));
     for (std::int64_t i = 0; i < ids.numel(); ++i)
@@ -33,10 +49,17 @@ class WholeGpt {
     return ids;
   }
 
-  // The mean loss of these logits [B, T, V]: the target of each token is the next one, that of a
-  // row's last one its first.
+  at::Tensor logits(const at::Tensor& tokens) const {
+    const at::NoGradGuard no_grad;
+    return model_.forward(tokens);
+  }
+
+  // The target of each token is the next one, that of a row's last one its first.
+  static at::Tensor targets(const at::Tensor& tokens) { return tokens.roll(-1, 1); }
+
+  // The mean loss of these logits [B, T, V].
   at::Tensor loss(const at::Tensor& logits, const at::Tensor& tokens) const {
-    return cross_entropy_sum(logits, tokens.roll(-1, 1)) / static_cast<double>(tokens.numel());
+    return cross_entropy_sum(logits, targets(tokens)) / static_cast<double>(tokens.numel());
   }
 
   // What this rank's slices must hold after a step: ranks first, microbatches after (step 6).
@@ -55,15 +78,7 @@ class WholeGpt {
   at::Tensor gradient(const FlatLayout& layout, std::int64_t rank, std::int64_t microbatch) const {
     const at::Tensor ids = tokens(rank, microbatch);
     loss(model_.forward(ids), ids).backward();
-    const at::Tensor flat = at::zeros({layout.numel});
-    auto place = layout.tensors.begin();
-    for (const NamedTensor& leaf : leaves()) {
-      if (leaf.tensor.grad().defined())
-        flat.narrow(0, place->start, place->numel).copy_(leaf.tensor.grad().flatten());
-      leaf.tensor.mutable_grad().reset();
-      ++place;
-    }
-    return flat;
+    return take_gradient(leaves(), layout);
   }
 
   std::vector<NamedTensor> leaves() const {

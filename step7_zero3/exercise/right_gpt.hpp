@@ -1,0 +1,102 @@
+// A sharded GPT that is right, in small parts: a wrong one overrides a part. Read it after you have
+// written your own.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "step7_zero3/exercise/grader.hpp"
+#include "step7_zero3/sharded_units.hpp"
+
+namespace ladder::step7 {
+
+class RightGpt {
+ public:
+  RightGpt(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm)
+      : comm_(comm),
+        plan_(plan_shards(
+            plan_flat_layout(Gpt(options, 0, at::kMeta).units(), shard_multiple(comm.size())),
+            comm.size(), comm.rank())),
+        units_(plan_, comm),
+        model_(options, seed, at::kCPU, [this](const Unit& unit) { units_.add(unit); }),
+        last_(units_.num_units() - 1),
+        prefetch_(static_cast<std::size_t>(prefetch)) {
+    check(prefetch >= 0, "prefetch is ", prefetch);
+  }
+  virtual ~RightGpt() = default;
+  RightGpt(const RightGpt&) = delete;
+  RightGpt& operator=(const RightGpt&) = delete;
+
+  virtual at::Tensor forward(const at::Tensor& tokens) {
+    drop_all();
+    at::Tensor x = tokens;
+    for (std::size_t u = 0; u <= last_; ++u) {
+      begin_forward(u);
+      x = compute(u, x);
+      on_gradient_of_output(x, u);
+      end_forward(u);
+    }
+    return x;
+  }
+  virtual at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets) {
+    return cross_entropy_sum(forward(tokens), targets);
+  }
+
+  const ShardPlan& plan() const { return plan_; }
+  const std::vector<NamedTensor>& leaves() const { return units_.leaves(); }
+
+ protected:
+  virtual void begin_forward(std::size_t unit) {
+    start_all(unit, std::min(unit + prefetch_, last_));
+    units_.unshard(unit);
+  }
+  virtual bool is_kept(std::size_t unit) { return unit == last_ || (unit == 0 && is_tied()); }
+  virtual void end_forward(std::size_t unit) {
+    if (!is_kept(unit)) drop(unit);
+    if (unit == last_ && !at::GradMode::is_enabled()) drop_all();
+  }
+  virtual void on_gradient_of_output(const at::Tensor& output, std::size_t unit) {
+    if (output.requires_grad()) hook(output, unit);
+  }
+  virtual void begin_backward(std::size_t unit) {
+    if (unit < last_) drop(unit + 1);
+    if (unit + 1 == last_) drop(0);
+    if (unit >= 1) gather_for_backward(unit);
+  }
+  virtual void gather_for_backward(std::size_t unit) {
+    for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) start(u);
+    units_.unshard(unit);
+    if (unit == last_ && is_tied()) units_.unshard(0);
+  }
+  virtual void start_all(std::size_t first, std::size_t last) {
+    for (std::size_t u = first; u <= last; ++u) start(u);
+  }
+  virtual void start(std::size_t unit) { units_.start_unshard(unit); }
+  virtual void drop(std::size_t unit) { units_.reshard(unit); }
+  virtual void drop_all() { units_.reshard_all(); }
+
+  void hook(const at::Tensor& output, std::size_t unit) {
+    output.register_hook([this, unit](const at::Tensor& /*gradient*/) { begin_backward(unit); });
+  }
+  bool is_tied() const { return model_.options().tie_embeddings; }
+  bool is_block(std::size_t unit) const { return unit > 0 && unit < last_; }
+
+  Communicator& comm_;
+  ShardPlan plan_;
+  ShardedUnits units_;
+  Gpt model_;
+  std::size_t last_;  // the head; 0 is the embedding
+  std::size_t prefetch_;
+
+ private:
+  at::Tensor compute(std::size_t unit, const at::Tensor& x) const {
+    if (unit == 0) return model_.embedding()(x);
+    return unit == last_ ? model_.head()(x) : model_.blocks()[unit - 1](x);
+  }
+};
+
+}  // namespace ladder::step7
