@@ -22,7 +22,7 @@ class RightGpt {
             plan_flat_layout(Gpt(options, 0, at::kMeta).units(), shard_multiple(comm.size())),
             comm.size(), comm.rank())),
         units_(plan_, comm),
-        model_(options, seed, at::kCPU, [this](const Unit& unit) { units_.add(unit); }),
+        model_(options, seed, [this](const Unit& unit) { units_.add(unit); }),
         last_(units_.num_units() - 1),
         prefetch_(static_cast<std::size_t>(prefetch)) {
     check(prefetch >= 0, "prefetch is ", prefetch);

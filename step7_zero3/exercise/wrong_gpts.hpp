@@ -1,6 +1,8 @@
 // Sharded GPTs that look right and are not: each is the right one but for what it overrides.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 #include "common/testing/forwarding_communicator.hpp"
