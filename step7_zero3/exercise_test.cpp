@@ -9,17 +9,21 @@
 namespace ladder {
 namespace {
 
-TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
+TEST(RightAnswer, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
   EXPECT_THAT(step7::grade(step7::make<step7::RightGpt>(), mpi_world().comm()),
               ::testing::IsEmpty());
 }
 
-TEST(Exercise, GraderRejectsWrongAnswers) {
-  Communicator& comm = mpi_world().comm();
-  for (const auto& wrong : step7::wrong_answers()) {
-    expect_rejected(wrong, step7::grade(wrong.attempt, comm), comm);
-  }
+// A test for each, so that each has its own time.
+class WrongAnswers : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(WrongAnswers, AreRejectedByTheGrader) {
+  const WrongAnswer<step7::MakeGpt> wrong = step7::wrong_answers()[GetParam()];
+  expect_rejected(wrong, step7::grade(wrong.attempt, mpi_world().comm()), mpi_world().comm());
 }
+
+INSTANTIATE_TEST_SUITE_P(Exercise, WrongAnswers,
+                         ::testing::Range(std::size_t{0}, step7::wrong_answers().size()));
 
 }  // namespace
 }  // namespace ladder
