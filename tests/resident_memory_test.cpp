@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -31,7 +32,8 @@ Use measure(const std::string& step, int num_ranks, const std::string& model) {
   const std::string launch =
       num_ranks == 1 ? "" : concat(mpi_launch(LADDER_MPIEXEC), "-n ", num_ranks, " ");
   const ProgramResult result = run_program(
-      words(concat(launch, LADDER_BUILD, "/", step, "/", step, " --heads 4 --context 16 ", model,
+      words(concat(launch, one_word(concat(LADDER_BUILD, "/", step, "/", step)),
+                   " --heads 4 --context 16 ", model,
                    " --micro-batch-size 1 --optimizer sgd --steps 2 --quiet --out run")),
       folder.path());
   EXPECT_EQ(result.exit_code, 0) << result.output;
