@@ -98,7 +98,7 @@ exercise_like_a_learner() {
 part_sanitizers() {
   need_configured asan --preset asan
   need_built asan all
-  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LADDER_TEST_SECONDS=500 \
     ctest --test-dir build/asan -L '^unit$|^ranks$' -LE 'process|overlap' -E 'ranks_[1245]$' \
     --no-tests=error -j2 --output-on-failure
 }
