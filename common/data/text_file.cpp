@@ -20,8 +20,9 @@ json parse_line(std::string_view line, const std::string& place) {
   const auto refuse_duplicates = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event != json::parse_event_t::key || depth != 1) return true;
     // The library keeps the last of two members of one name without a word.
-    check(names.insert(parsed.get<std::string>()).second, place, ": member ",
-          [&] { return parsed.dump(); }, " stands there twice");
+    check(
+        names.insert(parsed.get<std::string>()).second, place, ": member ",
+        [&] { return parsed.dump(); }, " stands there twice");
     return true;
   };
   try {
