@@ -54,7 +54,7 @@ class NaiveSum {
     replica_.forward_and_backward(replica_.loss_sum());
     sum_alone();
   }
-  void sum_alone() { all_reduce_gradients(replica_.flat, comm_); }
+  void sum_alone() { all_reduce_gradients(replica_.grads, comm_); }
 
  private:
   Replica& replica_;
@@ -76,7 +76,7 @@ class UnoverlappedSum {
     std::vector<WorkPtr> works;
     for (const GradientBucket& bucket : plan_) {
       works.push_back(
-          comm_.all_reduce(replica_.flat.grads().narrow(0, bucket.start, bucket.numel)));
+          comm_.all_reduce(replica_.grads.flat().narrow(0, bucket.start, bucket.numel)));
     }
     for (const WorkPtr& work : works) work->wait();
   }
@@ -90,7 +90,7 @@ class UnoverlappedSum {
 class BucketedSum : public UnoverlappedSum {
  public:
   BucketedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
-      : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.flat, plan_, comm) {}
+      : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.grads, plan_, comm) {}
   void step() {
     bucketer_.arm(1);
     replica_.forward_and_backward(replica_.loss_sum());
@@ -129,7 +129,7 @@ double slowest(double seconds, Communicator& comm) {
 // Of the slowest rank, from gradients that are zero.
 template <class Act>
 double time(Replica& replica, Communicator& comm, const Act& act) {
-  replica.flat.zero_grad();
+  replica.grads.zero();
   comm.barrier();
   const Timer timer;
   act();
@@ -151,16 +151,18 @@ struct Series {
 
 }  // namespace
 
-Replica::Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm)
-    : model(shape, /*seed=*/1),
+Replica::Replica(const GptOptions& the_shape, std::int64_t rows, const Communicator& comm)
+    : shape(the_shape),
+      model(build_gpt(shape, /*seed=*/1)),
       flat(model.units()),
+      grads(flat),
       batch_(random_batch(shape, rows)),
       num_targets_(static_cast<double>(rows * shape.context * comm.size())) {}
 
 LossSum Replica::loss_sum() {
   return [this](const Microbatch& microbatch) {
     const Timer timer;
-    at::Tensor loss = model.loss_sum(microbatch.tokens, microbatch.targets);
+    at::Tensor loss = loss_of(model, kNextToken)(microbatch);
     forward_s = timer.seconds();
     return loss;
   };

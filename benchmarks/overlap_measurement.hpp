@@ -32,14 +32,16 @@ class Replica {
  public:
   Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm);
 
-  Gpt model;
+  GptOptions shape;
+  Model model;
   FlatModel flat;
+  FlatGradients grads;
   double forward_s = 0;  // of the last forward_and_backward()
 
   const Microbatches& batch() const { return batch_; }
   double num_targets() const { return num_targets_; }     // of all ranks
   LossSum loss_sum();                                     // the model's forward, timed
-  void forward_and_backward(const LossSum& loss_sum_fn);  // gradients are added to flat's
+  void forward_and_backward(const LossSum& loss_sum_fn);  // added to grads
 
  private:
   Microbatches batch_;

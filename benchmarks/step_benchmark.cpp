@@ -21,6 +21,7 @@
 #include "common/optim/flat_model.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
+#include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
 namespace {
@@ -82,9 +83,10 @@ void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
 class Loop {
  public:
   Loop(const GptOptions& options, std::int64_t rows)
-      : model_(options, /*seed=*/1),
+      : model_(build_gpt(options, /*seed=*/1)),
         flat_(model_.units()),
-        optimizer_(flat_, {}),
+        grads_(flat_),
+        optimizer_(flat_, grads_, {}),
         batches_(data_options(options, rows), whole_data(Tail::kDrop)) {}
 
   void step() {
@@ -93,15 +95,13 @@ class Loop {
     std::optional<Microbatches> batch;
     at::Tensor loss;
     time(kNextBatch, [&] { batch = batches_.next(); });
-    time(kForward, [&] {
-      const Microbatch& microbatch = (*batch)[0];
-      loss = model_.loss_sum(microbatch.tokens, microbatch.targets) / batch->num_targets();
-    });
+    time(kForward,
+         [&] { loss = loss_of(model_, kNextToken)((*batch)[0]) / kNextToken.count(*batch); });
     time(kBackward, [&] { loss.backward(); });
-    time(kClip, [&] { clip_gradients(flat_, /*clip_norm=*/1.0); });
+    time(kClip, [&] { clip_gradients(grads_, /*clip_norm=*/1.0); });
     time(kOptimizer, [&] { optimizer_.step(/*learning_rate=*/1e-4); });
-    time(kZeroGrad, [&] { flat_.zero_grad(); });
-    time(kParamNorm, [&] { flat_norm(flat_.layout(), flat_.params()); });
+    time(kZeroGrad, [&] { grads_.zero(); });
+    time(kParamNorm, [&] { parameter_norm(flat_); });
     part_seconds[kWholeStep] = whole.seconds();
   }
 
@@ -120,8 +120,9 @@ class Loop {
     part_seconds[part] = timer.seconds();
   }
 
-  Gpt model_;
+  Model model_;
   FlatModel flat_;
+  FlatGradients grads_;
   Optimizer optimizer_;
   BatchStream batches_;
 };

@@ -8,7 +8,7 @@
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/sharded_gpt.hpp"
+#include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
 namespace {
@@ -26,26 +26,27 @@ class ZeroOne {
   ZeroOne(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        model_(replica.model.options(), kSeed),
+        model_(build_gpt(replica.shape, kSeed)),
         flat_(model_.units(), shard_multiple(comm.size())),
-        bucketer_(flat_, plan_unit_buckets(flat_.layout()), comm, start_reduce_scatter) {}
+        grads_(flat_),
+        bucketer_(grads_, plan_unit_buckets(flat_.layout()), comm, start_reduce_scatter) {}
   void step() {
     bucketer_.arm(1);
-    accumulate_gradients([&](const Microbatch& m) { return model_.loss_sum(m.tokens, m.targets); },
-                         replica_.batch(), replica_.num_targets());
+    accumulate_gradients(loss_of(model_, kNextToken), replica_.batch(), replica_.num_targets());
     bucketer_.wait();
     all_gather_parameters(flat_, comm_);
   }
   void sum_alone() {
-    reduce_scatter_alone(flat_.layout(), flat_.grads(), comm_);
+    reduce_scatter_alone(flat_.layout(), grads_.flat(), comm_);
     all_gather_parameters(flat_, comm_);
   }
 
  private:
   Replica& replica_;
   Communicator& comm_;
-  Gpt model_;
+  Model model_;
   FlatModel flat_;
+  FlatGradients grads_;
   GradientBucketer bucketer_;
 };
 
@@ -54,13 +55,12 @@ class ZeroTwo {
   ZeroTwo(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        model_(replica.model.options(), kSeed),
-        flat_(model_.units(), shard_multiple(comm.size()), FlatGrads::kElsewhere),
+        model_(build_gpt(replica.shape, kSeed)),
+        flat_(model_.units(), shard_multiple(comm.size())),
         sharder_(plan_shards(flat_.layout(), comm.size(), comm.rank()), flat_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
-    accumulate_gradients([&](const Microbatch& m) { return model_.loss_sum(m.tokens, m.targets); },
-                         replica_.batch(), replica_.num_targets());
+    accumulate_gradients(loss_of(model_, kNextToken), replica_.batch(), replica_.num_targets());
     sharder_.wait();
     all_gather_parameters(flat_, comm_);
   }
@@ -72,7 +72,7 @@ class ZeroTwo {
  private:
   Replica& replica_;
   Communicator& comm_;
-  Gpt model_;
+  Model model_;
   FlatModel flat_;
   GradientSharder sharder_;
 };
@@ -82,12 +82,11 @@ class ZeroThree {
   ZeroThree(Replica& replica, Communicator& comm, int prefetch)
       : replica_(replica),
         comm_(comm),
-        model_(replica.model.options(), kSeed, prefetch, comm),
+        model_(gpt_builder(replica.shape, kSeed), prefetch, comm),
         sharder_(model_.plan(), model_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
-    accumulate_gradients([&](const Microbatch& m) { return model_.loss_sum(m.tokens, m.targets); },
-                         replica_.batch(), replica_.num_targets());
+    accumulate_gradients(loss_of(model_, kNextToken), replica_.batch(), replica_.num_targets());
     sharder_.wait();
   }
   void sum_alone() {
@@ -107,7 +106,7 @@ class ZeroThree {
  private:
   Replica& replica_;
   Communicator& comm_;
-  ShardedGpt model_;
+  ShardedModel model_;
   GradientSharder sharder_;
 };
 

@@ -13,16 +13,10 @@
 // put on again. How a step is cut into microbatches, ranks or stages does not change its gradient.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
-
 #include "common/data/batch.hpp"
+#include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
-
-// Runs the model forward on a microbatch: the summed loss [], in nats, that can be differentiated.
-using LossSum = std::function<at::Tensor(const Microbatch&)>;
 
 // Runs each microbatch forward and backward, in order, and returns this rank's part of the step's
 // loss: (Σ summed losses) / num_targets, added up in double.

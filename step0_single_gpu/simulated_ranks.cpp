@@ -6,12 +6,12 @@
 
 namespace ladder {
 
-SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& model)
-    : num_ranks_(num_ranks), fold_(fold), model_(model) {
+SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients& grads)
+    : num_ranks_(num_ranks), fold_(fold), grads_(grads) {
   if (num_ranks == 1) return;
   const MemoryScope scope(MemoryCategory::kOther, "simulated ranks");
-  sum_over_ranks_ = at::zeros_like(model.grads());
-  if (fold == Fold::kRanksFirst) sum_over_microbatches_ = at::zeros_like(model.grads());
+  sum_over_ranks_ = at::zeros_like(grads.flat());
+  if (fold == Fold::kRanksFirst) sum_over_microbatches_ = at::zeros_like(grads.flat());
 }
 
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
@@ -23,7 +23,7 @@ double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
 
 double SimulatedRanks::run_rank(const LossSum& loss_sum, const Microbatches& batch,
                                 double num_targets) {
-  model_.zero_grad();
+  grads_.zero();
   return ladder::accumulate_gradients(loss_sum, batch, num_targets);
 }
 
@@ -32,9 +32,9 @@ double SimulatedRanks::microbatches_first(const LossSum& loss_sum, const Microba
   double loss = 0;
   for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
     loss += run_rank(loss_sum, rows_of_rank(global_batch, rank, num_ranks_), num_targets);
-    rank == 0 ? sum_over_ranks_.copy_(model_.grads()) : sum_over_ranks_.add_(model_.grads());
+    rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
   }
-  model_.grads().copy_(sum_over_ranks_);
+  grads_.flat().copy_(sum_over_ranks_);
   return loss;
 }
 
@@ -47,11 +47,11 @@ double SimulatedRanks::ranks_first(const LossSum& loss_sum, const Microbatches& 
     for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
       losses[static_cast<std::size_t>(rank)] +=
           run_rank(loss_sum, Microbatches({rows_of_rank(global, rank, num_ranks_)}), num_targets);
-      rank == 0 ? sum_over_ranks_.copy_(model_.grads()) : sum_over_ranks_.add_(model_.grads());
+      rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
     }
     sum_over_microbatches_.add_(sum_over_ranks_);
   }
-  model_.grads().copy_(sum_over_microbatches_);
+  grads_.flat().copy_(sum_over_microbatches_);
   double loss = 0;
   for (const double part : losses) loss += part;
   return loss;

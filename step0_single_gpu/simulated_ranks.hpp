@@ -25,12 +25,12 @@ namespace ladder {
 
 class SimulatedRanks {
  public:
-  // Lifetime: `model` outlives this.
+  // Lifetime: `grads` outlives this.
   // Memory:   nothing for one rank; else 4 bytes per element for the sum over ranks, 8 with
   //           kRanksFirst, counted as other, "simulated ranks".
-  SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatModel& model);
+  SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients& grads);
 
-  // accumulate_gradients() as all the ranks together would do it; the gradient left in the model is
+  // accumulate_gradients() as all the ranks together would do it; the gradient left there is
   // theirs after the reduction. Expects zeroed gradients.
   double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
                               double num_targets);
@@ -43,7 +43,7 @@ class SimulatedRanks {
 
   std::int64_t num_ranks_;
   Fold fold_;
-  FlatModel& model_;
+  FlatGradients& grads_;
   at::Tensor sum_over_ranks_;         // [layout.numel]
   at::Tensor sum_over_microbatches_;  // [layout.numel], kRanksFirst only
 };

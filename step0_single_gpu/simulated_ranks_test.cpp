@@ -22,9 +22,10 @@ DataOptions data_options(std::int64_t num_microbatches) {
 }
 
 struct TinyModel {
-  Gpt model{kModel, 1};
+  Model model = build_gpt(kModel, 1);
   FlatModel flat{model.units()};
-  LossSum loss_sum = [this](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  FlatGradients grads{flat};
+  LossSum loss_sum = loss_of(model, kNextToken);
 };
 
 // The gradient of each rank's microbatches alone: gradients[rank][microbatch].
@@ -34,10 +35,10 @@ std::vector<std::vector<at::Tensor>> separate_gradients(TinyModel& tiny, const M
   std::vector<std::vector<at::Tensor>> gradients(static_cast<std::size_t>(num_ranks));
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
     for (const Microbatch& microbatch : global) {
-      tiny.flat.zero_grad();
+      tiny.grads.zero();
       accumulate_gradients(tiny.loss_sum, Microbatches({rows_of_rank(microbatch, rank, num_ranks)}),
                            num_targets);
-      gradients[static_cast<std::size_t>(rank)].push_back(tiny.flat.grads().clone());
+      gradients[static_cast<std::size_t>(rank)].push_back(tiny.grads.flat().clone());
     }
   }
   return gradients;
@@ -57,7 +58,7 @@ TEST(SimulatedRanks, FoldInTheirOrder) {
     for (const std::int64_t m : {1, 3}) {
       for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
         TinyModel tiny;
-        SimulatedRanks ranks(num_ranks, fold, tiny.flat);
+        SimulatedRanks ranks(num_ranks, fold, tiny.grads);
         BatchStream batches = global_batches(data_options(m), num_ranks);
         const Microbatches global = batches.next();
         ASSERT_EQ(global.size(), m);
@@ -65,7 +66,7 @@ TEST(SimulatedRanks, FoldInTheirOrder) {
         const auto num_targets = static_cast<double>(global.num_targets());
         const auto parts = separate_gradients(tiny, global, num_ranks, num_targets);
 
-        at::Tensor wanted = at::zeros_like(tiny.flat.grads());
+        at::Tensor wanted = at::zeros_like(tiny.grads.flat());
         const std::int64_t outer = fold == Fold::kRanksFirst ? m : num_ranks;
         const std::int64_t inner = fold == Fold::kRanksFirst ? num_ranks : m;
         for (std::int64_t i = 0; i < outer; ++i) {
@@ -77,9 +78,9 @@ TEST(SimulatedRanks, FoldInTheirOrder) {
           }
           wanted += sum;
         }
-        tiny.flat.zero_grad();
+        tiny.grads.zero();
         ranks.accumulate_gradients(tiny.loss_sum, global, num_targets);
-        EXPECT_TRUE(tiny.flat.grads().equal(wanted))
+        EXPECT_TRUE(tiny.grads.flat().equal(wanted))
             << num_ranks << " ranks, " << m << " microbatches";
       }
     }
@@ -90,10 +91,10 @@ TEST(SimulatedRanks, OrdersReallyDiffer) {  // or the test above would prove not
   at::Tensor gradients[2];
   for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
     TinyModel tiny;
-    SimulatedRanks ranks(3, fold, tiny.flat);
+    SimulatedRanks ranks(3, fold, tiny.grads);
     const Microbatches global = global_batches(data_options(3), 3).next();
     ranks.accumulate_gradients(tiny.loss_sum, global, static_cast<double>(global.num_targets()));
-    gradients[fold == Fold::kRanksFirst ? 1 : 0] = tiny.flat.grads().clone();
+    gradients[fold == Fold::kRanksFirst ? 1 : 0] = tiny.grads.flat().clone();
   }
   const double differing = gradients[0].ne(gradients[1]).to(at::kDouble).mean().item<double>();
   EXPECT_GT(differing, 0.1);
@@ -104,9 +105,9 @@ TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
   install_memory_ledger();
   TinyModel tiny;
   const std::int64_t before = read_memory().total_live_bytes;
-  const SimulatedRanks one(1, Fold::kRanksFirst, tiny.flat);
+  const SimulatedRanks one(1, Fold::kRanksFirst, tiny.grads);
   EXPECT_EQ(read_memory().total_live_bytes, before);
-  const SimulatedRanks two(2, Fold::kMicrobatchesFirst, tiny.flat);
+  const SimulatedRanks two(2, Fold::kMicrobatchesFirst, tiny.grads);
   EXPECT_EQ(read_memory().total_live_bytes - before, 4 * tiny.flat.layout().numel);
   EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * tiny.flat.layout().numel);
 }

@@ -4,13 +4,13 @@
 // same order: fetch a batch, differentiate, (reduce), clip, step, zero, record.
 #include "step0_single_gpu/train.hpp"
 
-#include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/evaluate.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 
 namespace ladder::step0 {
@@ -19,26 +19,27 @@ TrainReport train(const TrainOptions& options, World& world) {
   check_alone(world.comm().size());
   Run run(options, world.comm());      // log, metrics, signals, folders: plumbing
   FlatModel flat(layout_of(options));  // all parameters in one buffer, all gradients in another
-  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
-  Optimizer optimizer(flat, options.optimizer);
-  SimulatedRanks ranks(options.simulate_ranks, options.fold, flat);  // one, or the oracle's N
+  const Model model = build_model(options, flat);
+  FlatGradients grads(flat);
+  Optimizer optimizer(flat, grads, options.optimizer);
+  SimulatedRanks ranks(options.simulate_ranks, options.fold, grads);  // one, or the oracle's N
   BatchStream batches = global_batches(options.data, options.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
-    const Microbatches batch = batches.next();       // all microbatches of the step: token ids only
-    const double num_targets = batch.num_targets();  // the one denominator, before any forward
+    const Microbatches batch = batches.next();  // all microbatches of the step: token ids only
+    const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
     const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
-    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
-    flat.zero_grad();  // in place: 4 bytes a parameter stay, for the next step
+    grads.zero();  // in place: 4 bytes a parameter stay, for the next step
     run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
   }
   run.finish(full_state(flat, optimizer, batches));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

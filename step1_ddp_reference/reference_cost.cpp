@@ -9,7 +9,7 @@ namespace ladder {
 namespace {
 
 std::vector<std::int64_t> bucket_numels(const TrainOptions& options) {
-  return plan_reference_buckets(Gpt(options.model, options.seed, at::kMeta).units());
+  return plan_reference_buckets(model_builder(options)({}, at::kMeta).units());
 }
 
 }  // namespace

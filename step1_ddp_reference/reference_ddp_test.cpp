@@ -46,6 +46,7 @@ struct SmallModel {
   at::Tensor bias = random_leaf({kChannels}, 4);
   at::Tensor head = random_leaf({kVocabulary, kChannels}, 5);
   FlatModel flat{units()};
+  FlatGradients grads{flat};
   LossSum loss_sum = [this](const Microbatch& m) {
     const at::Tensor hidden =
         at::tanh(at::addmm(bias, at::embedding(table, m.tokens.flatten()) * scale, weight));
@@ -86,9 +87,9 @@ class ReferenceDdpTest : public ::testing::Test {
     SmallModel model;
     at::Tensor sum;
     for (int r = 0; r < size_; ++r) {
-      model.flat.zero_grad();
+      model.grads.zero();
       accumulate_gradients(model.loss_sum, batch_of(r, step, num_microbatches), 8.0 * size_);
-      sum = r == 0 ? model.flat.grads().clone() : sum + model.flat.grads();
+      sum = r == 0 ? model.grads.flat().clone() : sum + model.grads.flat();
     }
     return sum;
   }
@@ -137,16 +138,16 @@ TEST_F(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
     ReferenceDdp ddp(model.flat, comm_);
     const LossSum loss_sum = ddp.wrap(model.loss_sum);
     for (std::int64_t step = 0; step < 3; ++step) {
-      model.flat.zero_grad();
+      model.grads.zero();
       const Microbatches batch = batch_of(rank_, step, num_microbatches);
       ddp.arm(batch.size());
       accumulate_gradients(loss_sum, batch, 8.0 * size_);
       ddp.wait();
-      EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, num_microbatches)))
+      EXPECT_TRUE(bits_equal(model.grads.flat(), fold_of_all_ranks(step, num_microbatches)))
           << "step " << step << ", " << num_microbatches << " microbatches";
       for (const auto& [name, leaf] : model.flat.leaves()) {
         if (!leaf.requires_grad()) continue;
-        EXPECT_TRUE(leaf.grad().is_alias_of(model.flat.grads())) << name;
+        EXPECT_TRUE(leaf.grad().is_alias_of(model.grads.flat())) << name;
       }
       EXPECT_FALSE(model.scale.grad().defined()) << "frozen";
     }
@@ -157,21 +158,21 @@ TEST_F(ReferenceDdpTest, RanksDoDiffer) {  // or the test above would prove noth
   if (size_ == 1) return;
   SmallModel model;
   accumulate_gradients(model.loss_sum, batch_of(rank_, 0, 1), 8.0 * size_);
-  EXPECT_FALSE(bits_equal(model.flat.grads(), fold_of_all_ranks(0, 1)));
+  EXPECT_FALSE(bits_equal(model.grads.flat(), fold_of_all_ranks(0, 1)));
   SmallModel neighbour;
   accumulate_gradients(neighbour.loss_sum, batch_of((rank_ + 1) % size_, 0, 1), 8.0 * size_);
-  EXPECT_FALSE(bits_equal(model.flat.grads(), neighbour.flat.grads()));
+  EXPECT_FALSE(bits_equal(model.grads.flat(), neighbour.grads.flat()));
 }
 
 TEST_F(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
   SmallModel model;
   for (std::int64_t step = 0; step < 2; ++step) {
     ReferenceDdp ddp(model.flat, comm_);  // and no hook of the one before is left
-    model.flat.zero_grad();
+    model.grads.zero();
     ddp.arm(1);
     accumulate_gradients(ddp.wrap(model.loss_sum), batch_of(rank_, step, 1), 8.0 * size_);
     ddp.wait();
-    EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, 1))) << step;
+    EXPECT_TRUE(bits_equal(model.grads.flat(), fold_of_all_ranks(step, 1))) << step;
   }
 }
 
@@ -239,13 +240,13 @@ TEST_F(ReferenceDdpTest, EvaluationsAreNotCounted) {
   EXPECT_EQ(loss, evaluate(model.loss_sum, validation));
   EXPECT_EQ(sent_since(before), Traffic{});
   for (std::int64_t step = 0; step < 2; ++step) {
-    model.flat.zero_grad();
+    model.grads.zero();
     const Microbatches batch = batch_of(rank_, step, 3);
     ddp.arm(batch.size());
     evaluate(loss_sum, validation);  // even inside a step
     accumulate_gradients(loss_sum, batch, 8.0 * size_);
     ddp.wait();
-    EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_all_ranks(step, 3))) << step;
+    EXPECT_TRUE(bits_equal(model.grads.flat(), fold_of_all_ranks(step, 3))) << step;
     EXPECT_EQ(evaluate(loss_sum, validation), loss);
   }
 }
@@ -257,7 +258,7 @@ TEST_F(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
   accumulate_gradients(ddp.wrap(model.loss_sum), batch_of(rank_, 0, 2), 8.0 * size_);
   accumulate_gradients(alone.loss_sum, batch_of(rank_, 0, 2), 8.0 * size_);
   EXPECT_EQ(sent_since(before), Traffic{});
-  EXPECT_TRUE(bits_equal(model.flat.grads(), alone.flat.grads()));
+  EXPECT_TRUE(bits_equal(model.grads.flat(), alone.grads.flat()));
 }
 
 TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {

@@ -5,15 +5,15 @@
 // same optimizer step.
 #include "step1_ddp_reference/train.hpp"
 
-#include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/evaluate.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 
@@ -23,33 +23,33 @@ TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();  // from here on, who talks has it in the line
   Run run(options, comm);
   FlatModel flat(layout_of(options));
-  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
-  Optimizer optimizer(flat, options.optimizer);
+  const Model model = build_model(options, flat);
+  FlatGradients grads(flat);
+  Optimizer optimizer(flat, grads, options.optimizer);
   ReferenceDdp ddp(flat, comm);
   BatchStream batches = global_batches(options.data, comm.size());
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);  // or the ranks would wait for each other for ever
   ddp.broadcast_parameters();            // replicas start equal
-  const LossSum loss_sum =
-      ddp.wrap([&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); });
+  const LossSum loss_sum = ddp.wrap(loss_of(model, kNextToken));
 
   while (run.next_step()) {
     const Microbatches global_batch = batches.next();  // what all ranks will run, read by each rank
     const Microbatches batch = rows_of_rank(global_batch, comm.rank(), comm.size());
-    const double num_targets = global_batch.num_targets();
+    const double num_targets = kNextToken.count(global_batch);
     ddp.arm(batch.size());  // reduce during the last microbatch's backward
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     ddp.wait();  // from here on all ranks hold the same gradients, and do the same with them
-    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
-    flat.zero_grad();
+    grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
   }
   run.finish(full_state(flat, optimizer, batches));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

@@ -44,8 +44,9 @@ class ShardedEvaluate : public ::testing::Test {
 
 // To the bit: with a ragged last microbatch, with one for each rank, with fewer than ranks.
 TEST_F(ShardedEvaluate, IsThatOfOneProcess) {
-  const Gpt model({.vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16}, 1);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const Model model = build_gpt(
+      {.vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16}, /*seed=*/1);
+  const LossSum loss_sum = loss_of(model, kNextToken);
   for (const std::int64_t num_rows : {1, 3, 4, 12, 20}) {
     const Microbatches batches = validation(num_rows);
     EXPECT_EQ(batches.size(), (num_rows + 2) / 3);

@@ -6,8 +6,8 @@ void broadcast_parameters(FlatModel& model, Communicator& comm, int root) {
   comm.broadcast(model.params(), root)->wait();
 }
 
-void all_reduce_gradients(FlatModel& model, Communicator& comm) {
-  for (const NamedTensor& parameter : model.leaves()) {
+void all_reduce_gradients(FlatGradients& grads, Communicator& comm) {
+  for (const NamedTensor& parameter : grads.leaves()) {
     if (!parameter.tensor.requires_grad()) continue;
     comm.all_reduce(parameter.tensor.grad())->wait();
   }

@@ -23,6 +23,6 @@ void broadcast_parameters(FlatModel& model, Communicator& comm, int root = 0);
 // A parameter that took no part in this rank's backward contributes its zeros: the other ranks'
 // gradients count, and nobody waits. A frozen parameter is left out.
 // Memory: the scratch of one all-reduce at a time, at most the largest tensor's.
-void all_reduce_gradients(FlatModel& model, Communicator& comm);
+void all_reduce_gradients(FlatGradients& grads, Communicator& comm);
 
 }  // namespace ladder

@@ -34,9 +34,12 @@ GptOptions gpt_options(bool tie_embeddings = true) {
 }
 
 struct TinyModel {
-  Gpt model;
+  TinyModel(const GptOptions& options, std::uint64_t seed) : model(build_gpt(options, seed)) {}
+
+  Model model;
   FlatModel flat{model.units()};
-  LossSum loss_sum = [this](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  FlatGradients grads{flat};
+  LossSum loss_sum = loss_of(model, kNextToken);
 };
 
 class NaiveDp : public ::testing::Test {
@@ -75,13 +78,13 @@ TEST_F(NaiveDp, GraderRejectsWrongAnswers) {
 
 TEST_F(NaiveDp, BroadcastsTheParametersOfAnyRoot) {
   for (int root = 0; root < size_; ++root) {
-    TinyModel own{{gpt_options(), seed_of(rank_)}}, wanted{{gpt_options(), seed_of(root)}};
-    own.flat.grads().fill_(7);
+    TinyModel own(gpt_options(), seed_of(rank_)), wanted(gpt_options(), seed_of(root));
+    own.grads.flat().fill_(7);
     const std::int64_t numel = own.flat.layout().numel;
     EXPECT_EQ(traffic_of([&] { broadcast_parameters(own.flat, comm_, root); }),
               broadcast_traffic(numel, 4, size_, rank_, root));
     EXPECT_TRUE(bits_equal(own.flat.params(), wanted.flat.params())) << "from rank " << root;
-    EXPECT_TRUE(bits_equal(own.flat.grads(), at::full({numel}, 7.0F)));
+    EXPECT_TRUE(bits_equal(own.grads.flat(), at::full({numel}, 7.0F)));
   }
 }
 
@@ -94,18 +97,18 @@ TEST_F(NaiveDp, BroadcastsFrozenParametersToo) {
 
 // The model's own gradients, in every tensor, and nothing written between them.
 TEST_F(NaiveDp, GradientsAreTheFoldInRankOrder) {
-  TinyModel tiny{{gpt_options(), 1}};
+  TinyModel tiny(gpt_options(), 1);
   for (const std::uint64_t seed : {1, 2}) {
-    for (const auto& [name, grad] : tiny.flat.named_grads()) {
+    for (const auto& [name, grad] : named_views(tiny.flat.layout(), tiny.grads.flat())) {
       grad.copy_(values_of(rank_, grad.numel(), at::kFloat, seed).view(grad.sizes()));
     }
     const at::Tensor params = tiny.flat.params().clone();
-    all_reduce_gradients(tiny.flat, comm_);
-    at::Tensor wanted = at::zeros_like(tiny.flat.grads());
+    all_reduce_gradients(tiny.grads, comm_);
+    at::Tensor wanted = at::zeros_like(tiny.grads.flat());
     for (const auto& [name, grad] : named_views(tiny.flat.layout(), wanted)) {
       grad.copy_(fold_of_all(size_, grad.numel(), at::kFloat, seed).view(grad.sizes()));
     }
-    EXPECT_TRUE(bits_equal(tiny.flat.grads(), wanted));
+    EXPECT_TRUE(bits_equal(tiny.grads.flat(), wanted));
     EXPECT_TRUE(bits_equal(tiny.flat.params(), params));
   }
 }
@@ -114,12 +117,12 @@ TEST_F(NaiveDp, GradientsAreTheFoldInRankOrder) {
 TEST_F(NaiveDp, SendsEachTensorOnceAndNoPadding) {
   std::int64_t num_calls[2];
   for (const bool is_tied : {false, true}) {
-    TinyModel tiny{{gpt_options(is_tied), 1}};
+    TinyModel tiny(gpt_options(is_tied), 1);
     Traffic wanted;
     for (const FlatTensor& tensor : tiny.flat.layout().tensors) {
       wanted += all_reduce_traffic(tensor.numel, 4, size_, rank_);
     }
-    const Traffic sent = traffic_of([&] { all_reduce_gradients(tiny.flat, comm_); });
+    const Traffic sent = traffic_of([&] { all_reduce_gradients(tiny.grads, comm_); });
     EXPECT_EQ(sent, wanted);
     num_calls[is_tied ? 1 : 0] = sent[CommOp::kAllReduce].calls;
   }
@@ -131,12 +134,14 @@ TEST_F(NaiveDp, LeavesFrozenParametersOut) {
   const at::Tensor before = at::ones({5}), after = at::ones({6}).set_requires_grad(true);
   const at::Tensor one_element = at::ones({}).set_requires_grad(true);
   FlatModel flat({{"unit", {{"before", before}, {"one", one_element}, {"after", after}}}});
+  FlatGradients grads(flat);
   after.set_requires_grad(false);
-  flat.grads().fill_(static_cast<float>(rank_ + 1));
-  EXPECT_EQ(traffic_of([&] { all_reduce_gradients(flat, comm_); }),
+  grads.flat().fill_(static_cast<float>(rank_ + 1));
+  EXPECT_EQ(traffic_of([&] { all_reduce_gradients(grads, comm_); }),
             all_reduce_traffic(1, 4, size_, rank_));
   EXPECT_FALSE(before.grad().defined());
-  EXPECT_TRUE(bits_equal(flat.named_grads()[0].tensor, at::full({5}, float(rank_ + 1))));
+  EXPECT_TRUE(bits_equal(named_views(flat.layout(), grads.flat())[0].tensor,
+                         at::full({5}, float(rank_ + 1))));
   EXPECT_TRUE(bits_equal(after.grad(), at::full({6}, float(rank_ + 1))));
   EXPECT_EQ(one_element.grad().item<float>(), size_ * (size_ + 1) / 2.0);
 }
@@ -146,10 +151,11 @@ TEST_F(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
   const at::Tensor a = at::ones({3}).set_requires_grad(true);
   const at::Tensor b = at::ones({4}).set_requires_grad(true);
   FlatModel flat({{"unit", {{"a", a}, {"b", b}}}});
+  FlatGradients grads(flat);
   for (int step = 0; step < 2; ++step) {
-    flat.zero_grad();
+    grads.zero();
     (rank_ == 0 ? a.sum() : a.sum() + (b * (rank_ + 1)).sum()).backward();
-    all_reduce_gradients(flat, comm_);
+    all_reduce_gradients(grads, comm_);
     EXPECT_TRUE(bits_equal(a.grad(), at::full({3}, float(size_))));
     EXPECT_TRUE(bits_equal(b.grad(), at::full({4}, float(size_ * (size_ + 1) / 2 - 1))));
   }
@@ -157,7 +163,7 @@ TEST_F(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
 
 TEST_F(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
   install_memory_ledger();
-  TinyModel tiny{{gpt_options(), 1}};
+  TinyModel tiny(gpt_options(), 1);
   std::int64_t largest = 0;
   for (const FlatTensor& tensor : tiny.flat.layout().tensors) {
     largest = std::max(largest, tensor.numel);
@@ -165,7 +171,7 @@ TEST_F(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
   EXPECT_EQ(largest, 258 * 20);
   const std::int64_t before = read_memory().total_live_bytes;
   reset_memory_peaks();
-  all_reduce_gradients(tiny.flat, comm_);
+  all_reduce_gradients(tiny.grads, comm_);
   const MemoryReading after = read_memory();
   EXPECT_EQ(after.total_live_bytes, before);
   const std::int64_t scratch = after.peak_bytes - before;
@@ -179,9 +185,10 @@ TEST_F(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
 TEST_F(NaiveDp, ReplicasStayEqual) {
   const DataOptions data{
       .rows = Rows::kDocuments, .microbatch_size = 2, .num_microbatches = 2, .context = 16};
-  TinyModel replica{{gpt_options(), seed_of(rank_)}}, oracle{{gpt_options(), seed_of(0)}};
-  Optimizer optimizer(replica.flat, {}), oracles_optimizer(oracle.flat, {});
-  SimulatedRanks ranks(size_, Fold::kMicrobatchesFirst, oracle.flat);
+  TinyModel replica(gpt_options(), seed_of(rank_)), oracle(gpt_options(), seed_of(0));
+  Optimizer optimizer(replica.flat, replica.grads, {});
+  Optimizer oracles_optimizer(oracle.flat, oracle.grads, {});
+  SimulatedRanks ranks(size_, Fold::kMicrobatchesFirst, oracle.grads);
   BatchStream batches(data, data_shard(rank_, size_, data.tail));
   BatchStream oracles_batches = global_batches(data, size_);
   broadcast_parameters(replica.flat, comm_);
@@ -191,14 +198,14 @@ TEST_F(NaiveDp, ReplicasStayEqual) {
     EXPECT_EQ(num_targets, static_cast<double>(global.num_targets()));
     accumulate_gradients(replica.loss_sum, batch, num_targets);
     ranks.accumulate_gradients(oracle.loss_sum, global, num_targets);
-    all_reduce_gradients(replica.flat, comm_);
-    EXPECT_TRUE(bits_equal(replica.flat.grads(), oracle.flat.grads())) << "step " << step;
+    all_reduce_gradients(replica.grads, comm_);
+    EXPECT_TRUE(bits_equal(replica.grads.flat(), oracle.grads.flat())) << "step " << step;
     optimizer.step(1e-3);
     oracles_optimizer.step(1e-3);
     expect_the_same_on_all_ranks(replica.flat.params());
     EXPECT_TRUE(bits_equal(replica.flat.params(), oracle.flat.params())) << "step " << step;
-    replica.flat.zero_grad();
-    oracle.flat.zero_grad();
+    replica.grads.zero();
+    oracle.grads.zero();
   }
 }
 

@@ -1,50 +1,27 @@
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include "common/core/check.hpp"
 
 namespace ladder {
-
-// Fires when .grad holds what this backward has to say about the parameter.
-class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(GradientBucketer& bucketer, std::size_t tensor) : bucketer_(bucketer), tensor_(tensor) {}
-  void operator()(const at::Tensor& /*parameter*/) override { bucketer_.on_gradient(tensor_); }
-
- private:
-  GradientBucketer& bucketer_;
-  std::size_t tensor_;
-};
 
 WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket) {
   return comm.all_reduce(bucket);
 }
 
-GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
+GradientBucketer::GradientBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan,
                                    Communicator& comm, StartReduction start_reduction)
-    : model_(model),
+    : grads_(grads),
       comm_(comm),
       start_reduction_(std::move(start_reduction)),
-      pending_(model.layout().tensors.size()) {
+      pending_(grads.leaves().size()),
+      hooks_(grads.leaves(), [this](std::size_t tensor) { on_gradient(tensor); }) {
   for (const GradientBucket& planned : plan) {
     Bucket& bucket = buckets_.emplace_back();
-    bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
+    bucket.gradients = grads.flat().narrow(0, planned.start, planned.numel);
     for (const std::int64_t index : planned.tensors) {
       const auto tensor = static_cast<std::size_t>(index);
       bucket.tensors.push_back(tensor);
       pending_[tensor].bucket = buckets_.size() - 1;
-      torch::autograd::impl::set_post_acc_grad_hooks(model.leaves()[tensor].tensor,
-                                                     std::make_unique<Hook>(*this, tensor));
-    }
-  }
-}
-
-GradientBucketer::~GradientBucketer() {
-  for (const Bucket& bucket : buckets_) {
-    for (const std::size_t tensor : bucket.tensors) {
-      torch::autograd::impl::set_post_acc_grad_hooks(model_.leaves()[tensor].tensor, nullptr);
     }
   }
 }
@@ -66,7 +43,7 @@ void GradientBucketer::on_gradient(std::size_t tensor) {
   if (num_microbatches_ == 0) return;
   Pending& pending = pending_[tensor];
   check(pending.num_passes > 0, "rank ", comm_.rank(), ": parameter '",
-        model_.layout().tensors[tensor].name, "' has got more than the ", num_microbatches_,
+        grads_.leaves()[tensor].name, "' has got more than the ", num_microbatches_,
         " gradient(s) that arm() announced, after its bucket was sent");
   --pending.num_passes;
   if (pending.num_passes == 0 && --buckets_[pending.bucket].num_waiting == 0) start_ready_buckets();
@@ -89,7 +66,7 @@ void GradientBucketer::wait() {
   for (const Bucket& bucket : buckets_) {
     for (const std::size_t tensor : bucket.tensors) {
       check(pending_[tensor].num_passes == 0, "rank ", comm_.rank(), ": parameter '",
-            model_.layout().tensors[tensor].name, "' has got ",
+            grads_.leaves()[tensor].name, "' has got ",
             num_microbatches_ - pending_[tensor].num_passes, " of ", num_microbatches_,
             " gradients: it took no part in a backward pass. Freeze it (requires_grad false), or "
             "use it on every rank");

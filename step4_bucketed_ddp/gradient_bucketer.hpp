@@ -13,7 +13,7 @@
 // bucket that is ready early waits for those before it. Every hook also gives the transport a
 // chance to move on, because MPI makes no progress by itself.
 //
-// Lifetime: `model` and `comm` outlive the bucketer. A model has one bucketer at a time: a parameter
+// Lifetime: `grads` and `comm` outlive the bucketer. A model has one bucketer at a time: a parameter
 //           has one such hook. Destroy it only after wait(), or after an error, when nothing else
 //           can be done with it.
 // Streams:  after wait(), the caller's current stream sees summed gradients.
@@ -31,6 +31,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/optim/flat_model.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
+#include "step4_bucketed_ddp/gradient_hooks.hpp"
 
 namespace ladder {
 
@@ -41,17 +42,13 @@ WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket);
 class GradientBucketer {
  public:
   // A later step may reduce otherwise than by an all-reduce: step 5 does.
-  GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm,
-                   StartReduction start_reduction = start_all_reduce);
-  ~GradientBucketer();  // local: takes the hooks off again
-  GradientBucketer(const GradientBucketer&) = delete;
-  GradientBucketer& operator=(const GradientBucketer&) = delete;
+  GradientBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan,
+                   Communicator& comm, StartReduction start_reduction = start_all_reduce);
 
   void arm(std::int64_t num_microbatches);
   void wait();
 
  private:
-  class Hook;
   void on_gradient(std::size_t tensor);  // a backward has added to this tensor's gradient
   void start_ready_buckets();
   void poll();
@@ -67,7 +64,7 @@ class GradientBucketer {
     std::int64_t num_passes = 0;  // backward passes that have still to add to it
   };
 
-  FlatModel& model_;
+  FlatGradients& grads_;
   Communicator& comm_;
   StartReduction start_reduction_;
   std::vector<Bucket> buckets_;        // in the plan's order
@@ -75,6 +72,7 @@ class GradientBucketer {
   std::int64_t num_microbatches_ = 0;  // 0: not armed
   std::size_t num_started_ = 0;
   std::size_t num_finished_ = 0;  // as far as poll() has seen
+  GradientHooks hooks_;
 };
 
 }  // namespace ladder

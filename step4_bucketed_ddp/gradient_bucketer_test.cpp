@@ -52,6 +52,7 @@ struct Model {
   }
 
   FlatModel flat;
+  FlatGradients grads{flat};
 };
 
 // The gradients that several ranks must end with: each rank's own, without communication, folded.
@@ -62,7 +63,7 @@ at::Tensor fold_of_ranks(int num_ranks, std::int64_t num_microbatches, std::uint
     for (std::int64_t j = 0; j < num_microbatches; ++j) {
       alone.backward(r, seed + 100 * static_cast<std::uint64_t>(j));
     }
-    sum = r == 0 ? alone.flat.grads().clone() : sum + alone.flat.grads();
+    sum = r == 0 ? alone.grads.flat().clone() : sum + alone.grads.flat();
   }
   return sum;
 }
@@ -72,16 +73,16 @@ TEST(GradientBucketer, SumsAreTheFoldInRankOrderAndCostWhatTheorySays) {
   for (const std::int64_t capacity : {1, 256, 2000, 1 << 20}) {
     Model model;
     const std::vector<GradientBucket> plan = plan_buckets(model.flat.layout(), capacity);
-    GradientBucketer bucketer(model.flat, plan, comm);
+    GradientBucketer bucketer(model.grads, plan, comm);
     for (const std::int64_t m : {1, 3}) {
       const Traffic before = comm.traffic();
-      model.flat.zero_grad();
+      model.grads.zero();
       bucketer.arm(m);
       for (std::int64_t j = 0; j < m; ++j) {
         model.backward(comm.rank(), 7 + 100 * static_cast<std::uint64_t>(j));
       }
       bucketer.wait();
-      EXPECT_TRUE(bits_equal(model.flat.grads(), fold_of_ranks(comm.size(), m, 7)))
+      EXPECT_TRUE(bits_equal(model.grads.flat(), fold_of_ranks(comm.size(), m, 7)))
           << "capacity " << capacity << ", " << m << " microbatches";
       Traffic sent = comm.traffic(), theory;
       sent -= before;
@@ -112,7 +113,8 @@ TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);
   FlatModel flat(chain());
-  GradientBucketer bucketer(flat, plan_buckets(flat.layout(), 3 * 16 * 4), lazy);
+  FlatGradients grads(flat);
+  GradientBucketer bucketer(grads, plan_buckets(flat.layout(), 3 * 16 * 4), lazy);
   bucketer.arm(1);
   at::Tensor product = at::ones({16});
   for (const NamedTensor& leaf : flat.leaves()) product = product * leaf.tensor;
@@ -125,9 +127,9 @@ TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
 TEST(GradientBucketer, LeavesTheFrozenParameterAlone) {
   Communicator& comm = mpi_world().comm();
   Model model;
-  GradientBucketer bucketer(model.flat, plan_buckets(model.flat.layout(), 1 << 20), comm);
+  GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), comm);
   const FlatTensor& frozen = model.flat.layout().tensors[5];
-  const at::Tensor place = model.flat.grads().narrow(0, frozen.start, frozen.padded_numel);
+  const at::Tensor place = model.grads.flat().narrow(0, frozen.start, frozen.padded_numel);
   place.fill_(comm.rank() + 1);
   bucketer.arm(1);
   model.backward(comm.rank(), 1);
@@ -148,7 +150,7 @@ TEST(GradientBucketer, HoldsNoSecondCopyOfTheGradients) {
     transports += 4 * (comm.size() - 1) * ((bucket.numel + comm.size() - 1) / comm.size());
   }
   const std::int64_t before = read_memory().total_live_bytes;
-  GradientBucketer bucketer(model.flat, plan, comm);
+  GradientBucketer bucketer(model.grads, plan, comm);
   EXPECT_EQ(read_memory().total_live_bytes, before);
   const auto peak_of_backward = [&] {
     reset_memory_peaks();
@@ -169,7 +171,7 @@ TEST(GradientBucketer, HoldsNoSecondCopyOfTheGradients) {
 TEST(GradientBucketer, NamesRankAndParameterThatHasHadTooFewGradients) {
   SelfCommunicator alone;
   Model model;
-  GradientBucketer bucketer(model.flat, plan_buckets(model.flat.layout(), 1 << 20), alone);
+  GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
   bucketer.arm(2);
   model.backward(0, 1);
   (model.leaf(0).sum() + model.leaf(1).sum()).backward();
@@ -181,7 +183,7 @@ TEST(GradientBucketer, NamesRankAndParameterThatHasHadTooFewGradients) {
 TEST(GradientBucketer, RefusesMoreGradientsThanArmed) {
   SelfCommunicator alone;
   Model model;
-  GradientBucketer bucketer(model.flat, plan_buckets(model.flat.layout(), 1 << 20), alone);
+  GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
   EXPECT_THROW(bucketer.wait(), CheckError);
   EXPECT_THROW(bucketer.arm(0), CheckError);
   bucketer.arm(1);
@@ -195,12 +197,12 @@ TEST(GradientBucketer, RefusesMoreGradientsThanArmed) {
 TEST(GradientBucketer, TakesItsHooksAlong) {
   Communicator& comm = mpi_world().comm();
   Model model;
-  { GradientBucketer bucketer(model.flat, plan_buckets(model.flat.layout(), 1 << 20), comm); }
+  { GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), comm); }
   model.backward(comm.rank(), 1);  // calls no hook of an object that is gone
-  EXPECT_TRUE(bits_equal(model.flat.grads(), [&] {
+  EXPECT_TRUE(bits_equal(model.grads.flat(), [&] {
     Model alone;
     alone.backward(comm.rank(), 1);
-    return alone.flat.grads();
+    return alone.grads.flat();
   }()));
 }
 

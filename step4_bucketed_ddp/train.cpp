@@ -1,14 +1,14 @@
 // Step 4: gradients are sent while the backward that makes them still runs.
 #include "step4_bucketed_ddp/train.hpp"
 
-#include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -20,25 +20,26 @@ TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
   FlatModel flat(layout_of(options));
-  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
-  GradientBucketer bucketer(flat, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
+  const Model model = build_model(options, flat);
+  FlatGradients grads(flat);
+  GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             comm);
-  Optimizer optimizer(flat, options.optimizer);
+  Optimizer optimizer(flat, grads, options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
-    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     bucketer.arm(batch.size());  // each bucket leaves as soon as its last gradient is there
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     bucketer.wait();  // for what is still on its way
-    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
-    flat.zero_grad();
+    grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
@@ -47,7 +48,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     }
   }
   run.finish(full_state(flat, optimizer, batches));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

@@ -151,7 +151,7 @@ TEST(ShardPlan, BlockSumsAreADoubleEach) {
 // A tied embedding lies in one unit, and is cut and sent once.
 TEST(ShardPlan, TiedEmbeddingBelongsToTheFirstUnit) {
   for (const bool is_tied : {true, false}) {
-    const Gpt model({.tie_embeddings = is_tied}, /*seed=*/1, at::kMeta);
+    const Model model = build_gpt({.tie_embeddings = is_tied}, /*seed=*/1, {}, at::kMeta);
     const FlatLayout layout = plan_flat_layout(model.units(), shard_multiple(2));
     const FlatUnit& head = layout.units.back();
     EXPECT_EQ(head.name, "head");

@@ -25,8 +25,7 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const std::vector<at::
     : Optimizer(plan_own_updates(plan, params, grads), plan.numel, options) {}
 
 double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
-  std::vector<double> own;
-  for (const at::Tensor& slice : slices) append_block_sums(slice, own);
+  const std::vector<double> own = block_sums(slices);
   const auto num_own = static_cast<std::int64_t>(own.size());
   const MemoryScope scope(MemoryCategory::kCommunication);
   const at::Tensor all = at::empty({comm.size() * num_own}, at::kDouble);

@@ -53,12 +53,12 @@ TEST_F(ShardedOptimizerTest, SumsLandOnTheirOwnersAndCostWhatTheorySays) {
   HostileModel model(num_ranks_), all(num_ranks_), own(1);
   const FlatLayout& layout = model.flat.layout();
   const ShardPlan plan = plan_shards(layout, num_ranks_, rank_);
-  GradientBucketer bucketer(model.flat, plan_unit_buckets(layout), comm_, start_reduce_scatter);
+  GradientBucketer bucketer(model.grads, plan_unit_buckets(layout), comm_, start_reduce_scatter);
   Traffic theory;
   for (const GradientBucket& unit : plan_unit_buckets(layout))
     theory += reduce_scatter_traffic(unit.numel, 4, num_ranks_, rank_);
   for (const std::int64_t m : {1, 3}) {
-    model.flat.zero_grad();
+    model.grads.zero();
     bucketer.arm(m);
     for (std::int64_t j = 0; j < m; ++j) model.backward(rank_, HostileModel::seed_of(7, j));
     bucketer.wait();
@@ -66,18 +66,18 @@ TEST_F(ShardedOptimizerTest, SumsLandOnTheirOwnersAndCostWhatTheorySays) {
 
     all.backward_of_all(num_ranks_, m, 7);
     const at::Tensor wanted = at::zeros({layout.numel});
-    own.flat.zero_grad();
+    own.grads.zero();
     for (std::int64_t j = 0; j < m; ++j) own.backward(rank_, HostileModel::seed_of(7, j));
     for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
       const FlatTensor& tensor = layout.tensors[i];
       wanted.narrow(0, tensor.start, tensor.numel)
-          .copy_(own.flat.named_grads()[i].tensor.flatten());
+          .copy_(named_views(own.flat.layout(), own.grads.flat())[i].tensor.flatten());
     }
     for (const UnitSlice& slice : plan.slices) {
       wanted.narrow(0, slice.start, slice.numel)
-          .copy_(all.flat.grads().narrow(0, slice.start, slice.numel));
+          .copy_(all.grads.flat().narrow(0, slice.start, slice.numel));
     }
-    EXPECT_TRUE(bits_equal(model.flat.grads(), wanted)) << m << " microbatches";
+    EXPECT_TRUE(bits_equal(model.grads.flat(), wanted)) << m << " microbatches";
   }
 }
 
@@ -101,7 +101,7 @@ TEST_F(ShardedOptimizerTest, RefusesAUnitThatDoesNotDivide) {
 TEST_F(ShardedOptimizerTest, NamesRankAndParameterThatHasNoGradient) {
   SelfCommunicator alone;
   HostileModel model(1);
-  GradientBucketer bucketer(model.flat, plan_unit_buckets(model.flat.layout()), alone,
+  GradientBucketer bucketer(model.grads, plan_unit_buckets(model.flat.layout()), alone,
                             start_reduce_scatter);
   bucketer.arm(1);
   model.flat.leaves()[5].tensor.sum().backward();
@@ -120,7 +120,7 @@ TEST_F(ShardedOptimizerTest, NormIsThatOfOneProcess) {
     HostileModel whole(num_ranks_), padded_less(1);
     whole.backward_of_all(num_ranks_, 1, seed);
     padded_less.backward_of_all(num_ranks_, 1, seed);
-    const std::vector<at::Tensor> slices = plan.slices_of_full(whole.flat.grads());
+    const std::vector<at::Tensor> slices = plan.slices_of_full(whole.grads.flat());
     sent();
     reset_memory_peaks();
     const MemoryReading before = read_memory();
@@ -130,8 +130,8 @@ TEST_F(ShardedOptimizerTest, NormIsThatOfOneProcess) {
     EXPECT_EQ(after.peak(kCommunication) - before.live(kCommunication), 8 * num_blocks);
     EXPECT_EQ(after.peak_bytes - before.total_live_bytes, 8 * num_blocks);
     EXPECT_EQ(sent(), norm_traffic(layout, num_ranks_, rank_));
-    EXPECT_EQ(norm, flat_norm(layout, whole.flat.grads()));
-    EXPECT_EQ(norm, flat_norm(padded_less.flat.layout(), padded_less.flat.grads()));
+    EXPECT_EQ(norm, flat_norm(layout, whole.grads.flat()));
+    EXPECT_EQ(norm, flat_norm(padded_less.flat.layout(), padded_less.grads.flat()));
   }
   EXPECT_EQ(sharded_norm(plan.slices_of_full(at::zeros({layout.numel})), comm_), 0);
   EXPECT_TRUE(
@@ -146,7 +146,7 @@ TEST_F(ShardedOptimizerTest, HoldsOneNthOfTheState) {
   for (const OptimizerKind kind : kKinds) {
     const MemoryReading before = read_memory();
     ShardedOptimizer optimizer(plan, plan.slices_of_full(model.flat.params()),
-                               plan.slices_of_full(model.flat.grads()), {.kind = kind});
+                               plan.slices_of_full(model.grads.flat()), {.kind = kind});
     const MemoryReading after = read_memory();
     const std::int64_t state_bytes = kind == OptimizerKind::kAdamW ? 8 * numel / num_ranks_ : 0;
     EXPECT_EQ(after.live(MemoryCategory::kOptimizer) - before.live(MemoryCategory::kOptimizer),
@@ -180,24 +180,24 @@ TEST_F(ShardedOptimizerTest, TrainsAsOneProcessDoes) {
       HostileModel model(num_ranks_), alone(num_ranks_);
       const FlatLayout& layout = model.flat.layout();
       const ShardPlan plan = plan_shards(layout, num_ranks_, rank_);
-      const std::vector<at::Tensor> grads = plan.slices_of_full(model.flat.grads());
+      const std::vector<at::Tensor> grads = plan.slices_of_full(model.grads.flat());
       const OptimizerOptions options = {.kind = kind};
       ShardedOptimizer optimizer(plan, plan.slices_of_full(model.flat.params()), grads, options);
-      Optimizer whole(alone.flat, options);
+      Optimizer whole(alone.flat, alone.grads, options);
       Traffic theory = norm_traffic(layout, num_ranks_, rank_);
       for (const GradientBucket& unit : plan_unit_buckets(layout))
         theory += all_gather_traffic(unit.numel, 4, num_ranks_, rank_);
       for (std::uint64_t step = 1; step <= 3; ++step) {
         alone.backward_of_all(num_ranks_, 2, step);
-        model.flat.grads().fill_(std::nan(""));  // what is not its own must not be read
+        model.grads.flat().fill_(std::nan(""));  // what is not its own must not be read
         for (std::size_t u = 0; u < grads.size(); ++u)
-          grads[u].copy_(plan.slices_of_full(alone.flat.grads())[u]);
+          grads[u].copy_(plan.slices_of_full(alone.grads.flat())[u]);
         sent();
         const double norm = clip_gradients(grads, clip_norm, comm_);
         optimizer.step(1e-2);
         all_gather_parameters(model.flat, comm_);
         EXPECT_EQ(sent(), theory);
-        EXPECT_EQ(norm, clip_gradients(alone.flat, clip_norm));
+        EXPECT_EQ(norm, clip_gradients(alone.grads, clip_norm));
         whole.step(1e-2);
         EXPECT_TRUE(bits_equal(model.flat.params(), alone.flat.params())) << "step " << step;
       }

@@ -29,7 +29,9 @@ const OptimizerKind kBothKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kSgd};
 // What a run of one process saves: a model of its own layout after two steps, and a position.
 struct WholeRun {
   WholeRun(OptimizerKind kind, const DataOptions& data, int padded_for = 1)
-      : model(padded_for), optimizer(model.flat, {.kind = kind}), batches(data, whole_data({})) {}
+      : model(padded_for),
+        optimizer(model.flat, model.grads, {.kind = kind}),
+        batches(data, whole_data({})) {}
 
   void train(std::uint64_t seed) {
     model.backward_of_all(/*num_ranks=*/1, /*num_microbatches=*/1, seed);
@@ -50,7 +52,7 @@ struct ShardedRun {
         model(comm.size()),
         plan(plan_shards(model.flat.layout(), comm.size(), comm.rank())),
         optimizer(plan_own_updates(plan, plan.slices_of_full(model.flat.params()),
-                                   plan.slices_of_full(model.flat.grads())),
+                                   plan.slices_of_full(model.grads.flat())),
                   plan.numel, {.kind = kind}),
         batches(data, whole_data({})) {}
 

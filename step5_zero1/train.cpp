@@ -1,14 +1,14 @@
 // Step 5: every rank keeps the optimizer's state of one slice of the model, and updates that slice.
 #include "step5_zero1/train.hpp"
 
-#include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -22,27 +22,29 @@ TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
   FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // every unit has N equal slices
-  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
+  const Model model = build_model(options, flat);
+  FlatGradients grads(flat);
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
-  GradientBucketer bucketer(flat, plan_unit_buckets(flat.layout()), comm, start_reduce_scatter);
-  const std::vector<at::Tensor> grads = plan.slices_of_full(flat.grads());
-  ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), grads, options.optimizer);
+  GradientBucketer bucketer(grads, plan_unit_buckets(flat.layout()), comm, start_reduce_scatter);
+  const std::vector<at::Tensor> own_grads = plan.slices_of_full(grads.flat());
+  ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), own_grads,
+                             options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
   run.resume(sharded_state(flat, plan, optimizer, batches, comm));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
-    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     bucketer.arm(batch.size());  // a unit's sum goes to the ranks in slices, each to its owner
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     bucketer.wait();
-    const double grad_norm = clip_gradients(grads, options.clip_norm, comm);
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
     optimizer.step(run.learning_rate());  // the own slices: 1/N of the model
     all_gather_parameters(flat, comm);    // what the others have updated
-    flat.zero_grad();
+    grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(flat, plan, optimizer, batches, comm));
@@ -51,7 +53,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     }
   }
   run.finish(sharded_state(flat, plan, optimizer, batches, comm));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

@@ -39,6 +39,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/core/unit.hpp"
+#include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
 namespace ladder {
@@ -47,9 +48,6 @@ class GradientSharder {
  public:
   // `leaves`: the model's own tensors, in the layout's order. Their .grad is undefined between passes.
   GradientSharder(const ShardPlan& plan, std::vector<NamedTensor> leaves, Communicator& comm);
-  ~GradientSharder();  // local: takes the hooks off again
-  GradientSharder(const GradientSharder&) = delete;
-  GradientSharder& operator=(const GradientSharder&) = delete;
 
   void arm(std::int64_t num_microbatches);
   void wait();
@@ -58,7 +56,6 @@ class GradientSharder {
   void zero_grad() { grad_shard_.zero_(); }
 
  private:
-  class Hook;
   struct Unit {
     GradientBucket range;
     at::Tensor shard;  // this rank's slice, a view of grad_shard_
@@ -86,6 +83,7 @@ class GradientSharder {
   std::int64_t num_started_ = 0;       // units, over all passes
   at::Tensor on_its_way_;              // the full gradient that is being reduced
   WorkPtr reduction_;
+  GradientHooks hooks_;
 };
 
 }  // namespace ladder

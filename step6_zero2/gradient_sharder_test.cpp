@@ -17,6 +17,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/lazy_communicator.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/sharder_cost.hpp"
 
@@ -48,7 +49,7 @@ std::vector<Unit> hostile_units() {
 // A model whose gradient on each rank is whatever values_of() says.
 struct Model {
   explicit Model(const Communicator& comm, const std::vector<Unit>& units = hostile_units())
-      : flat(units, shard_multiple(comm.size()), FlatGrads::kElsewhere),
+      : flat(units, shard_multiple(comm.size())),
         plan(plan_shards(flat.layout(), comm.size(), comm.rank())) {}
 
   const FlatTensor& place(std::size_t i) const { return flat.layout().tensors[i]; }
@@ -135,7 +136,7 @@ std::vector<Unit> chain() {
 TEST(GradientSharder, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);
-  const FlatModel flat(chain(), shard_multiple(1), FlatGrads::kElsewhere);
+  const FlatModel flat(chain(), shard_multiple(1));
   GradientSharder sharder(plan_shards(flat.layout(), 1, 0), flat.leaves(), lazy);
   sharder.arm(1);
   at::Tensor product = at::ones({16});
@@ -276,19 +277,20 @@ TEST(GradientSharder, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
 
 // Live activations when a gradient arrives at the output of the first block.
 std::int64_t activations_in_backward(const GptOptions& options, Communicator& comm) {
-  const Gpt model(options, 1);
-  const FlatModel flat(model.units(), shard_multiple(comm.size()), FlatGrads::kElsewhere);
+  const ladder::Model model = build_gpt(options, 1);
+  const FlatModel flat(model.units(), shard_multiple(comm.size()));
   GradientSharder sharder(plan_shards(flat.layout(), comm.size(), comm.rank()), flat.leaves(),
                           comm);
   const at::Tensor tokens = at::zeros({1, options.context}, at::kLong);
   const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
   std::int64_t during = 0;
   sharder.arm(1);
-  at::Tensor x = model.blocks()[0](model.embedding()(tokens));
+  at::Tensor x = model.layers[1].forward(model.layers[0].forward(tokens));
   x.register_hook([&](const at::Tensor& /*gradient*/) {
     during = read_memory().live(MemoryCategory::kActivations) - before;
   });
-  cross_entropy_sum(model.head()(model.blocks()[1](x)), tokens).backward();
+  const at::Tensor logits = model.layers[3].forward(model.layers[2].forward(x));
+  cross_entropy_sum(logits, tokens).backward();
   sharder.wait();
   return during;
 }

@@ -1,14 +1,14 @@
 // Step 6: no rank ever holds the whole gradient.
 #include "step6_zero2/train.hpp"
 
-#include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -21,25 +21,26 @@ namespace ladder::step6 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options, shard_multiple(comm.size())), FlatGrads::kElsewhere);
-  const Gpt model(options.model, options.seed, [&](const Unit& unit) { flat.add(unit); });
+  FlatModel flat(layout_of(options, shard_multiple(comm.size())));
+  const Model model = build_model(options, flat);
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
   GradientSharder sharder(plan, flat.leaves(), comm);  // holds 1/N of the gradients
-  const std::vector<at::Tensor> grads = plan.slices_of_shard(sharder.grad_shard());
-  ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), grads, options.optimizer);
+  const std::vector<at::Tensor> own_grads = plan.slices_of_shard(sharder.grad_shard());
+  ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), own_grads,
+                             options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
   run.resume(sharded_state(flat, plan, optimizer, batches, comm));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
-    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     sharder.arm(batch.size());  // a unit's gradients leave, and are released, in every backward
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     sharder.wait();
-    const double grad_norm = clip_gradients(grads, options.clip_norm, comm);
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
     optimizer.step(run.learning_rate());
     all_gather_parameters(flat, comm);
     sharder.zero_grad();
@@ -51,7 +52,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     }
   }
   run.finish(sharded_state(flat, plan, optimizer, batches, comm));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

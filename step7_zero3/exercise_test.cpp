@@ -10,7 +10,7 @@ namespace ladder {
 namespace {
 
 TEST(RightAnswer, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
-  EXPECT_THAT(step7::grade(step7::make<step7::RightGpt>(), mpi_world().comm()),
+  EXPECT_THAT(step7::grade(step7::make<step7::RightModel>(), mpi_world().comm()),
               ::testing::IsEmpty());
 }
 
@@ -18,7 +18,7 @@ TEST(RightAnswer, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
 class WrongAnswers : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(WrongAnswers, AreRejectedByTheGrader) {
-  const WrongAnswer<step7::MakeGpt> wrong = step7::wrong_answers()[GetParam()];
+  const WrongAnswer<step7::MakeModel> wrong = step7::wrong_answers()[GetParam()];
   expect_rejected(wrong, step7::grade(wrong.attempt, mpi_world().comm()), mpi_world().comm());
 }
 

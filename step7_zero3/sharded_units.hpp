@@ -8,7 +8,7 @@
 // its memory away, unshard() puts other memory in, of the same size and alignment. Whoever holds the
 // storage sees the new memory, the tensors that autograd has saved for backward as well. So nothing
 // is computed twice, and backward is exact, as long as a unit is whole when its backward runs
-// (ShardedGpt's concern).
+// (ShardedModel's concern).
 //
 // Collective: start_unshard() and unshard(), in the same order on all ranks. The rest is local.
 // Lifetime:   `comm` outlives this. The model's tensors keep their storages alive.

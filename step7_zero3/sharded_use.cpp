@@ -3,20 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "common/train/generate.hpp"
 #include "step5_zero1/sharded_state.hpp"
 
 namespace ladder {
 
-TrainState sharded_state(const ShardedGpt& model, Optimizer& optimizer, BatchStream& batches,
+TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchStream& batches,
                          Communicator& comm) {
   return state_of(sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm),
                   sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches);
-}
-
-std::string generate(ShardedGpt& model, const std::string& prompt, std::uint64_t seed) {
-  return generate([&](const at::Tensor& tokens) { return model.forward(tokens); }, model.options(),
-                  prompt, seed);
 }
 
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,

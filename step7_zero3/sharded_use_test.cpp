@@ -51,12 +51,9 @@ class ShardedUse : public ::testing::Test {
 // To the bit, with 1, 2, 4 and 7 microbatches: fewer than ranks, and not a multiple of them. Ranks
 // that have none left gather with the others.
 TEST_F(ShardedUse, EvaluationIsThatOfOneProcess) {
-  const Gpt whole(kShape, 1);
+  const Model whole = build_gpt(kShape, 1);
   const std::int64_t before = read_memory().live(MemoryCategory::kParameters);
-  ShardedGpt model(kShape, 1, /*prefetch=*/1, comm_);
-  const auto loss_of = [](auto& gpt) -> LossSum {
-    return [&gpt](const Microbatch& m) { return gpt.loss_sum(m.tokens, m.targets); };
-  };
+  ShardedModel model(gpt_builder(kShape, 1), /*prefetch=*/1, comm_);
   Traffic forward;
   for (const FlatUnit& unit : model.plan().layout.units)
     forward += all_gather_traffic(unit.numel, 4, comm_.size(), comm_.rank());
@@ -64,9 +61,9 @@ TEST_F(ShardedUse, EvaluationIsThatOfOneProcess) {
   for (const std::int64_t num_rows : {3, 4, 12, 20}) {
     const Microbatches batches = stream(num_rows).validation();
     const Traffic traffic_before = comm_.traffic();
-    const double loss = collective_evaluate(loss_of(model), batches, comm_);
+    const double loss = collective_evaluate(loss_of(model, kNextToken), batches, comm_);
     EXPECT_GT(loss, 5.0);
-    EXPECT_EQ(loss, evaluate(loss_of(whole), batches)) << num_rows << " rows";
+    EXPECT_EQ(loss, evaluate(loss_of(whole, kNextToken), batches)) << num_rows << " rows";
 
     Traffic theory = forward, sent = comm_.traffic();
     theory *= (batches.size() + comm_.size() - 1) / comm_.size();
@@ -84,21 +81,25 @@ TEST_F(ShardedUse, EvaluationOfNothingIsNoNumber) {
 }
 
 TEST_F(ShardedUse, AllRanksWriteWhatTheWholeModelWrites) {
-  const Gpt whole(kShape, 2);
-  ShardedGpt model(kShape, 2, /*prefetch=*/1, comm_);
-  const std::string text = generate(model, "SELECT", 3);
+  const Model whole = build_gpt(kShape, 2);
+  ShardedModel model(gpt_builder(kShape, 2), /*prefetch=*/1, comm_);
+  TrainOptions options;
+  options.model = kShape;
+  options.seed = 3;
+  options.output.sample = "SELECT";
+  const std::string text = generate(model, options);
   EXPECT_FALSE(text.empty());
-  EXPECT_EQ(text, generate(whole, "SELECT", 3));
+  EXPECT_EQ(text, generate(whole, options));
 }
 
 // What rank 0 sees of a checkpoint is the whole model; what a rank takes from one is its slices.
 TEST_F(ShardedUse, StateIsThatOfTheWholeModel) {
-  const Gpt whole(kShape, 1);
+  const Model whole = build_gpt(kShape, 1);
   std::map<std::string, at::Tensor> wanted;
   for (const Unit& unit : whole.units()) {
     for (const auto& [name, tensor] : unit.tensors) wanted[name] = tensor.detach();
   }
-  const auto state_of = [&](const ShardedGpt& model, const auto& use) {
+  const auto state_of = [&](const ShardedModel& model, const auto& use) {
     const at::Tensor grads = at::zeros_like(model.param_shard());
     ShardedOptimizer optimizer(model.plan(), model.plan().slices_of_shard(model.param_shard()),
                                model.plan().slices_of_shard(grads), {});
@@ -106,7 +107,7 @@ TEST_F(ShardedUse, StateIsThatOfTheWholeModel) {
     use(sharded_state(model, optimizer, batches, comm_));
   };
 
-  const ShardedGpt model(kShape, 1, 1, comm_);
+  const ShardedModel model(gpt_builder(kShape, 1), 1, comm_);
   state_of(model, [&](const TrainState& state) {
     EXPECT_EQ(state.parameters.stored.size(), wanted.size());
     EXPECT_EQ(state.optimizer.stored.size(), 2 * wanted.size());
@@ -126,7 +127,7 @@ TEST_F(ShardedUse, StateIsThatOfTheWholeModel) {
     EXPECT_EQ(read_memory().peak_bytes - live, comm_.rank() == 0 ? 4 * largest : 0);
   });
 
-  const ShardedGpt other(kShape, 9, 1, comm_);
+  const ShardedModel other(gpt_builder(kShape, 9), 1, comm_);
   EXPECT_FALSE(other.param_shard().equal(model.param_shard()));
   state_of(other, [&](const TrainState& state) {
     for (const auto& [name, values] : wanted) {

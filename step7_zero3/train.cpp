@@ -1,14 +1,17 @@
 // Step 7: no rank ever holds the whole model.
 #include "step7_zero3/train.hpp"
 
+#include "common/train/build_model.hpp"
+#include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/sharded_gpt.hpp"
+#include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/sharded_use.hpp"
 
 namespace ladder::step7 {
@@ -16,27 +19,27 @@ namespace ladder::step7 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  ShardedGpt model(options.model, options.seed, options.prefetch, comm);  // 1/N of the parameters
+  ShardedModel model(model_builder(options), options.prefetch, comm);  // 1/N of the parameters
   const ShardPlan& plan = model.plan();
   GradientSharder sharder(plan, model.leaves(), comm);
-  const std::vector<at::Tensor> params = plan.slices_of_shard(model.param_shard());
-  const std::vector<at::Tensor> grads = plan.slices_of_shard(sharder.grad_shard());
-  ShardedOptimizer optimizer(plan, params, grads, options.optimizer);
+  const std::vector<at::Tensor> own_params = plan.slices_of_shard(model.param_shard());
+  const std::vector<at::Tensor> own_grads = plan.slices_of_shard(sharder.grad_shard());
+  ShardedOptimizer optimizer(plan, own_params, own_grads, options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
   run.resume(sharded_state(model, optimizer, batches, comm));
   check_same_start(run, batches, comm);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
-    const double num_targets = all_reduce_sum(batch.num_targets(), comm);
+    const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     sharder.arm(batch.size());
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);  // units come and go
     sharder.wait();
-    const double grad_norm = clip_gradients(grads, options.clip_norm, comm);
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
     optimizer.step(run.learning_rate());  // nobody else needs the new parameters yet
     sharder.zero_grad();
-    const double param_norm = sharded_norm(params, comm);
+    const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(model, optimizer, batches, comm));
@@ -45,7 +48,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     }
   }
   run.finish(sharded_state(model, optimizer, batches, comm));
-  if (run.should_sample()) run.record_sample(generate(model, options.output.sample, options.seed));
+  if (run.should_sample()) run.record_sample(generate(model, options));
   return run.report();
 }
 

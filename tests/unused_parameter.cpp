@@ -23,6 +23,7 @@ int run(World& world, const std::string& who) {
                                     {{"weight", at::ones({64}).set_requires_grad(true)},
                                      {"bias", at::ones({64}).set_requires_grad(true)}}}};
   FlatModel flat(units);
+  FlatGradients grads(flat);
   const LossSum loss_sum = loss_without_bias_on_rank_1(units, world.comm().rank());
   const Microbatches batch({Microbatch{}});
   if (who == "reducer") {
@@ -31,7 +32,7 @@ int run(World& world, const std::string& who) {
     accumulate_gradients(ddp.wrap(loss_sum), batch, 1);
     ddp.wait();
   } else {
-    GradientBucketer bucketer(flat, plan_buckets(flat.layout(), 256), world.comm());
+    GradientBucketer bucketer(grads, plan_buckets(flat.layout(), 256), world.comm());
     bucketer.arm(1);
     accumulate_gradients(loss_sum, batch, 1);
     bucketer.wait();

@@ -2,17 +2,24 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 
-double all_reduce_sum(double value, Communicator& comm) {
+void all_reduce_sum(std::span<double> values, Communicator& comm) {
   const MemoryScope scope(MemoryCategory::kCommunication);
-  const at::Tensor sum = at::empty({1}, at::kDouble);
-  double* const number = sum.mutable_data_ptr<double>();
-  *number = value;
-  comm.all_reduce(sum)->wait();
-  return *number;
+  const at::Tensor sums = at::empty({static_cast<std::int64_t>(values.size())}, at::kDouble);
+  double* const data = sums.mutable_data_ptr<double>();
+  std::copy(values.begin(), values.end(), data);
+  comm.all_reduce(sums)->wait();
+  std::copy_n(data, values.size(), values.begin());
+}
+
+double all_reduce_sum(double value, Communicator& comm) {
+  all_reduce_sum(std::span(&value, 1), comm);
+  return value;
 }
 
 }  // namespace ladder

@@ -26,6 +26,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 
 #include "common/comm/traffic.hpp"
 
@@ -66,12 +67,14 @@ class Communicator {
   // Collective over this group. A negative color joins no group: the result is null.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  // What this rank has sent through this communicator so far (groups that were split off count for
-  // themselves).
+  // What this rank has sent so far through this group and all groups that share its meter: those that
+  // were split from it, or from which it was split.
   virtual Traffic traffic() const = 0;
 };
 
-// The sum over all ranks of one number, folded in rank order. Collective, blocking.
+// The sums over all ranks of these numbers, in one all-reduce, folded in rank order. Collective,
+// blocking.
+void all_reduce_sum(std::span<double> values, Communicator& comm);
 double all_reduce_sum(double value, Communicator& comm);
 
 }  // namespace ladder

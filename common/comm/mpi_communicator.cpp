@@ -14,8 +14,8 @@ namespace ladder {
 std::unique_ptr<MpiCommunicator> MpiCommunicator::create(MpiLimits limits) {
   MPI_Comm all = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
-  return std::unique_ptr<MpiCommunicator>(
-      new MpiCommunicator(make_mpi_group(all, limits), std::make_shared<MpiEngine>()));
+  return std::unique_ptr<MpiCommunicator>(new MpiCommunicator(
+      make_mpi_group(all, limits, std::make_shared<Traffic>()), std::make_shared<MpiEngine>()));
 }
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiGroup> group, std::shared_ptr<MpiEngine> engine)
@@ -28,7 +28,7 @@ int MpiCommunicator::size() const {
   return group_->size;
 }
 Traffic MpiCommunicator::traffic() const {
-  return group_->traffic;
+  return *group_->meter;
 }
 
 std::shared_ptr<MpiOperation> MpiCommunicator::new_collective(CommOp op) {
@@ -99,7 +99,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
             "MPI_Comm_split");
   if (part == MPI_COMM_NULL) return nullptr;
   return std::unique_ptr<Communicator>(
-      new MpiCommunicator(make_mpi_group(part, group_->limits), engine_));
+      new MpiCommunicator(make_mpi_group(part, group_->limits, group_->meter), engine_));
 }
 
 }  // namespace ladder

@@ -32,7 +32,8 @@ void check_mpi(int code, const char* function) {
   throw CheckError(concat(function, " failed: ", text));
 }
 
-std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits) {
+std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits,
+                                         std::shared_ptr<Traffic> meter) {
   auto group = std::make_shared<MpiGroup>();
   group->collectives = collectives;
   check_mpi(MPI_Comm_dup(collectives, &group->point_to_point), "MPI_Comm_dup");
@@ -42,6 +43,7 @@ std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits)
   check_mpi(MPI_Comm_rank(collectives, &group->rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(collectives, &group->size), "MPI_Comm_size");
   group->limits = within_mpi(limits, collectives);
+  group->meter = std::move(meter);
   return group;
 }
 

@@ -23,8 +23,8 @@ struct MpiGroup {
   int rank = 0;
   int size = 1;
   MpiLimits limits;
-  std::int64_t num_started = 0;  // collectives; the next one's number
-  Traffic traffic;
+  std::int64_t num_started = 0;    // collectives; the next one's number
+  std::shared_ptr<Traffic> meter;  // of this group, and of all groups split from one
 
   // Messages of one sender and tag arrive in the order in which they were sent, so their receivers
   // stand in line.
@@ -43,6 +43,7 @@ struct MpiGroup {
 void check_mpi(int code, const char* function);
 
 // Takes over `collectives` and duplicates it for messages between two ranks. Collective over it.
-std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits);
+std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits,
+                                         std::shared_ptr<Traffic> meter);
 
 }  // namespace ladder

@@ -14,7 +14,7 @@ MPI_Request* MpiMessages::new_request() {
 
 void MpiMessages::send(MPI_Comm comm, const std::byte* data, std::int64_t bytes, int peer,
                        int tag) {
-  OpTraffic& traffic = group_.traffic[op_];
+  OpTraffic& traffic = (*group_.meter)[op_];
   for (std::int64_t begin = 0; begin < bytes; begin += group_.limits.message_bytes) {
     const std::int64_t piece = std::min(group_.limits.message_bytes, bytes - begin);
     check_mpi(

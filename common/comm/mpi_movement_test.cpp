@@ -154,8 +154,10 @@ TEST_F(MpiMovement, SplitsIntoOddAndEven) {
   const at::Tensor ranks = at::zeros({part->size()}, at::kInt);
   part->all_gather(at::full({1}, rank_, at::kInt), ranks)->wait();
   EXPECT_TRUE(bits_equal(ranks, at::arange(rank_ % 2, size_, 2, at::kInt)));
-  EXPECT_EQ(sent_since(before), Traffic{}) << "the part counts for itself";
-  EXPECT_EQ(part->traffic()[CommOp::kAllGather].bytes_sent, (part->size() - 1) * 4);
+  const Traffic sent = sent_since(before);
+  EXPECT_EQ(sent[CommOp::kAllGather].bytes_sent, (part->size() - 1) * 4);
+  EXPECT_EQ(sent.bytes_sent(), (part->size() - 1) * 4) << "the split itself is not counted";
+  EXPECT_EQ(part->traffic(), comm_.traffic()) << "one meter for all groups of a process";
 }
 
 TEST_F(MpiMovement, SplitOrdersByKeyAndLeavesOutNegativeColors) {

@@ -26,12 +26,12 @@ std::int64_t num_bytes(const at::Tensor& tensor) {
 
 MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, CommOp op)
     : group_(std::move(group)), op_(op), messages_(*group_, op) {
-  ++group_->traffic[op].calls;
+  ++(*group_->meter)[op].calls;
 }
 
 std::shared_ptr<MpiOperation> MpiOperation::uncounted_barrier(std::shared_ptr<MpiGroup> group) {
   auto operation = std::make_shared<MpiOperation>(group, CommOp::kBarrier);
-  --group->traffic[CommOp::kBarrier].calls;
+  --(*group->meter)[CommOp::kBarrier].calls;
   operation->start_barrier();
   return operation;
 }

@@ -133,7 +133,7 @@ TEST_F(MpiProgress, LongMessagesTravelInPieces) {
   }
   const auto part = comm->split(0, 0);  // has the same limits
   part->broadcast(at::zeros({43}, at::kByte), 0)->wait();
-  EXPECT_EQ(part->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
+  EXPECT_EQ(comm->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
 }
 
 TEST_F(MpiProgress, TagsAreUsedAgain) {

@@ -22,7 +22,7 @@ void copy_bytes(const at::Tensor& from, const at::Tensor& to) {
 }  // namespace
 
 WorkPtr SelfCommunicator::done(CommOp op) {
-  ++traffic_[op].calls;
+  ++(*meter_)[op].calls;
   return std::make_unique<FinishedWork>();
 }
 
@@ -68,7 +68,9 @@ void SelfCommunicator::barrier() {
 
 std::unique_ptr<Communicator> SelfCommunicator::split(int color, int /*key*/) {
   if (color < 0) return nullptr;
-  return std::make_unique<SelfCommunicator>();
+  auto part = std::make_unique<SelfCommunicator>();
+  part->meter_ = meter_;
+  return part;
 }
 
 }  // namespace ladder

@@ -21,12 +21,12 @@ class SelfCommunicator final : public Communicator {
   WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
-  Traffic traffic() const override { return traffic_; }
+  Traffic traffic() const override { return *meter_; }
 
  private:
   WorkPtr done(CommOp op);  // counts the call
 
-  Traffic traffic_;
+  std::shared_ptr<Traffic> meter_ = std::make_shared<Traffic>();  // of all groups split from one
 };
 
 }  // namespace ladder

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/data/corpus.hpp"
+#include "common/data/corpus/corpus.hpp"
 #include "common/data/options.hpp"
 #include "common/data/text_file.hpp"
 #include "common/data/token_file.hpp"

@@ -1,7 +1,6 @@
 #include "common/model/gpt.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -53,120 +52,130 @@ class ParameterMaker {
   Products products_;
 };
 
-std::string block_prefix(std::int64_t index) {
-  return concat("h.", index, ".");
+struct Embedding {
+  at::Tensor wte;  // [V, C] of tokens
+  at::Tensor wpe;  // [context, C] of positions
+
+  at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
+    return at::embedding(wte, tokens) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+  }
+};
+
+struct Block {
+  LayerNorm ln_1;
+  Attention attn;
+  LayerNorm ln_2;
+  Linear c_fc;    // [C] -> [4C]
+  Linear c_proj;  // [4C] -> [C]
+
+  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
+    const at::Tensor y = x + attn(ln_1(x));
+    return y + c_proj(at::gelu(c_fc(ln_2(y)), "tanh"));
+  }
+};
+
+struct Head {
+  LayerNorm ln_f;
+  at::Tensor weight;  // [V, C]; the embedding's own tensor if tied
+  Products products = Products::kOneDnn;
+
+  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> logits [B, T, V]
+    return project(ln_f(x), weight, products);
+  }
+};
+
+Embedding make_embedding(const ParameterMaker& make, const GptOptions& options) {
+  return {make.normal("wte.weight", {options.vocab_size, options.channels}, kInitStd),
+          make.normal("wpe.weight", {options.context, options.channels}, kInitStd)};
 }
 
-Block make_block(const ParameterMaker& make, const GptOptions& options, std::int64_t index) {
+Layer embedding_layer(const Embedding& embedding) {
+  return {{"embedding", {{"wte.weight", embedding.wte}, {"wpe.weight", embedding.wpe}}}, embedding};
+}
+
+Layer block_layer(const ParameterMaker& make, const GptOptions& options, std::int64_t index) {
   const std::int64_t C = options.channels;
-  const std::string prefix = block_prefix(index);
+  const std::string h = concat("h.", index, ".");
   const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(options.layers));
-  Block block;
-  block.index = index;
-  block.ln_1 = make.layer_norm(C);
-  block.attn = {make.linear(prefix + "attn.c_attn", C, 3 * C, kInitStd),
-                make.linear(prefix + "attn.c_proj", C, C, residual_std), options.heads};
-  block.ln_2 = make.layer_norm(C);
-  block.c_fc = make.linear(prefix + "mlp.c_fc", C, 4 * C, kInitStd);
-  block.c_proj = make.linear(prefix + "mlp.c_proj", 4 * C, C, residual_std);
-  return block;
+  const Block block{
+      .ln_1 = make.layer_norm(C),
+      .attn = {make.linear(h + "attn.c_attn", C, 3 * C, kInitStd),
+               make.linear(h + "attn.c_proj", C, C, residual_std), options.heads},
+      .ln_2 = make.layer_norm(C),
+      .c_fc = make.linear(h + "mlp.c_fc", C, 4 * C, kInitStd),
+      .c_proj = make.linear(h + "mlp.c_proj", 4 * C, C, residual_std),
+  };
+  return {{concat("block", index),
+           {{h + "ln_1.weight", block.ln_1.weight},
+            {h + "ln_1.bias", block.ln_1.bias},
+            {h + "attn.c_attn.weight", block.attn.c_attn.weight},
+            {h + "attn.c_attn.bias", block.attn.c_attn.bias},
+            {h + "attn.c_proj.weight", block.attn.c_proj.weight},
+            {h + "attn.c_proj.bias", block.attn.c_proj.bias},
+            {h + "ln_2.weight", block.ln_2.weight},
+            {h + "ln_2.bias", block.ln_2.bias},
+            {h + "mlp.c_fc.weight", block.c_fc.weight},
+            {h + "mlp.c_fc.bias", block.c_fc.bias},
+            {h + "mlp.c_proj.weight", block.c_proj.weight},
+            {h + "mlp.c_proj.bias", block.c_proj.bias}}},
+          block};
+}
+
+// `wte`: the token embedding, undefined where this part of the model does not have it.
+Layer head_layer(const ParameterMaker& make, const GptOptions& options, const at::Tensor& wte) {
+  const std::vector<std::int64_t> shape = {options.vocab_size, options.channels};
+  const bool is_shared = options.tie_embeddings && wte.defined();
+  const std::string name = options.tie_embeddings ? "wte.weight" : "lm_head.weight";
+  const Head head{make.layer_norm(options.channels),
+                  is_shared ? wte : make.normal(name, shape, kInitStd), options.products};
+  Layer layer{{"head", {{"ln_f.weight", head.ln_f.weight}, {"ln_f.bias", head.ln_f.bias}}}, head};
+  if (is_shared) {
+    layer.reads = 0;
+  } else {
+    layer.unit.tensors.push_back({name, head.weight});
+  }
+  return layer;
 }
 
 }  // namespace
 
-at::Tensor Embedding::operator()(const at::Tensor& tokens) const {
-  return at::embedding(wte, tokens) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+LayerRange all_layers(const GptOptions& options) {
+  return {0, options.layers + 2};
 }
 
-Unit Embedding::unit() const {
-  return {"embedding", {{"wte.weight", wte}, {"wpe.weight", wpe}}};
-}
-
-at::Tensor Block::operator()(const at::Tensor& x) const {
-  const at::Tensor y = x + attn(ln_1(x));
-  return y + c_proj(at::gelu(c_fc(ln_2(y)), "tanh"));
-}
-
-Unit Block::unit() const {
-  const std::string prefix = block_prefix(index);
-  return {concat("block", index),
-          {{prefix + "ln_1.weight", ln_1.weight},
-           {prefix + "ln_1.bias", ln_1.bias},
-           {prefix + "attn.c_attn.weight", attn.c_attn.weight},
-           {prefix + "attn.c_attn.bias", attn.c_attn.bias},
-           {prefix + "attn.c_proj.weight", attn.c_proj.weight},
-           {prefix + "attn.c_proj.bias", attn.c_proj.bias},
-           {prefix + "ln_2.weight", ln_2.weight},
-           {prefix + "ln_2.bias", ln_2.bias},
-           {prefix + "mlp.c_fc.weight", c_fc.weight},
-           {prefix + "mlp.c_fc.bias", c_fc.bias},
-           {prefix + "mlp.c_proj.weight", c_proj.weight},
-           {prefix + "mlp.c_proj.bias", c_proj.bias}}};
-}
-
-at::Tensor Head::operator()(const at::Tensor& x) const {
-  return project(ln_f(x), weight, products);
-}
-
-Unit Head::unit() const {
-  Unit unit{"head", {{"ln_f.weight", ln_f.weight}, {"ln_f.bias", ln_f.bias}}};
-  if (!is_tied) unit.tensors.push_back({"lm_head.weight", weight});
-  return unit;
-}
-
-Gpt::Gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit, at::Device device)
-    : options_(options) {
+Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange& range,
+                const OnUnit& on_unit, at::Device device) {
   validate(options);
-  const auto made = [&](const Unit& unit) {
-    if (on_unit) on_unit(unit);
-  };
+  const LayerRange all = all_layers(options);
+  check(all.begin <= range.begin && range.begin < range.end && range.end <= all.end, "layers ",
+        range.begin, " to ", range.end, " are no part of a GPT that has ", all.end);
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device, options.products);
-  const std::int64_t C = options.channels;
-  embedding_.wte = make.normal("wte.weight", {options.vocab_size, C}, kInitStd);
-  embedding_.wpe = make.normal("wpe.weight", {options.context, C}, kInitStd);
-  made(embedding_.unit());
-  for (std::int64_t i = 0; i < options.layers; ++i) {
-    blocks_.push_back(make_block(make, options, i));
-    made(blocks_.back().unit());
+  Model model;
+  Embedding embedding;
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    if (i == 0) {
+      embedding = make_embedding(make, options);
+      model.layers.push_back(embedding_layer(embedding));
+    } else if (i < all.end - 1) {
+      model.layers.push_back(block_layer(make, options, i - 1));
+    } else {
+      model.layers.push_back(head_layer(make, options, embedding.wte));
+    }
+    if (on_unit) on_unit(model.layers.back().unit);
   }
-  head_.ln_f = make.layer_norm(C);
-  head_.is_tied = options.tie_embeddings;
-  head_.products = options.products;
-  head_.weight = options.tie_embeddings
-                     ? embedding_.wte
-                     : make.normal("lm_head.weight", {options.vocab_size, C}, kInitStd);
-  made(head_.unit());
+  return model;
 }
 
-at::Tensor Gpt::forward(const at::Tensor& tokens) const {
-  at::Tensor x = embedding_(tokens);
-  for (const Block& block : blocks_) x = block(x);
-  return head_(x);
+Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit,
+                at::Device device) {
+  return build_gpt(options, seed, all_layers(options), on_unit, device);
 }
 
-at::Tensor Gpt::loss_sum(const at::Tensor& tokens, const at::Tensor& targets) const {
-  return cross_entropy_sum(forward(tokens), targets);
-}
-
-std::vector<Unit> Gpt::units() const {
-  std::vector<Unit> units = {embedding_.unit()};
-  for (const Block& block : blocks_) units.push_back(block.unit());
-  units.push_back(head_.unit());
-  return units;
-}
-
-at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), /*weight=*/{},
-                                at::Reduction::Sum);
-}
-
-std::int64_t count_parameters(const std::vector<Unit>& units) {
-  std::int64_t count = 0;
-  for (const Unit& unit : units) {
-    for (const NamedTensor& named : unit.tensors) count += named.tensor.numel();
-  }
-  return count;
+ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
+  return [=](const OnUnit& on_unit, at::Device device) {
+    return build_gpt(options, seed, on_unit, device);
+  };
 }
 
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows) {

@@ -2,13 +2,17 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full_like.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <set>
+#include <string_view>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -29,22 +33,42 @@ GptOptions tiny(bool tied) {
 TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
   GptOptions options{
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
-  EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124439808);
+  EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124439808);
   options.vocab_size = 50304;
-  EXPECT_EQ(count_parameters(Gpt(options, 0, at::kMeta).units()), 124475904);
+  EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124475904);
 }
 
-TEST(Gpt, ChosenProductsReachEveryLinearLayer) {
+// What is trained for is none of the model's business; a sum of cross-entropies will do here.
+at::Tensor loss_sum(const Model& model, const at::Tensor& tokens, const at::Tensor& targets) {
+  return at::cross_entropy_loss(model.forward(tokens).flatten(0, 1), targets.flatten(), {},
+                                at::Reduction::Sum);
+}
+
+// How often a forward calls oneDNN's product: seen by what libtorch's profiler listens to.
+int num_onednn_products(const Layer& layer, const at::Tensor& input) {
+  static int num_calls;
+  num_calls = 0;
+  const at::CallbackHandle listener = at::addThreadLocalCallback(at::RecordFunctionCallback(
+      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+        if (std::string_view(function.name()) == "mkldnn::_linear_pointwise") ++num_calls;
+        return nullptr;
+      }));
+  layer.forward(input);
+  at::removeCallback(listener);
+  return num_calls;
+}
+
+TEST(Gpt, ChosenProductsReachEveryLayer) {
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({7, 8, 12});
   for (const Products products : {Products::kOneDnn, Products::kBlas}) {
     GptOptions options = tiny(true);
     options.products = products;
-    const Gpt model(options, 1);
-    for (const Block& block : model.blocks()) {
-      for (const Linear* layer :
-           {&block.attn.c_attn, &block.attn.c_proj, &block.c_fc, &block.c_proj})
-        EXPECT_EQ(layer->products, products);
-    }
-    EXPECT_EQ(model.head().products, products);
+    const Model model = build_gpt(options, 1);
+    const bool is_onednn = products == Products::kOneDnn;
+    EXPECT_EQ(num_onednn_products(model.layers[1], x), is_onednn ? 4 : 0);
+    EXPECT_EQ(num_onednn_products(model.layers[2], x), is_onednn ? 4 : 0);
+    EXPECT_EQ(num_onednn_products(model.layers[3], x), is_onednn ? 1 : 0);
   }
 }
 
@@ -62,10 +86,10 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
                                .heads = shape.heads,
                                .channels = shape.channels,
                                .tie_embeddings = tied};
-      const Gpt model(options, 1);
+      const Model model = build_gpt(options, 1);
       const at::Tensor tokens = at::zeros({shape.rows, shape.context}, at::kLong);
       const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
-      const at::Tensor loss = model.loss_sum(tokens, tokens);
+      const at::Tensor loss = loss_sum(model, tokens, tokens);
       const std::int64_t scalars = 2 * 4;  // the loss, and the number of targets
       EXPECT_EQ(read_memory().live(MemoryCategory::kActivations) - before - scalars,
                 saved_activation_bytes(options, shape.rows))
@@ -76,7 +100,7 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
 
 TEST(Gpt, UnitsNameEveryTensorOnce) {
   for (const bool tied : {true, false}) {
-    const std::vector<Unit> units = Gpt(tiny(tied), 1).units();
+    const std::vector<Unit> units = build_gpt(tiny(tied), 1).units();
     ASSERT_EQ(units.size(), 4u);
     EXPECT_EQ(units[0].name, "embedding");
     EXPECT_EQ(units[2].name, "block1");
@@ -96,15 +120,16 @@ TEST(Gpt, UnitsNameEveryTensorOnce) {
 
 TEST(Gpt, StartsNearTheUniformGuess) {
   at::manual_seed(1);
-  const Gpt model(tiny(true), 1);
+  const Model model = build_gpt(tiny(true), 1);
   const at::Tensor tokens = at::randint(13, {4, 8}, at::kLong);
-  const double loss = model.loss_sum(tokens, tokens.roll(1, 1)).item<double>() / 32;
+  const double loss = loss_sum(model, tokens, tokens.roll(1, 1)).item<double>() / 32;
   EXPECT_NEAR(loss, std::log(13.0), 0.1);
 }
 
 TEST(Gpt, StartDependsOnSeedAndNameAlone) {
-  const std::vector<Unit> tied = Gpt(tiny(true), 5).units(), untied = Gpt(tiny(false), 5).units();
-  const std::vector<Unit> other_seed = Gpt(tiny(true), 6).units();
+  const std::vector<Unit> tied = build_gpt(tiny(true), 5).units(),
+                          untied = build_gpt(tiny(false), 5).units();
+  const std::vector<Unit> other_seed = build_gpt(tiny(true), 6).units();
   for (std::size_t u = 0; u < 3; ++u) {
     for (std::size_t t = 0; t < tied[u].tensors.size(); ++t) {
       EXPECT_TRUE(tied[u].tensors[t].tensor.equal(untied[u].tensors[t].tensor))
@@ -115,29 +140,13 @@ TEST(Gpt, StartDependsOnSeedAndNameAlone) {
   EXPECT_FALSE(tied[1].tensors[2].tensor.equal(tied[2].tensors[2].tensor));
 }
 
-TEST(Gpt, PaddingHasNoLossAndNoGradient) {
-  at::manual_seed(2);
-  const Gpt model(tiny(true), 1);
-  const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
-  at::Tensor targets = tokens.roll(-1, 1);
-  targets.slice(1, 5).fill_(-100);
-  const at::Tensor padded = model.loss_sum(tokens, targets);
-  const at::Tensor cut = model.loss_sum(tokens.slice(1, 0, 5), targets.slice(1, 0, 5));
-  EXPECT_NEAR(padded.item<double>(), cut.item<double>(), 1e-4);
-
-  const at::Tensor nothing = model.loss_sum(tokens, at::full_like(targets, -100));
-  nothing.backward();
-  EXPECT_EQ(nothing.item<float>(), 0.0f);
-  EXPECT_EQ(model.embedding().wte.grad().abs().max().item<float>(), 0.0f);
-}
-
 // The gradient of the loss along a direction, against the loss itself a little to both sides.
 TEST(Gpt, GradientMatchesFiniteDifferences) {
   at::manual_seed(4);
   for (const bool tied : {true, false}) {
-    const Gpt model(tiny(tied), 2);
+    const Model model = build_gpt(tiny(tied), 2);
     const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong), targets = tokens.roll(-1, 1);
-    model.loss_sum(tokens, targets).backward();
+    loss_sum(model, tokens, targets).backward();
     at::NoGradGuard no_grad;
     for (const Unit& unit : model.units()) {
       for (const NamedTensor& named : unit.tensors) {
@@ -147,9 +156,9 @@ TEST(Gpt, GradientMatchesFiniteDifferences) {
         at::Tensor parameter = named.tensor.detach();
         const at::Tensor saved = parameter.clone(), step = gradient * (1e-2 / length);
         parameter.add_(step);
-        const double above = model.loss_sum(tokens, targets).item<double>();
+        const double above = loss_sum(model, tokens, targets).item<double>();
         parameter.copy_(saved - step);
-        const double below = model.loss_sum(tokens, targets).item<double>();
+        const double below = loss_sum(model, tokens, targets).item<double>();
         parameter.copy_(saved);
         EXPECT_NEAR((above - below) / (2 * 1e-2) / length, 1.0, 0.03) << named.name;
       }
@@ -160,18 +169,19 @@ TEST(Gpt, GradientMatchesFiniteDifferences) {
 TEST(Gpt, ImpossibleShapesNameTheOption) {
   GptOptions options = tiny(true);
   options.heads = 5;
-  EXPECT_THROW(Gpt(options, 1), UsageError);
+  EXPECT_THROW(build_gpt(options, 1), UsageError);
   options = tiny(true);
   options.layers = 0;
-  EXPECT_THROW(Gpt(options, 1), UsageError);
+  EXPECT_THROW(build_gpt(options, 1), UsageError);
 }
 
 // Whoever cannot hold all units takes each one's memory away before the next is made.
 TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   std::vector<std::string> names;
   std::vector<at::Tensor> kept;
-  const Gpt whole({.context = 8, .layers = 2, .heads = 1, .channels = 16}, /*seed=*/3);
-  const Gpt in_pieces(whole.options(), /*seed=*/3, [&](const Unit& unit) {
+  const GptOptions options{.context = 8, .layers = 2, .heads = 1, .channels = 16};
+  const Model whole = build_gpt(options, /*seed=*/3);
+  const Model in_pieces = build_gpt(options, /*seed=*/3, [&](const Unit& unit) {
     names.push_back(unit.name);
     for (const NamedTensor& named : unit.tensors) {
       kept.push_back(named.tensor.detach().clone());
@@ -186,6 +196,42 @@ TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   }
   EXPECT_EQ(names, wanted);
   EXPECT_EQ(in_pieces.units()[1].tensors[0].tensor.numel(), 1);
+}
+
+// A pipeline's first stage, its middle, its last: what they compute in turn is what the whole computes.
+TEST(Gpt, RangesOfLayersMakeUpTheWhole) {
+  at::manual_seed(6);
+  const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
+  for (const bool tied : {true, false}) {
+    const Model whole = build_gpt(tiny(tied), 5);
+    at::Tensor x = tokens;
+    std::vector<std::string> names;
+    for (const auto& [begin, end] : {std::pair{0, 2}, {2, 3}, {3, 4}}) {
+      const Model stage = build_gpt(tiny(tied), 5, LayerRange{begin, end});
+      EXPECT_EQ(stage.layers.size(), static_cast<std::size_t>(end - begin));
+      for (const Unit& unit : stage.units()) names.push_back(unit.name);
+      x = stage.forward(x);
+    }
+    EXPECT_TRUE(x.equal(whole.forward(tokens)));
+    EXPECT_EQ(names, (std::vector<std::string>{"embedding", "block0", "block1", "head"}));
+  }
+}
+
+TEST(Gpt, ATiedHeadReadsTheEmbeddingOrHasACopy) {
+  const Model whole = build_gpt(tiny(true), 5);
+  EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
+  EXPECT_EQ(whole.layers.back().unit.tensors.size(), 2u);
+  EXPECT_EQ(build_gpt(tiny(false), 5).layers.back().reads, std::nullopt);
+  const Model last = build_gpt(tiny(true), 5, LayerRange{3, 4});
+  EXPECT_EQ(last.layers[0].reads, std::nullopt);
+  const NamedTensor& copy = last.layers[0].unit.tensors.at(2);
+  EXPECT_EQ(copy.name, "wte.weight");
+  EXPECT_TRUE(copy.tensor.equal(whole.layers[0].unit.tensors[0].tensor));
+}
+
+TEST(Gpt, RefusesARangeThatIsNoPartOfIt) {
+  for (const auto& [begin, end] : {std::pair{0, 5}, {-1, 2}, {2, 2}, {3, 1}})
+    EXPECT_THROW(build_gpt(tiny(true), 5, LayerRange{begin, end}), CheckError) << begin;
 }
 
 }  // namespace

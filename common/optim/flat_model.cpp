@@ -23,15 +23,11 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
 
 }  // namespace
 
-FlatModel::FlatModel(const FlatLayout& layout, FlatGrads flat_grads)
-    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {
-  if (flat_grads == FlatGrads::kHeld)
-    grads_ = zeros_under(MemoryCategory::kGradients, layout_.numel);
-}
+FlatModel::FlatModel(const FlatLayout& layout)
+    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {}
 
-FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple,
-                     FlatGrads flat_grads)
-    : FlatModel(plan_flat_layout(units, unit_multiple), flat_grads) {
+FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
+    : FlatModel(plan_flat_layout(units, unit_multiple)) {
   for (const Unit& unit : units) add(unit);
 }
 
@@ -44,25 +40,31 @@ void FlatModel::add(const Unit& unit) {
     const FlatTensor& place = layout_.tensors[index];
     at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
     check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
-          tensor.scalar_type(), ", the flat buffers are Float");
+          tensor.scalar_type(), ", the flat buffer is Float");
     const at::Tensor view = view_of(params_, place);
     view.copy_(tensor);
     tensor.set_data(view);
-    if (grads_.defined() && tensor.requires_grad()) tensor.mutable_grad() = view_of(grads_, place);
     leaves_.push_back(named);
   }
-}
-
-void FlatModel::zero_grad() {
-  grads_.zero_();
 }
 
 std::vector<NamedTensor> FlatModel::named_params() const {
   return named_views(layout_, params_);
 }
 
-std::vector<NamedTensor> FlatModel::named_grads() const {
-  return named_views(layout_, grads_);
+FlatGradients::FlatGradients(const FlatModel& model)
+    : model_(model), flat_(zeros_under(MemoryCategory::kGradients, model.layout().numel)) {
+  const FlatLayout& layout = model.layout();
+  check(model.leaves().size() == layout.tensors.size(), "FlatGradients: ", model.leaves().size(),
+        " of the layout's ", layout.tensors.size(), " tensors are in the model so far");
+  for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
+    const at::Tensor& leaf = model.leaves()[i].tensor;
+    if (leaf.requires_grad()) leaf.mutable_grad() = view_of(flat_, layout.tensors[i]);
+  }
+}
+
+void FlatGradients::zero() {
+  flat_.zero_();
 }
 
 std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat) {
@@ -70,6 +72,12 @@ std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor&
   for (const FlatTensor& tensor : layout.tensors) {
     views.push_back({tensor.name, view_of(flat, tensor)});
   }
+  return views;
+}
+
+std::vector<at::Tensor> unit_views(const FlatLayout& layout, const at::Tensor& flat) {
+  std::vector<at::Tensor> views;
+  for (const FlatUnit& unit : layout.units) views.push_back(flat.narrow(0, unit.start, unit.numel));
   return views;
 }
 

@@ -66,14 +66,15 @@ TEST(FlatModel, TensorsBecomeViewsWithTheirContents) {
 TEST(FlatModel, BackwardAccumulatesIntoTheFlatGradient) {
   std::vector<Unit> units = odd_units();
   const at::Tensor a = units[0].tensors[0].tensor;
-  FlatModel model(units);
+  const FlatModel model(units);
+  FlatGradients grads(model);
   for (int pass = 0; pass < 2; ++pass) (a * 3.0).sum().backward();
-  EXPECT_EQ(model.grads().narrow(0, 0, 35).min().item<float>(), 6.0f);
-  EXPECT_EQ(model.grads().narrow(0, 35, 77).abs().max().item<float>(), 0.0f);
-  EXPECT_EQ(a.grad().data_ptr(), model.grads().data_ptr());
-  model.zero_grad();
-  EXPECT_EQ(model.grads().abs().max().item<float>(), 0.0f);
-  EXPECT_EQ(a.grad().data_ptr(), model.grads().data_ptr());
+  EXPECT_EQ(grads.flat().narrow(0, 0, 35).min().item<float>(), 6.0f);
+  EXPECT_EQ(grads.flat().narrow(0, 35, 77).abs().max().item<float>(), 0.0f);
+  EXPECT_EQ(a.grad().data_ptr(), grads.flat().data_ptr());
+  grads.zero();
+  EXPECT_EQ(grads.flat().abs().max().item<float>(), 0.0f);
+  EXPECT_EQ(a.grad().data_ptr(), grads.flat().data_ptr());
 }
 
 // One dtype, so one buffer: a mixed model is refused by the name of the tensor.
@@ -94,6 +95,7 @@ TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {
     units = odd_units();
   }
   const FlatModel model(units);
+  const FlatGradients grads(model);
   const MemoryReading after = read_memory();
   EXPECT_EQ(after.live(MemoryCategory::kParameters) - before.live(MemoryCategory::kParameters),
             112 * 4);
@@ -103,21 +105,20 @@ TEST(FlatModel, HoldsEightBytesPerElementAndNothingElse) {
 }
 
 TEST(FlatModel, TakesOverAModelThatIsBeingMadeUnitByUnit) {
-  for (const FlatGrads flat_grads : {FlatGrads::kHeld, FlatGrads::kElsewhere}) {
-    const std::vector<Unit> units = odd_units();
-    const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
-    FlatModel flat(plan_flat_layout(units), flat_grads);
-    EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
-    for (const Unit& unit : units) flat.add(unit);
-    EXPECT_THROW(flat.add(units[1]), CheckError);  // one too many
-    EXPECT_EQ(flat.leaves().size(), 4u);
-    EXPECT_TRUE(flat.named_params()[0].tensor.equal(first));
-    EXPECT_EQ(units[0].tensors[0].tensor.data_ptr(), flat.params().data_ptr());
-    const bool has_grads = flat_grads == FlatGrads::kHeld;
-    EXPECT_EQ(flat.grads().defined(), has_grads);
-    for (const NamedTensor& leaf : flat.leaves())
-      EXPECT_EQ(leaf.tensor.grad().defined(), has_grads);
-  }
+  const std::vector<Unit> units = odd_units();
+  const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
+  FlatModel flat(plan_flat_layout(units));
+  EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
+  flat.add(units[0]);
+  EXPECT_THROW(FlatGradients early(flat), CheckError);  // a unit is missing
+  flat.add(units[1]);
+  EXPECT_THROW(flat.add(units[1]), CheckError);  // one too many
+  EXPECT_EQ(flat.leaves().size(), 4u);
+  EXPECT_TRUE(flat.named_params()[0].tensor.equal(first));
+  EXPECT_EQ(units[0].tensors[0].tensor.data_ptr(), flat.params().data_ptr());
+  for (const NamedTensor& leaf : flat.leaves()) EXPECT_FALSE(leaf.tensor.grad().defined());
+  const FlatGradients grads(flat);
+  for (const NamedTensor& leaf : flat.leaves()) EXPECT_TRUE(leaf.tensor.grad().defined());
 }
 
 // The second copy of a model, even of one that is freed at once, stays in the process's heap.
@@ -133,7 +134,7 @@ TEST(FlatModel, NeverHoldsMoreThanOneUnitBesidesItsBuffers) {
     const std::string tensor(1, static_cast<char>('a' + flat.leaves().size()));
     flat.add({name, {{tensor, at::ones({1000}).set_requires_grad(true)}}});
   }
-  const std::int64_t held = 2 * 4 * flat.layout().numel;
+  const std::int64_t held = 4 * flat.layout().numel;
   EXPECT_EQ(read_memory().total_live_bytes - before, held);
   EXPECT_EQ(read_memory().peak_bytes - before, held + 4 * 1000);
 }

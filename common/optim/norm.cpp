@@ -32,14 +32,16 @@ double sum_of_squares(const float* values, std::int64_t count) {
 
 }  // namespace
 
-void append_block_sums(const at::Tensor& flat, std::vector<double>& block_sums) {
-  check(flat.is_contiguous() && flat.is_cpu() && flat.scalar_type() == at::kFloat,
-        "append_block_sums takes contiguous fp32 on the CPU");
-  const float* values = flat.const_data_ptr<float>();
-  for (std::int64_t start = 0; start < flat.numel(); start += kNormBlock) {
-    block_sums.push_back(
-        sum_of_squares(values + start, std::min(kNormBlock, flat.numel() - start)));
+std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
+  std::vector<double> sums;
+  for (const at::Tensor& piece : pieces) {
+    check(piece.is_contiguous() && piece.is_cpu() && piece.scalar_type() == at::kFloat,
+          "block_sums() takes contiguous fp32 on the CPU");
+    const float* values = piece.const_data_ptr<float>();
+    for (std::int64_t start = 0; start < piece.numel(); start += kNormBlock)
+      sums.push_back(sum_of_squares(values + start, std::min(kNormBlock, piece.numel() - start)));
   }
+  return sums;
 }
 
 double norm_of(const std::vector<double>& block_sums) {
@@ -49,10 +51,7 @@ double norm_of(const std::vector<double>& block_sums) {
 }
 
 double flat_norm(const FlatLayout& layout, const at::Tensor& flat) {
-  std::vector<double> block_sums;
-  for (const FlatUnit& unit : layout.units)
-    append_block_sums(flat.narrow(0, unit.start, unit.numel), block_sums);
-  return norm_of(block_sums);
+  return norm_of(block_sums(unit_views(layout, flat)));
 }
 
 double parameter_norm(const FlatModel& model) {
@@ -63,10 +62,10 @@ double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-double clip_gradients(FlatModel& model, double clip_norm) {
-  const double norm = flat_norm(model.layout(), model.grads());
+double clip_gradients(FlatGradients& grads, double clip_norm) {
+  const double norm = flat_norm(grads.layout(), grads.flat());
   const double factor = clip_factor(norm, clip_norm);
-  if (factor != 1.0) model.grads().mul_(factor);
+  if (factor != 1.0) grads.flat().mul_(factor);
   return norm;
 }
 

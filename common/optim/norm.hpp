@@ -13,21 +13,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
 
 namespace ladder {
 
 inline constexpr std::int64_t kNormBlock = 1024;  // elements
 
-// The sums of squares of the blocks of one unit (or of a slice of it that starts on a block): flat
-// [n] fp32 on the CPU. The last block may be shorter; missing elements count as zeros, to the bit.
-void append_block_sums(const at::Tensor& flat, std::vector<double>& block_sums);
+// Sums of squares, one per block, of pieces that each start on a block: whole units, or one rank's
+// slices of them. Pieces: [n] fp32 on the CPU. A piece's last block may be shorter; missing elements
+// count as zeros, to the bit.
+std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 
-// √ of their sum in this order.
+// √ of their sum, added up in this order.
 double norm_of(const std::vector<double>& block_sums);
 
-// Of a whole buffer of this layout.
+// The norm of a whole buffer of this layout, and of a model's parameters.
 double flat_norm(const FlatLayout& layout, const at::Tensor& flat);
 double parameter_norm(const FlatModel& model);
 
@@ -35,7 +35,7 @@ double parameter_norm(const FlatModel& model);
 // min(1, clip_norm / (norm + 1e-6)). clip_norm 0 means off: 1.
 double clip_factor(double norm, double clip_norm);
 
-// Scales the gradients by clip_factor() in place and returns their norm before that.
-double clip_gradients(FlatModel& model, double clip_norm);
+// Scales a whole model's gradients by clip_factor() in place and returns their norm before that.
+double clip_gradients(FlatGradients& grads, double clip_norm);
 
 }  // namespace ladder

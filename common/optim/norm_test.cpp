@@ -49,39 +49,33 @@ TEST(Norm, MissingElementsOfTheLastBlockCountAsZerosToTheBit) {
     const at::Tensor values = at::randn({numel});
     at::Tensor padded = at::zeros({(numel + kNormBlock - 1) / kNormBlock * kNormBlock});
     padded.narrow(0, 0, numel).copy_(values);
-    std::vector<double> sums, padded_sums;
-    append_block_sums(values, sums);
-    append_block_sums(padded, padded_sums);
-    EXPECT_EQ(sums, padded_sums) << numel << " elements";
+    EXPECT_EQ(block_sums({values}), block_sums({padded})) << numel << " elements";
   }
 }
 
 TEST(Norm, SlicesGiveTheWholesBlockSums) {  // what sharded steps rely on
   at::manual_seed(3);
   const FlatModel model(unit_of({10000}), 4 * kNormBlock);
-  std::vector<double> whole, pieces;
-  append_block_sums(model.params(), whole);
-  const std::int64_t slice = model.layout().numel / 4;
-  for (std::int64_t rank = 0; rank < 4; ++rank)
-    append_block_sums(model.params().narrow(0, rank * slice, slice), pieces);
-  EXPECT_EQ(whole, pieces);
+  EXPECT_EQ(block_sums({model.params()}), block_sums(model.params().chunk(4)));
 }
 
 TEST(Clip, ScalesDownOnly) {
-  FlatModel model(unit_of({3}));
-  model.grads().narrow(0, 0, 3).copy_(at::tensor({3.0f, 0.0f, 4.0f}));
-  EXPECT_DOUBLE_EQ(clip_gradients(model, 10.0), 5.0);
-  EXPECT_EQ(model.grads()[2].item<float>(), 4.0f);
-  EXPECT_DOUBLE_EQ(clip_gradients(model, 1.0), 5.0);
-  EXPECT_FLOAT_EQ(model.grads()[0].item<float>(), static_cast<float>(3.0 / (5.0 + 1e-6)));
-  EXPECT_NEAR(flat_norm(model.layout(), model.grads()), 1.0, 1e-6);
+  const FlatModel model(unit_of({3}));
+  FlatGradients grads(model);
+  grads.flat().narrow(0, 0, 3).copy_(at::tensor({3.0f, 0.0f, 4.0f}));
+  EXPECT_DOUBLE_EQ(clip_gradients(grads, 10.0), 5.0);
+  EXPECT_EQ(grads.flat()[2].item<float>(), 4.0f);
+  EXPECT_DOUBLE_EQ(clip_gradients(grads, 1.0), 5.0);
+  EXPECT_FLOAT_EQ(grads.flat()[0].item<float>(), static_cast<float>(3.0 / (5.0 + 1e-6)));
+  EXPECT_NEAR(flat_norm(model.layout(), grads.flat()), 1.0, 1e-6);
 }
 
 TEST(Clip, ZeroMeansOff) {
-  FlatModel model(unit_of({2}));
-  model.grads().fill_(100.0);
-  clip_gradients(model, 0.0);
-  EXPECT_EQ(model.grads()[0].item<float>(), 100.0f);
+  const FlatModel model(unit_of({2}));
+  FlatGradients grads(model);
+  grads.flat().fill_(100.0);
+  clip_gradients(grads, 0.0);
+  EXPECT_EQ(grads.flat()[0].item<float>(), 100.0f);
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
 
 namespace {
 
-std::vector<OptimizerSlice> whole_model(const FlatModel& model) {
+std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradients& grads) {
   std::vector<OptimizerSlice> slices;
   for (const UpdateRange& range : plan_updates(model.layout())) {
     slices.push_back({model.params().narrow(0, range.start, range.numel),
-                      model.grads().narrow(0, range.start, range.numel), range.start,
+                      grads.flat().narrow(0, range.start, range.numel), range.start,
                       range.has_decay});
   }
   return slices;
@@ -38,8 +38,8 @@ std::vector<OptimizerSlice> whole_model(const FlatModel& model) {
 
 }  // namespace
 
-Optimizer::Optimizer(FlatModel& model, const OptimizerOptions& options)
-    : Optimizer(whole_model(model), model.layout().numel, options) {}
+Optimizer::Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options)
+    : Optimizer(whole_model(model, grads), model.layout().numel, options) {}
 
 Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
                      const OptimizerOptions& options)

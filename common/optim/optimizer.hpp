@@ -51,8 +51,8 @@ struct OptimizerSlice {
 class Optimizer {
  public:
   // Of a whole model. Memory: AdamW 8 bytes per element of the layout (m and v), SGD none; counted
-  // as optimizer. Lifetime: the model's flat buffers are kept alive.
-  Optimizer(FlatModel& model, const OptimizerOptions& options);
+  // as optimizer. Lifetime: the flat buffers are kept alive.
+  Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options);
   // Of these slices alone, with state for state_numel elements. Each starts and ends on a multiple
   // of kTensorAlignment.
   Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,

@@ -28,9 +28,17 @@ std::vector<Unit> units() {
             {"v", noise({65, 3})}}}};
 }
 
-void fill_gradients(FlatModel& model) {
-  for (const NamedTensor& view : named_views(model.layout(), model.grads())) view.tensor.normal_();
-}
+// Parameters and their gradients.
+struct Subject {
+  explicit Subject(const std::vector<Unit>& the_units, std::int64_t unit_multiple = 1)
+      : model(the_units, unit_multiple) {}
+  void fill_gradients() {
+    for (const NamedTensor& view : named_views(model.layout(), grads.flat())) view.tensor.normal_();
+  }
+
+  FlatModel model;
+  FlatGradients grads{model};
+};
 
 // The kernel holds a pointer into the optimizer.
 static_assert(!std::is_copy_constructible_v<Optimizer> && !std::is_move_constructible_v<Optimizer>);
@@ -49,9 +57,10 @@ TEST(Optimizer, JoinsNeighboursOfOneDecay) {
 
 TEST(Optimizer, AdamWFollowsItsFormula) {
   at::manual_seed(1);
-  FlatModel model(units());
+  Subject subject(units());
+  FlatModel& model = subject.model;
   const OptimizerOptions options{.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
-  Optimizer optimizer(model, options);
+  Optimizer optimizer(model, subject.grads, options);
   const double lr = 1e-2;
   std::vector<at::Tensor> p, m, v;
   for (const NamedTensor& view : model.named_params()) {
@@ -60,8 +69,8 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
     v.push_back(at::zeros_like(p.back()));
   }
   for (int t = 1; t <= 5; ++t) {
-    fill_gradients(model);
-    const std::vector<NamedTensor> grads = named_views(model.layout(), model.grads());
+    subject.fill_gradients();
+    const std::vector<NamedTensor> grads = named_views(model.layout(), subject.grads.flat());
     optimizer.step(lr);
     for (std::size_t i = 0; i < p.size(); ++i) {
       if (i == 2) continue;  // frozen
@@ -84,10 +93,11 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
 }
 
 TEST(Optimizer, PaddingStaysZero) {
-  FlatModel model(units(), 1024);
-  Optimizer optimizer(model, {});
+  Subject subject(units(), 1024);
+  FlatModel& model = subject.model;
+  Optimizer optimizer(model, subject.grads, {});
   for (int t = 0; t < 3; ++t) {
-    fill_gradients(model);
+    subject.fill_gradients();
     optimizer.step(1e-2);
   }
   double inside = 0;
@@ -103,26 +113,28 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
   constexpr std::int64_t kNumel = 64 * 33;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
     const OptimizerOptions options{.kind = kind};
-    FlatModel whole({{"unit", {{"w", noise({64, 33})}}}});
-    fill_gradients(whole);
-    const at::Tensor start = whole.params().clone(), grads = whole.grads().clone();
-    Optimizer(whole, options).step(1e-2);
+    Subject whole({{"unit", {{"w", noise({64, 33})}}}});
+    whole.fill_gradients();
+    const at::Tensor start = whole.model.params().clone(), grads = whole.grads.flat().clone();
+    Optimizer(whole.model, whole.grads, options).step(1e-2);
     for (const std::int64_t cut : {16, 48, 1024, 2096}) {
       const std::int64_t rest = kNumel - cut;
-      FlatModel parts(
+      Subject parts(
           {{"unit",
             {{"a", noise({1, cut})}, {"frozen", noise({16}).detach()}, {"b", noise({1, rest})}}}});
-      ASSERT_EQ(plan_updates(parts.layout()).size(), 2u);
+      ASSERT_EQ(plan_updates(parts.model.layout()).size(), 2u);
       const auto copy_parts = [&](const at::Tensor& from, const at::Tensor& to) {
         to.narrow(0, 0, cut).copy_(from.narrow(0, 0, cut));
         to.narrow(0, cut + 16, rest).copy_(from.narrow(0, cut, rest));
       };
-      copy_parts(start, parts.params());
-      copy_parts(grads, parts.grads());
-      Optimizer(parts, options).step(1e-2);
-      EXPECT_TRUE(parts.params().narrow(0, 0, cut).equal(whole.params().narrow(0, 0, cut)));
+      copy_parts(start, parts.model.params());
+      copy_parts(grads, parts.grads.flat());
+      Optimizer(parts.model, parts.grads, options).step(1e-2);
       EXPECT_TRUE(
-          parts.params().narrow(0, cut + 16, rest).equal(whole.params().narrow(0, cut, rest)))
+          parts.model.params().narrow(0, 0, cut).equal(whole.model.params().narrow(0, 0, cut)));
+      EXPECT_TRUE(parts.model.params()
+                      .narrow(0, cut + 16, rest)
+                      .equal(whole.model.params().narrow(0, cut, rest)))
           << "cut at " << cut;
     }
   }
@@ -131,60 +143,63 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
 // Two optimizers, each over its own slices with state for these alone, do what one does over all.
 TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
   at::manual_seed(4);
-  FlatModel whole({{"unit", {{"w", noise({64, 33})}}}}),
-      shared({{"unit", {{"w", noise({64, 33})}}}});
-  shared.params().copy_(whole.params());
-  Optimizer one(whole, {});
+  Subject whole({{"unit", {{"w", noise({64, 33})}}}}), shared({{"unit", {{"w", noise({64, 33})}}}});
+  shared.model.params().copy_(whole.model.params());
+  Optimizer one(whole.model, whole.grads, {});
   std::vector<std::unique_ptr<Optimizer>> owners;
   constexpr std::int64_t kHalf = 32 * 33;
   for (const std::int64_t start : {std::int64_t{0}, kHalf}) {
     owners.push_back(std::make_unique<Optimizer>(
-        std::vector<OptimizerSlice>{{shared.params().narrow(0, start, kHalf),
-                                     shared.grads().narrow(0, start, kHalf), /*state_start=*/0,
+        std::vector<OptimizerSlice>{{shared.model.params().narrow(0, start, kHalf),
+                                     shared.grads.flat().narrow(0, start, kHalf), /*state_start=*/0,
                                      /*has_decay=*/true}},
         kHalf, OptimizerOptions{}));
   }
   for (int t = 0; t < 3; ++t) {
-    fill_gradients(whole);
-    shared.grads().copy_(whole.grads());
+    whole.fill_gradients();
+    shared.grads.flat().copy_(whole.grads.flat());
     one.step(1e-2);
     for (const auto& owner : owners) owner->step(1e-2);
   }
-  EXPECT_TRUE(shared.params().equal(whole.params()));
+  EXPECT_TRUE(shared.model.params().equal(whole.model.params()));
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(owners[0]->state()[i].tensor.numel(), kHalf);
     EXPECT_TRUE(at::cat({owners[0]->state()[i].tensor, owners[1]->state()[i].tensor})
                     .equal(one.state()[i].tensor));
   }
   EXPECT_THROW(
-      Optimizer({{shared.params().narrow(0, 0, 8), shared.grads().narrow(0, 0, 8)}}, 8, {}),
+      Optimizer({{shared.model.params().narrow(0, 0, 8), shared.grads.flat().narrow(0, 0, 8)}}, 8,
+                {}),
       CheckError);
 }
 
 TEST(Optimizer, SgdFollowsItsFormula) {
   at::manual_seed(3);
-  FlatModel model(units());
-  Optimizer optimizer(model, {.kind = OptimizerKind::kSgd, .weight_decay = 0.5});
+  Subject subject(units());
+  FlatModel& model = subject.model;
+  Optimizer optimizer(model, subject.grads, {.kind = OptimizerKind::kSgd, .weight_decay = 0.5});
   const at::Tensor before = model.params().clone();
-  fill_gradients(model);
+  subject.fill_gradients();
   optimizer.step(0.1);
   const FlatTensor& w = model.layout().tensors[0];
   const FlatTensor& b = model.layout().tensors[1];
   const auto part = [](const at::Tensor& flat, const FlatTensor& t) {
     return flat.narrow(0, t.start, t.numel);
   };
+  EXPECT_TRUE(part(model.params(), w)
+                  .allclose(part(before, w) * 0.95 - 0.1 * part(subject.grads.flat(), w)));
   EXPECT_TRUE(
-      part(model.params(), w).allclose(part(before, w) * 0.95 - 0.1 * part(model.grads(), w)));
-  EXPECT_TRUE(part(model.params(), b).allclose(part(before, b) - 0.1 * part(model.grads(), b)));
+      part(model.params(), b).allclose(part(before, b) - 0.1 * part(subject.grads.flat(), b)));
   EXPECT_TRUE(optimizer.state().empty());
 }
 
 TEST(Optimizer, StepAllocatesNothing) {
   install_memory_ledger();
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
-    FlatModel model(units());
+    Subject subject(units());
+    FlatModel& model = subject.model;
     const std::int64_t before = read_memory().live(MemoryCategory::kOptimizer);
-    Optimizer optimizer(model, {.kind = kind});
+    Optimizer optimizer(model, subject.grads, {.kind = kind});
     const std::int64_t bytes_per_element = kind == OptimizerKind::kAdamW ? 8 : 0;
     EXPECT_EQ(read_memory().live(MemoryCategory::kOptimizer) - before,
               bytes_per_element * model.layout().numel);

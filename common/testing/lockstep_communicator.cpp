@@ -18,7 +18,10 @@ std::string on_tensor(const char* op, const at::Tensor& tensor) {
 
 void LockstepCommunicator::agree(const std::string& intent) {
   if (!disagreement_.empty()) throw Disagreement(disagreement_);
+  const Traffic before = agreements_.traffic();
   const std::vector<std::string> intents = all_gather_text(intent, agreements_);
+  of_agreements_ += agreements_.traffic();
+  of_agreements_ -= before;
   if (std::all_of(intents.begin(), intents.end(),
                   [&](const std::string& other) { return other == intents[0]; })) {
     calls_.push_back(intent);
@@ -28,6 +31,11 @@ void LockstepCommunicator::agree(const std::string& intent) {
   for (int r = 0; r < size(); ++r)
     disagreement_ += concat(" rank ", r, ": ", intents[static_cast<std::size_t>(r)], ";");
   throw Disagreement(disagreement_);
+}
+
+Traffic LockstepCommunicator::traffic() const {
+  Traffic traffic = inner_.traffic();
+  return traffic -= of_agreements_;
 }
 
 void LockstepCommunicator::finish() {

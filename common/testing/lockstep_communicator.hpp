@@ -8,7 +8,7 @@
 //
 // Collective: as Communicator.
 // Lifetime:   `inner` and `agreements` outlive this. `agreements` is a second group of the same
-//             ranks: the agreements are no part of inner's traffic.
+//             ranks.
 #pragma once
 
 #include <memory>
@@ -30,6 +30,9 @@ class LockstepCommunicator : public ForwardingCommunicator {
   LockstepCommunicator(Communicator& inner, Communicator& agreements)
       : ForwardingCommunicator(inner), agreements_(agreements) {}
 
+  // Without what the agreements send.
+  Traffic traffic() const override;
+
   // What this rank has asked for: "all_reduce of 12 elements", ….
   const std::vector<std::string>& calls() const { return calls_; }
 
@@ -49,6 +52,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
   void agree(const std::string& intent);
 
   Communicator& agreements_;
+  Traffic of_agreements_;
   std::vector<std::string> calls_;
   std::string disagreement_;
 };

@@ -1,13 +1,8 @@
 #include "common/train/cost.hpp"
 
 #include "common/comm/traffic_theory.hpp"
-#include "common/model/gpt.hpp"
 
 namespace ladder {
-
-FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
-  return plan_flat_layout(Gpt(options.model, options.seed, at::kMeta).units(), unit_multiple);
-}
 
 StateBytes replica_state_bytes(const TrainOptions& options) {
   const std::int64_t elements = layout_of(options).numel;

@@ -2,14 +2,11 @@
 #pragma once
 
 #include "common/comm/traffic.hpp"
-#include "common/optim/flat_layout.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/options.hpp"
 #include "common/train/report.hpp"
 
 namespace ladder {
-
-// Where the parameters of this model lie, in units of a multiple of unit_multiple elements.
-FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
 
 // A whole replica in fp32: 4 bytes each for parameters and gradients, 8 for AdamW's two moments (0
 // for SGD), per element of the layout.

@@ -51,6 +51,8 @@ inline PeakBytes peak_of(const StateBytes& held) {
 // norms are global values, the same on every rank.
 struct TrainReport {
   std::int64_t first_step = 0;      // number of steps that an earlier run had taken
+  int num_replicas = 1;             // of the model, each on its own samples
+  int num_stages = 1;               // that each replica is cut into
   std::int64_t num_parameters = 0;  // without padding
   std::vector<double> losses;       // nats per target token
   std::vector<double> grad_norms;   // before clipping

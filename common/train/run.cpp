@@ -48,12 +48,14 @@ std::string describe_changes(const Json& before, const Json& now) {
 
 }  // namespace
 
-Run::Run(const TrainOptions& options, const Communicator& comm)
+Run::Run(const TrainOptions& options, const Mesh& mesh)
     : options_(options),
-      comm_(comm),
-      is_main_(comm.rank() == 0),
+      mesh_(mesh),
+      is_main_(mesh.world.rank() == 0),
       out_(options.output.out),
       console_(is_main_ && !options.output.is_quiet) {
+  report_.num_replicas = mesh.num_replicas();
+  report_.num_stages = mesh.num_stages();
   if (is_writing()) check_folder();
 }
 
@@ -104,9 +106,9 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
   console_.line(concat("resumed after step ", step_, " from ", checkpoint.string()));
   const std::int64_t saved_ranks = loaded.config.contains("ranks")
                                        ? count_in(loaded.config, "ranks", checkpoint / "state.json")
-                                       : num_ranks();
-  if (saved_ranks != num_ranks()) {
-    console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_ranks(),
+                                       : num_replicas();
+  if (saved_ranks != num_replicas()) {
+    console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_replicas(),
                          ": a step has other rows now, and sums gradients in another order"));
   }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
@@ -146,7 +148,7 @@ bool Run::next_step() {
   }
   if (is_done()) return false;
   step_timer_.restart();
-  traffic_at_step_start_ = comm_.traffic();
+  traffic_at_step_start_ = mesh_.world.traffic();
   return true;
 }
 
@@ -180,7 +182,7 @@ void Run::record(const StepRecord& record) {
                             newest ? "; the newest good checkpoint is " + newest->string() : ""));
   }
   const double seconds = step_timer_.seconds();
-  Traffic traffic = comm_.traffic();
+  Traffic traffic = mesh_.world.traffic();
   traffic -= traffic_at_step_start_;
   report_.traffic += traffic;
   report_.losses.push_back(record.loss);
@@ -259,7 +261,7 @@ void Run::write_state(const TrainState& state) {
     return;
   }
   Json config = to_json(options_);
-  config["ranks"] = num_ranks();
+  config["ranks"] = num_replicas();
   const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config);
   report_.param_hash = saved.param_hash;
   prune_checkpoints(out_, options_.output.keep);

@@ -1,8 +1,8 @@
 // One run's plumbing on one rank: how far it is, what it logs, where its files lie, when it stops.
 //
-// Local: nothing here communicates, but what a state handed over brings along. What is global (losses, norms, the wish to stop) is handed in
-// by the loop, where the collective that made it global can be seen. Files and console are rank
-// 0's.
+// Local: nothing here communicates, except for what a state handed over brings along. What is global
+// (losses, norms, the wish to stop) is handed in by the loop, where the collective that made it global
+// can be seen. Files and console belong to rank 0 of the world.
 //
 // With an `out` folder a run writes metrics.jsonl (a line per logged step) and checkpoints/. A
 // folder that holds another run is refused unless that run is resumed; lines that the resumed
@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/mesh.hpp"
 #include "common/core/timer.hpp"
 #include "common/train/checkpoint.hpp"
 #include "common/train/console.hpp"
@@ -28,9 +28,9 @@ namespace ladder {
 
 class Run {
  public:
-  // `comm` outlives the run; only its rank and its counters are read. Throws CheckError for an
-  // `out` that is in use.
-  Run(const TrainOptions& options, const Communicator& comm);
+  // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A communicator
+  // alone is a mesh in which every rank is a replica.) Throws CheckError for an `out` that is in use.
+  Run(const TrainOptions& options, const Mesh& mesh);
 
   // Reads the checkpoint that --resume names into this state, or the parameters of --init-from;
   // changes nothing without both.
@@ -62,8 +62,8 @@ class Run {
   const TrainReport& report() const { return report_; }  // of this rank
 
  private:
-  // Of data-parallel replicas, played ones included: what decides about the order of sums.
-  std::int64_t num_ranks() const { return comm_.size() * options_.simulate_ranks; }
+  // Data-parallel replicas, simulated ones included: what decides about the order of sums.
+  std::int64_t num_replicas() const { return mesh_.num_replicas() * options_.simulate_ranks; }
   bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
   void check_folder() const;  // that it holds no run, or the one that is resumed
@@ -75,7 +75,7 @@ class Run {
   void keep_training_peaks();  // those of a save are counted apart
 
   TrainOptions options_;
-  const Communicator& comm_;
+  Mesh mesh_;
   bool is_main_;  // rank 0
   std::filesystem::path out_;
   Console console_;

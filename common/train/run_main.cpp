@@ -15,6 +15,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/command_line.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
@@ -171,8 +172,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
 }
 
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
-  const std::int64_t num_parameters =
-      count_parameters(Gpt(options.model, options.seed, at::kMeta).units());
+  const std::int64_t num_parameters = layout_of(options).num_parameters;
   const std::int64_t num_readers = world_size * options.simulate_ranks;
   const std::int64_t rows =
       options.data.microbatch_size * options.data.num_microbatches * num_readers;

@@ -38,7 +38,8 @@ class RunTest : public ::testing::Test {
   // it.
   TrainReport take_steps(const TrainOptions& options, int limit = 1000) {
     FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-    Optimizer optimizer(flat, options.optimizer);
+    const FlatGradients grads(flat);
+    Optimizer optimizer(flat, grads, options.optimizer);
     BatchStream batches(options.data, whole_data(options.data.tail));
     ladder::Run run(options, comm_);
     run.resume(full_state(flat, optimizer, batches));
@@ -152,7 +153,8 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   const StopSignal stop_signal;
   options_.num_steps = 1000000;
   FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-  Optimizer optimizer(flat, options_.optimizer);
+  const FlatGradients grads(flat);
+  Optimizer optimizer(flat, grads, options_.optimizer);
   BatchStream batches(options_.data, whole_data(options_.data.tail));
   ladder::Run run(options_, comm_);
   run.resume(full_state(flat, optimizer, batches));
@@ -195,7 +197,8 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
       {{.param_norm = kNan}, "the parameter norm is not finite"}};
   for (const auto& [record, why] : cases) {
     FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-    Optimizer optimizer(flat, options_.optimizer);
+    const FlatGradients grads(flat);
+    Optimizer optimizer(flat, grads, options_.optimizer);
     BatchStream batches(options_.data, whole_data(options_.data.tail));
     ladder::Run run(options_, comm_);
     run.resume(full_state(flat, optimizer, batches));

@@ -19,6 +19,7 @@ struct Setup {
 
   LinearModel model{1};
   FlatModel flat{model.units()};
+  FlatGradients grads{flat};
   Ddp ddp;
   LossSum loss_sum;
 };
@@ -38,6 +39,7 @@ class Grade : public Examination {
       const auto held = [] { return read_memory().live(MemoryCategory::kCommunication); };
       const LinearModel model(1);
       FlatModel flat(model.units());
+      const FlatGradients grads(flat);
       const std::int64_t before = held();
       {
         const Ddp ddp = make_(flat, comm);
@@ -57,6 +59,7 @@ class Grade : public Examination {
     examine("broadcast_parameters()", [this](Communicator& comm) {
       const LinearModel model(static_cast<float>(1 + comm.rank()));
       FlatModel flat(model.units());
+      const FlatGradients grads(flat);
       const Ddp ddp = make_(flat, comm);
       ddp.broadcast_parameters();
       for (const auto& [name, param] : flat.named_params()) {
@@ -73,7 +76,7 @@ class Grade : public Examination {
       Setup setup(make_, comm);
       const std::string wanted = plan(setup.flat);
       for (std::int64_t step = 0; step < 2; ++step) {
-        setup.flat.zero_grad();
+        setup.grads.zero();
         const std::size_t before = comm.calls().size();
         setup.ddp.arm(num_microbatches);
         expect_evaluation(setup);
@@ -195,7 +198,7 @@ class Grade : public Examination {
       const auto& [name, leaf] = setup.model.leaves()[i];
       const std::string what = concat("the gradient of '", name, "' in step ", step, " with ",
                                       num_microbatches, " microbatches");
-      if (!leaf.grad().is_alias_of(setup.flat.grads()))
+      if (!leaf.grad().is_alias_of(setup.grads.flat()))
         fault(what + " is no longer the view of the flat buffer that it was");
       expect(what, leaf.grad(), fold(i, step, num_microbatches));
     }

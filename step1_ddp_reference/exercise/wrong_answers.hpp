@@ -38,7 +38,9 @@ inline Ddp takes_the_mean(FlatModel& model, Communicator& comm) {
   Ddp ddp = linked_ddp(model, comm);
   ddp.wait = [&, wait = ddp.wait] {
     wait();
-    model.grads().div_(comm.size());
+    for (const auto& [name, leaf] : model.leaves()) {
+      if (leaf.grad().defined()) leaf.grad().div_(comm.size());
+    }
   };
   return ddp;
 }
@@ -211,7 +213,7 @@ inline Ddp broadcasts_when_made(FlatModel& model, Communicator& comm) {
 inline Ddp holds_another_copy(FlatModel& model, Communicator& comm) {
   const MemoryScope scope(MemoryCategory::kCommunication);
   Ddp ddp = linked_ddp(model, comm);
-  ddp.wait = [wait = ddp.wait, copy = model.grads().clone()] { wait(); };
+  ddp.wait = [wait = ddp.wait, copy = model.params().clone()] { wait(); };
   return ddp;
 }
 

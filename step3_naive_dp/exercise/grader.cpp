@@ -17,7 +17,7 @@ namespace {
 
 // A model of four trainable tensors, one of a single element, and of two frozen ones: one that
 // never had a gradient, and one that was frozen later and still has it.
-struct Model {
+struct Subject {
   at::Tensor frozen_later = trainable({9});
   FlatModel flat{{{"embedding", {{"wte", trainable({5, 3})}, {"frozen", at::ones({7})}}},
                   {"head",
@@ -25,14 +25,18 @@ struct Model {
                     {"weight", trainable({64, 20})},
                     {"frozen_later", frozen_later},
                     {"bias", trainable({20})}}}}};
+  FlatGradients grads{flat};
 
-  Model() { frozen_later.set_requires_grad(false); }
+  Subject() { frozen_later.set_requires_grad(false); }
 
  private:
   static at::Tensor trainable(at::IntArrayRef shape) {
     return at::ones(shape).set_requires_grad(true);
   }
 };
+std::vector<NamedTensor> named_grads(const Subject& model) {
+  return named_views(model.flat.layout(), model.grads.flat());
+}
 constexpr std::int64_t kLargestNumel = 64 * 20;
 
 bool is_frozen(const NamedTensor& named) {
@@ -58,18 +62,18 @@ class Grade : public Examination {
     for (int root = 0; root < comm_.size(); ++root) {
       const std::string what = concat("broadcast_parameters() from rank ", root);
       examine<WatchedCommunicator>(what, [&](WatchedCommunicator& comm) {
-        Model model;
+        Subject model;
         for (const auto& [name, param] : model.flat.named_params())
           param.copy_(values_like(param, comm.rank()));
-        model.flat.grads().fill_(7);
+        model.grads.flat().fill_(7);
         const std::int64_t before = comm.traffic().bytes_sent();
         attempt_.broadcast_parameters(model.flat, comm, root);
         const std::int64_t num_sent = comm.traffic().bytes_sent() - before;
         for (const auto& [name, param] : model.flat.named_params()) {
           expect(concat("after ", what, " '", name, "'"), param, values_like(param, root));
         }
-        expect(concat("after ", what, " a gradient"), model.flat.grads(),
-               at::full({model.flat.grads().numel()}, 7.0F));
+        expect(concat("after ", what, " a gradient"), model.grads.flat(),
+               at::full({model.grads.flat().numel()}, 7.0F));
         // With the padding or without, but from the root alone.
         const std::int64_t most =
             comm.rank() == root ? 4 * (comm.size() - 1) * model.flat.layout().numel : 0;
@@ -83,10 +87,10 @@ class Grade : public Examination {
   void gradients_are_sums() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2;
     examine<WatchedCommunicator>("the sum of the gradients", [&](WatchedCommunicator& comm) {
-      Model model;
+      Subject model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return at::full_like(grad.tensor, comm.rank() + 1); });
-      for (const NamedTensor& grad : trainable(model.flat.named_grads())) {
+      for (const NamedTensor& grad : trainable(named_grads(model))) {
         expect(
             concat("the sum of the ranks' gradients 1 to ", comm.size(), " in '", grad.name, "'"),
             grad.tensor, at::full_like(grad.tensor, sum));
@@ -97,10 +101,10 @@ class Grade : public Examination {
   // To the bit: ((g0 + g1) + g2) + ….
   void fold_in_rank_order() {
     examine<WatchedCommunicator>("the order of the sum", [&](WatchedCommunicator& comm) {
-      Model model;
+      Subject model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return values_like(grad.tensor, comm.rank()); });
-      for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+      for (const auto& [name, grad] : trainable(named_grads(model))) {
         expect(concat("the gradient of '", name, "', added up in the order of the ranks,"), grad,
                fold_of_all(comm.size(), grad.numel(), at::kFloat).view_as(grad));
       }
@@ -112,7 +116,7 @@ class Grade : public Examination {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2 - 1;
     examine<WatchedCommunicator>(
         "parameters that rank 0 does not use", [&](WatchedCommunicator& comm) {
-          Model model;
+          Subject model;
           const auto is_unused = [](const std::string& name) {
             return name == "scale" || name == "bias";
           };
@@ -120,7 +124,7 @@ class Grade : public Examination {
             const bool is_zero = comm.rank() == 0 && is_unused(grad.name);
             return at::full_like(grad.tensor, is_zero ? 0 : comm.rank() + 1);
           });
-          for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+          for (const auto& [name, grad] : trainable(named_grads(model))) {
             if (!is_unused(name)) continue;
             expect(concat("the gradient of '", name, "', which rank 0 does not use,"), grad,
                    at::full_like(grad, sum));
@@ -133,13 +137,13 @@ class Grade : public Examination {
 
   // all_reduce_gradients() on these gradients, and what must hold whatever they are: first what was
   // called, which explains the values.
-  void reduce(Model& model, WatchedCommunicator& comm, const Values& gradient) {
-    for (const NamedTensor& grad : model.flat.named_grads()) {
+  void reduce(Subject& model, WatchedCommunicator& comm, const Values& gradient) {
+    for (const NamedTensor& grad : named_grads(model)) {
       is_frozen(grad) ? grad.tensor.fill_(100 + comm.rank()) : grad.tensor.copy_(gradient(grad));
     }
     const std::int64_t before = read_memory().total_live_bytes;
     reset_memory_peaks();
-    attempt_.all_reduce_gradients(model.flat, comm);
+    attempt_.all_reduce_gradients(model.grads, comm);
     const std::int64_t scratch = read_memory().peak_bytes - before;
 
     expect_one_all_reduce_per_tensor(model, comm.calls());
@@ -150,7 +154,7 @@ class Grade : public Examination {
       expect(concat("all_reduce_gradients() leaves the parameters alone: '", name, "'"), param,
              at::ones_like(param));
     }
-    for (const NamedTensor& grad : model.flat.named_grads()) {
+    for (const NamedTensor& grad : named_grads(model)) {
       if (!is_frozen(grad)) continue;
       expect(concat("'", grad.name, "' is frozen and left alone: its gradient"), grad.tensor,
              at::full_like(grad.tensor, 100 + comm.rank()));
@@ -160,9 +164,9 @@ class Grade : public Examination {
                    4 * kLargestNumel, " (the largest tensor) at most"));
   }
 
-  void expect_one_all_reduce_per_tensor(const Model& model, std::vector<std::string> found) {
+  void expect_one_all_reduce_per_tensor(const Subject& model, std::vector<std::string> found) {
     std::vector<std::string> wanted;
-    for (const auto& [name, grad] : trainable(model.flat.named_grads())) {
+    for (const auto& [name, grad] : trainable(named_grads(model))) {
       wanted.push_back(
           concat("all_reduce of ", grad.numel(), grad.numel() == 1 ? " element" : " elements"));
     }

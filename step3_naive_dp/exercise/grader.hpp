@@ -11,7 +11,7 @@ namespace ladder::step3 {
 
 struct NaiveDp {
   std::function<void(FlatModel&, Communicator&, int root)> broadcast_parameters;
-  std::function<void(FlatModel&, Communicator&)> all_reduce_gradients;
+  std::function<void(FlatGradients&, Communicator&)> all_reduce_gradients;
 };
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is

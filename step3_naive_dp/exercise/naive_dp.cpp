@@ -18,12 +18,12 @@ void broadcast_parameters(FlatModel& model, Communicator& comm, int root) {
   not_implemented("step3_naive_dp: broadcast_parameters()");
 }
 
-void all_reduce_gradients(FlatModel& model, Communicator& comm) {
-  // For each NamedTensor in model.leaves(): tensor.requires_grad() is false for a frozen one, and
+void all_reduce_gradients(FlatGradients& grads, Communicator& comm) {
+  // For each NamedTensor in grads.leaves(): tensor.requires_grad() is false for a frozen one, and
   // tensor.grad() is the gradient, zeros if this rank's backward never came by. What would happen
   // if one rank left that one out? The loss was divided by the number of all ranks' targets: what
   // is left to do with the sum?
-  static_cast<void>(model);
+  static_cast<void>(grads);
   static_cast<void>(comm);
   not_implemented("step3_naive_dp: all_reduce_gradients()");
 }

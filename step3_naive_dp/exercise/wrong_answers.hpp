@@ -19,16 +19,16 @@ inline void right_broadcast(FlatModel& model, Communicator& comm, int root) {
   comm.broadcast(model.params(), root)->wait();
 }
 
-inline std::vector<at::Tensor> trainable_gradients(const FlatModel& model) {
+inline std::vector<at::Tensor> trainable_gradients(const FlatGradients& grads) {
   std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : model.leaves()) {
+  for (const auto& [name, parameter] : grads.leaves()) {
     if (parameter.requires_grad()) gradients.push_back(parameter.grad());
   }
   return gradients;
 }
 
-inline void right_all_reduce(FlatModel& model, Communicator& comm) {
-  for (const at::Tensor& gradient : trainable_gradients(model)) comm.all_reduce(gradient)->wait();
+inline void right_all_reduce(FlatGradients& grads, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) comm.all_reduce(gradient)->wait();
 }
 
 inline void no_broadcast(FlatModel& /*model*/, Communicator& /*comm*/, int /*root*/) {}
@@ -60,29 +60,31 @@ inline void broadcasts_twice(FlatModel& model, Communicator& comm, int root) {
 
 inline void zeroes_the_gradients(FlatModel& model, Communicator& comm, int root) {
   right_broadcast(model, comm, root);
-  model.zero_grad();
-}
-
-inline void mean(FlatModel& model, Communicator& comm) {
-  right_all_reduce(model, comm);
-  for (at::Tensor& gradient : trainable_gradients(model)) gradient.div_(comm.size());
-}
-
-inline void reduces_parameters(FlatModel& model, Communicator& comm) {
   for (const auto& [name, parameter] : model.leaves()) {
+    if (parameter.grad().defined()) parameter.grad().zero_();
+  }
+}
+
+inline void mean(FlatGradients& grads, Communicator& comm) {
+  right_all_reduce(grads, comm);
+  for (at::Tensor& gradient : trainable_gradients(grads)) gradient.div_(comm.size());
+}
+
+inline void reduces_parameters(FlatGradients& grads, Communicator& comm) {
+  for (const auto& [name, parameter] : grads.leaves()) {
     if (parameter.requires_grad()) comm.all_reduce(parameter.detach())->wait();
   }
 }
 
-inline void skips_the_last_tensor(FlatModel& model, Communicator& comm) {
-  std::vector<at::Tensor> gradients = trainable_gradients(model);
+inline void skips_the_last_tensor(FlatGradients& grads, Communicator& comm) {
+  std::vector<at::Tensor> gradients = trainable_gradients(grads);
   gradients.pop_back();
   for (const at::Tensor& gradient : gradients) comm.all_reduce(gradient)->wait();
 }
 
 // Equal up to rounding, and no two ranks have the same bits.
-inline void starts_with_its_own(FlatModel& model, Communicator& comm) {
-  for (at::Tensor& gradient : trainable_gradients(model)) {
+inline void starts_with_its_own(FlatGradients& grads, Communicator& comm) {
+  for (at::Tensor& gradient : trainable_gradients(grads)) {
     at::Tensor all = at::empty({comm.size(), gradient.numel()});
     comm.all_gather(gradient, all)->wait();
     for (int r = 0; r < comm.size(); ++r) {
@@ -91,63 +93,66 @@ inline void starts_with_its_own(FlatModel& model, Communicator& comm) {
   }
 }
 
-inline void scales_before_and_after(FlatModel& model, Communicator& comm) {
-  for (at::Tensor& gradient : trainable_gradients(model)) {
+inline void scales_before_and_after(FlatGradients& grads, Communicator& comm) {
+  for (at::Tensor& gradient : trainable_gradients(grads)) {
     gradient.mul_(10);
     comm.all_reduce(gradient)->wait();
     gradient.div_(10);
   }
 }
 
-inline void reduces_row_by_row(FlatModel& model, Communicator& comm) {
-  for (const at::Tensor& gradient : trainable_gradients(model)) {
+inline void reduces_row_by_row(FlatGradients& grads, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) {
     for (const at::Tensor& row : gradient.unbind()) comm.all_reduce(row)->wait();
   }
 }
 
-inline void reduces_the_frozen_too(FlatModel& model, Communicator& comm) {
-  for (const auto& [name, gradient] : model.named_grads()) comm.all_reduce(gradient)->wait();
+inline void reduces_the_frozen_too(FlatGradients& grads, Communicator& comm) {
+  for (const auto& [name, gradient] : named_views(grads.layout(), grads.flat()))
+    comm.all_reduce(gradient)->wait();
 }
 
-inline void trains_as_well(FlatModel& model, Communicator& comm) {
-  right_all_reduce(model, comm);
-  model.params().sub_(model.grads());
+inline void trains_as_well(FlatGradients& grads, Communicator& comm) {
+  right_all_reduce(grads, comm);
+  for (const auto& [name, parameter] : grads.leaves()) {
+    if (parameter.requires_grad()) parameter.detach().sub_(parameter.grad());
+  }
 }
 
-inline void one_flat_all_reduce(FlatModel& model, Communicator& comm) {
-  comm.all_reduce(model.grads())->wait();
+inline void one_flat_all_reduce(FlatGradients& grads, Communicator& comm) {
+  comm.all_reduce(grads.flat())->wait();
 }
 
-inline void reduces_a_copy(FlatModel& model, Communicator& comm) {
-  for (const at::Tensor& gradient : trainable_gradients(model)) {
+inline void reduces_a_copy(FlatGradients& grads, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) {
     comm.all_reduce(gradient.clone())->wait();
   }
 }
 
-inline void leaves_zeros_out(FlatModel& model, Communicator& comm) {
-  for (const at::Tensor& gradient : trainable_gradients(model)) {
+inline void leaves_zeros_out(FlatGradients& grads, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) {
     if (gradient.any().item<bool>()) comm.all_reduce(gradient)->wait();
   }
 }
 
-inline void waits_at_the_end(FlatModel& model, Communicator& comm) {
+inline void waits_at_the_end(FlatGradients& grads, Communicator& comm) {
   std::vector<WorkPtr> works;
-  for (const at::Tensor& gradient : trainable_gradients(model)) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) {
     works.push_back(comm.all_reduce(gradient));
   }
   for (const WorkPtr& work : works) work->wait();
 }
 
-inline void never_waits(FlatModel& model, Communicator& comm) {
-  for (const at::Tensor& gradient : trainable_gradients(model)) comm.all_reduce(gradient);
+inline void never_waits(FlatGradients& grads, Communicator& comm) {
+  for (const at::Tensor& gradient : trainable_gradients(grads)) comm.all_reduce(gradient);
 }
 
-inline void works_in_copies(FlatModel& model, Communicator& comm) {
+inline void works_in_copies(FlatGradients& grads, Communicator& comm) {
   std::vector<at::Tensor> copies;
-  for (const at::Tensor& gradient : trainable_gradients(model)) copies.push_back(gradient.clone());
+  for (const at::Tensor& gradient : trainable_gradients(grads)) copies.push_back(gradient.clone());
   for (const at::Tensor& copy : copies) comm.all_reduce(copy)->wait();
   std::size_t i = 0;
-  for (at::Tensor& gradient : trainable_gradients(model)) gradient.copy_(copies[i++]);
+  for (at::Tensor& gradient : trainable_gradients(grads)) gradient.copy_(copies[i++]);
 }
 
 inline std::vector<WrongAnswer<NaiveDp>> wrong_broadcasts() {

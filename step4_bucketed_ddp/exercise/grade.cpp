@@ -9,9 +9,9 @@ namespace ladder {
 namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
-  const auto linked = [](FlatModel& model, const std::vector<GradientBucket>& plan,
+  const auto linked = [](FlatGradients& grads, const std::vector<GradientBucket>& plan,
                          Communicator& watched, const StartReduction& start_reduction) {
-    const auto bucketer = std::make_shared<GradientBucketer>(model, plan, watched, start_reduction);
+    const auto bucketer = std::make_shared<GradientBucketer>(grads, plan, watched, start_reduction);
     return step4::BucketerAttempt{[bucketer](std::int64_t m) { bucketer->arm(m); },
                                   [bucketer] { bucketer->wait(); }};
   };

@@ -27,7 +27,7 @@ class GradeRefusals : public Examination {
       bucketer.arm(1);
       model.backward(kForward, 0);
       bucketer.wait();
-      model.flat.zero_grad();
+      model.grads.zero();
       expect_local_backward("a backward after wait(), not armed again,", model, comm);
     });
   }
@@ -100,7 +100,7 @@ class GradeRefusals : public Examination {
   }
 
   BucketerAttempt make(GradedModel& model, Communicator& comm) const {
-    return attempt_(model.flat, model.plan(), comm, start_all_reduce);
+    return attempt_(model.grads, model.plan(), comm, start_all_reduce);
   }
 
   void expect_local_backward(const std::string& what, GradedModel& model,
@@ -109,7 +109,7 @@ class GradeRefusals : public Examination {
     model.backward(kForward, 0);
     expect("the number of all-reduces that " + what + " starts", comm.calls().size() - before,
            std::size_t{0});
-    expect("the flat gradient after " + what, model.flat.grads(), model.own(1));
+    expect("the flat gradient after " + what, model.grads.flat(), model.own(1));
   }
 
   const MakeBucketer& attempt_;

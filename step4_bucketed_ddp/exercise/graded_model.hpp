@@ -90,6 +90,7 @@ struct GradedModel {
 
   int rank;
   FlatModel flat = FlatModel(units());
+  FlatGradients grads = FlatGradients(flat);
 };
 
 }  // namespace ladder::step4

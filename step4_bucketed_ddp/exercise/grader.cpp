@@ -53,7 +53,7 @@ class Grade : public Examination {
       for (int step = 1; step <= 2; ++step) {
         const int before = comm.recording().num_started;
         const auto num_left = [&] { return comm.recording().num_started - before; };
-        model.flat.zero_grad();
+        model.grads.zero();
         bucketer.arm(3);
         model.backward(kForward, 0);
         model.backward(kForward, 1);
@@ -67,7 +67,7 @@ class Grade : public Examination {
                num_left(), static_cast<int>(kNumBuckets));
         bucketer.wait();
         expect(concat("the flat gradient after step ", step, " of three microbatches"),
-               model.flat.grads(), model.wanted(3, comm.size()));
+               model.grads.flat(), model.wanted(3, comm.size()));
       }
     });
   }
@@ -156,11 +156,11 @@ class Grade : public Examination {
     examine_bucketer("another reduction than the all-reduce", [this](RecordingCommunicator& comm) {
       GradedModel model(comm.rank());
       std::int64_t num_calls = 0;
-      const BucketerAttempt bucketer =
-          attempt_(model.flat, model.plan(), comm, [&](Communicator& to, const at::Tensor& bucket) {
-            ++num_calls;
-            return to.all_reduce(bucket);
-          });
+      const BucketerAttempt bucketer = attempt_(model.grads, model.plan(), comm,
+                                                [&](Communicator& to, const at::Tensor& bucket) {
+                                                  ++num_calls;
+                                                  return to.all_reduce(bucket);
+                                                });
       bucketer.arm(1);
       model.backward(kForward, 0);
       bucketer.wait();
@@ -174,7 +174,7 @@ class Grade : public Examination {
     examine<RecordingCommunicator>(what, part);
   }
   BucketerAttempt make(GradedModel& model, Communicator& comm) const {
-    return attempt_(model.flat, model.plan(), comm, start_all_reduce);
+    return attempt_(model.grads, model.plan(), comm, start_all_reduce);
   }
 
   void expect_plan_order(RecordingCommunicator& comm, const Order& order) {
@@ -184,12 +184,12 @@ class Grade : public Examination {
     bucketer.arm(1);
     model.backward(order, 0);
     bucketer.wait();
-    expect("the flat gradient, computed in another order than the plan's,", model.flat.grads(),
+    expect("the flat gradient, computed in another order than the plan's,", model.grads.flat(),
            model.wanted(1, comm.size()));
     const std::vector<at::Tensor>& started = comm.recording().all_reduced;
-    const auto* const base = model.flat.grads().const_data_ptr<float>();
+    const auto* const base = model.grads.flat().const_data_ptr<float>();
     for (std::size_t i = 0; i < std::min(started.size(), plan.size()); ++i) {
-      if (!started[i].is_alias_of(model.flat.grads()))
+      if (!started[i].is_alias_of(model.grads.flat()))
         return fault("a bucket is a copy: it must be a range of the flat gradient");
       expect(concat("the place in the flat gradient that all-reduce ", i, " begins at"),
              started[i].const_data_ptr<float>() - base, plan[i].start);

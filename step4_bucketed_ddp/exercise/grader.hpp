@@ -19,9 +19,9 @@ struct BucketerAttempt {
   std::function<void()> wait;
 };
 
-// Makes one that lives as long as the functions do; model and communicator outlive it.
+// Makes one that lives as long as the functions do; gradients and communicator outlive it.
 using MakeBucketer =
-    std::function<BucketerAttempt(FlatModel& model, const std::vector<GradientBucket>& plan,
+    std::function<BucketerAttempt(FlatGradients& grads, const std::vector<GradientBucket>& plan,
                                   Communicator& comm, const StartReduction& start_reduction)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is

@@ -1,54 +1,32 @@
 // Exercise of step 4: start each bucket's all-reduce while backward is still running.
 //
-// The hooks are set for you: on_gradient(tensor) is called each time a backward has added to that
+// The hooks are set for you: hooks_ calls on_gradient(tensor) each time a backward has added to that
 // tensor's gradient. Write the rest as step4_bucketed_ddp/gradient_bucketer.hpp describes it, then:
 //   ./ladder exercise step4_bucketed_ddp
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
 
-class GradientBucketer::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(GradientBucketer& bucketer, std::size_t tensor) : bucketer_(bucketer), tensor_(tensor) {}
-  void operator()(const at::Tensor& /*parameter*/) override { bucketer_.on_gradient(tensor_); }
-
- private:
-  GradientBucketer& bucketer_;
-  std::size_t tensor_;
-};
-
 WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket) {
   return comm.all_reduce(bucket);
 }
 
-GradientBucketer::GradientBucketer(FlatModel& model, const std::vector<GradientBucket>& plan,
+GradientBucketer::GradientBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan,
                                    Communicator& comm, StartReduction start_reduction)
-    : model_(model),
+    : grads_(grads),
       comm_(comm),
       start_reduction_(std::move(start_reduction)),
-      pending_(model.layout().tensors.size()) {
+      pending_(grads.leaves().size()),
+      hooks_(grads.leaves(), [this](std::size_t tensor) { on_gradient(tensor); }) {
   for (const GradientBucket& planned : plan) {
     Bucket& bucket = buckets_.emplace_back();
-    bucket.gradients = model.grads().narrow(0, planned.start, planned.numel);
+    bucket.gradients = grads.flat().narrow(0, planned.start, planned.numel);
     for (const std::int64_t index : planned.tensors) {
       const auto tensor = static_cast<std::size_t>(index);
       bucket.tensors.push_back(tensor);
       pending_[tensor].bucket = buckets_.size() - 1;
-      torch::autograd::impl::set_post_acc_grad_hooks(model.leaves()[tensor].tensor,
-                                                     std::make_unique<Hook>(*this, tensor));
-    }
-  }
-}
-
-GradientBucketer::~GradientBucketer() {
-  for (const Bucket& bucket : buckets_) {
-    for (const std::size_t tensor : bucket.tensors) {
-      torch::autograd::impl::set_post_acc_grad_hooks(model_.leaves()[tensor].tensor, nullptr);
     }
   }
 }

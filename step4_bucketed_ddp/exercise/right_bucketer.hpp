@@ -17,9 +17,9 @@ namespace ladder::step4 {
 
 class RightBucketer {
  public:
-  RightBucketer(FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm,
+  RightBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan, Communicator& comm,
                 StartReduction start_reduction)
-      : model_(model), plan_(plan), comm_(comm), start_reduction_(std::move(start_reduction)) {
+      : grads_(grads), plan_(plan), comm_(comm), start_reduction_(std::move(start_reduction)) {
     for (const GradientBucket& bucket : plan_) {
       for (const std::int64_t t : bucket.tensors) set_hook(t, std::make_unique<Hook>(*this, t));
     }
@@ -37,7 +37,7 @@ class RightBucketer {
   virtual void arm(std::int64_t num_microbatches) {
     check_may_arm(num_microbatches);
     num_microbatches_ = num_microbatches;
-    received_.assign(model_.layout().tensors.size(), 0);
+    received_.assign(grads_.layout().tensors.size(), 0);
   }
   virtual void wait() {
     check_is_armed();
@@ -94,13 +94,13 @@ class RightBucketer {
     return received_[static_cast<std::size_t>(tensor)];
   }
   at::Tensor range(const GradientBucket& bucket) const {
-    return model_.grads().narrow(0, bucket.start, bucket.numel);
+    return grads_.flat().narrow(0, bucket.start, bucket.numel);
   }
   const std::string& name(std::int64_t tensor) const {
-    return model_.layout().tensors[static_cast<std::size_t>(tensor)].name;
+    return grads_.layout().tensors[static_cast<std::size_t>(tensor)].name;
   }
 
-  FlatModel& model_;
+  FlatGradients& grads_;
   std::vector<GradientBucket> plan_;
   Communicator& comm_;
   StartReduction start_reduction_;
@@ -119,7 +119,7 @@ class RightBucketer {
   };
   void set_hook(std::int64_t tensor, std::unique_ptr<Hook> hook) const {
     torch::autograd::impl::set_post_acc_grad_hooks(
-        model_.leaves()[static_cast<std::size_t>(tensor)].tensor, std::move(hook));
+        grads_.leaves()[static_cast<std::size_t>(tensor)].tensor, std::move(hook));
   }
 };
 

@@ -14,12 +14,13 @@ namespace {
 TEST(Stub, SaysWhatIsNotImplemented) {
   const at::Tensor w = at::ones({3}).set_requires_grad(true);
   FlatModel model({{"unit", {{"w", w}}}});
+  FlatGradients grads(model);
   SelfCommunicator comm;
   const auto expect_not_implemented = [](const std::function<void()>& call, const char* what) {
     EXPECT_THAT(call, ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(concat(
                           "not implemented: step4_bucketed_ddp: GradientBucketer::", what))));
   };
-  GradientBucketer bucketer(model, {{0, 16, {0}}}, comm);
+  GradientBucketer bucketer(grads, {{0, 16, {0}}}, comm);
   expect_not_implemented([&] { bucketer.arm(1); }, "arm()");
   expect_not_implemented([&] { w.sum().backward(); }, "on_gradient()");  // and it calls the rest
   expect_not_implemented([&] { bucketer.wait(); }, "wait()");

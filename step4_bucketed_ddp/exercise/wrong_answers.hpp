@@ -12,9 +12,9 @@ namespace ladder::step4 {
 
 template <class Bucketer>
 MakeBucketer make() {
-  return [](FlatModel& model, const std::vector<GradientBucket>& plan, Communicator& comm,
+  return [](FlatGradients& grads, const std::vector<GradientBucket>& plan, Communicator& comm,
             const StartReduction& start_reduction) {
-    const auto bucketer = std::make_shared<Bucketer>(model, plan, comm, start_reduction);
+    const auto bucketer = std::make_shared<Bucketer>(grads, plan, comm, start_reduction);
     return BucketerAttempt{[bucketer](std::int64_t m) { bucketer->arm(m); },
                            [bucketer] { bucketer->wait(); }};
   };

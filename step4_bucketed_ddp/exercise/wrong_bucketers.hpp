@@ -17,7 +17,7 @@ struct Mean : WrongBucketer {
   using WrongBucketer::WrongBucketer;
   void finish() override {
     WrongBucketer::finish();
-    model_.grads().div_(comm_.size());
+    grads_.flat().div_(comm_.size());
   }
 };
 struct OwnCopies : WrongBucketer {

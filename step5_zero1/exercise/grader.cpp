@@ -68,13 +68,13 @@ class Grade : public Examination {
       const std::int64_t held = read_memory().live(MemoryCategory::kOptimizer) - before;
       expect("the number of bytes of AdamW's state that a rank holds", held, 8 * plan.numel);
       if (held != 8 * plan.numel) return;
-      Optimizer whole(alone.flat, {});
+      Optimizer whole(alone.flat, alone.grads, {});
       const at::Tensor wanted = model.flat.params().clone();
       for (std::uint64_t step = 1; step <= 2; ++step) {
         alone.backward_of_all(num_ranks_, 1, step);
         whole.step(1e-2);
-        model.flat.grads().fill_(std::nan(""));
-        copy(plan.slices_of_full(alone.flat.grads()), grads);
+        model.grads.flat().fill_(std::nan(""));
+        copy(plan.slices_of_full(alone.grads.flat()), grads);
         optimizer->step(1e-2);
         for (std::size_t u = 0; u < params.size(); ++u) {
           expect(
@@ -103,8 +103,8 @@ class Grade : public Examination {
       expect("the number of bytes of SGD's state that a rank holds",
              read_memory().live(MemoryCategory::kOptimizer) - before, std::int64_t{0});
       alone.backward_of_all(num_ranks_, 1, 1);
-      Optimizer(alone.flat, options).step(1e-2);
-      copy(sharded.plan.slices_of_full(alone.flat.grads()), sharded.grads);
+      Optimizer(alone.flat, alone.grads, options).step(1e-2);
+      copy(sharded.plan.slices_of_full(alone.grads.flat()), sharded.grads);
       optimizer->step(1e-2);
       expect("the own slices after a step of SGD", at::cat(sharded.params),
              at::cat(sharded.plan.slices_of_full(alone.flat.params())));
@@ -135,12 +135,12 @@ class Grade : public Examination {
       }
 
       Sharded sharded(num_ranks_, rank_);
-      const FlatModel& model = sharded.model.flat;
-      const FlatLayout& layout = model.layout();
+      const FlatGradients& model_grads = sharded.model.grads;
+      const FlatLayout& layout = model_grads.layout();
       sharded.model.backward_of_all(num_ranks_, 1, 3);
       const Meter meter(comm);
       expect_norm("the norm of a model's gradients", sharded.grads,
-                  flat_norm(layout, model.grads()), comm);
+                  flat_norm(layout, model_grads.flat()), comm);
       expect_costs("the norm", meter, norm_traffic(layout, num_ranks_, rank_),
                    2 * 8 * layout.numel / kNormBlock);
     });
@@ -196,15 +196,15 @@ class Grade : public Examination {
       Sharded sharded(num_ranks_, rank_);
       auto& [model, plan, params, grads] = sharded;
       HostileModel alone(num_ranks_);
-      GradientBucketer bucketer(model.flat, plan_unit_buckets(plan.layout), comm,
+      GradientBucketer bucketer(model.grads, plan_unit_buckets(plan.layout), comm,
                                 attempt_.start_reduce_scatter);
       const auto optimizer = attempt_.make_optimizer(plan, params, grads, {});
-      Optimizer whole(alone.flat, {});
+      Optimizer whole(alone.flat, alone.grads, {});
       for (std::uint64_t step = 1; step <= 2; ++step) {
         alone.backward_of_all(num_ranks_, 2, step);
-        clip_gradients(alone.flat, 0.5);
+        clip_gradients(alone.grads, 0.5);
         whole.step(1e-2);
-        model.flat.zero_grad();
+        model.grads.zero();
         bucketer.arm(2);
         for (int j = 0; j < 2; ++j) model.backward(rank_, HostileModel::seed_of(step, j));
         bucketer.wait();
@@ -225,7 +225,7 @@ class Grade : public Examination {
     HostileModel model;
     ShardPlan plan;
     std::vector<at::Tensor> params = plan.slices_of_full(model.flat.params());
-    std::vector<at::Tensor> grads = plan.slices_of_full(model.flat.grads());
+    std::vector<at::Tensor> grads = plan.slices_of_full(model.grads.flat());
   };
 
   void expect_costs(const std::string& what, const Meter& meter, const Traffic& theory,

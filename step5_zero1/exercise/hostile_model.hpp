@@ -55,17 +55,18 @@ struct HostileModel {
   void backward_of_all(int num_ranks, std::int64_t num_microbatches, std::uint64_t seed) {
     at::Tensor sum;
     for (int r = 0; r < num_ranks; ++r) {
-      flat.zero_grad();
+      grads.zero();
       for (std::int64_t j = 0; j < num_microbatches; ++j) backward(r, seed_of(seed, j));
-      sum = r == 0 ? flat.grads().clone() : sum + flat.grads();
+      sum = r == 0 ? grads.flat().clone() : sum + grads.flat();
     }
-    flat.grads().copy_(sum);
+    grads.flat().copy_(sum);
   }
   static std::uint64_t seed_of(std::uint64_t seed, std::int64_t microbatch) {
     return seed + 100 * static_cast<std::uint64_t>(microbatch);
   }
 
   FlatModel flat;
+  FlatGradients grads{flat};
 };
 
 }  // namespace ladder::step5

@@ -21,15 +21,9 @@ inline at::Tensor own_part(const at::Tensor& unit, const Communicator& comm) {
   return unit.view({comm.size(), -1}).select(0, comm.rank());
 }
 
-inline std::vector<double> block_sums_of(const Slices& slices) {
-  std::vector<double> sums;
-  for (const at::Tensor& slice : slices) append_block_sums(slice, sums);
-  return sums;
-}
-
 // The block sums of all ranks, rank after rank. [N, number of own blocks]
 inline at::Tensor gathered_block_sums(const Slices& slices, Communicator& comm) {
-  const at::Tensor own = at::tensor(block_sums_of(slices), at::kDouble);
+  const at::Tensor own = at::tensor(block_sums(slices), at::kDouble);
   const at::Tensor all = at::empty({comm.size(), own.numel()}, at::kDouble);
   comm.all_gather(own, all)->wait();
   return all;

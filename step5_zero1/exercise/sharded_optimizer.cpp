@@ -35,7 +35,7 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& /*plan*/,
 }
 
 double sharded_norm(const std::vector<at::Tensor>& /*slices*/, Communicator& /*comm*/) {
-  // append_block_sums() and norm_of() of common/optim/norm.hpp do the arithmetic. In which order do
+  // block_sums() and norm_of() of common/optim/norm.hpp do the arithmetic. In which order do
   // the gathered sums arrive, and in which order would one process add them up?
   not_implemented("step5_zero1: sharded_norm()");
 }

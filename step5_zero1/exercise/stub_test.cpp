@@ -14,15 +14,16 @@ namespace {
 TEST(Stub, SaysWhatIsNotImplemented) {
   const at::Tensor w = at::ones({3}).set_requires_grad(true);
   FlatModel model({{"unit", {{"w", w}}}}, shard_multiple(1));
+  const FlatGradients flat_grads(model);
   const ShardPlan plan = plan_shards(model.layout(), 1, 0);
   const std::vector<at::Tensor> params = plan.slices_of_full(model.params());
-  const std::vector<at::Tensor> grads = plan.slices_of_full(model.grads());
+  const std::vector<at::Tensor> grads = plan.slices_of_full(flat_grads.flat());
   SelfCommunicator comm;
   const auto expect_not_implemented = [](const std::function<void()>& call, const char* what) {
     EXPECT_THAT(
         call, ::testing::ThrowsMessage<CheckError>(concat("not implemented: step5_zero1: ", what)));
   };
-  expect_not_implemented([&] { start_reduce_scatter(comm, model.grads()); },
+  expect_not_implemented([&] { start_reduce_scatter(comm, flat_grads.flat()); },
                          "start_reduce_scatter()");
   expect_not_implemented([&] { ShardedOptimizer optimizer(plan, params, grads, {}); },
                          "ShardedOptimizer::ShardedOptimizer()");

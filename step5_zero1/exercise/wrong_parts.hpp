@@ -102,7 +102,7 @@ inline std::unique_ptr<Optimizer> always_adamw(const ShardPlan& plan, const Slic
 }
 
 inline double local_norm(const Slices& slices, Communicator& /*comm*/) {
-  return norm_of(block_sums_of(slices));
+  return norm_of(block_sums(slices));
 }
 
 inline double norm_of_norms(const Slices& slices, Communicator& comm) {
@@ -116,13 +116,12 @@ inline double rank_after_rank(const Slices& slices, Communicator& comm) {
 
 // The right number, but everybody gets all gradients for it.
 inline double norm_of_all_gradients(const Slices& slices, Communicator& comm) {
-  std::vector<double> sums;
+  Slices units;
   for (const at::Tensor& slice : slices) {
-    const at::Tensor full = at::empty({comm.size() * slice.numel()});
-    comm.all_gather(slice, full)->wait();
-    append_block_sums(full, sums);
+    units.push_back(at::empty({comm.size() * slice.numel()}));
+    comm.all_gather(slice, units.back())->wait();
   }
-  return norm_of(sums);
+  return norm_of(block_sums(units));
 }
 
 inline double scales_by_own_norm(const Slices& grads, double clip_norm, Communicator& comm) {

@@ -32,7 +32,7 @@ struct GradedModel {
   GradedModel(int the_rank, int the_size)
       : rank(the_rank),
         size(the_size),
-        flat(units(the_size), shard_multiple(the_size), FlatGrads::kElsewhere),
+        flat(units(the_size), shard_multiple(the_size)),
         plan(plan_shards(flat.layout(), the_size, the_rank)),
         buckets(plan_unit_buckets(flat.layout())) {}
 

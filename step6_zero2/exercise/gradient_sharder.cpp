@@ -1,15 +1,13 @@
 // Exercise of step 6: reduce-scatter each unit's gradients during backward, and let go of them.
 //
-// The hooks are set for you: on_gradient(tensor) is called each time a backward has put a gradient
-// into that tensor's .grad. units_ stand in the order in which they leave; gaps say which parts of a
+// The hooks are set for you: hooks_ calls on_gradient(tensor) each time a backward has put a gradient
+// into that tensor's .grad. units_ are in the order in which they leave; gaps say which parts of a
 // unit belong to no tensor. Write the rest as step6_zero2/gradient_sharder.hpp describes it, then:
 //   ./ladder exercise step6_zero2
 #include "step6_zero2/gradient_sharder.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -17,20 +15,12 @@
 
 namespace ladder {
 
-// Fires when .grad holds what this backward has to say about the parameter.
-class GradientSharder::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(GradientSharder& sharder, std::size_t tensor) : sharder_(sharder), tensor_(tensor) {}
-  void operator()(const at::Tensor& /*parameter*/) override { sharder_.on_gradient(tensor_); }
-
- private:
-  GradientSharder& sharder_;
-  std::size_t tensor_;
-};
-
 GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor> leaves,
                                  Communicator& comm)
-    : leaves_(std::move(leaves)), comm_(comm), tensors_(leaves_.size()) {
+    : leaves_(std::move(leaves)),
+      comm_(comm),
+      tensors_(leaves_.size()),
+      hooks_(leaves_, [this](std::size_t tensor) { on_gradient(tensor); }) {
   const MemoryScope scope(MemoryCategory::kGradients);
   grad_shard_ = at::zeros({plan.numel}, at::kFloat);
   for (const GradientBucket& range : plan_unit_buckets(plan.layout)) {
@@ -43,21 +33,9 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
       const std::int64_t start = tensor.start - range.start;
       unit.gaps.emplace_back(start + tensor.numel, end - start - tensor.numel);
       end = start;
-      const auto leaf = static_cast<std::size_t>(index);
-      tensors_[leaf] = {units_.size() - 1, start};
-      torch::autograd::impl::set_post_acc_grad_hooks(leaves_[leaf].tensor,
-                                                     std::make_unique<Hook>(*this, leaf));
+      tensors_[static_cast<std::size_t>(index)] = {units_.size() - 1, start};
     }
     unit.gaps.emplace_back(0, end);
-  }
-}
-
-GradientSharder::~GradientSharder() {
-  for (const Unit& unit : units_) {
-    for (const std::int64_t tensor : unit.range.tensors) {
-      torch::autograd::impl::set_post_acc_grad_hooks(
-          leaves_[static_cast<std::size_t>(tensor)].tensor, nullptr);
-    }
   }
 }
 

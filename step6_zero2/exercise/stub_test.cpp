@@ -14,7 +14,7 @@ namespace {
 
 TEST(Stub, SaysWhatIsNotImplemented) {
   const at::Tensor w = at::ones({3}).set_requires_grad(true);
-  const FlatModel model({{"unit", {{"w", w}}}}, shard_multiple(1), FlatGrads::kElsewhere);
+  const FlatModel model({{"unit", {{"w", w}}}}, shard_multiple(1));
   SelfCommunicator comm;
   const auto expect_not_implemented = [](const std::function<void()>& call, const char* what) {
     EXPECT_THAT(call, ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(

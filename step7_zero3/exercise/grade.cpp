@@ -3,20 +3,16 @@
 
 #include "common/testing/grade_main.hpp"
 #include "step7_zero3/exercise/grader.hpp"
-#include "step7_zero3/sharded_gpt.hpp"
+#include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
 namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
-  const auto linked = [](const GptOptions& options, std::uint64_t seed, int prefetch,
-                         Communicator& watched) {
-    const auto gpt = std::make_shared<ShardedGpt>(options, seed, prefetch, watched);
-    return step7::GptAttempt{[gpt](const at::Tensor& tokens) { return gpt->forward(tokens); },
-                             [gpt](const at::Tensor& tokens, const at::Tensor& targets) {
-                               return gpt->loss_sum(tokens, targets);
-                             },
-                             gpt->leaves(), gpt->plan()};
+  const auto linked = [](const ModelBuilder& build, int prefetch, Communicator& watched) {
+    const auto model = std::make_shared<ShardedModel>(build, prefetch, watched);
+    return step7::ModelAttempt{[model](const at::Tensor& tokens) { return model->forward(tokens); },
+                               model->leaves(), model->plan()};
   };
   return step7::grade(linked, comm);
 }

@@ -12,7 +12,7 @@
 #include "step7_zero3/exercise/parameter_watch.hpp"
 #include "step7_zero3/exercise/recording_communicator.hpp"
 #include "step7_zero3/exercise/wanted.hpp"
-#include "step7_zero3/exercise/whole_gpt.hpp"
+#include "step7_zero3/exercise/whole_model.hpp"
 
 namespace ladder::step7 {
 namespace {
@@ -26,11 +26,11 @@ std::int64_t parameter_bytes() {
 
 // An attempt, and the model in one piece that it must equal.
 struct Pair {
-  Pair(const WholeGpt& the_whole, const MakeGpt& attempt, int prefetch, Communicator& comm)
+  Pair(const WholeModel& the_whole, const MakeModel& attempt, int prefetch, Communicator& comm)
       : whole(the_whole),
         bytes_before(parameter_bytes()),
-        gpt(attempt(whole.model().options(), kSeed, prefetch, comm)),
-        wanted{gpt.plan.layout, whole.model().options().tie_embeddings, prefetch} {}
+        gpt(attempt(gpt_builder(whole.options(), kSeed), prefetch, comm)),
+        wanted{gpt.plan.layout, whole.options().tie_embeddings, prefetch} {}
   // Of parameters, beside this rank's shard.
   std::int64_t whole_bytes() const { return parameter_bytes() - bytes_before - shard_bytes(); }
   std::int64_t peak_bytes() const {
@@ -38,20 +38,20 @@ struct Pair {
   }
   std::int64_t shard_bytes() const { return 4 * gpt.plan.numel; }
 
-  const WholeGpt& whole;
+  const WholeModel& whole;
   std::int64_t bytes_before;
-  GptAttempt gpt;
+  ModelAttempt gpt;
   Wanted wanted;
 };
 
 class Grade : public Examination {
  public:
-  Grade(const MakeGpt& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
+  Grade(const MakeModel& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
 
   // Two microbatches, forward and backward.
   void a_step(bool is_tied, int prefetch) {
-    examine_gpt("a step", is_tied, prefetch, [&](RecordingCommunicator& comm) {
-      const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
+    examine_model("a step", is_tied, prefetch, [&](RecordingCommunicator& comm) {
+      const Pair pair(whole_model(is_tied), attempt_, prefetch, comm);
       const auto& [whole, bytes_before, gpt, wanted] = pair;
       expect("the number of collectives that the constructor calls", comm.calls().size(),
              std::size_t{0});
@@ -93,52 +93,51 @@ class Grade : public Examination {
 
   // As an evaluation runs it.
   void a_forward_without_gradients(bool is_tied, int prefetch) {
-    examine_gpt("a forward without gradients", is_tied, prefetch, [&](RecordingCommunicator& comm) {
-      const at::NoGradGuard no_grad;
-      const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
-      const at::Tensor tokens = pair.whole.tokens(comm.rank(), 0);
-      expect("the logits without gradients", forward(pair, tokens), pair.whole.logits(tokens));
-      expect_bytes("after a forward without gradients, which no backward follows,",
-                   pair.whole_bytes(), 0);
-      expect_gathers("it", pair, comm, pair.wanted.gathered_units(/*has_backward=*/false));
-      const at::Tensor targets = pair.whole.targets(tokens);
-      expect("loss_sum()", pair.gpt.loss_sum(tokens, targets),
-             pair.whole.model().loss_sum(tokens, targets));
-    });
+    examine_model(
+        "a forward without gradients", is_tied, prefetch, [&](RecordingCommunicator& comm) {
+          const at::NoGradGuard no_grad;
+          const Pair pair(whole_model(is_tied), attempt_, prefetch, comm);
+          const at::Tensor tokens = pair.whole.tokens(comm.rank(), 0);
+          expect("the logits without gradients", forward(pair, tokens), pair.whole.logits(tokens));
+          expect_bytes("after a forward without gradients, which no backward follows,",
+                       pair.whole_bytes(), 0);
+          expect_gathers("it", pair, comm, pair.wanted.gathered_units(/*has_backward=*/false));
+        });
   }
 
   // An evaluation between a forward and its backward: it drops all units, also what the forward kept.
   void a_forward_in_between(bool is_tied, int prefetch) {
-    examine_gpt("an evaluation between a forward and its backward", is_tied, prefetch,
-                [&](RecordingCommunicator& comm) {
-                  const Pair pair(whole_gpt(is_tied), attempt_, prefetch, comm);
-                  const auto& [whole, bytes_before, gpt, wanted] = pair;
-                  GradientSharder sharder(gpt.plan, gpt.leaves, comm);
-                  const at::Tensor tokens = whole.tokens(comm.rank(), 0);
-                  sharder.arm(1);
-                  const at::Tensor logits = forward(pair, tokens);
-                  comm.forget();
-                  evaluate(pair);
-                  expect_gathers("an evaluation between a forward and its backward", pair, comm,
-                                 wanted.gathered_units(/*has_backward=*/false));
-                  comm.forget();
-                  backward(pair, logits, tokens);
-                  sharder.wait();
-                  std::vector<std::int64_t> gathered = units_of(pair, comm);
-                  std::sort(gathered.begin(), gathered.end());
-                  expect("what backward gathers, in no order, when an evaluation has come between,",
-                         wanted.names(gathered), wanted.names(wanted.units_read_in_backward()));
-                  expect("the gradient shard when an evaluation has come between",
-                         sharder.grad_shard(), whole.grad_shard(gpt.plan, 1));
-                });
+    examine_model("an evaluation between a forward and its backward", is_tied, prefetch,
+                  [&](RecordingCommunicator& comm) {
+                    const Pair pair(whole_model(is_tied), attempt_, prefetch, comm);
+                    const auto& [whole, bytes_before, gpt, wanted] = pair;
+                    GradientSharder sharder(gpt.plan, gpt.leaves, comm);
+                    const at::Tensor tokens = whole.tokens(comm.rank(), 0);
+                    sharder.arm(1);
+                    const at::Tensor logits = forward(pair, tokens);
+                    comm.forget();
+                    evaluate(pair);
+                    expect_gathers("an evaluation between a forward and its backward", pair, comm,
+                                   wanted.gathered_units(/*has_backward=*/false));
+                    comm.forget();
+                    backward(pair, logits, tokens);
+                    sharder.wait();
+                    std::vector<std::int64_t> gathered = units_of(pair, comm);
+                    std::sort(gathered.begin(), gathered.end());
+                    expect(
+                        "what backward gathers, in no order, when an evaluation has come between,",
+                        wanted.names(gathered), wanted.names(wanted.units_read_in_backward()));
+                    expect("the gradient shard when an evaluation has come between",
+                           sharder.grad_shard(), whole.grad_shard(gpt.plan, 1));
+                  });
   }
 
   // Its output needs no gradient: it takes no hook, and nobody says that backward is over.
   void a_frozen_embedding() {
-    examine_gpt("a frozen embedding", /*is_tied=*/false, 1, [&](RecordingCommunicator& comm) {
-      const WholeGpt whole(shape(/*is_tied=*/false), kSeed);
+    examine_model("a frozen embedding", /*is_tied=*/false, 1, [&](RecordingCommunicator& comm) {
+      const WholeModel whole(shape(/*is_tied=*/false), kSeed);
       const Pair pair(whole, attempt_, 1, comm);
-      const GptAttempt& gpt = pair.gpt;
+      const ModelAttempt& gpt = pair.gpt;
       for (const std::size_t t : {std::size_t{0}, std::size_t{1}}) {
         gpt.leaves[t].tensor.set_requires_grad(false);
         whole.leaves()[t].tensor.set_requires_grad(false);
@@ -153,14 +152,14 @@ class Grade : public Examination {
   }
 
   void a_negative_prefetch() {
-    examine_gpt("a negative prefetch", /*is_tied=*/true, -1, [&](RecordingCommunicator& comm) {
-      expect_error("ShardedGpt with prefetch -1", {"prefetch is -1"},
-                   [&] { attempt_(shape(/*is_tied=*/true), kSeed, -1, comm); });
+    examine_model("a negative prefetch", /*is_tied=*/true, -1, [&](RecordingCommunicator& comm) {
+      expect_error("ShardedModel with prefetch -1", {"prefetch is -1"},
+                   [&] { attempt_(gpt_builder(shape(/*is_tied=*/true), kSeed), -1, comm); });
     });
   }
 
  private:
-  const WholeGpt& whole_gpt(bool is_tied) const { return is_tied ? tied_ : untied_; }
+  const WholeModel& whole_model(bool is_tied) const { return is_tied ? tied_ : untied_; }
   // An odd width, and units of several lengths: who gathers another one than the others is seen to.
   static GptOptions shape(bool is_tied) {
     return {.vocab_size = 450,
@@ -172,7 +171,7 @@ class Grade : public Examination {
   }
 
   template <class Part>
-  void examine_gpt(const char* what, bool is_tied, int prefetch, Part part) {
+  void examine_model(const char* what, bool is_tied, int prefetch, Part part) {
     if (!faults().empty()) return;
     model_ = concat(is_tied ? "tied" : "untied", ", prefetch ", prefetch, ": ");
     examine<RecordingCommunicator>(model_ + what, part);
@@ -250,15 +249,15 @@ class Grade : public Examination {
            pair.wanted.names(units));
   }
 
-  const MakeGpt& attempt_;
-  const WholeGpt untied_ = WholeGpt(shape(/*is_tied=*/false), kSeed);
-  const WholeGpt tied_ = WholeGpt(shape(/*is_tied=*/true), kSeed);
+  const MakeModel& attempt_;
+  const WholeModel untied_ = WholeModel(shape(/*is_tied=*/false), kSeed);
+  const WholeModel tied_ = WholeModel(shape(/*is_tied=*/true), kSeed);
   std::string model_;
 };
 
 }  // namespace
 
-std::vector<std::string> grade(const MakeGpt& attempt, Communicator& comm) {
+std::vector<std::string> grade(const MakeModel& attempt, Communicator& comm) {
   install_memory_ledger();
   Grade grade(attempt, comm);
   for (const bool is_tied : {false, true}) grade.a_step(is_tied, /*prefetch=*/0);

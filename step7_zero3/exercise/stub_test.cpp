@@ -1,4 +1,4 @@
-// The stub compiles, and fails for the right reason: links exercise/sharded_gpt.cpp instead of the
+// The stub compiles, and fails for the right reason: links exercise/sharded_model.cpp instead of the
 // reference.
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -6,7 +6,8 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
-#include "step7_zero3/sharded_gpt.hpp"
+#include "common/model/gpt.hpp"
+#include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
 namespace {
@@ -14,15 +15,17 @@ namespace {
 // forward() calls all of it, and this first. What is left is what was given.
 TEST(Stub, SaysWhatIsNotImplemented) {
   SelfCommunicator comm;
-  ShardedGpt model({.vocab_size = 5, .context = 4, .layers = 1, .heads = 1, .channels = 4},
-                   /*seed=*/1, /*prefetch=*/1, comm);
+  ShardedModel model(
+      gpt_builder({.vocab_size = 5, .context = 4, .layers = 1, .heads = 1, .channels = 4},
+                  /*seed=*/1),
+      /*prefetch=*/1, comm);
   EXPECT_EQ(model.leaves().size(), 2u + 12 + 2);
   EXPECT_THAT(
       [&] {
         model.forward(at::zeros({1, 4}, at::kLong));
       },
       ::testing::ThrowsMessage<CheckError>(
-          ::testing::StartsWith("not implemented: step7_zero3: ShardedGpt::begin_forward()")));
+          ::testing::StartsWith("not implemented: step7_zero3: ShardedModel::begin_forward()")));
 }
 
 }  // namespace

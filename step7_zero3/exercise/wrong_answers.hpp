@@ -6,24 +6,21 @@
 #include <vector>
 
 #include "common/testing/wrong_answer.hpp"
-#include "step7_zero3/exercise/wrong_gpts.hpp"
+#include "step7_zero3/exercise/wrong_models.hpp"
 
 namespace ladder::step7 {
 
-template <class SomeGpt>
-MakeGpt make() {
-  return [](const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm) {
-    const auto gpt = std::make_shared<SomeGpt>(options, seed, prefetch, comm);
-    return GptAttempt{[gpt](const at::Tensor& tokens) { return gpt->forward(tokens); },
-                      [gpt](const at::Tensor& tokens, const at::Tensor& targets) {
-                        return gpt->loss_sum(tokens, targets);
-                      },
-                      gpt->leaves(), gpt->plan()};
+template <class SomeModel>
+MakeModel make() {
+  return [](const ModelBuilder& build, int prefetch, Communicator& comm) {
+    const auto model = std::make_shared<SomeModel>(build, prefetch, comm);
+    return ModelAttempt{[model](const at::Tensor& tokens) { return model->forward(tokens); },
+                        model->leaves(), model->plan()};
   };
 }
 
 // Where nothing else is said, prefetch 0: unit u is the (u+1)-th that is gathered.
-inline std::vector<WrongAnswer<MakeGpt>> wrong_answers() {
+inline std::vector<WrongAnswer<MakeModel>> wrong_answers() {
   const std::string in_order = "what a microbatch gathers, in this order, is ( ";
   const std::string forward = "embedding block0 block1 block2 head ";
   const std::string backward = "block2 block1 block0 ";
@@ -31,8 +28,9 @@ inline std::vector<WrongAnswer<MakeGpt>> wrong_answers() {
   const std::string bytes = "the number of bytes of parameters beside the shard ";
   const std::string started = "the number of gathers that have been started when the ";
   // Nothing else finds it.
-  const auto only = [](const std::string& name, const MakeGpt& attempt, const std::string& reason) {
-    return WrongAnswer<MakeGpt>{name, attempt, 1, reason, reason};
+  const auto only = [](const std::string& name, const MakeModel& attempt,
+                       const std::string& reason) {
+    return WrongAnswer<MakeModel>{name, attempt, 1, reason, reason};
   };
   return {
       {"all at the start", make<AllAtStart>(), 1,
@@ -81,8 +79,7 @@ inline std::vector<WrongAnswer<MakeGpt>> wrong_answers() {
       only("hooks what needs no gradient", make<HooksWhatNeedsNoGradient>(),
            "a frozen embedding: "),
       only("accepts any prefetch", make<AcceptsAnyPrefetch>(),
-           "ShardedGpt with prefetch -1 says nothing, a CheckError is wanted"),
-      only("mean loss", make<MeanLoss>(), "loss_sum() is "),
+           "ShardedModel with prefetch -1 says nothing, a CheckError is wanted"),
   };
 }
 

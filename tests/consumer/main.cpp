@@ -10,7 +10,9 @@
 int main() {
   at::Tensor slope = at::zeros({1}).set_requires_grad(true);
   ladder::FlatModel model({{"line", {{"slope", slope}}}});
-  ladder::Optimizer optimizer(model, {.kind = ladder::OptimizerKind::kSgd, .weight_decay = 0});
+  ladder::FlatGradients grads(model);
+  ladder::Optimizer optimizer(model, grads,
+                              {.kind = ladder::OptimizerKind::kSgd, .weight_decay = 0});
   const ladder::LossSum loss_sum = [&](const ladder::Microbatch& microbatch) {
     const at::Tensor x = microbatch.tokens.to(at::kFloat);
     return (slope * x - 3.0 * x).square().sum();
@@ -19,7 +21,7 @@ int main() {
       {{at::tensor({1, 2}, at::kLong), {}, 2}, {at::tensor({3}, at::kLong), {}, 1}});
   double loss = 0;
   for (int step = 0; step < 100; ++step) {
-    model.zero_grad();
+    grads.zero();
     loss = ladder::accumulate_gradients(loss_sum, batch, 3.0);
     optimizer.step(0.05);
   }

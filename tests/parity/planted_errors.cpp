@@ -3,10 +3,11 @@
 #include "common/core/check.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/norm.hpp"
-#include "common/train/cost.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/run.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -17,10 +18,11 @@ namespace {
 
 class WrongReduction {
  public:
-  WrongReduction(PlantedError error, FlatModel& flat, const TrainOptions& options,
-                 Communicator& comm)
+  WrongReduction(PlantedError error, FlatModel& flat, FlatGradients& grads,
+                 const TrainOptions& options, Communicator& comm)
       : error_(error),
         flat_(flat),
+        grads_(grads),
         comm_(comm),
         plan_(plan_buckets(flat.layout(), bucket_capacity_bytes(options))) {}
 
@@ -33,9 +35,9 @@ class WrongReduction {
     if (error_ == PlantedError::kReducesParameters) return loss;  // later
     for (std::size_t i = 0; i < plan_.size(); ++i) {
       const bool is_skipped = error_ == PlantedError::kSkippedBucket && i == plan_.size() / 2;
-      if (!is_skipped) sum(flat_.grads().narrow(0, plan_[i].start, plan_[i].numel));
+      if (!is_skipped) sum(grads_.flat().narrow(0, plan_[i].start, plan_[i].numel));
     }
-    if (error_ == PlantedError::kMeanOfGradients) flat_.grads().div_(comm_.size());
+    if (error_ == PlantedError::kMeanOfGradients) grads_.flat().div_(comm_.size());
     return loss;
   }
 
@@ -53,16 +55,17 @@ class WrongReduction {
     std::vector<Microbatch> first(batch.begin(), batch.end()), last = {first.back()};
     first.pop_back();
     double loss = accumulate_gradients(loss_sum, Microbatches(std::move(first)), num_targets);
-    const at::Tensor own = flat_.grads().clone();
-    flat_.zero_grad();
+    const at::Tensor own = grads_.flat().clone();
+    grads_.zero();
     loss += accumulate_gradients(loss_sum, Microbatches(std::move(last)), num_targets);
-    sum(flat_.grads());
-    flat_.grads().add_(own);
+    sum(grads_.flat());
+    grads_.flat().add_(own);
     return loss;
   }
 
   PlantedError error_;
   FlatModel& flat_;
+  FlatGradients& grads_;
   Communicator& comm_;
   std::vector<GradientBucket> plan_;
 };
@@ -105,15 +108,16 @@ TrainReport train_with(PlantedError error, const TrainOptions& options, World& w
   Run run(options, comm);
   FlatModel flat(layout_of(options));
   const std::uint64_t own_seed = options.seed + static_cast<std::uint64_t>(comm.rank());
-  const Gpt model(options.model, own_seed, [&](const Unit& unit) { flat.add(unit); });
-  Optimizer optimizer(flat, options.optimizer);
+  const Model model = build_gpt(options.model, own_seed, [&](const Unit& unit) { flat.add(unit); });
+  FlatGradients grads(flat);
+  Optimizer optimizer(flat, grads, options.optimizer);
   const bool reads_rank_0 = error == PlantedError::kAnotherRanksData && comm.rank() == 1;
   BatchStream batches(options.data,
                       data_shard(reads_rank_0 ? 0 : comm.rank(), comm.size(), options.data.tail));
   run.resume(full_state(flat, optimizer, batches));
   if (error != PlantedError::kNoBroadcast) broadcast_parameters(flat, comm);
-  WrongReduction reduction(error, flat, options, comm);
-  const LossSum loss_sum = [&](const Microbatch& m) { return model.loss_sum(m.tokens, m.targets); };
+  WrongReduction reduction(error, flat, grads, options, comm);
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
@@ -121,10 +125,10 @@ TrainReport train_with(PlantedError error, const TrainOptions& options, World& w
     const bool has_own = error == PlantedError::kOwnDenominator;
     const double loss = reduction.accumulate_and_reduce(
         loss_sum, batch, has_own ? batch.num_targets() * comm.size() : num_targets);
-    const double grad_norm = clip_gradients(flat, options.clip_norm);
+    const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
     reduction.after_step();
-    flat.zero_grad();
+    grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_evaluate()) {

@@ -1,5 +1,5 @@
 // On 1, 2, 3 and 4 ranks.
-#include "step7_zero3/sharded_gpt.hpp"
+#include "step7_zero3/sharded_model.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -17,13 +17,13 @@
 #include "common/testing/mpi_world.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/exercise/whole_gpt.hpp"
+#include "step7_zero3/exercise/whole_model.hpp"
 #include "step7_zero3/train.hpp"
 
 namespace ladder {
 namespace {
 
-using step7::WholeGpt;
+using step7::WholeModel;
 
 constexpr std::uint64_t kSeed = 5;
 
@@ -36,23 +36,23 @@ GptOptions shape(std::int64_t layers, std::int64_t channels, bool is_tied) {
           .tie_embeddings = is_tied};
 }
 
-class ShardedGptTest : public ::testing::Test {
+class ShardedModelTest : public ::testing::Test {
  protected:
   void SetUp() override { install_memory_ledger(); }
   // Of parameters, beside this model's shard, in bytes.
-  std::int64_t whole_bytes(const ShardedGpt& model, std::int64_t before) const {
+  std::int64_t whole_bytes(const ShardedModel& model, std::int64_t before) const {
     return read_memory().live(MemoryCategory::kParameters) - before - 4 * model.plan().numel;
   }
   static std::int64_t parameter_bytes() { return read_memory().live(MemoryCategory::kParameters); }
-  static std::int64_t unit_bytes(const ShardedGpt& model, std::size_t unit) {
+  static std::int64_t unit_bytes(const ShardedModel& model, std::size_t unit) {
     return 4 * model.plan().layout.units[unit].numel;
   }
 
   // Two microbatches, forward and backward: the numbers, to the bit, and the cost card.
   void expect_step(const TrainOptions& options) {
-    const WholeGpt whole(options.model, kSeed);
+    const WholeModel whole(options.model, kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedGpt model(options.model, kSeed, options.prefetch, comm_);
+    ShardedModel model(gpt_builder(options.model, kSeed), options.prefetch, comm_);
     GradientSharder sharder(model.plan(), model.leaves(), comm_);
     EXPECT_EQ(parameter_bytes() - before,
               step7::state_bytes(options, comm_.size(), comm_.rank()).parameters);
@@ -77,7 +77,7 @@ class ShardedGptTest : public ::testing::Test {
   }
 
   // One microbatch, forward and backward, of which whole.gradient() knows what comes out.
-  at::Tensor gradient(ShardedGpt& model, const WholeGpt& whole) {
+  at::Tensor gradient(ShardedModel& model, const WholeModel& whole) {
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     whole.loss(model.forward(tokens), tokens).backward();
     const at::Tensor flat = at::zeros({model.plan().layout.numel});
@@ -89,7 +89,7 @@ class ShardedGptTest : public ::testing::Test {
     }
     return flat;
   }
-  at::Tensor wanted_gradient(const ShardedGpt& model, const WholeGpt& whole) const {
+  at::Tensor wanted_gradient(const ShardedModel& model, const WholeModel& whole) const {
     return whole.gradient(model.plan().layout, comm_.rank(), 0);
   }
 
@@ -97,7 +97,7 @@ class ShardedGptTest : public ::testing::Test {
 };
 
 // One block and several, odd widths, and a prefetch that reaches beyond the model.
-TEST_F(ShardedGptTest, EqualsTheWholeModelAndCostsWhatTheCardSays) {
+TEST_F(ShardedModelTest, EqualsTheWholeModelAndCostsWhatTheCardSays) {
   for (const auto& [layers, channels] : {std::pair{1, 20}, {2, 32}, {4, 20}}) {
     for (const bool is_tied : {false, true}) {
       for (const int prefetch : {0, 1, 2, 7}) {
@@ -112,11 +112,11 @@ TEST_F(ShardedGptTest, EqualsTheWholeModelAndCostsWhatTheCardSays) {
   }
 }
 
-TEST_F(ShardedGptTest, ConstructionNeverHoldsMoreThanTheShardAndTwoUnits) {
+TEST_F(ShardedModelTest, ConstructionNeverHoldsMoreThanTheShardAndTwoUnits) {
   for (const bool is_tied : {false, true}) {
     reset_memory_peaks();
     const std::int64_t before = read_memory().total_live_bytes;
-    const ShardedGpt model(shape(6, 20, is_tied), kSeed, 1, comm_);
+    const ShardedModel model(gpt_builder(shape(6, 20, is_tied), kSeed), 1, comm_);
     std::int64_t largest = 0;
     for (const FlatUnit& unit : model.plan().layout.units) largest = std::max(largest, unit.numel);
     EXPECT_LE(read_memory().peak_bytes - before, 4 * (model.plan().numel + 2 * largest));
@@ -124,12 +124,12 @@ TEST_F(ShardedGptTest, ConstructionNeverHoldsMoreThanTheShardAndTwoUnits) {
   }
 }
 
-TEST_F(ShardedGptTest, ForwardWithoutGradientsLeavesNothingBehind) {
+TEST_F(ShardedModelTest, ForwardWithoutGradientsLeavesNothingBehind) {
   const at::NoGradGuard no_grad;
   for (const bool is_tied : {false, true}) {
-    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedGpt model(shape(3, 20, is_tied), kSeed, 2, comm_);
+    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 2, comm_);
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     EXPECT_TRUE(bits_equal(model.forward(tokens), whole.model().forward(tokens)));
     EXPECT_EQ(whole_bytes(model, before), 0);
@@ -138,11 +138,11 @@ TEST_F(ShardedGptTest, ForwardWithoutGradientsLeavesNothingBehind) {
 
 // A graph that is dropped: what was kept for its backward goes when the next forward comes, which
 // sees what an optimizer has made of the parameters meanwhile.
-TEST_F(ShardedGptTest, ABackwardThatNeverComesLeavesNoTrace) {
+TEST_F(ShardedModelTest, ABackwardThatNeverComesLeavesNoTrace) {
   for (const bool is_tied : {false, true}) {
-    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
     for (const std::int64_t j : {0, 1}) model.forward(whole.tokens(comm_.rank(), j));
     EXPECT_EQ(whole_bytes(model, before),
               unit_bytes(model, 4) + (is_tied ? unit_bytes(model, 0) : 0));
@@ -154,11 +154,11 @@ TEST_F(ShardedGptTest, ABackwardThatNeverComesLeavesNoTrace) {
 }
 
 // An evaluation between a forward and its backward drops what was kept; backward gathers it again.
-TEST_F(ShardedGptTest, AnotherForwardMayComeBeforeTheBackward) {
+TEST_F(ShardedModelTest, AnotherForwardMayComeBeforeTheBackward) {
   for (const bool is_tied : {false, true}) {
-    const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+    const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
     GradientSharder sharder(model.plan(), model.leaves(), comm_);
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     sharder.arm(1);
@@ -178,7 +178,7 @@ TEST_F(ShardedGptTest, AnotherForwardMayComeBeforeTheBackward) {
 // Some tensors of a block, all of one, of two, of the head: backward goes through them all the same.
 // Without a gradient at the embedding's output nobody says that backward is over: what its hook
 // would have dropped goes when the next forward comes.
-TEST_F(ShardedGptTest, FrozenUnitsNeitherCrashNorLeak) {
+TEST_F(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
   const std::vector<std::set<std::string>> frozen_prefixes = {
       {"h.1.ln_1.weight", "h.1.mlp.c_fc.bias", "wpe"},
       {"h.0."},
@@ -201,10 +201,10 @@ TEST_F(ShardedGptTest, FrozenUnitsNeitherCrashNorLeak) {
     for (const std::set<std::string>& prefixes : frozen_prefixes) {
       SCOPED_TRACE(
           concat(is_tied ? "tied" : "untied", ", frozen ", ::testing::PrintToString(prefixes)));
-      const WholeGpt whole(shape(3, 20, is_tied), kSeed);
+      const WholeModel whole(shape(3, 20, is_tied), kSeed);
       freeze(whole.leaves(), prefixes);
       const std::int64_t before = parameter_bytes();
-      ShardedGpt model(shape(3, 20, is_tied), kSeed, 1, comm_);
+      ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
       freeze(model.leaves(), prefixes);
       for (int step = 0; step < 2; ++step)
         EXPECT_TRUE(bits_equal(gradient(model, whole), wanted_gradient(model, whole)));
@@ -220,10 +220,10 @@ TEST_F(ShardedGptTest, FrozenUnitsNeitherCrashNorLeak) {
 }
 
 // In backward the tied embedding goes with the head: after that the blocks come one at a time.
-TEST_F(ShardedGptTest, ATiedEmbeddingGoesWithTheHeadsBackward) {
-  const WholeGpt whole(shape(3, 20, true), kSeed);
+TEST_F(ShardedModelTest, ATiedEmbeddingGoesWithTheHeadsBackward) {
+  const WholeModel whole(shape(3, 20, true), kSeed);
   const std::int64_t before = parameter_bytes();
-  ShardedGpt model(shape(3, 20, true), kSeed, /*prefetch=*/0, comm_);
+  ShardedModel model(gpt_builder(shape(3, 20, true), kSeed), /*prefetch=*/0, comm_);
   const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
   const at::Tensor loss = whole.loss(model.forward(tokens), tokens);
   reset_memory_peaks();
@@ -233,14 +233,19 @@ TEST_F(ShardedGptTest, ATiedEmbeddingGoesWithTheHeadsBackward) {
 }
 
 // A frozen tensor has no place in the plan of what is reduced and updated.
-TEST_F(ShardedGptTest, TrainsAroundFrozenParameters) {
+TEST_F(ShardedModelTest, TrainsAroundFrozenParameters) {
   const auto is_frozen = [](const std::string& name) {
     return name.starts_with("h.0.") || name == "wpe.weight" || name == "h.1.ln_2.bias";
   };
-  const WholeGpt whole(shape(2, 20, true), kSeed);
-  ShardedGpt model(shape(2, 20, true), kSeed, 1, comm_, [&](const Unit& unit) {
-    for (const auto& [name, tensor] : unit.tensors) tensor.set_requires_grad(!is_frozen(name));
-  });
+  const WholeModel whole(shape(2, 20, true), kSeed);
+  const ModelBuilder frozen = [&](const OnUnit& on_unit, at::Device device) {
+    const OnUnit freeze_first = [&](const Unit& unit) {
+      for (const auto& [name, tensor] : unit.tensors) tensor.set_requires_grad(!is_frozen(name));
+      if (on_unit) on_unit(unit);
+    };
+    return build_gpt(shape(2, 20, true), kSeed, freeze_first, device);
+  };
+  ShardedModel model(frozen, 1, comm_);
   const at::Tensor start = model.param_shard().clone();
   GradientSharder sharder(model.plan(), model.leaves(), comm_);
   ShardedOptimizer optimizer(model.plan(), model.plan().slices_of_shard(model.param_shard()),
@@ -263,8 +268,8 @@ TEST_F(ShardedGptTest, TrainsAroundFrozenParameters) {
   }
 }
 
-TEST_F(ShardedGptTest, RefusesANegativePrefetch) {
-  EXPECT_THROW(ShardedGpt(shape(1, 20, true), kSeed, -1, comm_), CheckError);
+TEST_F(ShardedModelTest, RefusesANegativePrefetch) {
+  EXPECT_THROW(ShardedModel(gpt_builder(shape(1, 20, true), kSeed), -1, comm_), CheckError);
 }
 
 }  // namespace

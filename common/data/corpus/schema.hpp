@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/core/seed.hpp"
-#include "common/data/corpus_vocabulary.hpp"
+#include "common/data/corpus/vocabulary.hpp"
 
 namespace ladder {
 

@@ -14,36 +14,33 @@
 
 namespace ladder::step7 {
 
-class RightGpt {
+class RightModel {
  public:
-  RightGpt(const GptOptions& options, std::uint64_t seed, int prefetch, Communicator& comm)
+  RightModel(const ModelBuilder& build, int prefetch, Communicator& comm)
       : comm_(comm),
-        plan_(plan_shards(
-            plan_flat_layout(Gpt(options, 0, at::kMeta).units(), shard_multiple(comm.size())),
-            comm.size(), comm.rank())),
+        plan_(
+            plan_shards(plan_flat_layout(build({}, at::kMeta).units(), shard_multiple(comm.size())),
+                        comm.size(), comm.rank())),
         units_(plan_, comm),
-        model_(options, seed, [this](const Unit& unit) { units_.add(unit); }),
+        model_(build([this](const Unit& unit) { units_.add(unit); }, at::kCPU)),
         last_(units_.num_units() - 1),
         prefetch_(static_cast<std::size_t>(prefetch)) {
     check(prefetch >= 0, "prefetch is ", prefetch);
   }
-  virtual ~RightGpt() = default;
-  RightGpt(const RightGpt&) = delete;
-  RightGpt& operator=(const RightGpt&) = delete;
+  virtual ~RightModel() = default;
+  RightModel(const RightModel&) = delete;
+  RightModel& operator=(const RightModel&) = delete;
 
   virtual at::Tensor forward(const at::Tensor& tokens) {
     drop_all();
     at::Tensor x = tokens;
     for (std::size_t u = 0; u <= last_; ++u) {
       begin_forward(u);
-      x = compute(u, x);
+      x = model_.layers[u].forward(x);
       on_gradient_of_output(x, u);
       end_forward(u);
     }
     return x;
-  }
-  virtual at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets) {
-    return cross_entropy_sum(forward(tokens), targets);
   }
 
   const ShardPlan& plan() const { return plan_; }
@@ -82,21 +79,15 @@ class RightGpt {
   void hook(const at::Tensor& output, std::size_t unit) {
     output.register_hook([this, unit](const at::Tensor& /*gradient*/) { begin_backward(unit); });
   }
-  bool is_tied() const { return model_.options().tie_embeddings; }
+  bool is_tied() const { return model_.layers[last_].reads.has_value(); }
   bool is_block(std::size_t unit) const { return unit > 0 && unit < last_; }
 
   Communicator& comm_;
   ShardPlan plan_;
   ShardedUnits units_;
-  Gpt model_;
+  Model model_;
   std::size_t last_;  // the head; 0 is the embedding
   std::size_t prefetch_;
-
- private:
-  at::Tensor compute(std::size_t unit, const at::Tensor& x) const {
-    if (unit == 0) return model_.embedding()(x);
-    return unit == last_ ? model_.head()(x) : model_.blocks()[unit - 1](x);
-  }
 };
 
 }  // namespace ladder::step7

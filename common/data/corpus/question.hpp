@@ -4,8 +4,8 @@
 #include <string>
 
 #include "common/core/seed.hpp"
-#include "common/data/corpus_schema.hpp"
-#include "common/data/sql_query.hpp"
+#include "common/data/corpus/schema.hpp"
+#include "common/data/corpus/sql_query.hpp"
 
 namespace ladder {
 

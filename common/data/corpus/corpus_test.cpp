@@ -1,4 +1,4 @@
-#include "common/data/corpus.hpp"
+#include "common/data/corpus/corpus.hpp"
 
 #include <gtest/gtest.h>
 

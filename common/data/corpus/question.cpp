@@ -1,4 +1,4 @@
-#include "common/data/corpus_question.hpp"
+#include "common/data/corpus/question.hpp"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,5 +1,5 @@
-// The three layers that a GPT is made of. Parameters are plain tensors; nothing here knows of
-// ranks.
+// The modules that the layers of a GPT are made of. Parameters are plain tensors; nothing here
+// knows about ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-#include "common/model/layers.hpp"
+#include "common/model/modules.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>

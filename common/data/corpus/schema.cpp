@@ -1,4 +1,4 @@
-#include "common/data/corpus_schema.hpp"
+#include "common/data/corpus/schema.hpp"
 
 #include <algorithm>
 #include <utility>

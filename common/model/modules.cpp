@@ -1,4 +1,4 @@
-#include "common/model/layers.hpp"
+#include "common/model/modules.hpp"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>

@@ -14,6 +14,7 @@
 
 #include "common/core/seed.hpp"
 #include "common/model/gpt.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
 namespace ladder::step7 {
@@ -31,21 +32,20 @@ inline at::Tensor take_gradient(const std::vector<NamedTensor>& leaves, const Fl
   return flat;
 }
 
-class WholeGpt {
+class WholeModel {
  public:
   static constexpr std::int64_t kRows = 2;
   static constexpr std::int64_t kMostTokens = 12;  // in a row: few are quick
 
-  WholeGpt(const GptOptions& options, std::uint64_t seed) : model_(options, seed) {}
+  WholeModel(const GptOptions& options, std::uint64_t seed)
+      : options_(options), model_(build_gpt(options, seed)) {}
 
   // [B, T], others on each rank and in each microbatch.
   at::Tensor tokens(std::int64_t rank, std::int64_t microbatch) const {
-    const at::Tensor ids =
-        at::empty({kRows, std::min(model_.options().context, kMostTokens)}, at::kLong);
+    const at::Tensor ids = at::empty({kRows, std::min(options_.context, kMostTokens)}, at::kLong);
     auto* const data = ids.mutable_data_ptr<std::int64_t>();
     Random random(derive_seed(static_cast<std::uint64_t>(rank * 100 + microbatch), "tokens"));
-    for (std::int64_t i = 0; i < ids.numel(); ++i)
-      data[i] = random.below(model_.options().vocab_size);
+    for (std::int64_t i = 0; i < ids.numel(); ++i) data[i] = random.below(options_.vocab_size);
     return ids;
   }
 
@@ -87,10 +87,12 @@ class WholeGpt {
       all.insert(all.end(), unit.tensors.begin(), unit.tensors.end());
     return all;
   }
-  const Gpt& model() const { return model_; }
+  const Model& model() const { return model_; }
+  const GptOptions& options() const { return options_; }
 
  private:
-  Gpt model_;
+  GptOptions options_;
+  Model model_;
 };
 
 }  // namespace ladder::step7

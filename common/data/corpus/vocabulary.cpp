@@ -1,4 +1,4 @@
-#include "common/data/corpus_vocabulary.hpp"
+#include "common/data/corpus/vocabulary.hpp"
 
 namespace ladder {
 namespace {

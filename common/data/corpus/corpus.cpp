@@ -1,12 +1,12 @@
-#include "common/data/corpus.hpp"
+#include "common/data/corpus/corpus.hpp"
 
 #include <unordered_set>
 #include <utility>
 
 #include "common/core/seed.hpp"
-#include "common/data/corpus_question.hpp"
-#include "common/data/corpus_schema.hpp"
-#include "common/data/sql_query.hpp"
+#include "common/data/corpus/question.hpp"
+#include "common/data/corpus/schema.hpp"
+#include "common/data/corpus/sql_query.hpp"
 
 namespace ladder {
 namespace {

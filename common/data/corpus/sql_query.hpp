@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/core/seed.hpp"
-#include "common/data/corpus_schema.hpp"
+#include "common/data/corpus/schema.hpp"
 
 namespace ladder {
 

@@ -1,4 +1,4 @@
-#include "common/data/sql_query.hpp"
+#include "common/data/corpus/sql_query.hpp"
 
 namespace ladder {
 namespace {

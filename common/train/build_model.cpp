@@ -1,0 +1,20 @@
+#include "common/train/build_model.hpp"
+
+#include "common/model/gpt.hpp"
+
+namespace ladder {
+
+ModelBuilder model_builder(const TrainOptions& options) {
+  return gpt_builder(options.model, options.seed);
+}
+
+FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
+  const Model shapes = model_builder(options)(/*on_unit=*/{}, at::kMeta);
+  return plan_flat_layout(shapes.units(), unit_multiple);
+}
+
+Model build_model(const TrainOptions& options, FlatModel& flat) {
+  return model_builder(options)([&](const Unit& unit) { flat.add(unit); }, at::kCPU);
+}
+
+}  // namespace ladder

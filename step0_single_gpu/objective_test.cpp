@@ -1,0 +1,51 @@
+#include "step0_single_gpu/objective.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/model/gpt.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr GptOptions kTiny = {
+    .vocab_size = 13, .context = 8, .layers = 2, .heads = 3, .channels = 12};
+
+// softmax of (ln 3, 0) is (3/4, 1/4).
+TEST(NextToken, IsTheSumOfMinusLogProbabilities) {
+  const float ln3 = std::log(3.0f);
+  const at::Tensor logits = at::tensor({ln3, 0.0f, ln3, 0.0f, 7.0f, 9.0f}).view({1, 3, 2});
+  const Microbatch m{{}, at::tensor({0, 1, -100}, at::kLong).view({1, 3}), 2};
+  EXPECT_NEAR(kNextToken.loss_sum(logits, m).item<float>(), std::log(4.0 / 3) + std::log(4.0),
+              1e-6);
+}
+
+TEST(NextToken, CountsTargetsOverAllMicrobatches) {
+  EXPECT_EQ(kNextToken.count(Microbatches({{{}, {}, 30}, {{}, {}, 10}})), 40);
+  EXPECT_EQ(kNextToken.count(Microbatches({})), 0);
+}
+
+TEST(NextToken, PaddingHasNoLossAndNoGradient) {
+  at::manual_seed(2);
+  const Model model = build_gpt(kTiny, 1);
+  const LossSum loss_sum = loss_of(model, kNextToken);
+  const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
+  at::Tensor targets = tokens.roll(-1, 1);
+  targets.slice(1, 5).fill_(kIgnoredTarget);
+  const at::Tensor padded = loss_sum({tokens, targets, 10});
+  const at::Tensor cut = loss_sum({tokens.slice(1, 0, 5), targets.slice(1, 0, 5), 10});
+  EXPECT_NEAR(padded.item<double>(), cut.item<double>(), 1e-4);
+
+  const at::Tensor nothing = loss_sum({tokens, at::full_like(targets, kIgnoredTarget), 0});
+  nothing.backward();
+  EXPECT_EQ(nothing.item<float>(), 0.0f);
+  EXPECT_EQ(model.units()[0].tensors[0].tensor.grad().abs().max().item<float>(), 0.0f);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,74 @@
+#include "step7_zero3/sharded_model.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm) {
+  const Model shapes = build(/*on_unit=*/{}, at::kMeta);
+  return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size())), comm.size(),
+                     comm.rank());
+}
+
+}  // namespace
+
+ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm)
+    : plan_(plan_model(build, comm)),
+      units_(plan_, comm),
+      model_(build([this](const Unit& unit) { units_.add(unit); }, at::kCPU)),
+      last_(model_.layers.size() - 1),
+      prefetch_(static_cast<std::size_t>(prefetch)) {
+  check(prefetch >= 0, "ShardedModel: prefetch is ", prefetch, ", it must be at least 0");
+}
+
+at::Tensor ShardedModel::forward(const at::Tensor& tokens) {
+  units_.reshard_all();  // what a backward that never came has left
+  at::Tensor x = tokens;
+  for (std::size_t layer = 0; layer <= last_; ++layer) {
+    begin_forward(layer);
+    x = model_.layers[layer].forward(x);
+    on_gradient_of_output(x, layer);
+    end_forward(layer);
+  }
+  return x;
+}
+
+void ShardedModel::begin_forward(std::size_t layer) {
+  for (std::size_t u = layer; u <= std::min(layer + prefetch_, last_); ++u) units_.start_unshard(u);
+  units_.unshard(layer);
+}
+
+bool ShardedModel::is_kept(std::size_t layer) const {
+  return layer == last_ || std::any_of(model_.layers.begin(), model_.layers.end(),
+                                       [=](const Layer& reader) { return reader.reads == layer; });
+}
+
+void ShardedModel::end_forward(std::size_t layer) {
+  if (!is_kept(layer)) units_.reshard(layer);
+  if (layer == last_ && !at::GradMode::is_enabled()) units_.reshard_all();  // no backward will come
+}
+
+void ShardedModel::on_gradient_of_output(const at::Tensor& output, std::size_t layer) {
+  if (!output.requires_grad()) return;
+  output.register_hook([this, layer](const at::Tensor& /*gradient*/) { begin_backward(layer); });
+}
+
+// Backward goes through the layers in reverse. The gradient at the output of one is the gradient at
+// the input of the one after it, whose backward is over then.
+void ShardedModel::begin_backward(std::size_t layer) {
+  if (layer < last_) {
+    units_.reshard(layer + 1);
+    if (const auto read = model_.layers[layer + 1].reads) units_.reshard(*read);
+  }
+  for (std::size_t u = layer; u >= 1 && u + prefetch_ >= layer; --u) units_.start_unshard(u);
+  if (layer >= 1) units_.unshard(layer);
+  // Whole already, unless another forward has come between.
+  if (const auto read = model_.layers[layer].reads) units_.unshard(*read);
+}
+
+}  // namespace ladder
