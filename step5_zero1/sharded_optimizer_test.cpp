@@ -19,9 +19,9 @@
 #include "common/optim/norm.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "common/testing/recording_communicator.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
-#include "step5_zero1/exercise/recording_communicator.hpp"
 
 namespace ladder {
 namespace {
@@ -163,13 +163,13 @@ TEST_F(ShardedOptimizerTest, HoldsOneNthOfTheState) {
 TEST_F(ShardedOptimizerTest, AllGathersAreInFlightAtOnce) {
   HostileModel model(num_ranks_);
   const std::unique_ptr<Communicator> agreements = comm_.split(0, rank_);
-  step5::RecordingCommunicator recording(comm_, *agreements);
+  RecordingCommunicator recording(comm_, *agreements);
   all_gather_parameters(model.flat, recording);
   recording.finish();
   const auto num_units = static_cast<int>(plan_unit_buckets(model.flat.layout()).size());
   EXPECT_GT(num_units, 1);
-  EXPECT_EQ(recording.counts().most_on_their_way, num_units);
-  EXPECT_EQ(recording.counts().num_on_their_way(), 0);
+  EXPECT_EQ(recording.recording().most_on_their_way, num_units);
+  EXPECT_EQ(recording.recording().num_on_their_way(), 0);
 }
 
 // Parameters, moments and norms of three steps, and what they send, against one process with one

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/testing/recorded_work.hpp"
+#include "common/testing/recording_communicator.hpp"
 
 namespace ladder {
 

@@ -10,7 +10,7 @@
 #include "common/comm/rank_values.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
-#include "step3_naive_dp/exercise/watched_communicator.hpp"
+#include "common/testing/recording_communicator.hpp"
 
 namespace ladder::step3 {
 namespace {
@@ -61,7 +61,7 @@ class Grade : public Examination {
   void replicas_start_as_the_roots() {
     for (int root = 0; root < comm_.size(); ++root) {
       const std::string what = concat("broadcast_parameters() from rank ", root);
-      examine<WatchedCommunicator>(what, [&](WatchedCommunicator& comm) {
+      examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
         Subject model;
         for (const auto& [name, param] : model.flat.named_params())
           param.copy_(values_like(param, comm.rank()));
@@ -69,6 +69,7 @@ class Grade : public Examination {
         const std::int64_t before = comm.traffic().bytes_sent();
         attempt_.broadcast_parameters(model.flat, comm, root);
         const std::int64_t num_sent = comm.traffic().bytes_sent() - before;
+        expect_all_waited_for(comm);
         for (const auto& [name, param] : model.flat.named_params()) {
           expect(concat("after ", what, " '", name, "'"), param, values_like(param, root));
         }
@@ -86,7 +87,7 @@ class Grade : public Examination {
   // Rank r's gradients are r + 1.
   void gradients_are_sums() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2;
-    examine<WatchedCommunicator>("the sum of the gradients", [&](WatchedCommunicator& comm) {
+    examine<RecordingCommunicator>("the sum of the gradients", [&](RecordingCommunicator& comm) {
       Subject model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return at::full_like(grad.tensor, comm.rank() + 1); });
@@ -100,7 +101,7 @@ class Grade : public Examination {
 
   // To the bit: ((g0 + g1) + g2) + ….
   void fold_in_rank_order() {
-    examine<WatchedCommunicator>("the order of the sum", [&](WatchedCommunicator& comm) {
+    examine<RecordingCommunicator>("the order of the sum", [&](RecordingCommunicator& comm) {
       Subject model;
       reduce(model, comm,
              [&](const NamedTensor& grad) { return values_like(grad.tensor, comm.rank()); });
@@ -114,8 +115,8 @@ class Grade : public Examination {
   // Rank 0's backward never came by 'scale' and 'bias': its gradients there are zeros.
   void unused_parameters_add_zeros() {
     const float sum = float(comm_.size()) * float(comm_.size() + 1) / 2 - 1;
-    examine<WatchedCommunicator>(
-        "parameters that rank 0 does not use", [&](WatchedCommunicator& comm) {
+    examine<RecordingCommunicator>(
+        "parameters that rank 0 does not use", [&](RecordingCommunicator& comm) {
           Subject model;
           const auto is_unused = [](const std::string& name) {
             return name == "scale" || name == "bias";
@@ -137,7 +138,7 @@ class Grade : public Examination {
 
   // all_reduce_gradients() on these gradients, and what must hold whatever they are: first what was
   // called, which explains the values.
-  void reduce(Subject& model, WatchedCommunicator& comm, const Values& gradient) {
+  void reduce(Subject& model, RecordingCommunicator& comm, const Values& gradient) {
     for (const NamedTensor& grad : named_grads(model)) {
       is_frozen(grad) ? grad.tensor.fill_(100 + comm.rank()) : grad.tensor.copy_(gradient(grad));
     }
@@ -147,8 +148,9 @@ class Grade : public Examination {
     const std::int64_t scratch = read_memory().peak_bytes - before;
 
     expect_one_all_reduce_per_tensor(model, comm.calls());
-    if (comm.most_in_flight() > 1)
-      fault(concat(comm.most_in_flight(),
+    expect_all_waited_for(comm);
+    if (comm.recording().most_on_their_way > 1)
+      fault(concat(comm.recording().most_on_their_way,
                    " operations are in flight at once, not 1: each of them holds its scratch"));
     for (const auto& [name, param] : model.flat.named_params()) {
       expect(concat("all_reduce_gradients() leaves the parameters alone: '", name, "'"), param,
@@ -162,6 +164,11 @@ class Grade : public Examination {
     if (scratch > 4 * kLargestNumel)
       fault(concat("all_reduce_gradients() takes ", scratch, " bytes of scratch, not ",
                    4 * kLargestNumel, " (the largest tensor) at most"));
+  }
+
+  void expect_all_waited_for(const RecordingCommunicator& comm) {
+    const int num_left = comm.recording().num_on_their_way();
+    if (num_left > 0) fault(concat(num_left, " operations are never waited for"));
   }
 
   void expect_one_all_reduce_per_tensor(const Subject& model, std::vector<std::string> found) {

@@ -8,9 +8,9 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/hook_watch.hpp"
+#include "common/testing/recording_communicator.hpp"
 #include "step4_bucketed_ddp/exercise/grade_refusals.hpp"
 #include "step4_bucketed_ddp/exercise/graded_model.hpp"
-#include "step4_bucketed_ddp/exercise/recording_communicator.hpp"
 
 namespace ladder::step4 {
 namespace {
@@ -82,16 +82,16 @@ class Grade : public Examination {
       model.backward(kForward, 0);
       bucketer.wait();
       const std::vector<GradientBucket> plan = model.plan();
-      const std::vector<at::Tensor>& contents = comm.recording().contents;
+      const std::vector<StartedOperation>& started = comm.recording().started;
       const at::Tensor own = model.own(1);
-      for (std::size_t b = 0; b < std::min(plan.size(), contents.size()); ++b) {
+      for (std::size_t b = 0; b < std::min(plan.size(), started.size()); ++b) {
         for (const std::int64_t t : plan[b].tensors) {
           const FlatTensor& place = model.flat.layout().tensors[static_cast<std::size_t>(t)];
           const std::int64_t start = place.start - plan[b].start;
-          if (start + place.numel > contents[b].numel()) continue;  // of another check
+          if (start + place.numel > started[b].numel) continue;  // of another check
           expect(concat("this rank's gradient of '", place.name, "', at the moment when bucket ", b,
                         " leaves with it,"),
-                 contents[b].flatten().narrow(0, start, place.numel),
+                 started[b].contents.flatten().narrow(0, start, place.numel),
                  own.narrow(0, place.start, place.numel));
         }
       }
@@ -171,7 +171,10 @@ class Grade : public Examination {
  private:
   template <class Part>
   void examine_bucketer(const std::string& what, Part part) {
-    examine<RecordingCommunicator>(what, part);
+    examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      part(comm);
+    });
   }
   BucketerAttempt make(GradedModel& model, Communicator& comm) const {
     return attempt_(model.grads, model.plan(), comm, start_all_reduce);
@@ -186,14 +189,15 @@ class Grade : public Examination {
     bucketer.wait();
     expect("the flat gradient, computed in another order than the plan's,", model.grads.flat(),
            model.wanted(1, comm.size()));
-    const std::vector<at::Tensor>& started = comm.recording().all_reduced;
-    const auto* const base = model.grads.flat().const_data_ptr<float>();
+    const std::vector<StartedOperation>& started = comm.recording().started;
+    const at::Tensor& flat = model.grads.flat();
     for (std::size_t i = 0; i < std::min(started.size(), plan.size()); ++i) {
-      if (!started[i].is_alias_of(model.grads.flat()))
+      if (started[i].storage != flat.storage().unsafeGetStorageImpl())
         return fault("a bucket is a copy: it must be a range of the flat gradient");
       expect(concat("the place in the flat gradient that all-reduce ", i, " begins at"),
-             started[i].const_data_ptr<float>() - base, plan[i].start);
-      expect(concat("the number of elements of all-reduce ", i), started[i].numel(), plan[i].numel);
+             static_cast<const float*>(started[i].data) - flat.const_data_ptr<float>(),
+             plan[i].start);
+      expect(concat("the number of elements of all-reduce ", i), started[i].numel, plan[i].numel);
     }
   }
 

@@ -10,8 +10,9 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/examination.hpp"
+#include "common/testing/recording_communicator.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
-#include "step5_zero1/exercise/recording_communicator.hpp"
+#include "step5_zero1/exercise/meter.hpp"
 
 namespace ladder::step5 {
 namespace {
@@ -47,7 +48,7 @@ class Grade : public Examination {
       const WorkPtr work = attempt_.start_reduce_scatter(comm, unit);
       if (!work) return fault("start_reduce_scatter() returns no Work");
       expect("the number of operations that start_reduce_scatter() waits for, holding up backward,",
-             comm.counts().num_waited_for, 0);
+             comm.recording().num_waited_for, 0);
       work->wait();
       expect_costs("the reduction of a unit", meter,
                    reduce_scatter_traffic(unit.numel(), 4, num_ranks_, rank_),
@@ -177,9 +178,9 @@ class Grade : public Examination {
       const Meter meter(comm);
       attempt_.all_gather_parameters(model, comm);
       expect("the most units that all_gather_parameters() has in flight",
-             comm.counts().most_on_their_way, static_cast<int>(units.size()));
+             comm.recording().most_on_their_way, static_cast<int>(units.size()));
       expect("the number of started operations that all_gather_parameters() does not wait for",
-             comm.counts().num_on_their_way(), 0);
+             comm.recording().num_on_their_way(), 0);
       expect_costs("all_gather_parameters()", meter, theory, 0);
       for (const FlatUnit& unit : layout.units) {
         if (unit.name == "frozen") continue;  // nothing in it changes: it need not be sent

@@ -5,9 +5,9 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/hook_watch.hpp"
+#include "common/testing/recording_communicator.hpp"
 #include "step6_zero2/exercise/grade_refusals.hpp"
 #include "step6_zero2/exercise/graded_model.hpp"
-#include "step6_zero2/exercise/recording_communicator.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/sharder_cost.hpp"
 
@@ -70,21 +70,22 @@ class Grade : public Examination {
   // A unit must leave with this rank's whole gradient in it, of all its tensors.
   void units_leave_whole() {
     examine_sharder("what is in a unit when it leaves", [this](RecordingCommunicator& comm) {
-      const std::vector<at::Tensor>& contents = comm.keep_contents();
+      comm.keep_contents();
+      const std::vector<StartedOperation>& started = comm.recording().started;
       const GradedModel model(comm.rank(), comm.size());
       const SharderAttempt sharder = make(model, comm);
       sharder.arm(1);
       model.backward(kForward, 0);
       sharder.wait();
-      for (std::size_t b = 0; b < std::min(model.buckets.size(), contents.size()); ++b) {
+      for (std::size_t b = 0; b < std::min(model.buckets.size(), started.size()); ++b) {
         const GradientBucket& unit = model.buckets[b];
-        if (contents[b].numel() != unit.numel) continue;  // of another check
+        if (started[b].numel != unit.numel) continue;  // of another check
         for (const std::int64_t t : unit.tensors) {
           const FlatTensor& place = model.place(static_cast<std::size_t>(t));
           expect(
               concat("this rank's gradient of '", place.name, "', at the moment when its unit ",
                      "leaves with it,"),
-              contents[b].narrow(0, place.start - unit.start, place.numel),
+              started[b].contents.narrow(0, place.start - unit.start, place.numel),
               at::ones({place.numel}) * model.share(comm.rank(), 0, static_cast<std::size_t>(t)));
         }
       }
@@ -141,7 +142,7 @@ class Grade : public Examination {
   // Where every sum comes at once, a sharder could hold less. But then memory would depend on timing.
   void holds_the_same_on_a_fast_network() {
     examine_sharder("memory on a fast network", [this](RecordingCommunicator& comm) {
-      comm.be_fast();
+      comm.set_network(Network::kInstant);
       const GradedModel model(comm.rank(), comm.size());
       const SharderAttempt sharder = make(model, comm);
       const std::int64_t before = read_memory().live(MemoryCategory::kGradients);
@@ -169,7 +170,10 @@ class Grade : public Examination {
  private:
   template <class Part>
   void examine_sharder(const std::string& what, Part part) {
-    examine<RecordingCommunicator>(what, part);
+    examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      part(comm);
+    });
   }
 
   SharderAttempt make(const GradedModel& model, Communicator& comm) const {

@@ -8,9 +8,9 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
+#include "common/testing/recording_communicator.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step7_zero3/exercise/parameter_watch.hpp"
-#include "step7_zero3/exercise/recording_communicator.hpp"
 #include "step7_zero3/exercise/wanted.hpp"
 #include "step7_zero3/exercise/whole_model.hpp"
 
@@ -174,7 +174,10 @@ class Grade : public Examination {
   void examine_model(const char* what, bool is_tied, int prefetch, Part part) {
     if (!faults().empty()) return;
     model_ = concat(is_tied ? "tied" : "untied", ", prefetch ", prefetch, ": ");
-    examine<RecordingCommunicator>(model_ + what, part);
+    examine<RecordingCommunicator>(model_ + what, [&](RecordingCommunicator& comm) {
+      comm.record_only(CommOp::kAllGather);
+      part(comm);
+    });
   }
 
   template <class Value>
@@ -212,7 +215,7 @@ class Grade : public Examination {
       const std::string when =
           concat("when the ", to_string(phase), " of ", pair.wanted.name(turn), " begins");
       expect("the number of gathers that have been started " + when,
-             static_cast<std::int64_t>(comm.recording().gathered.size()),
+             static_cast<std::int64_t>(comm.recording().started.size()),
              pair.wanted.num_started(phase, turn));
       expect("the number of gathers that have been waited for " + when,
              std::int64_t{comm.recording().num_waited_for}, pair.wanted.num_arrived(phase, turn));
@@ -237,8 +240,8 @@ class Grade : public Examination {
   static std::vector<std::int64_t> units_of(const Pair& pair, const RecordingCommunicator& comm) {
     const UnitOfStorage units = units_of_storages(pair.gpt.leaves, pair.gpt.plan.layout);
     std::vector<std::int64_t> gathered;
-    for (const c10::StorageImpl* const storage : comm.recording().gathered) {
-      const auto unit = units.find(storage);
+    for (const StartedOperation& gather : comm.recording().started) {
+      const auto unit = units.find(gather.storage);
       gathered.push_back(unit == units.end() ? -1 : static_cast<std::int64_t>(unit->second));
     }
     return gathered;
