@@ -1,7 +1,7 @@
 #include "step1_ddp_reference/reference_cost.hpp"
 
 #include "common/comm/traffic_theory.hpp"
-#include "common/model/gpt.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 

@@ -56,6 +56,9 @@ class MemoryCap : public ::testing::Test {
     const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
     EXPECT_EQ(report["num_parameters"], 4793856);
     EXPECT_EQ(report["losses"].size(), 4u);
+    EXPECT_EQ(report["world_size"], num_ranks);
+    EXPECT_EQ(report["data_parallel_size"], num_ranks);
+    EXPECT_EQ(report["pipeline_stages"], 1);
     EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000004/model.safetensors")));
     double most = 0;
     for (const Json& memory : report["memory"]) {
