@@ -295,6 +295,8 @@ TEST_F(Step0Process, SeveralRanksAreRefusedWithTheWayOut) {
   const ProgramResult result = run_program(arguments, folder_.path());
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_THAT(result.output, HasSubstr("--simulate-ranks 2"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("run/checkpoints")))
+      << "refused after training";
 }
 #endif
 
