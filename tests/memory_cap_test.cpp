@@ -42,7 +42,7 @@ class MemoryCap : public ::testing::Test {
     EXPECT_EQ(result.exit_code, 1) << result.output;
     EXPECT_THAT(result.output,
                 AllOf(HasSubstr("error: out of memory: "), HasSubstr(concat(" bytes of ", kind)),
-                      HasSubstr("under the cap of "), HasSubstr("--memory-cap-mb")));
+                      HasSubstr(" already held; the cap is "), HasSubstr("--memory-cap-mb")));
     EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints")));
     fs::remove_all(folder_.path("run"));
   }
