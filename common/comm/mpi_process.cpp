@@ -32,13 +32,13 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
 }
 
 MpiProcess::~MpiProcess() {
-  // A rank that left by an exception must not wait in MPI_Finalize for ranks that wait for it.
+  // A rank that exits with an exception must not wait in MPI_Finalize for ranks that wait for it.
   if (is_ours_ && std::uncaught_exceptions() == exceptions_at_start_) MPI_Finalize();
 }
 
 void MpiProcess::abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);  // MPI_Abort does not promise to end this process
+  std::_Exit(exit_code);  // MPI_Abort is not guaranteed to end this process
 }
 
 }  // namespace ladder
