@@ -1,6 +1,6 @@
 // The MPI transport, for tensors on the CPU.
 //
-// The number of elements that rank r of N sends for a tensor of k elements, cut into chunks of sizes
+// The number of elements that rank r of N sends for a tensor of k elements, in chunks of sizes
 // k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
 //
 //   reduce_scatter  k − k_r        N−1 messages: chunk q to rank q, which folds in rank order
