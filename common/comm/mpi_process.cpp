@@ -20,9 +20,9 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     is_ours_ = true;
   }
-  // Gradient hooks run on autograd's thread: MPI is called by several threads, one at a time.
-  check(level >= MPI_THREAD_SERIALIZED, "this MPI offers thread level ", level,
-        ", MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ") is needed");
+  // Gradient hooks run on autograd's thread, so several threads call MPI, one at a time.
+  check(level >= MPI_THREAD_SERIALIZED, "this MPI provides thread level ", level,
+        ", but MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ") is required");
   MPI_Comm machine = MPI_COMM_NULL;
   check_mpi(
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &machine),
