@@ -15,7 +15,7 @@ template <class Attempt>
 struct WrongAnswer {
   std::string name;
   Attempt attempt;
-  int min_ranks;          // fewer hide the mistake
+  int min_ranks;          // to show the mistake
   std::string reason;     // part of a line that the grader prints
   std::string only = {};  // if given, part of every line: no other check finds it
 };
