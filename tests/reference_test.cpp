@@ -60,8 +60,7 @@ TEST_F(Reference, OtherStepsEqualItAndOtherRunsAreToldWhereTheyPart) {
   EXPECT_EQ(compare("nowhere").exit_code, 1);
 }
 
-// For the cases, see common/train/reference_test.cpp. Here rank 0 alone ends all ranks before
-// training.
+// The cases are in common/train/reference_test.cpp; here rank 0 must end all ranks before training.
 TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
   ASSERT_EQ(train("step1_ddp_reference", "first", "--save-reference kept/").exit_code, 0);
   const std::string before = read_text_file(folder_.path("kept/report.json"));
