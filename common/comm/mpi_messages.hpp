@@ -60,7 +60,7 @@ class MpiMessages {
   std::vector<MPI_Request> requests_;
   std::vector<int> indices_;                             // for MPI_Testsome
   std::vector<std::unique_ptr<std::byte[]>> discarded_;  // messages of the wrong length
-  std::string error_;  // about the last one, until thrown
+  std::string error_;                                    // about the last one, until thrown
 };
 
 }  // namespace ladder

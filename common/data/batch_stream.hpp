@@ -62,11 +62,9 @@ class BatchStream {
   Microbatches next();
 
   DataPosition position() const { return position_; }  // where next() continues
-  void seek(const DataPosition& position);  // throws CheckError if it is not in the data
+  void seek(const DataPosition& position);             // throws CheckError if it is not in the data
 
-  std::int64_t num_microbatches() const {
-    return num_microbatches_;
-  }  // returned by next() so far
+  std::int64_t num_microbatches() const { return num_microbatches_; }  // returned by next() so far
 
   // The optimizer steps in a whole epoch, including the short last one.
   std::int64_t steps_per_epoch() const;

@@ -62,8 +62,7 @@ Dataset& Dataset::operator=(Dataset&&) noexcept = default;
 
 Dataset Dataset::open(const std::string& option, const std::string& source, bool is_training,
                       const DataOptions& options) {
-  check_usage(options.context >= 1, "--context is ", options.context,
-              ", it must be at least 1");
+  check_usage(options.context >= 1, "--context is ", options.context, ", it must be at least 1");
   const auto split = is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation;
   auto tokens = std::make_unique<Tokens>();
   tokens->storage = open_tokens(option, source, split, options);

@@ -80,8 +80,7 @@ TokenizedText read_jsonl(const std::string& path) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     text.append(document_of(line, concat(path, ":", number)));
   }
-  check(!text.document_starts.empty(), path,
-        ": has no documents: no line is a JSON object");
+  check(!text.document_starts.empty(), path, ": has no documents: no line is a JSON object");
   return text;
 }
 

@@ -82,8 +82,7 @@ std::span<const std::uint32_t> TokenFile::tokens32() const {
 
 template <class Token>
 void TokenFile::check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const {
-  Token largest =
-      0;  // a plain maximum first: compiled code for it runs at memory speed
+  Token largest = 0;  // a plain maximum first: compiled code for it runs at memory speed
   for (const Token token : tokens) largest = std::max(largest, token);
   if (largest < vocab_size) return;
   const auto bad =

@@ -51,7 +51,7 @@ struct SqlQuery {
   const CorpusColumn* column = nullptr;  // a; nullptr if only rows are counted
   const CorpusColumn* second_column = nullptr;
   SqlAggregate aggregate = SqlAggregate::kAverage;
-  bool is_join = false;  // conditions apply to the parent that main is joined with
+  bool is_join = false;                  // conditions apply to the parent that main is joined with
   std::vector<SqlCondition> conditions;  // all must hold
   const CorpusColumn* group_by = nullptr;
   const CorpusColumn* order_by = nullptr;
