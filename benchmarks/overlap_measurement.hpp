@@ -49,8 +49,8 @@ class Replica {
 };
 
 // A way to sum gradients over ranks. While it lives, its hooks are set on the replica. The replica
-// and the communicator must outlive it. Collective: all ranks make the same calls in the same
-// order.
+// and the communicator must outlive it. Collective: all ranks make the same calls in the
+// same order.
 struct GradientSum {
   std::function<void()> step;       // forward, backward and collectives
   std::function<void()> sum_alone;  // only the collectives

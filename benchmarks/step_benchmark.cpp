@@ -3,8 +3,7 @@
 // Every benchmark runs whole training steps, in the loop's order, and reports
 // the time of one part and its share of the whole; a kernel run alone would find
 // its data in the cache. The phases (forward … next_batch) add up to the step.
-// The operators (matrix_products …) are counted wherever they run, in forward or
-// backward.
+// The operators (matrix_products …) count in forward and in backward.
 #include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
 

@@ -13,9 +13,8 @@ struct Launcher {
   const char* rank;
 };
 
-// Searched in this order, because mpirun may itself run under srun. SLURM_NTASKS proves nothing (an
-// allocation sets it for processes that srun did not start), but SLURM_STEP_NUM_TASKS is srun's
-// own.
+// Searched in this order, because mpirun may itself run under srun. SLURM_NTASKS proves nothing: an
+// allocation sets it for processes that srun did not start. Only srun sets SLURM_STEP_NUM_TASKS.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {"PMI_SIZE", "PMI_RANK"},

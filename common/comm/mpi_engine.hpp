@@ -2,8 +2,7 @@
 //
 // One rank's fold is what another rank waits for. So a rank that waits for operation B must also
 // advance A; otherwise two ranks that wait for A and B in different orders would wait forever. For
-// the same reason all communicators of a World (the first and those split from it) share one
-// engine.
+// the same reason all communicators of a World (the first and those split off) share one engine.
 //
 // An operation's error is thrown by whichever call advanced it.
 #pragma once

@@ -6,9 +6,8 @@
 //
 // In the all-to-all of a reduction, every rank sends chunk r of its tensor to rank r, which folds
 // the chunks in rank order. In the gather, every rank sends its finished chunk to all others. All
-// messages of a phase are in flight at once. Both phases use the operation's one tag: messages with
-// the same tag keep their order between two ranks, and every rank posts the first phase before the
-// second.
+// messages of a phase are in flight at once. Both phases use the operation's one tag: between two
+// ranks, messages with one tag keep their order, and all ranks post the first phase first.
 //
 // Lifetime: holds its tensors. It must not be destroyed before it is done, or MPI would write to
 // freed memory.

@@ -14,9 +14,8 @@ struct LrOptions {
   std::int64_t warmup_steps = 0;
 };
 
-// The rate of step s, counted from 0. For s < warmup_steps it is lr·(s+1)/warmup_steps. Then it
-// falls from lr to min_lr, reached at s = num_steps, along half a cosine or a line; kConstant stays
-// at lr.
+// The rate of step s, from 0. For s < warmup_steps it is lr·(s+1)/warmup_steps. Then it falls from
+// lr to min_lr, reached at s = num_steps, along half a cosine or a line; kConstant stays at lr.
 double learning_rate(const LrOptions& options, std::int64_t step, std::int64_t num_steps);
 
 }  // namespace ladder

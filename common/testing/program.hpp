@@ -21,8 +21,7 @@ std::string mpi_launch(const std::string& mpiexec);
 
 class Program {
  public:
-  // Starts the program command[0], searched for in PATH, with standard output and error in one
-  // pipe.
+  // Starts command[0], searched for in PATH, with standard output and error in one pipe.
   explicit Program(const std::vector<std::string>& command, const std::string& folder = ".");
   ~Program();  // kills the process if it is still running
   Program(const Program&) = delete;

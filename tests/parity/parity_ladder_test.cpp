@@ -264,8 +264,7 @@ void expect_continuation(Climber& climber, const FinishedRun& rest, TrainOptions
 }
 
 // Each step resumes from a checkpoint that the previous step wrote in the middle of an epoch, with
-// several microbatches. If their sums have the same order, the result is that of an uninterrupted
-// run.
+// several microbatches. If their sums have the same order, they end like an uninterrupted run.
 TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
   Climber climber;
   const Configuration configuration = covering_set()[1];
