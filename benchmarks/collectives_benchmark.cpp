@@ -1,16 +1,16 @@
-// How fast the collectives are, beside Open MPI's own.
+// The speed of the collectives, compared with Open MPI's own.
 //
 //   mpirun -n 2 --bind-to none build/benchmarks/collectives_benchmark
 //
-// One row per operation and size; `mpi_…` rows are the library's own calls on the same float32
-// data. The time is the slowest rank's. algbw is bytes over time, busbw what a link carries if the
-// algorithm is a ring, both as nccl-tests defines them (PERFORMANCE.md); bytes are those of the
-// full tensor.
+// Prints one row per operation and size; `mpi_…` rows are Open MPI's own calls on the same float32
+// data. The time is the slowest rank's. algbw is bytes over time; busbw is what a link would carry
+// if the algorithm were a ring, both as defined by nccl-tests (PERFORMANCE.md). Bytes are those of
+// the full tensor.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>
 #ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a library of their own
+#define OMPI_SKIP_MPICXX  // Open MPI's old C++ classes need a separate library
 #endif
 #include <mpi.h>
 
@@ -38,7 +38,7 @@ struct Tensors {
 
 struct Collective {
   std::string name;
-  std::function<double(int)> busbw_factor;  // of the number of ranks
+  std::function<double(int)> busbw_factor;  // as a function of the number of ranks
   std::function<void(Communicator&, const Tensors&)> run;
 };
 
@@ -84,7 +84,7 @@ std::vector<Collective> collectives() {
   };
 }
 
-// Every rank runs the same number of rounds: the number is fixed, never measured.
+// Every rank runs the same number of rounds, because the number is fixed and not measured.
 std::int64_t num_rounds(std::int64_t bytes) {
   return std::clamp<std::int64_t>((std::int64_t{256} << 20) / bytes, 5, 200);
 }
@@ -92,7 +92,7 @@ std::int64_t num_rounds(std::int64_t bytes) {
 void measure(benchmark::State& state, const Collective& collective, Communicator& comm) {
   const std::int64_t shard_numel = state.range(0) / 4 / comm.size();
   const Tensors tensors{at::zeros({shard_numel * comm.size()}), at::zeros({shard_numel})};
-  collective.run(comm, tensors);  // the first call pays for pages and connections
+  collective.run(comm, tensors);  // the first call sets up pages and connections
   double total_s = 0;
   for (auto _ : state) {
     comm.barrier();

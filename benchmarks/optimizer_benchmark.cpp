@@ -1,19 +1,19 @@
-// The optimizer against memory: bytes moved per second, beside those of a plain
-// copy.
+// The optimizer's memory bandwidth: bytes moved per second, compared with a
+// plain copy.
 //
-// An optimizer does so little arithmetic that memory bounds it. Bytes are those
-// that the algorithm has to move, per parameter in fp32:
+// An optimizer does so little arithmetic that it is memory-bound. Bytes are
+// those that the algorithm must move, per parameter in fp32:
 //
 //   copy        8   one read, one write
 //   AdamW      28   reads p, g, m, v and writes p, m, v
 //   SGD        12   reads p, g and writes p
 //   norm        4   reads g
-//   clip       12   the norm, and where it is too large g is read and written again
+//   clip       12   the norm; if it is too large, also reads and writes g
 //   zero_grad   4   writes g
 //
-// A step that allocates tensor memory is an error here: the ledger counts what
-// it asks for. What fits into the caches (the smallest size) moves faster than
-// memory can.
+// A step that allocates tensor memory is an error here; the ledger counts its
+// allocations. Data that fits into the caches (the smallest size) moves faster
+// than memory allows.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
@@ -29,8 +29,7 @@
 namespace ladder {
 namespace {
 
-// num_parameters fp32 parameters with a gradient each; most of them have weight
-// decay.
+// num_parameters fp32 parameters with their gradients; most have weight decay.
 class Subject {
  public:
   explicit Subject(std::int64_t num_parameters)
@@ -48,8 +47,8 @@ class Subject {
   FlatGradients grads_;
 };
 
-// Times `act` and reports bytes_per_parameter times the number of parameters as
-// moved by each call.
+// Times `act` and reports each call as moving bytes_per_parameter times the
+// number of parameters.
 template <class Act>
 void measure(benchmark::State& state, std::int64_t bytes_per_parameter, const Act& act) {
   act();
@@ -103,8 +102,8 @@ void zero_grad(benchmark::State& state) {
   measure(state, 4, [&] { subject.grads().zero(); });
 }
 
-// 1 M (the caches hold it), 10 M (the model of speed_vs_python.py), 128 M
-// (GPT-2's smallest).
+// 1 M (fits into the caches), 10 M (the model of speed_vs_python.py), 128 M (the
+// smallest GPT-2).
 void sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgName("parameters")->Unit(benchmark::kMillisecond);
   for (const std::int64_t millions : {1, 10, 128}) benchmark->Arg(millions << 20);

@@ -1,10 +1,10 @@
-// How steps 4 to 7 hide communication behind computing, beside steps 1 and 3.
+// How steps 4 to 7 hide communication behind computing, compared with steps 1 and 3.
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/overlap_benchmark [--link 50:1 | --link off]
 //
-// Prints a table, as its rows are read against each other: what the columns mean is in
-// overlap_measurement.hpp. The link is paced, so that a network can be shown on one machine (see
-// paced_communicator.hpp); `off` is MPI as fast as it goes.
+// Prints a table, because its rows are to be compared; overlap_measurement.hpp explains the
+// columns. The link is paced, to simulate a network on one machine (see paced_communicator.hpp);
+// `off` is MPI at full speed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -32,13 +32,13 @@ void add_overlap_options(CLI::App& app, OverlapOptions& options) {
   const auto add = [&app](const char* name, auto& value, const char* text) {
     app.add_option(name, value, text)->capture_default_str();
   };
-  add("--layers", options.model.layers, "blocks of the model");
-  add("--heads", options.model.heads, "heads of its attention");
-  add("--channels", options.model.channels, "its width");
+  add("--layers", options.model.layers, "number of blocks");
+  add("--heads", options.model.heads, "attention heads");
+  add("--channels", options.model.channels, "width of the model");
   add("--context", options.model.context, "tokens per row");
   add("--micro-batch-size", options.rows, "rows per rank");
   add("--link", options.link, "LATENCY_US:GBPS, or off");
-  add("--rounds", options.num_rounds, "every method is measured once in each");
+  add("--rounds", options.num_rounds, "rounds, each of which measures every method once");
 }
 
 std::vector<Method> methods() {
@@ -52,7 +52,7 @@ std::vector<Method> methods() {
   return list;
 }
 
-// How many times as fast as the other, in the same round; the median over rounds.
+// The speed relative to the other method in the same round; the median over rounds.
 double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < figures.round_step_s.size(); ++i) {
@@ -82,7 +82,7 @@ void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
 }
 
 void run(const OverlapOptions& options, Communicator& comm) {
-  check_usage(comm.size() > 1, "with one rank nothing is sent: start it under mpirun -n 2");
+  check_usage(comm.size() > 1, "one rank sends nothing; start this program under mpirun -n 2");
   Replica replica(options.model, options.rows, comm);
   if (comm.rank() == 0) print_head(options, replica, comm.size());
   const std::vector<OverlapFigures> rows =
@@ -99,7 +99,7 @@ Link link_of(const std::string& text) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  CLI::App app("How steps 4 to 7 hide communication behind computing, beside steps 1 and 3.");
+  CLI::App app("Shows how steps 4 to 7 hide communication, compared with steps 1 and 3.");
   ladder::OverlapOptions options;
   ladder::add_overlap_options(app, options);
   CLI11_PARSE(app, argc, argv);

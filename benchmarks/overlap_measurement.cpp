@@ -44,7 +44,7 @@ class ReferenceSum {
   Replica& replica_;
   Communicator& comm_;
   ReferenceDdp ddp_;
-  std::vector<at::Tensor> buckets_;  // as long as the Reducer's
+  std::vector<at::Tensor> buckets_;  // as large as the Reducer's
 };
 
 class NaiveSum {
@@ -61,7 +61,7 @@ class NaiveSum {
   Communicator& comm_;
 };
 
-// Buckets whose all-reduces are all started first, and then waited for.
+// Starts the all-reduces of all buckets after backward, then waits for them.
 class UnoverlappedSum {
  public:
   UnoverlappedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
@@ -126,7 +126,7 @@ double slowest(double seconds, Communicator& comm) {
   return all.max().item<double>();
 }
 
-// Of the slowest rank, from gradients that are zero.
+// The time of the slowest rank, starting from zero gradients.
 template <class Act>
 double time(Replica& replica, Communicator& comm, const Act& act) {
   replica.grads.zero();
@@ -199,7 +199,7 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
     for (std::size_t i = 0; i < methods.size(); ++i) {
       const GradientSum sum = methods[i].install(replica, comm);
       const std::int64_t num_before = num_calls(comm);
-      sum.step();  // warms up what was just installed
+      sum.step();  // warms up the method just installed
       figures[i].num_operations = num_calls(comm) - num_before;
       series[i].add_round(replica, comm, sum);
     }

@@ -1,16 +1,16 @@
 // How much of its communication a data-parallel step hides behind its backward.
 //
-// For each way to sum the gradients over the ranks, one after the other in every round:
+// Measures, for each way to sum the gradients over the ranks, one after the other in every round:
 //
 //   T_compute   forward and backward; nothing is sent
 //   T_comm      the collectives alone, started and waited for in the same order
 //   T_step      forward, backward and collectives, as the step of the course runs them
 //
-//   exposed = T_step − T_compute             what communication still costs
-//   hidden  = (T_compute + T_comm − T_step) / min(T_compute, T_comm)        1: all that can be hidden
+//   exposed = T_step − T_compute             the remaining cost of communication
+//   hidden  = (T_compute + T_comm − T_step) / min(T_compute, T_comm)      1: all that can be hidden
 //
-// A time is that of the slowest rank, a figure the median over rounds. Fetching the batch, clipping
-// and the optimizer are left out: no step overlaps them with communication.
+// A time is that of the slowest rank; a figure is the median over rounds. Fetching the batch,
+// clipping and the optimizer are left out, because no step overlaps them with communication.
 #pragma once
 
 #include <cstdint>
@@ -39,20 +39,21 @@ class Replica {
   double forward_s = 0;  // of the last forward_and_backward()
 
   const Microbatches& batch() const { return batch_; }
-  double num_targets() const { return num_targets_; }     // of all ranks
+  double num_targets() const { return num_targets_; }     // on all ranks
   LossSum loss_sum();                                     // the model's forward, timed
-  void forward_and_backward(const LossSum& loss_sum_fn);  // added to grads
+  void forward_and_backward(const LossSum& loss_sum_fn);  // adds to grads
 
  private:
   Microbatches batch_;
   double num_targets_;
 };
 
-// A way to sum gradients over ranks. Its hooks are on the replica for as long as it lives; the
-// replica and the communicator outlive it. Collective: all ranks call the same in the same order.
+// A way to sum gradients over ranks. While it lives, its hooks are set on the replica. The replica
+// and the communicator must outlive it. Collective: all ranks make the same calls in the
+// same order.
 struct GradientSum {
   std::function<void()> step;       // forward, backward and collectives
-  std::function<void()> sum_alone;  // the collectives
+  std::function<void()> sum_alone;  // only the collectives
 };
 
 struct Method {
@@ -71,14 +72,14 @@ struct OverlapFigures {
   double compute_s = 0;
   double comm_s = 0;
   double step_s = 0;
-  std::vector<double> round_step_s;  // T_step, round by round: to compare methods in pairs
+  std::vector<double> round_step_s;  // T_step of each round, to compare methods in pairs
 
   double exposed_s() const { return step_s - compute_s; }
   double hidden() const;
 };
 
-// In every round each method is installed, warmed up and measured. Collective; every rank gets the
-// same figures, in the order of the methods.
+// Installs, warms up and measures each method in every round. Collective; every rank gets the same
+// figures, in the order of the methods.
 std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm,
                                             const std::vector<Method>& methods, int num_rounds);
 

@@ -1,9 +1,9 @@
-// Tokens per second of every stage, in one program, on the same ranks.
+// Tokens per second of every stage of the course, in one program, on the same ranks.
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/stages_benchmark
 //
-// A stage trains as its own trainer would, on the built-in corpus, and writes nothing. One iteration
-// is a run of kSteps optimizer steps after kWarmup; its time is that of the slowest rank.
+// Each stage trains as its own trainer would, on the built-in corpus, but writes nothing. An
+// iteration is a run of kSteps optimizer steps after kWarmup; its time is that of the slowest rank.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <benchmark/benchmark.h>

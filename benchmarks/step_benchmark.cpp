@@ -1,10 +1,9 @@
 // Where the time of step 0 goes.
 //
 // Every benchmark runs whole training steps, in the loop's order, and reports
-// the time that one part of them took, with its share of the whole: a kernel
-// alone would find its numbers in the cache. The phases (forward … next_batch)
-// add up to the step. The operators (matrix_products …) are counted wherever
-// they run, forward or backward.
+// the time of one part and its share of the whole; a kernel run alone would find
+// its data in the cache. The phases (forward … next_batch) add up to the step.
+// The operators (matrix_products …) count in forward and in backward.
 #include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
 
@@ -45,8 +44,8 @@ constexpr std::array<const char*, kNumParts> kPartNames = {
     "whole_step", "next_batch", "forward",         "backward",  "clip", "optimizer",
     "zero_grad",  "param_norm", "matrix_products", "attention", "gelu", "layer_norm"};
 
-std::array<double, kNumParts> part_seconds;  // of the step that runs: libtorch's
-                                             // callbacks reach nothing else
+std::array<double, kNumParts> part_seconds;  // of the current step; global, because
+                                             // libtorch's callbacks need it
 
 std::optional<Part> part_of(std::string_view op) {
   if (op == "mkldnn::_linear_pointwise" || op == "aten::addmm" || op == "aten::mm")
@@ -57,7 +56,7 @@ std::optional<Part> part_of(std::string_view op) {
   return std::nullopt;
 }
 
-// Times the operators that part_of() knows, with all that they call.
+// Times the operators that part_of() knows, including all that they call.
 struct OperatorTimer : at::ObserverContext {
   explicit OperatorTimer(Part timed) : part(timed) {}
   Part part;
@@ -79,7 +78,7 @@ void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
   is_timing_operator = false;
 }
 
-// Step 0's loop, taken apart.
+// Step 0's loop, split into its phases.
 class Loop {
  public:
   Loop(const GptOptions& options, std::int64_t rows)

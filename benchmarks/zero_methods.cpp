@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;
 
-// The units' reduce_scatters, one after the other, on a buffer of the model's size.
+// Runs the units' reduce_scatters, one after the other, on a buffer of the model's size.
 void reduce_scatter_alone(const FlatLayout& layout, const at::Tensor& full, Communicator& comm) {
   for (const GradientBucket& unit : plan_unit_buckets(layout))
     start_reduce_scatter(comm, full.narrow(0, unit.start, unit.numel))->wait();

@@ -1,7 +1,7 @@
-// ZeRO's ways to sum gradients, and to make parameters whole, for overlap_measurement.hpp.
+// ZeRO's ways to sum gradients and to gather parameters, for overlap_measurement.hpp.
 //
-// Each trains a model of its own, of the replica's shape, on the replica's batch. Clipping and the
-// optimizer are left out as in the other methods; the parameters are gathered all the same.
+// Each method trains its own model, of the replica's shape, on the replica's batch. As in the other
+// methods, clipping and the optimizer are left out, but the parameters are still gathered.
 #pragma once
 
 #include "benchmarks/overlap_measurement.hpp"

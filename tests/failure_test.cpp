@@ -1,5 +1,5 @@
-// Nothing hangs: whatever one rank does wrong, all ranks end within seconds, and a message names the
-// rank and the reason. Real processes under mpirun, real kills.
+// No failure hangs: whatever one rank does wrong, all ranks end within seconds, and a message names
+// the rank and the reason. Tests real processes under mpirun, with real kills.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,11 +22,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kSeconds = 20;  // on a busy machine; a hang would be for ever
+constexpr double kSeconds = 20;  // on a busy machine; a hang would last forever
 
 using Words = std::vector<std::string>;
 
-// A model and data that take milliseconds a step.
+// A model and data that take milliseconds per step.
 const std::string kSmall = " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt ";
 
 const std::vector<std::string> kSteps = {
@@ -37,7 +37,7 @@ std::string program(const std::string& step) {
   return one_word(concat(LADDER_BUILD, "/", step, "/", step));
 }
 
-// Waits until there is such a file, which may be there for milliseconds only.
+// Waits until such a file exists, perhaps only for milliseconds.
 bool appears(const fs::path& path) {
   const Timer timer;
   while (timer.seconds() < kSeconds) {
@@ -69,7 +69,7 @@ class Failure : public ::testing::Test {
                         rank_0, " : -n 1 -wdir ", one_word(folder_.path("b")), " ", rank_1));
   }
 
-  // It ends in time, with this exit code.
+  // Expects that it ends in time, with this exit code.
   std::string expect_end(const Words& command, int exit_code) const {
     const Timer timer;
     const ProgramResult result = run_program(command, folder_.path());
@@ -128,7 +128,7 @@ TEST_F(Failure, DifferentCheckpoints) {
               HasSubstr("error: steps taken: 3 on rank 1, 2 on rank 0"));
 }
 
-// The same step, but of another run: only the parameters would be broadcast.
+// The same step, but of different runs: only the parameters would be broadcast.
 TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
   const std::string command = concat(program(kSteps[3]), kSmall, "--quiet --out run --steps ");
   for (const char* folder : {"a", "b"}) {
@@ -140,8 +140,8 @@ TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
               HasSubstr("error: hashes of the checkpoint to go on from: "));
 }
 
-// The starts of new runs, but of two models: a step that broadcasts would hide it, one that holds
-// slices would train half of each.
+// The starts of new runs, but of two different models: a step that broadcasts would hide this, and
+// one that holds slices would train half of each.
 TEST_F(Failure, DifferentCheckpointsToStartFrom) {
   for (const char* folder : {"a", "b"}) {
     const int seed = folder[0] == 'a' ? 1 : 2;
@@ -157,8 +157,8 @@ TEST_F(Failure, DifferentCheckpointsToStartFrom) {
   }
 }
 
-// One rank takes the state for saved, as it lies in its --out. It would not take part in the save at
-// the end, for which the other waits.
+// One rank considers the state saved, because it is in its --out. It would not take part in the
+// final save, for which the other rank waits.
 TEST_F(Failure, OneRankThatNeedNotSave) {
   const std::string options = kSmall + "--quiet --steps 2 ";
   const Words run = words(concat(program(kSteps[3]), options, "--out run"));
@@ -171,7 +171,7 @@ TEST_F(Failure, OneRankThatNeedNotSave) {
   }
 }
 
-// All ranks know the same numbers, so all end, and the run's older checkpoints stay as they are.
+// All ranks know the same numbers, so all of them end, and the run's older checkpoints are kept.
 TEST_F(Failure, ARunThatDiverges) {
   const std::string options = "--optimizer sgd --save-every 2 --keep 1 --resume auto --steps ";
   const std::string diverging = options + "40 --lr 1e30 --clip-norm 0";
@@ -197,7 +197,7 @@ TEST_F(Failure, AFolderThatAnotherRunWritesTo) {
   EXPECT_TRUE(first.wait_for_output("step_000010")) << first.output();
 }
 
-// A disk that is full while all save: all ranks end, and no half of a checkpoint is taken for one.
+// The disk is full while all ranks save: all end, and no partial checkpoint counts as one.
 TEST_F(Failure, ADiskThatIsFull) {
   folder_.write("a/small_disk.sh", "trap '' XFSZ; ulimit -f 300; exec \"$@\"");
   for (const std::string& step : {kSteps[3], kSteps[4], kSteps[6]}) {
@@ -224,8 +224,8 @@ TEST_F(Failure, ARankThatIsKilled) {
   }
 }
 
-// Whoever dies in the middle of a save, the checkpoints are whole or not there: steps 5 to 7 save
-// together, with pieces of the state on every rank.
+// Whichever rank dies during a save, a checkpoint is either whole or absent: in steps 5 to 7 all
+// ranks save together, because each has a part of the state.
 TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
   for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6]}) {
     for (const int rank : {0, 1}) {
@@ -242,7 +242,7 @@ TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
       const Words again = two_ranks(trainer(step, resumed), trainer(step, resumed));
       EXPECT_EQ(run_program(again, folder_.path()).exit_code, 0);
       const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
-      EXPECT_GE(report["first_step"].get<int>(), 3);  // the one before was whole
+      EXPECT_GE(report["first_step"].get<int>(), 3);  // the previous one was whole
       fs::remove_all(folder_.path("run"));
     }
   }
@@ -254,7 +254,7 @@ TEST_F(Failure, ARankThatExitsBeforeItBegins) {
               HasSubstr("exit"));
 }
 
-// One rank alone is told to stop: all of them save and stop.
+// Only one rank is told to stop: all of them save and stop.
 TEST_F(Failure, ASignalToOneRankStopsAll) {
   for (const std::string& step : kSteps) {
     Program run(two_ranks(trainer(step), trainer(step)), folder_.path());

@@ -1,5 +1,5 @@
-// A model that does not fit: under a cap on the memory of tensors, --memory-cap-mb, step 7 trains on
-// four ranks what steps 0 to 6 cannot. They say so, and leave nothing behind.
+// A model that does not fit: under a cap on tensor memory, --memory-cap-mb, step 7 trains a model
+// on four ranks that steps 0 to 6 cannot. These say so and leave no files behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class MemoryCap : public ::testing::Test {
                        folder_.path());
   }
 
-  // For want of memory of this kind.
+  // Expects an error about memory of this kind.
   void expect_refused(const std::string& step, int num_ranks, const std::string& more,
                       const std::string& kind = "") {
     SCOPED_TRACE(step);
@@ -42,12 +42,12 @@ class MemoryCap : public ::testing::Test {
     EXPECT_EQ(result.exit_code, 1) << result.output;
     EXPECT_THAT(result.output,
                 AllOf(HasSubstr("error: out of memory: "), HasSubstr(concat(" bytes of ", kind)),
-                      HasSubstr("under the cap of "), HasSubstr("--memory-cap-mb")));
+                      HasSubstr(" already held; the cap is "), HasSubstr("--memory-cap-mb")));
     EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints")));
     fs::remove_all(folder_.path("run"));
   }
 
-  // Trains, and says how many MiB of tensors the fullest rank has held at most.
+  // Trains, and returns the peak of tensor memory, in MiB, on the rank with the highest peak.
   double expect_trained(const std::string& step, int num_ranks, const std::string& more) {
     SCOPED_TRACE(step);
     const ProgramResult result = train(step, num_ranks, more);
@@ -63,11 +63,11 @@ class MemoryCap : public ::testing::Test {
     double most = 0;
     for (const Json& memory : report["memory"]) {
       most = std::max(most, memory["peak"].get<double>());
-      // Saved one unit at a time, on top of what is held: never more than the cap allows.
+      // Saving needs one unit at a time on top of what is held, which is always within the cap.
       EXPECT_GE(memory["save_peak"], memory["live_at_step_end"]);
       EXPECT_LT(memory["save_peak"].get<double>(), memory["live_at_step_end"].get<double>() + 4e6);
     }
-    // Rank 0 gathers what it writes.
+    // Rank 0 gathers all that it writes.
     EXPECT_GT(report["memory"][0]["save_peak"], report["memory"][0]["live_at_step_end"]);
     fs::remove_all(folder_.path("run"));
     return most / (1 << 20);
@@ -80,14 +80,14 @@ const std::vector<std::string> kDataParallel = {"step1_ddp_reference", "step2_sh
                                                 "step3_naive_dp",      "step4_bucketed_ddp",
                                                 "step5_zero1",         "step6_zero2"};
 
-// Under less than the parameters alone take. SGD keeps no state: 8/N bytes per parameter.
+// The cap is smaller than the parameters alone. SGD keeps no state: 8/N bytes per parameter.
 TEST_F(MemoryCap, OnlyStep7TrainsAModelLargerThanARank) {
   const std::string cap = concat("--optimizer sgd --lr 0.1 --memory-cap-mb ", 0.95 * kParametersMb);
   expect_refused("step0_single_gpu", 1, cap);
   for (const std::string& step : kDataParallel) expect_refused(step, 4, cap);
   const double peak = expect_trained("step7_zero3", 4, cap);
   EXPECT_LT(peak, 0.95 * kParametersMb);
-  EXPECT_GT(peak, 0.5 * kParametersMb);  // the shards alone: the cap was near
+  EXPECT_GT(peak, 0.5 * kParametersMb);  // the shards alone: close to the cap
 }
 
 // AdamW takes 16/N bytes per parameter in step 7, and 4 + 12/N in step 6: at four ranks 4 and 7.

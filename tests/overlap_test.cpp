@@ -1,9 +1,9 @@
-// Step 4 hides communication behind backward: in real time, on a link paced so that it works about
-// as long as backward does.
+// Step 4 hides communication behind backward: in real time, on a link paced to be busy for about as
+// long as backward runs.
 //
-// Machines are noisy, so a promise is kept if one of a few attempts keeps it. Whether the figures
-// can tell at all is part of every attempt: step 3, and step 4's own buckets started too late, must
-// break the same promise.
+// Machines are noisy, so a promise counts as kept if one of a few attempts keeps it. Every attempt
+// also checks that its figures are meaningful: step 3, and step 4's own buckets started too late,
+// must break the same promise.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class Overlap : public ::testing::Test {
   static Communicator& comm() { return mpi_world().comm(); }
   std::int64_t numel() const { return replica_.flat.layout().numel; }
 
-  // A link that has all gradients through in about the time of a backward.
+  // A link that needs about the time of a backward to send all gradients.
   Link link_like_backward() {
     const OverlapFigures alone = measure_overlap(replica_, comm(), {naive_method()}, 3).front();
     const double backward_s = alone.compute_s - alone.forward_s;
@@ -45,8 +45,8 @@ class Overlap : public ::testing::Test {
     return {.gbit_per_s = 8e-9 * static_cast<double>(sent.bytes_sent()) / backward_s};
   }
 
-  // 1.1 · the longer of backward and communication, and what nothing can overlap with: the forward,
-  // and the last bucket, which is ready when backward ends.
+  // 1.1 · the longer of backward and communication, plus what cannot overlap: the forward, and the
+  // last bucket, which is ready when backward ends.
   double bound_s(const OverlapFigures& f) const {
     return f.forward_s + 1.1 * std::max(f.compute_s - f.forward_s, f.comm_s) +
            last_bucket_share_ * f.comm_s;
@@ -72,7 +72,7 @@ class Overlap : public ::testing::Test {
   double last_bucket_share_;
 };
 
-// All ranks have the same figures, so they agree on whether to try again.
+// All ranks have the same figures, so they agree on whether to retry.
 TEST_F(Overlap, Step4HidesCommunicationAndStep3DoesNot) {
   const std::vector<Method> methods = {bucketed_method(kCapacityBytes), naive_method(),
                                        unoverlapped_method(kCapacityBytes)};
@@ -86,8 +86,8 @@ TEST_F(Overlap, Step4HidesCommunicationAndStep3DoesNot) {
     too_late = is_not_overlapped(figures[2]);
   }
   EXPECT_TRUE(step4) << "step 4 hides too little of its communication";
-  EXPECT_TRUE(step3) << "step 3 seems to hide communication: these figures cannot tell";
-  EXPECT_TRUE(too_late) << "buckets started in wait() seem hidden: these figures cannot tell";
+  EXPECT_TRUE(step3) << "step 3 seems to hide communication, so these figures prove nothing";
+  EXPECT_TRUE(too_late) << "buckets started in wait() seem hidden, so these figures prove nothing";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A run kept as a reference, and others compared with it: real processes on two ranks. And what the
-// launcher refuses to run.
+// A run kept as a reference and others compared with it, as real processes on two ranks. Also, what
+// the launcher refuses to run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ::testing::Not;
 
 class Reference : public ::testing::Test {
  protected:
-  // Two ranks, which leave a run in the folder `out`.
+  // Runs two ranks, which leave a run in the folder `out`.
   std::string training(const std::string& step, const std::string& out, const std::string& more) {
     return concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ",
                   one_word(concat(LADDER_BUILD, "/", step, "/", step)),
@@ -60,7 +60,7 @@ TEST_F(Reference, OtherStepsEqualItAndOtherRunsAreToldWhereTheyPart) {
   EXPECT_EQ(compare("nowhere").exit_code, 1);
 }
 
-// common/train/reference_test.cpp has the cases; here that rank 0 alone ends all ranks before they train.
+// The cases are in common/train/reference_test.cpp; here rank 0 must end all ranks before training.
 TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
   ASSERT_EQ(train("step1_ddp_reference", "first", "--save-reference kept/").exit_code, 0);
   const std::string before = read_text_file(folder_.path("kept/report.json"));
@@ -97,7 +97,7 @@ TEST_F(Reference, AStoppedRunIsKeptWhenTheSameCommandHasEndedIt) {
   EXPECT_THAT(same.output, HasSubstr("to 2000: those that both have taken)"));
 }
 
-// Before it builds anything, so that this needs no set-up.
+// It refuses before it builds anything, so this test needs no setup.
 TEST_F(Reference, LauncherRefusesWhatAllStagesTogetherCannotDo) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--ranks 3", "1, 2, 4 or 8"},       {"--ranks 16", "1, 2, 4 or 8"},

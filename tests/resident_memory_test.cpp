@@ -1,5 +1,5 @@
-// What the ledger cannot see: a process occupies little more than its tensors take. Libraries, MPI
-// and the allocator's own needs do not grow with the model, so a tiny model measures them.
+// What the ledger cannot see: a process occupies little more memory than its tensors. Libraries,
+// MPI and the allocator's own memory do not grow with the model, so a tiny model measures them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,21 +14,21 @@
 namespace ladder {
 namespace {
 
-// A second copy of the parameters takes 4 bytes each. libtorch's broadcast in steps 1 and 2 makes one,
-// up to 250 MiB at a time, before training starts. Elsewhere the heap keeps less: what one unit in the
-// making has left, and in step 7 the holes between units that come and go.
+// A second copy of the parameters takes 4 bytes each. In steps 1 and 2 libtorch's broadcast makes
+// one, up to 250 MiB at a time, before training starts. Elsewhere the heap keeps less: what is left
+// from creating one unit and, in step 7, holes between units that are gathered and freed.
 double allowed_bytes_per_parameter(const std::string& step) {
   const bool is_broadcast_flat = step == "step1_ddp_reference" || step == "step2_sharded_data";
   return is_broadcast_flat ? 4 : 1;
 }
-constexpr double kSlack = 12 << 20;  // pages that MPI and the heap touch or not, run by run
+constexpr double kSlack = 12 << 20;  // pages that MPI and the heap touch in some runs only
 
 struct Use {
   double num_parameters = 0;
-  double unseen_bytes = 0;  // resident at most, without what the ledger counted at most
+  double unseen_bytes = 0;  // peak resident memory minus the ledger's peak
 };
 
-// Of the rank that has most. SGD keeps no state: what is to be found is a larger part of the whole.
+// From the rank with most. SGD keeps no state, so unseen memory is a larger part of the total.
 Use measure(const std::string& step, int num_ranks, const std::string& model) {
   const TempFolder folder;
   const std::string launch =

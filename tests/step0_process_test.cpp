@@ -1,5 +1,5 @@
-// Step 0 as a user meets it: a process with options, exit codes, signals and files. Nothing here is
-// simulated: the program is the real one, and so are the kills.
+// Step 0 as a user sees it: a process with options, exit codes, signals and files. Nothing is
+// simulated: the program and the kills are real.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 
 using Arguments = std::vector<std::string>;
 
-// A run that takes a few milliseconds a step, in the middle of its second epoch at the end.
-// Channels of 20 give tensors that need padding.
+// A run that takes a few milliseconds per step and ends in the middle of its second epoch. With
+// 20 channels, tensors need padding.
 const std::string kOptions =
     "--layers 1 --heads 2 --channels 20 --context 16 --micro-batch-size 4 --num-microbatches 2 "
     "--lr 1e-2 --log-every 1";
@@ -96,7 +96,7 @@ TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
   EXPECT_EQ(memory["live_at_step_end"], sum);
   EXPECT_GE(memory["peak"].get<std::int64_t>(),
             sum + memory["activations_peak"].get<std::int64_t>());
-  EXPECT_EQ(memory["save_peak"], sum);  // a rank that holds everything copies nothing to save it
+  EXPECT_EQ(memory["save_peak"], sum);  // a rank that holds all state saves it without a copy
 }
 
 // The figures of the lessons' cost cards.
@@ -109,7 +109,7 @@ TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
   ASSERT_EQ(run_default("--steps 1 --out run").exit_code, 0);
   const Json memory = report("run")["memory"][0];
   EXPECT_EQ(memory["live_at_step_end"], 13484032);
-  // Kernels differ between processors, and so does what they need.
+  // Kernels, and the memory that they need, differ between processors.
   EXPECT_NEAR(memory["activations_peak"].get<double>(), 19605384, 0.02 * 19605384);
   EXPECT_THAT(run_default("--dry-run").output,
               AllOf(HasSubstr("13484032 bytes"), HasSubstr("keeps 17899520 bytes")));
@@ -184,8 +184,8 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   }
 }
 
-// Killed at random moments, again and again, saving after every second step: each time it goes on
-// from a whole checkpoint, and the end is that of a run that nobody disturbed.
+// A run that saves after every second step is killed repeatedly at random moments. Each time it
+// resumes from a whole checkpoint, and its end is that of an uninterrupted run.
 TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
   const Arguments options = {"--steps", "300", "--save-every", "2"};
   const auto with = [&](Arguments more) {
@@ -214,7 +214,7 @@ TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
   }
 }
 
-// SGD with such a learning rate leaves a model whose next loss is not finite.
+// SGD with this learning rate produces a model whose next loss is not finite.
 const Arguments kDiverging = {"--optimizer",  "sgd", "--lr",        "1e30", "--clip-norm", "0",
                               "--save-every", "2",   "--log-every", "1",    "--keep",      "3"};
 
@@ -250,8 +250,8 @@ TEST_F(Step0Process, ARunThatDivergesLeavesTheOlderCheckpointsToGoOnFrom) {
   EXPECT_EQ(report("run")["losses"].size(), 6u);
 }
 
-// Two processes on one folder: the second changes nothing, however it is started. When the first is
-// killed, the folder is free.
+// Two processes use one folder: the second changes nothing, however it is started. When the first
+// one is killed, the folder is free.
 TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
   const Arguments options = {"--steps", "100000", "--save-every", "2",
                              "--out",   "run",    "--resume",     "auto"};
@@ -265,7 +265,7 @@ TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
   }
   EXPECT_FALSE(fs::exists(folder_.path("run/report.json")));
   EXPECT_TRUE(first.wait_for_output("step_000010")) << first.output();  // undisturbed
-  // To read it is allowed: another run may start from what is there.
+  // Reading is allowed: another run may start from the checkpoints in the folder.
   const ProgramResult reader =
       run({"--steps", "1", "--out", "other", "--init-from", "run", "--quiet"});
   EXPECT_EQ(reader.exit_code, 0) << reader.output;

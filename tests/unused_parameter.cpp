@@ -1,5 +1,5 @@
-// A program in which rank 1 leaves a parameter out of its backward: started by failure_test. The
-// argument says who reduces: reducer (step 1) or bucketer (step 4).
+// A program, started by failure_test, in which rank 1 leaves a parameter out of its backward. The
+// argument selects what reduces: reducer (step 1) or bucketer (step 4).
 #include <ATen/ops/ones.h>
 
 #include <string>

@@ -29,7 +29,7 @@ void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor
   if (!tensor.defined()) throw CheckError(message_prefix(comm, op) + "the tensor is undefined");
   if (!tensor.device().is_cpu()) {
     throw CheckError(concat(message_prefix(comm, op), "the tensor is on ", tensor.device(),
-                            ", this transport takes tensors on the CPU"));
+                            "; this transport takes tensors on the CPU"));
   }
   if (!tensor.is_contiguous()) {
     throw CheckError(concat(message_prefix(comm, op), "the tensor of shape ", tensor.sizes(),

@@ -1,7 +1,7 @@
-// What every transport refuses, in the same words. A message starts with the rank, the size of the
+// The argument checks that all transports share. A message starts with the rank, the size of the
 // group and the operation, and names the values: "rank 1 of 4: all_gather: full has 7 elements, …".
 //
-// Local: only this rank's arguments are seen. Throws: CheckError.
+// Local: each check sees only this rank's arguments. Throws: CheckError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,15 +15,15 @@ namespace ladder {
 // "rank 1 of 4: all_gather: "
 std::string message_prefix(const Communicator& comm, CommOp op);
 
-// Defined, contiguous, on the CPU.
+// Requires a tensor that is defined, contiguous and on the CPU.
 void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor);
-// The same, and of a dtype that can be summed.
+// Requires the same, and a dtype that can be summed.
 void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor);
-// Both movable, of one dtype, and full.numel() = size · shard.numel().
+// Requires two movable tensors of the same dtype with full.numel() = size · shard.numel().
 void check_shards(const Communicator& comm, CommOp op, const at::Tensor& full,
                   const at::Tensor& shard);
 void check_root(const Communicator& comm, CommOp op, int root);
-// A peer is another rank of the group; a tag lies in [0, num_tags).
+// A peer must be another rank of the group, a tag must be in [0, num_tags).
 void check_peer(const Communicator& comm, CommOp op, int peer);
 void check_tag(const Communicator& comm, CommOp op, int tag, std::int64_t num_tags);
 

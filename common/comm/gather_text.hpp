@@ -1,4 +1,4 @@
-// Text between ranks: reports, options.
+// Exchanges text between ranks: reports, options.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ladder {
 
-// Every rank's text, on every rank, in rank order. Collective, blocking.
+// Returns the texts of all ranks, in rank order, on every rank. Collective, blocking.
 std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm);
 
 }  // namespace ladder

@@ -13,8 +13,8 @@ struct Launcher {
   const char* rank;
 };
 
-// In this order: mpirun may itself run under srun. SLURM_NTASKS is no witness: an allocation sets
-// it for processes that srun did not start; SLURM_STEP_NUM_TASKS is srun's own.
+// Searched in this order, because mpirun may itself run under srun. SLURM_NTASKS proves nothing: an
+// allocation sets it for processes that srun did not start. Only srun sets SLURM_STEP_NUM_TASKS.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     {"PMI_SIZE", "PMI_RANK"},
@@ -23,13 +23,13 @@ constexpr Launcher kLaunchers[] = {
 
 int number_in(const char* variable) {
   const char* const text = std::getenv(variable);
-  check_usage(text != nullptr, "the launcher set no ", variable, " beside the number of ranks");
+  check_usage(text != nullptr, "the launcher set the number of ranks but no ", variable);
   const std::string_view digits(text);
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   check_usage(error == std::errc() && end == digits.data() + digits.size() && number >= 0,
               "the environment variable ", variable, " is '", digits,
-              "', expected a number as a launcher sets it");
+              "', expected a number set by a launcher");
   return number;
 }
 

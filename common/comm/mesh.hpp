@@ -1,16 +1,16 @@
-// Which rank does what.
+// Which rank plays which role.
 //
-// A model may be cut into stages that lie on different ranks (a pipeline), and there may be several
-// replicas of it, each training on its own samples. The ranks that hold the same part in different
-// replicas are a data-parallel group: they sum gradients. Without a pipeline every rank is a replica,
-// and the data-parallel group is the world.
+// A model may be cut into stages on different ranks (a pipeline), and may have several replicas,
+// each training on its own samples. The ranks that hold the same part in different replicas form a
+// data-parallel group, which sums gradients. Without a pipeline every rank is a replica, and the
+// data-parallel group is the world.
 #pragma once
 
 #include "common/comm/communicator.hpp"
 
 namespace ladder {
 
-// Lifetime: the communicators outlive this.
+// Lifetime: the communicators must outlive the mesh.
 struct Mesh {
   // Every rank is a replica.
   Mesh(Communicator& all_ranks)

@@ -91,8 +91,8 @@ void MpiCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  // MPI_Comm_split blocks without moving our operations on. So first all ranks come together, which
-  // does.
+  // MPI_Comm_split blocks without advancing our operations. So all ranks first meet in this
+  // barrier, which does advance them.
   engine_->start(MpiOperation::uncounted_barrier(group_))->wait();
   MPI_Comm part = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(group_->collectives, color < 0 ? MPI_UNDEFINED : color, key, &part),

@@ -1,21 +1,21 @@
-// The transport over MPI, for tensors on the CPU.
+// The MPI transport, for tensors on the CPU.
 //
-// What rank r of N sends, in elements, for a tensor of k elements cut into chunks k_0 … k_{N−1}
-// that are equal up to one (the first k mod N are one longer; traffic_theory.hpp counts):
+// The number of elements that rank r of N sends for a tensor of k elements, in chunks of sizes
+// k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
 //
-//   reduce_scatter  k − k_r        N−1 messages: chunk q goes to rank q, which folds in rank order
-//   all_gather      (N−1) k_r      N−1 messages: the own shard goes to every other rank
-//   all_reduce      k + (N−2) k_r  both, one after the other; 2k(N−1)/N on average, as a ring sends
-//   broadcast       (N−1) k        N−1 messages from the root, none from the others
+//   reduce_scatter  k − k_r        N−1 messages: chunk q to rank q, which folds in rank order
+//   all_gather      (N−1) k_r      N−1 messages: its own shard to every other rank
+//   all_reduce      k + (N−2) k_r  both, one after the other; on average 2k(N−1)/N, as in a ring
+//   broadcast       (N−1) k        N−1 messages from the root, none from other ranks
 //   send            k              one message
-//   barrier         nothing counted: MPI's own
+//   barrier         not counted: MPI's own
 //
-// Empty messages are not sent, longer ones than MpiLimits::message_bytes count as several. A
+// Empty messages are not sent; messages longer than MpiLimits::message_bytes count as several. A
 // reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
 // fold is done.
 //
-// A tag for every collective in flight keeps them apart; send and recv travel on a communicator of
-// their own. Messages of a wrong length are found and reported by the rank that receives them.
+// Each collective in flight has a tag of its own; send and recv use a separate MPI communicator. A
+// message of the wrong length is detected and reported by the rank that receives it.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct MpiGroup;
 class MpiEngine;
 class MpiOperation;
 
-// For tests, which make them small. What MPI itself cannot do is cut down to what it can.
+// Tests set these to small values. Values above MPI's own limits are reduced to those.
 struct MpiLimits {
   std::int64_t message_bytes = std::int64_t{1} << 30;  // longer messages travel in pieces
   std::int64_t num_tags = std::numeric_limits<int>::max();
@@ -38,7 +38,7 @@ struct MpiLimits {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // All ranks that the launcher started. Collective over them; MPI has been started (see World).
+  // The group of all launched ranks. Collective over them. MPI must be running (see World).
   static std::unique_ptr<MpiCommunicator> create(MpiLimits limits = {});
 
   int rank() const override;

@@ -13,7 +13,7 @@ class MpiWork final : public Work {
       : engine_(std::move(engine)), operation_(std::move(operation)) {}
 
   bool test() override {
-    engine_->advance();  // even if this one is done: another rank may wait for another one
+    engine_->advance();  // even if this one is done: other ranks may wait for others
     return operation_->is_done();
   }
   void wait() override { engine_->wait_for(*operation_); }
@@ -25,8 +25,8 @@ class MpiWork final : public Work {
 
 }  // namespace
 
-// Operations are left over only when an exception ends the process. MPI may still write to their
-// tensors, so these stay alive for good.
+// Operations remain only when an exception ends the process. MPI may still write to their tensors,
+// so they are never freed.
 MpiEngine::~MpiEngine() {
   static auto* const abandoned = new std::vector<std::shared_ptr<MpiOperation>>;
   abandoned->insert(abandoned->end(), in_flight_.begin(), in_flight_.end());
@@ -45,7 +45,7 @@ void MpiEngine::advance() {
 void MpiEngine::wait_for(const MpiOperation& operation) {
   while (!operation.is_done()) {
     advance();
-    // With more ranks than cores, the rank that is waited for needs this core.
+    // With more ranks than cores, the rank that this one waits for needs the core.
     if (!operation.is_done()) std::this_thread::yield();
   }
 }
@@ -53,7 +53,7 @@ void MpiEngine::wait_for(const MpiOperation& operation) {
 void MpiEngine::wait_for_free_tag(const MpiGroup& group) {
   const std::int64_t last_user = group.num_started - group.limits.num_tags;
   for (;;) {
-    // Older ones too: on another rank an old collective may still be in flight when a newer one is
+    // Older users too: an old collective may still be in flight on another rank when a newer one is
     // done here.
     const auto user =
         std::find_if(in_flight_.begin(), in_flight_.end(), [&](const auto& operation) {

@@ -1,10 +1,10 @@
-// Moves every started operation of the process on, whichever of them is being waited for.
+// Advances all started operations of the process, whichever of them is being waited for.
 //
-// One rank's fold is what another rank waits for. So a rank that waits for operation B must go on
-// with A as well: else two ranks that wait for A and B in different orders would wait for ever. All
-// communicators of a World (the first and those split off) share one engine for the same reason.
+// One rank's fold is what another rank waits for. So a rank that waits for operation B must also
+// advance A; otherwise two ranks that wait for A and B in different orders would wait forever. For
+// the same reason all communicators of a World (the first and those split off) share one engine.
 //
-// An operation's error comes out of whichever call moved it on.
+// An operation's error is thrown by whichever call advanced it.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,10 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
-  WorkPtr start(std::shared_ptr<MpiOperation> operation);  // its messages are posted already
-  void advance();                                          // one round over all, without waiting
+  WorkPtr start(std::shared_ptr<MpiOperation> operation);  // with messages already posted
+  void advance();                                          // all operations once, without waiting
   void wait_for(const MpiOperation& operation);
-  // Waits until the tag of the group's next collective is free: the one that had it last is done.
+  // Waits until the tag of the group's next collective is free: its last user must be done.
   void wait_for_free_tag(const MpiGroup& group);
 
  private:

@@ -9,7 +9,7 @@
 namespace ladder {
 namespace {
 
-// MPI counts bytes as int and promises tags up to MPI_TAG_UB, which is at least 32767.
+// MPI counts bytes as int and guarantees tags up to MPI_TAG_UB, which is at least 32767.
 MpiLimits within_mpi(MpiLimits limits, MPI_Comm comm) {
   int* largest_tag = nullptr;
   int found = 0;

@@ -86,12 +86,12 @@ TEST_F(MpiMovement, BroadcastFromEveryRoot) {
 }
 
 TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
-  if (size_ == 1) return;  // nobody to send to
+  if (size_ == 1) return;  // no rank to send to
   const int next = (rank_ + 1) % size_;
   const int previous = (rank_ + size_ - 1) % size_;
   const Traffic before = comm_.traffic();
   std::vector<WorkPtr> works;
-  for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of growing length
+  for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of increasing length
     works.push_back(comm_.send(at::full({i + 1}, float(rank_ * 10 + i)), next, i % 2));
   }
   for (const int tag : {1, 0}) {  // received tag by tag, last tag first
@@ -126,7 +126,7 @@ TEST_F(MpiMovement, ReceivesOfOneTagAreServedInTheirOrder) {
 TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
   if (size_ == 1) return;
   const at::Tensor received = at::zeros({4});
-  WorkPtr work;  // on tag 0 between 0 and 1, open while collectives pass by
+  WorkPtr work;  // on tag 0 between ranks 0 and 1, pending during the collectives
   if (rank_ == 1) work = comm_.recv(received, 0, 0);
   for (int i = 0; i < 3; ++i) {
     const at::Tensor tensor = at::ones({4 * size_});

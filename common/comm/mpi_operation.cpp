@@ -125,7 +125,7 @@ void MpiOperation::post_all_to_all(std::byte* target) {
     messages_.receive(group_->collectives, slot, own.count, peer, tag);
     slot += own.count;
   }
-  // Each rank starts with its successor: no one is sent to by all at once.
+  // Each rank starts with its successor, so that no rank receives from all others at once.
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
     const Bytes piece = chunk(peer);

@@ -4,14 +4,13 @@
 //   reduce_scatter  all-to-all → fold → done
 //   all others      all-to-all → done
 //
-// In the all-to-all of a reduction every rank sends chunk r of its tensor to rank r,
-// which folds what arrives in rank order. In the gather every rank sends its finished chunk to all
-// others. All messages of a phase are in flight at once. Both phases use the operation's one tag:
-// between two ranks messages of one tag keep their order, and everyone posts the first phase before
-// the second.
+// In the all-to-all of a reduction, every rank sends chunk r of its tensor to rank r, which folds
+// the chunks in rank order. In the gather, every rank sends its finished chunk to all others. All
+// messages of a phase are in flight at once. Both phases use the operation's one tag: between two
+// ranks, messages with one tag keep their order, and all ranks post the first phase first.
 //
-// Lifetime: holds its tensors. Must not be destroyed before it is done, as MPI would write to freed
-// memory.
+// Lifetime: holds its tensors. It must not be destroyed before it is done, or MPI would write to
+// freed memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,9 +26,9 @@ namespace ladder {
 
 class MpiOperation {
  public:
-  // Counts the call. Then exactly one start_…; arguments have been checked by the caller.
+  // Counts the call. Call exactly one start_…() next, with arguments that have been checked.
   MpiOperation(std::shared_ptr<MpiGroup> group, CommOp op);
-  // A step that the communicator itself needs and that nobody counts: only for start_barrier().
+  // A started barrier that the communicator needs for itself and that does not count as a call.
   static std::shared_ptr<MpiOperation> uncounted_barrier(std::shared_ptr<MpiGroup> group);
 
   void start_all_reduce(const at::Tensor& inout);
@@ -40,10 +39,10 @@ class MpiOperation {
   void start_recv(const at::Tensor& tensor, int peer, int tag);
   void start_barrier();
 
-  void advance();  // moves on as far as it goes without waiting
+  void advance();  // as far as possible without waiting
   bool is_done() const { return phase_ == Phase::kDone; }
-  // Its place among the collectives of its group, which gives the tag; -1 for point to point and
-  // barriers.
+  // Its position among the group's collectives, which determines the tag; -1 for point-to-point
+  // operations and barriers.
   std::int64_t number() const { return number_; }
   const MpiGroup& group() const { return *group_; }
 
@@ -54,7 +53,7 @@ class MpiOperation {
     std::int64_t count;
   };
   void take_number() { number_ = group_->num_started++; }
-  Bytes chunk(int rank) const;  // of data_, which every rank cuts alike
+  Bytes chunk(int rank) const;  // of data_, cut the same way on every rank
   void post_all_to_all(std::byte* target);
   void post_gather();
   void fold();
@@ -67,7 +66,7 @@ class MpiOperation {
   at::Tensor tensor_;  // the whole tensor, `full` where there is a shard
   at::Tensor shard_;
   std::byte* data_ = nullptr;    // of tensor_
-  std::byte* target_ = nullptr;  // where the fold of this rank's chunk goes; null without a fold
+  std::byte* target_ = nullptr;  // receives the fold of this rank's chunk; null without a fold
   at::Tensor scratch_;           // the other ranks' pieces of this rank's chunk, in rank order
 };
 

@@ -20,9 +20,9 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     is_ours_ = true;
   }
-  // Gradient hooks run on autograd's thread: MPI is called by several threads, one at a time.
-  check(level >= MPI_THREAD_SERIALIZED, "this MPI offers thread level ", level,
-        ", MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ") is needed");
+  // Gradient hooks run on autograd's thread, so several threads call MPI, one at a time.
+  check(level >= MPI_THREAD_SERIALIZED, "this MPI provides thread level ", level,
+        ", but MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ") is required");
   MPI_Comm machine = MPI_COMM_NULL;
   check_mpi(
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &machine),
@@ -32,13 +32,13 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
 }
 
 MpiProcess::~MpiProcess() {
-  // A rank that left by an exception must not wait in MPI_Finalize for ranks that wait for it.
+  // A rank that exits with an exception must not wait in MPI_Finalize for ranks that wait for it.
   if (is_ours_ && std::uncaught_exceptions() == exceptions_at_start_) MPI_Finalize();
 }
 
 void MpiProcess::abort(int exit_code) {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);  // MPI_Abort does not promise to end this process
+  std::_Exit(exit_code);  // MPI_Abort is not guaranteed to end this process
 }
 
 }  // namespace ladder

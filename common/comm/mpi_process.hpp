@@ -5,8 +5,8 @@ namespace ladder {
 
 class MpiProcess {
  public:
-  MpiProcess();   // starts MPI, unless somebody else has. Collective. Throws CheckError.
-  ~MpiProcess();  // ends it if this object started it and no exception is passing through
+  MpiProcess();   // starts MPI unless it is running. Collective. Throws CheckError.
+  ~MpiProcess();  // ends MPI if this object started it and no exception is unwinding the stack
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 

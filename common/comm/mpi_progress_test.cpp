@@ -20,7 +20,7 @@ class MpiProgress : public ::testing::Test {
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
 
-  // An all_reduce in flight with its values known beforehand.
+  // An all_reduce in flight whose result is known in advance.
   struct Started {
     std::uint64_t seed;
     at::Tensor tensor;
@@ -44,7 +44,7 @@ TEST_F(MpiProgress, ManyInFlightAreWaitedForInAnyOrder) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) all.push_back(start(comm_, seed));
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     it->work->wait();
-    it->work->wait();  // waiting twice is waiting once
+    it->work->wait();  // a second wait() has no effect
     EXPECT_TRUE(it->work->test());
     expect_sum(*it, comm_);
   }
@@ -70,7 +70,7 @@ TEST_F(MpiProgress, TestAloneFinishes) {
   }
 }
 
-// Rank 0 waits for the first group's operation, the others for the second's: each is the other's
+// Rank 0 waits for the first group's operation, the others for the second's: each needs the other's
 // fold.
 TEST_F(MpiProgress, GroupsMoveEachOtherOn) {
   const auto other = comm_.split(0, 0);
@@ -115,7 +115,7 @@ TEST_F(MpiProgress, CollectivesOfDifferentKindsDoNotMix) {
   EXPECT_TRUE(bits_equal(from_last, at::full({1000}, 9.0f)));
 }
 
-// What 2 GiB are to MPI, 40 bytes are here; sizes are chosen so that pieces end within elements.
+// A limit of 40 bytes stands in for MPI's 2 GiB. Sizes are such that pieces end inside elements.
 TEST_F(MpiProgress, LongMessagesTravelInPieces) {
   const auto comm = MpiCommunicator::create({.message_bytes = 42});
   for (const std::int64_t numel : {1, 10, 21, 1000}) {
@@ -131,7 +131,7 @@ TEST_F(MpiProgress, LongMessagesTravelInPieces) {
     EXPECT_EQ(sent[CommOp::kReduceScatter], expected) << numel;
     EXPECT_EQ(sent[CommOp::kAllGather], expected) << numel;
   }
-  const auto part = comm->split(0, 0);  // has the same limits
+  const auto part = comm->split(0, 0);  // with the same limits
   part->broadcast(at::zeros({43}, at::kByte), 0)->wait();
   EXPECT_EQ(comm->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
 }

@@ -51,8 +51,7 @@ TEST_F(MpiReduction, ReduceScatterIsTheFoldInRankOrder) {
   }
 }
 
-// With 1e8, 1, -1e8, 1, … in rank order each 1 is lost to rounding or not, depending on the order
-// alone.
+// With 1e8, 1, -1e8, 1, … in rank order, only the order decides whether a 1 is lost to rounding.
 TEST_F(MpiReduction, AnotherOrderWouldShow) {
   const std::vector<float> values = {1e8f, 1.0f, -1e8f, 1.0f, 0.5f};
   const std::vector<float> prefix_sums = {1e8f, 1e8f, 0.0f, 1.0f, 1.5f};
@@ -87,7 +86,7 @@ TEST_F(MpiReduction, SumOfOneNumber) {
   EXPECT_EQ(all_reduce_sum(rank_ + 1.0, comm_), size_ * (size_ + 1) / 2.0);
 }
 
-// Parameters and gradients are reduced while autograd watches them.
+// Parameters and gradients are reduced while autograd tracks them.
 TEST_F(MpiReduction, IsInvisibleToAutograd) {
   const at::Tensor leaf = at::ones({100}).set_requires_grad(true);
   const auto version = leaf._version();

@@ -16,18 +16,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at the inner operations: long beside a look, which so costs next to no core;
-// other ranks wait this much longer for what this one folds.
+// The time between two polls of the inner operations. It is long compared with a poll, so polling
+// takes almost no CPU time; other ranks wait up to this much longer for this rank's folds.
 constexpr auto kNap = std::chrono::microseconds(100);
 
-// Links outside of these are slips of the pen; within them all times fit the clock.
+// Links outside these bounds are typos; within them, all times fit the clock.
 constexpr double kMaxLatencyUs = 60e6;
 constexpr double kMinGbitPerS = 1e-6;
 
-// Empty if the link is one.
+// Returns an empty string for a valid link.
 std::string what_is_wrong_with(Link link) {
   if (!(link.latency_us >= 0 && link.latency_us <= kMaxLatencyUs)) {
-    return concat("the latency is ", link.latency_us, " us, it must lie between 0 and ",
+    return concat("the latency is ", link.latency_us, " us, it must be between 0 and ",
                   kMaxLatencyUs);
   }
   if (!(link.gbit_per_s >= kMinGbitPerS && std::isfinite(link.gbit_per_s))) {
@@ -69,15 +69,15 @@ Link parse_link(const std::string& text) {
   Link link;
   std::string wrong;
   if (colon == std::string_view::npos) {
-    wrong = "there is no colon";
+    wrong = "the colon is missing";
   } else if (!read_number(parts.substr(0, colon), link.latency_us) ||
              !read_number(parts.substr(colon + 1), link.gbit_per_s)) {
-    wrong = "these are not two numbers";
+    wrong = "it is not two numbers";
   } else {
     wrong = what_is_wrong_with(link);
   }
   check_usage(wrong.empty(), "--link is '", text, "': ", wrong,
-              "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us a message and 1 Gbit/s");
+              "; it takes LATENCY_US:GBPS, for example 50:1 for 50 us per message and 1 Gbit/s");
   return link;
 }
 
@@ -88,7 +88,7 @@ class PacedCommunicator::LinkClock {
     check(reason.empty(), "a paced communicator: ", reason);
   }
 
-  // Lines up for the link; returns when it will have sent this.
+  // Queues for the link; returns the time at which it will have sent this.
   Clock::time_point occupy(const OpTraffic& sent) {
     const double seconds = static_cast<double>(sent.messages) * link_.latency_us * 1e-6 +
                            static_cast<double>(sent.bytes_sent) * 8 / (link_.gbit_per_s * 1e9);
@@ -110,7 +110,7 @@ PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner,
   check(inner_ != nullptr, "a paced communicator needs one to pace");
 }
 
-// The inner operation is started first: what it refuses never has the link.
+// Takes an inner operation that has started: one that was refused never occupies the link.
 WorkPtr PacedCommunicator::paced(WorkPtr inner, const OpTraffic& sent) {
   if (sent.messages == 0) return inner;
   return std::make_unique<PacedWork>(std::move(inner), link_->occupy(sent));

@@ -1,22 +1,22 @@
-// Any communicator behind a link of given latency and bandwidth, so that a network, and what is won
-// by computing while it works, can be shown on one machine.
+// Simulates a link of given latency and bandwidth in front of any communicator, so that one machine
+// can show a network and the gain from computing while it is busy.
 //
-// Every rank has one link, and it serves one operation after the other. An operation that makes
-// this rank send b bytes in k messages (traffic_theory.hpp) has the link for
+// Every rank has one link, which serves one operation after the other. An operation that makes this
+// rank send b bytes in k messages (traffic_theory.hpp) occupies the link for
 //
 //   k · latency + b / bandwidth
 //
-// from its start, or from when the operations started before it have had theirs. It is done when
-// the inner operation is done and this time has passed. What makes this rank send nothing (a
-// receive, a broadcast from another rank, anything on one rank) does not wait for the link, nor
-// does a barrier.
+// from its start, or from when the link is done with all earlier operations. It is done when the
+// inner operation is done and this time has passed. An operation in which this rank sends nothing
+// (a receive, a broadcast from another rank, anything on one rank) does not wait for the link, and
+// neither does a barrier.
 //
-// Only the end of an operation is put off: the bytes themselves travel at once. So results and
-// traffic are the inner communicator's, and a receiver does not see the sender's link; its receive
-// may be done before the send is.
+// Only the completion of an operation is delayed; the bytes themselves are sent at once. So results
+// and traffic are the inner communicator's, and a receiver is not affected by the sender's link:
+// its receive may be done before the send is.
 //
-// wait() sleeps while the link works, as if a network card did, and wakes up now and then to move
-// the inner operations on: another rank's, whose link may be faster, can depend on them.
+// wait() sleeps while the link is busy, as if a network card did the work, and wakes up regularly
+// to advance the inner operations: other ranks, whose links may be faster, can depend on them.
 #pragma once
 
 #include <memory>
@@ -34,13 +34,13 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// "50:1" is 50 µs and 1 Gbit/s. Throws UsageError naming --link for anything that is no such pair,
-// a negative latency and no bandwidth.
+// "50:1" is 50 µs and 1 Gbit/s. Throws UsageError naming --link if the text is not such a pair, the
+// latency is negative or the bandwidth is zero.
 Link parse_link(const std::string& text);
 
 class PacedCommunicator final : public Communicator {
  public:
-  // Throws CheckError for a link that parse_link() would refuse; ranks may have different ones.
+  // Throws CheckError for a link that parse_link() would refuse. Links may differ between ranks.
   PacedCommunicator(std::unique_ptr<Communicator> inner, Link link);
 
   int rank() const override { return inner_->rank(); }
@@ -61,7 +61,7 @@ class PacedCommunicator final : public Communicator {
   WorkPtr paced(WorkPtr inner, const OpTraffic& sent);
 
   std::unique_ptr<Communicator> inner_;
-  std::shared_ptr<LinkClock> link_;  // of this rank, whatever the group
+  std::shared_ptr<LinkClock> link_;  // this rank's, shared by all its groups
 };
 
 }  // namespace ladder

@@ -44,12 +44,12 @@ TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
                                         HasSubstr("LATENCY_US:GBPS, for example 50:1"))))
         << text;
   };
-  for (const std::string text : {"", "50", "fast", "50;1"}) refuses(text, "there is no colon");
+  for (const std::string text : {"", "50", "fast", "50;1"}) refuses(text, "the colon is missing");
   for (const std::string text : {":", "50:", ":1", "a:1", "50:b", "50:1:1", "50: 1", "50:1Gbit",
                                  "0x10:1", "1e999:1", "5 0:1"}) {
-    refuses(text, "these are not two numbers");
+    refuses(text, "it is not two numbers");
   }
-  refuses("-50:1", "the latency is -50 us, it must lie between 0 and");
+  refuses("-50:1", "the latency is -50 us, it must be between 0 and");
   for (const std::string text : {"inf:1", "nan:1", "1e9:1"}) refuses(text, "the latency is");
   refuses("50:0", "the bandwidth is 0 Gbit/s, it must be at least");
   for (const std::string text : {"50:-1", "50:inf", "50:nan", "50:1e-9"}) {
@@ -57,8 +57,8 @@ TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
   }
 }
 
-// Times below are those of a link much slower than any machine, so that a busy one does not matter;
-// what may not take long gets this much more.
+// The links below are much slower than any machine, so a busy one does not matter. Operations that
+// should be fast get this much extra time.
 constexpr double kGraceSeconds = 1;
 
 class Paced : public ::testing::Test {
@@ -76,7 +76,7 @@ class Paced : public ::testing::Test {
   Link all_reduce_in(double seconds) const {
     return {.latency_us = seconds * 1e6 / std::max(1, 2 * (size_ - 1)), .gbit_per_s = 1000};
   }
-  // Seconds that the link needs for what this rank sends.
+  // The seconds that the link needs to send this rank's messages.
   static double seconds_on(Link link, const Traffic& sent) {
     std::int64_t num_messages = 0;
     for (const OpTraffic& op : sent.ops) num_messages += op.messages;
@@ -145,15 +145,15 @@ TEST_F(Paced, EveryOperationTakesTheTimeOfItsLink) {
               [&] { return paced->all_gather(shard, full); });
   expect_time(broadcast_traffic(numel, 4, size_, rank_, size_ - 1),
               [&] { return paced->broadcast(full, size_ - 1); });
-  if (size_ == 1) return;  // nobody to send to
+  if (size_ == 1) return;  // no rank to send to
   const WorkPtr arriving = paced->recv(full, (rank_ + 1) % size_, 0);
   expect_time(send_traffic(numel, 4),
               [&] { return paced->send(at::ones({numel}), (rank_ + size_ - 1) % size_, 0); });
   arriving->wait();
 }
 
-// Two operations of one group and one of a group split off: each is done when the link has served
-// it and those before it, whoever is waited for first.
+// Two operations on one group and one on a group split from it: each is done when the link has
+// served it and those before it, in whatever order they are waited for.
 TEST_F(Paced, OperationsQueueOnTheLinkOfTheirRank) {
   const auto paced = paced_group(kSlow);
   const auto part = paced->split(0, 0);
@@ -178,7 +178,7 @@ TEST_F(Paced, SplitLeavesOutNegativeColors) {
 
 TEST_F(Paced, WhatIsRefusedNeverHasTheLink) {
   const auto paced = paced_group({.latency_us = 100e3, .gbit_per_s = 1});
-  for (int i = 0; i < 50; ++i) {  // 5 s, were they sent
+  for (int i = 0; i < 50; ++i) {  // they would take 5 s if sent
     EXPECT_THROW(paced->all_gather(at::ones({2}), at::ones({2 * size_ + 1})), CheckError);
     EXPECT_THROW(paced->send(at::ones({2}), rank_, 0), CheckError);
     EXPECT_THROW(paced->all_reduce(at::Tensor()), CheckError);
@@ -210,7 +210,7 @@ TEST_F(Paced, WhatSendsNothingPassesByTheLink) {
   EXPECT_GE(timer.seconds(), 0.6);
 }
 
-// A rank computes until test() says that the operation is done. wait() has nothing left to do.
+// A rank computes until test() reports that the operation is done; wait() then has nothing to do.
 TEST_F(Paced, ComputationHidesTheLink) {
   const auto paced = paced_group(all_reduce_in(0.3));
   const at::Tensor tensor = values_of(rank_, 5000, at::kFloat);
@@ -224,7 +224,7 @@ TEST_F(Paced, ComputationHidesTheLink) {
   }
   if (size_ > 1) {
     EXPECT_GE(timer.seconds(), 0.3);
-    EXPECT_GE(num_computed, 10) << "milliseconds; 300 if no one else wants the core";
+    EXPECT_GE(num_computed, 10) << "milliseconds; 300 if no other process wants the core";
   }
   EXPECT_LT(timer.seconds(), 0.3 + kGraceSeconds);
   const Timer waiting;
@@ -241,7 +241,7 @@ TEST_F(Paced, WaitingFreesTheCore) {
   EXPECT_LT(cpu_seconds, 0.25) << "of 0.5 s of waiting";
 }
 
-// Each rank waits in its own order for operations of which every rank folds a part.
+// Every rank folds a part of every operation, and each rank waits for them in an order of its own.
 TEST_F(Paced, RanksWaitInDifferentOrders) {
   const auto paced = paced_group({.latency_us = 500, .gbit_per_s = 1});
   const auto part = paced->split(0, 0);
@@ -256,7 +256,7 @@ TEST_F(Paced, RanksWaitInDifferentOrders) {
   EXPECT_TRUE(bits_equal(second, fold_of_all(size_, 977, at::kFloat, 2)));
 }
 
-// Rank 0 sleeps for its slow link in an operation that is done but for that, while the others need
+// Rank 0 waits for its slow link in an operation that is otherwise done, while the other ranks need
 // its fold of a later one.
 TEST_F(Paced, AWaitingRankMovesOtherOperationsOn) {
   if (size_ == 1) return;

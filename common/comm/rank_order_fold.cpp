@@ -9,11 +9,11 @@
 namespace ladder {
 namespace {
 
-// A block of every piece stays in the cache while it is folded, so each piece is read from memory
-// once.
+// The fold goes block by block: a block of each piece stays in the cache while it is folded, so
+// each piece is read from memory only once.
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 
-// Tensors over bare memory: they share no version counter with the caller's, and need no autograd.
+// Tensors over raw memory: they share no version counter with the caller's, and need no autograd.
 at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
   return at::from_blob(data, {numel}, at::TensorOptions().dtype(dtype));
 }
@@ -35,8 +35,8 @@ void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byt
     std::memmove(target, pieces[0], static_cast<std::size_t>(numel * item_bytes));
     return;
   }
-  // Partial sums may stand in the target, unless the target holds a piece that is still to be
-  // added: then in rank 0's, which is scratch.
+  // Partial sums are kept in the target, unless it holds a piece that has yet to be added; then
+  // they are kept in rank 0's piece, which is scratch.
   const bool target_holds_later_piece = own >= 2 && target == pieces[own];
   std::byte* const partial = target_holds_later_piece ? pieces[0] : target;
 

@@ -1,8 +1,8 @@
-// The one sum of the repository: ((x0 + x1) + x2) + …, in rank order, element by element.
+// The only sum over ranks in the repository: ((x0 + x1) + x2) + …, elementwise in rank order.
 //
-// Floating-point addition is not associative, so "the sum over ranks" has as many results as it has
-// orders. This order starts with rank 0's value itself (not with zero) and depends neither on who
-// computes it nor on how the elements are cut into chunks: the same bits everywhere.
+// Floating-point addition is not associative, so "the sum over ranks" depends on the order. This
+// order starts with rank 0's value itself (not with zero) and depends neither on which rank adds
+// nor on how the elements are cut into chunks, so the bits are the same everywhere.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,15 +17,15 @@ struct ElementRange {
   std::int64_t numel = 0;
 };
 
-// Chunk `index` of `numel` elements cut into `num_chunks`, equal up to one element: the first
-// numel % num_chunks chunks are one longer. With fewer elements than chunks the last are empty.
+// Chunk `index` of `numel` elements cut into `num_chunks` chunks, of which the first
+// numel % num_chunks are one element longer. With fewer elements than chunks the last are empty.
 ElementRange chunk_of(std::int64_t numel, int num_chunks, int index);
 
-// target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r], `numel` elements of `dtype`
-// each.
+// Computes target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r]; each piece has `numel`
+// elements of `dtype`.
 //
-// `own` is the rank whose piece is not scratch: pieces[own] is only read, unless it is the target
-// itself; the other pieces may be overwritten. Elements need no alignment beyond their own size.
+// pieces[own] is only read, unless it is the target itself; the other pieces are scratch and may be
+// overwritten. Elements need no alignment beyond their own size.
 void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                         c10::ScalarType dtype, std::int64_t numel);
 

@@ -33,7 +33,7 @@ std::byte* bytes(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
-// The fold as each rank does it, with its own piece as the target (all_reduce) or elsewhere
+// The fold as each rank computes it, with its own piece as the target (all_reduce) or not
 // (reduce_scatter).
 at::Tensor fold_on(int own, bool in_place, const std::vector<at::Tensor>& values) {
   std::vector<at::Tensor> copies;
@@ -55,7 +55,7 @@ TEST(FoldInRankOrder, IsTheSameOnEveryRankInEveryBlock) {
   at::manual_seed(1);
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
     for (int size = 1; size <= 5; ++size) {
-      std::vector<at::Tensor> values;  // longer than two blocks, and not a multiple
+      std::vector<at::Tensor> values;  // more than two blocks, not a multiple
       for (int r = 0; r < size; ++r) {
         values.push_back((at::randn({150001}) * at::randn({150001}).exp()).to(dtype));
       }

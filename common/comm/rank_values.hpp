@@ -1,4 +1,4 @@
-// For tests: values that differ by rank and that every rank can make for every other, and their
+// For tests: values that differ between ranks, which any rank can compute for any other, and their
 // fold.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace ladder {
 inline const std::vector<at::ScalarType> kReducible = {at::kHalf,   at::kBFloat16, at::kFloat,
                                                        at::kDouble, at::kInt,      at::kLong};
 
-// Rank r's values: signs and magnitudes from 2^-8 to 2^8, so that another order of summation gives
-// other bits.
+// Rank r's values: of either sign and magnitudes from 2^-8 to 2^8, so that a different order of
+// summation gives different bits.
 inline at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype,
                             std::uint64_t seed = 1) {
   Random random(derive_seed(seed * 1000 + static_cast<std::uint64_t>(rank), "rank values"));
@@ -31,7 +31,7 @@ inline at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype,
                                                          : values.to(dtype);
 }
 
-// ((x0 + x1) + x2) + …, as one process computes it.
+// ((x0 + x1) + x2) + …, computed in one process.
 inline at::Tensor fold_of_all(int size, std::int64_t numel, at::ScalarType dtype,
                               std::uint64_t seed = 1) {
   at::Tensor sum = values_of(0, numel, dtype, seed);

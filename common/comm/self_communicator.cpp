@@ -13,8 +13,8 @@ class FinishedWork final : public Work {
   void wait() override {}
 };
 
-// As bytes: no version counter of autograd moves, here as with the other transports. A shard may be
-// its own place in full.
+// Copies bytes, so no autograd version counter changes, as with the other transports. A shard may
+// be its own piece of full.
 void copy_bytes(const at::Tensor& from, const at::Tensor& to) {
   if (from.nbytes() > 0) std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
 }
@@ -52,7 +52,7 @@ WorkPtr SelfCommunicator::broadcast(at::Tensor inout, int root) {
 
 WorkPtr SelfCommunicator::send(const at::Tensor& tensor, int peer, int /*tag*/) {
   check_movable(*this, CommOp::kSend, tensor);
-  check_peer(*this, CommOp::kSend, peer);  // always throws: no number is another rank
+  check_peer(*this, CommOp::kSend, peer);  // always throws: no other rank exists
   return done(CommOp::kSend);
 }
 

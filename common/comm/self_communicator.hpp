@@ -1,7 +1,7 @@
-// The transport of a world of one rank: every collective is a copy or nothing, no byte is sent.
+// The transport of a world of one rank: every collective copies or does nothing and sends no byte.
 //
-// Arguments are checked as on many ranks, so a run that works alone is not wrong for that reason on
-// more. Calls are counted. send and recv are refused: there is no other rank.
+// Arguments are checked as on many ranks, so arguments that pass on one rank also pass on more.
+// Calls are counted. send and recv are refused, because no other rank exists.
 #pragma once
 
 #include "common/comm/communicator.hpp"
@@ -26,7 +26,7 @@ class SelfCommunicator final : public Communicator {
  private:
   WorkPtr done(CommOp op);  // counts the call
 
-  std::shared_ptr<Traffic> meter_ = std::make_shared<Traffic>();  // of all groups split from one
+  std::shared_ptr<Traffic> meter_ = std::make_shared<Traffic>();  // shared by split groups
 };
 
 }  // namespace ladder

@@ -35,7 +35,7 @@ TEST(SelfCommunicator, CollectivesCopyOrDoNothing) {
   const WorkPtr work = comm.all_gather(tensor, other);
   EXPECT_TRUE(work->test());
   EXPECT_TRUE(bits_equal(other, values));
-  comm.all_gather(tensor, tensor)->wait();  // a shard may be its own place
+  comm.all_gather(tensor, tensor)->wait();  // a shard may be its own piece
   EXPECT_TRUE(bits_equal(tensor, values));
   comm.barrier();
   EXPECT_EQ(all_reduce_sum(2.5, comm), 2.5);

@@ -1,4 +1,4 @@
-// What left this rank: calls, bytes and messages, by kind of operation.
+// What this rank has sent: calls, bytes and messages, by kind of operation.
 #pragma once
 
 #include <array>

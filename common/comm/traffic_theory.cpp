@@ -19,7 +19,7 @@ void add(OpTraffic& sum, const OpTraffic& more) {
   sum.messages += more.messages;
 }
 
-// Chunk q goes to rank q: of all chunks the first ones are an element longer.
+// Chunk q goes to rank q; the first chunks are one element longer.
 OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
   const std::int64_t length = numel / world_size, num_longer = numel % world_size;
   const std::int64_t longer_peers = num_longer - (rank < num_longer ? 1 : 0);
@@ -28,7 +28,7 @@ OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_s
   return sent;
 }
 
-// The own chunk goes to all others.
+// The rank's own chunk goes to all others.
 OpTraffic gather(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
   return sent_to(world_size - 1, chunk_of(numel, world_size, rank).numel, element_bytes);
 }

@@ -1,10 +1,10 @@
-// What a call must send, as a formula: the meter (Communicator::traffic) is held against it.
+// What a call must send, as a formula to compare the meter (Communicator::traffic) with.
 //
-// Each function gives what rank `rank` of `world_size` sends for one call on the mpi transport, as
-// mpi_communicator.hpp describes it: one call, the payload's bytes, and the non-empty messages, a
-// long one counted as the pieces that MpiLimits allows by default. Their sums can be compared with
-// == against a difference of two meter readings. A world of one rank sends nothing, on any
-// transport.
+// Each function returns what rank `rank` of `world_size` sends for one call on the mpi transport,
+// as described in mpi_communicator.hpp: one call, the payload's bytes, and the non-empty messages,
+// where a long one counts as the pieces that MpiLimits allows by default. Sums of these can be
+// compared, by ==, with the difference of two meter readings. A world of one rank sends nothing, on
+// any transport.
 //
 //   Traffic expected;
 //   for (const Bucket& bucket : plan) expected += all_reduce_traffic(bucket.numel, 4, size, rank);
@@ -21,7 +21,7 @@ namespace ladder {
 
 Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
                            int rank);
-// `full_numel` is that of the tensor that is cut or put together, not of the shard.
+// `full_numel` is the numel of the whole tensor that is cut or assembled, not of the shard.
 Traffic reduce_scatter_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,
                                int rank);
 Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, int world_size,

@@ -52,7 +52,7 @@ TEST(TrafficTheory, OneRankOnlyCalls) {
   EXPECT_EQ(sum, expected);
 }
 
-// 3 GiB on two ranks: 1.5 GiB each way, in pieces of at most 1 GiB. No meter is asked for these.
+// 3 GiB on two ranks: 1.5 GiB each way, in pieces of at most 1 GiB. No meter measures these.
 TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   const std::int64_t gib = std::int64_t{1} << 30;
   Traffic expected;
@@ -123,7 +123,7 @@ TEST_F(TrafficTheoryUnderMpi, MessagesSendWhatTheFormulasSay) {
       expect_sends(broadcast_traffic(numel, 4, size_, rank_, root),
                    [&] { return comm_.broadcast(tensor, root); });
     }
-    if (size_ == 1) continue;  // nobody to send to
+    if (size_ == 1) continue;  // no rank to send to
     const at::Tensor received = at::empty({numel});
     const WorkPtr arriving = comm_.recv(received, (rank_ + size_ - 1) % size_, 0);
     expect_sends(send_traffic(numel, 4),

@@ -28,7 +28,7 @@ Transport resolve(Transport transport, int num_ranks) {
 }
 
 #ifdef LADDER_WITH_MPI
-bool mpi_is_running() {  // started by us or by somebody else
+bool mpi_is_running() {  // whether or not this World started it
   int is_started = 0, is_ended = 0;
   MPI_Initialized(&is_started);
   MPI_Finalized(&is_ended);
@@ -63,7 +63,7 @@ struct World::Process {
 #ifdef LADDER_WITH_MPI
   std::optional<MpiProcess> mpi;
 #endif
-  std::unique_ptr<Communicator> comm;  // goes before MPI does
+  std::unique_ptr<Communicator> comm;  // destroyed before MPI ends
 
   void start_mpi() {
 #ifdef LADDER_WITH_MPI
@@ -72,10 +72,10 @@ struct World::Process {
     comm = MpiCommunicator::create();
     check_usage(launched_ranks() == 1 || comm->size() == launched_ranks(), "the launcher started ",
                 launched_ranks(), " ranks, but MPI sees ", comm->size(),
-                ": is it the mpirun of another MPI than the one that this was built with?");
+                ": does mpirun belong to a different MPI than this program was built with?");
 #else
     throw UsageError(concat("the launcher started ", launched_ranks(),
-                            " ranks or --transport mpi was asked for, but this build has no MPI; "
+                            " ranks or --transport mpi was given, but this build has no MPI; "
                             "configure with -DLADDER_MPI=ON"));
 #endif
   }

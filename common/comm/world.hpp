@@ -1,7 +1,7 @@
 // The process's life in a launcher: from MPI's start to its end, and the communicator of all ranks.
 //
-// main() owns one World; everything else is handed `Communicator&`. A process that no launcher
-// started is a world of one rank and needs no MPI.
+// main() owns one World and passes `Communicator&` to all other code. A process that was started
+// without a launcher is a world of one rank and needs no MPI.
 #pragma once
 
 #include <memory>
@@ -26,21 +26,21 @@ class World {
   // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
   // `mpi` in a build without it. With a link, the communicator is paced by it.
   explicit World(Transport transport, Link link = {});
-  // A world of this group, for programs that have started their ranks themselves: it starts and
-  // ends nothing. Its transport() is kMpi for any group of several ranks, its local_rank() 0.
+  // A world of this group, for programs that have started their ranks themselves: it neither starts
+  // nor ends MPI. Its transport() is kMpi for any group of several ranks; its local_rank() is 0.
   explicit World(std::unique_ptr<Communicator> comm);
-  // Ends MPI if this World started it, which waits for the other ranks to do the same. Not while an
-  // exception passes through: then it leaves MPI alone and the launcher ends the job. Communicators
-  // are gone by then.
+  // Ends MPI if this World started it, which waits for the other ranks to do the same. While an
+  // exception unwinds the stack, it leaves MPI alone, and the launcher ends the job. Communicators
+  // must be destroyed first.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   Communicator& comm();
-  Transport transport() const;  // kSelf or kMpi: what kAuto became
+  Transport transport() const;  // kSelf or kMpi: kAuto is resolved
   int local_rank() const;       // index on this machine
-  // Ends all ranks at once with this exit code, whoever started them: for a rank that failed, as
-  // the others must not wait for it.
+  // Ends all ranks at once with this exit code, whatever started them. For a rank that failed, so
+  // that the others do not wait for it.
   [[noreturn]] void abort(int exit_code);
 
  private:
@@ -48,9 +48,9 @@ class World {
   std::unique_ptr<Process> process_;
 };
 
-// How many ranks the launcher started and which of them this process is, from the launcher's
-// environment (Open MPI, MPICH, Slurm's srun), before MPI itself starts. 1 and 0 without a
-// launcher. Throws UsageError if the environment holds something else than numbers.
+// The number of ranks that the launcher started, and this process's rank, read from the launcher's
+// environment (Open MPI, MPICH, Slurm's srun) before MPI itself starts. 1 and 0 without a launcher.
+// Throws UsageError if the variables are not numbers.
 int launched_ranks();
 int launched_rank();
 

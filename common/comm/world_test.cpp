@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Each test starts without a launcher, whatever started the test program.
+// Each test starts without a launcher, even if a launcher started the test program.
 class WorldTest : public ::testing::Test {
  protected:
   void SetUp() override { forget_launchers(); }
@@ -56,7 +56,7 @@ TEST_F(WorldTest, ReadsTheLaunchersEnvironment) {
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   setenv("PMI_SIZE", "two", 1);
   EXPECT_THAT([] { launched_ranks(); }, ThrowsMessage<UsageError>(HasSubstr("PMI_SIZE is 'two'")));
-  EXPECT_THAT([] { launched_rank(); }, ThrowsMessage<UsageError>(HasSubstr("set no PMI_RANK")));
+  EXPECT_THAT([] { launched_rank(); }, ThrowsMessage<UsageError>(HasSubstr("but no PMI_RANK")));
 }
 
 TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
@@ -83,7 +83,7 @@ TEST_F(WorldTest, ALinkPacesTheCommunicator) {
 }
 
 TEST_F(WorldTest, MayBeOfAGivenGroup) {
-  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);  // the launcher is not asked
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);  // the launcher is ignored
   setenv("OMPI_COMM_WORLD_RANK", "1", 1);
   auto group = std::make_unique<SelfCommunicator>();
   Communicator* const given = group.get();

@@ -1,4 +1,4 @@
-// Errors. A message names the value that is wrong, the option it came from and the way out.
+// Errors. A message names the wrong value, the option that it came from, and the way out.
 #pragma once
 
 #include <sstream>
@@ -8,7 +8,7 @@
 
 namespace ladder {
 
-// Something is wrong with the data, the files or the state of a run (exit code 1).
+// The data, the files or the state of a run are wrong (exit code 1).
 class CheckError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,8 +20,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The parts, written one after the other as a stream writes them. Of a part that can be called, what
-// it returns is written.
+// Concatenates the parts as a stream would write them. A callable part is called, and its result is
+// written.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream text;
@@ -36,9 +36,9 @@ std::string concat(const Parts&... parts) {
   return text.str();
 }
 
-// Throws CheckError with the parts as its message, unless `ok`. The message is put together on
-// failure only. The parts themselves are evaluated by every call, as arguments are: one that costs
-// anything, or makes sense on failure only, is passed as a function.
+// Throws CheckError with the parts as its message, unless `ok`. The message is built only on
+// failure, but the parts, like all arguments, are evaluated in every call. Pass a part as a
+// function if it is costly or makes sense only on failure.
 //
 //   check(num_waiting == 0, "rank ", rank, ": ", [&] { return describe_missing(); });
 template <class... Parts>
@@ -46,13 +46,13 @@ void check(bool ok, const Parts&... parts) {
   if (!ok) throw CheckError(concat(parts...));
 }
 
-// The same for the command line: throws UsageError.
+// Like check(), but for the command line: throws UsageError.
 template <class... Parts>
 void check_usage(bool ok, const Parts&... parts) {
   if (!ok) throw UsageError(concat(parts...));
 }
 
-// What an exercise's stub calls where the learner's code belongs.
+// Called by the stubs of the exercises where the learner's code belongs.
 [[noreturn]] inline void not_implemented(const std::string& what) {
   throw CheckError("not implemented: " + what);
 }

@@ -16,8 +16,8 @@
 namespace ladder {
 namespace {
 
-// Labels 0 … kNumMemoryCategories-1 are the categories themselves; further ones are names under
-// kOther.
+// Labels 0 … kNumMemoryCategories-1 are the categories themselves; all further labels are names
+// under kOther.
 constexpr int kMaxLabels = 64;
 constexpr int kActivationsLabel = static_cast<int>(MemoryCategory::kActivations);
 constexpr const char* kCategoryNames[kNumMemoryCategories] = {
@@ -33,9 +33,9 @@ void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) {
 
 class CountingAllocator final : public c10::Allocator {
  public:
-  // The size and the label of a block stand in a header in front of it: some kernels (oneDNN's)
-  // free through raw_deleter and insist that the data pointer is the context. 64 bytes keep
-  // libtorch's alignment.
+  // A header in front of each block holds its size and label: some kernels (oneDNN's) free through
+  // raw_deleter and require the data pointer to be the context. Its 64 bytes preserve libtorch's
+  // alignment.
   struct Header {
     std::int64_t bytes;
     int label;
@@ -66,7 +66,7 @@ class CountingAllocator final : public c10::Allocator {
     auto found = std::find(names_.begin(), names_.end(), name);
     if (found == names_.end()) {
       check(kNumMemoryCategories + names_.size() < kMaxLabels,
-            "memory ledger: too many names under 'other', the last is '", name, "'");
+            "memory ledger: too many names under 'other'; the last one is '", name, "'");
       found = names_.insert(names_.end(), name);
     }
     return kNumMemoryCategories + static_cast<int>(found - names_.begin());
@@ -116,7 +116,7 @@ class CountingAllocator final : public c10::Allocator {
     if (cap == 0 || total + header.bytes <= cap) return;
     const int category = std::min(header.label, static_cast<int>(MemoryCategory::kOther));
     throw CheckError(concat("out of memory: ", header.bytes, " bytes of ", kCategoryNames[category],
-                            " do not fit beside the ", total, " held, under the cap of ", cap,
+                            " do not fit next to the ", total, " already held; the cap is ", cap,
                             " bytes (", format_bytes(cap), ", --memory-cap-mb)"));
   }
 

@@ -65,7 +65,7 @@ TEST_F(MemoryLedgerTest, OtherGoesByName) {
     EXPECT_EQ(grown(MemoryCategory::kOther), 3);
   }
   EXPECT_EQ(read_memory().other_bytes.count("ledger test"), 0u);
-  EXPECT_THROW(MemoryScope{MemoryCategory::kOther}, CheckError);  // it needs a name
+  EXPECT_THROW(MemoryScope{MemoryCategory::kOther}, CheckError);  // requires a name
 }
 
 TEST_F(MemoryLedgerTest, PeaksRememberWhatIsGone) {

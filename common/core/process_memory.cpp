@@ -32,7 +32,7 @@ ResidentMemory read_resident_memory() {
     if (line.starts_with("VmHWM:")) memory.peak_bytes = 1024 * std::stoll(line.substr(6));
   }
   check(memory.bytes > 0 && memory.peak_bytes > 0,
-        "/proc/self/status says nothing of VmRSS and VmHWM: is /proc mounted?");
+        "/proc/self/status does not report VmRSS and VmHWM: is /proc mounted?");
   return memory;
 }
 

@@ -5,22 +5,22 @@
 
 namespace ladder {
 
-// Freed memory stays with the process instead of going back to the kernel, which would hand it out
-// again page by page and zeroed in every step. Call it once, first thing in main().
+// Keeps freed memory in the process instead of returning it to the kernel, which would hand it out
+// again, zeroed and page by page, in every step. Call it once, at the very start of main().
 void keep_freed_memory();
 
-// Asks for pages of 2 MiB instead of 4 KiB under a large buffer that has not been written yet. Ranks
-// of one machine read each other's memory through the kernel, which goes page by page. A wish:
-// nothing happens where the kernel has none to give.
+// Asks the kernel for pages of 2 MiB instead of 4 KiB under a large buffer that has not been
+// written yet: ranks on one machine read each other's memory through the kernel, which works page
+// by page. This is only a hint and has no effect where the kernel has no such pages.
 void prefer_huge_pages(void* data, std::int64_t num_bytes);
 
-// What the kernel says this process occupies: tensors, the heap's free memory, libraries, the
-// transport's buffers. The memory ledger sees the tensors only.
+// The memory that this process occupies, according to the kernel: tensors, the heap's free memory,
+// libraries, the transport's buffers. The memory ledger sees only the tensors.
 struct ResidentMemory {
   std::int64_t bytes = 0;       // now (VmRSS)
-  std::int64_t peak_bytes = 0;  // at most since the process started (VmHWM)
+  std::int64_t peak_bytes = 0;  // maximum since the process started (VmHWM)
 };
-// Throws CheckError if /proc/self/status does not say.
+// Throws CheckError if /proc/self/status does not report them.
 ResidentMemory read_resident_memory();
 
 }  // namespace ladder

@@ -1,8 +1,8 @@
 // Seeds and a small random generator whose numbers are the same on every machine and compiler.
 //
-// Two streams must never share a seed by accident: each use derives its own from the run's seed and
-// its name. Randomness during a run is a pure function of (seed, stream, step), so there is no
-// generator state to save.
+// No two streams may share a seed by accident, so each use derives its own from the run's seed and
+// the stream's name. Randomness during a run is a pure function of (seed, stream, step), so a
+// checkpoint has no generator state to save.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace ladder {
 
-// The seed of a named stream of the run with this seed: derive_seed(1, "model") differs from
-// derive_seed(1, "data").
+// Returns the seed of the named stream in the run with this seed: derive_seed(1, "model") differs
+// from derive_seed(1, "data").
 std::uint64_t derive_seed(std::uint64_t seed, std::string_view stream);
 
 // splitmix64 (Steele, Lea, Flood, OOPSLA 2014). Not for cryptography.

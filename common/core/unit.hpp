@@ -1,9 +1,9 @@
-// Units: what a model is made of, as everything outside the model sees it.
+// Units: the parts of a model, as seen by all code outside the model.
 //
-// A unit is a group of tensors that is computed with together: the embedding, one block, the head.
-// Units come in the order of the forward pass, and so do the tensors of a unit. Everything that
-// cuts a model into pieces (flat buffers, gradient norms, ZeRO, the pipeline) cuts along units and
-// never asks what kind of model it is.
+// A unit is a group of tensors that the model computes with together: the embedding, one block, the
+// head. Units are listed in the order of the forward pass, and so are the tensors of a unit. All
+// code that cuts a model into pieces (flat buffers, gradient norms, ZeRO, the pipeline) cuts along
+// units and does not depend on the kind of model.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// What the model is fed with: token ids and nothing else.
+// The input of the model: token ids and nothing else.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,14 +8,14 @@
 
 namespace ladder {
 
-// Marks a position that has no target (padding); the loss leaves it out. PyTorch's usual value.
+// Marks a position without a target (padding), which the loss ignores. PyTorch's usual value.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
-// What one forward and backward sees.
+// The rows of one forward and backward.
 struct Microbatch {
   at::Tensor tokens;             // [B, T] int64
   at::Tensor targets;            // [B, T] int64: the token that follows, or kIgnoredTarget
-  std::int64_t num_targets = 0;  // targets that count, over the whole microbatch; may be 0
+  std::int64_t num_targets = 0;  // targets other than kIgnoredTarget, in all rows; may be 0
 };
 
 // The microbatches of one optimizer step on one rank, in order.

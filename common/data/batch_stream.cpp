@@ -56,9 +56,9 @@ BatchStream::BatchStream(const DataOptions& options, DataShard shard)
   check(shard_.num_readers >= 1 && shard_.select,
         "a data shard needs at least one reader and a selection");
   check_usage(validation_.num_samples() == 0 || validation_.tokenizer() == training_.tokenizer(),
-              "--val-data is made of '", validation_.tokenizer(), "' tokens and --data of '",
+              "--val-data has '", validation_.tokenizer(), "' tokens, but --data has '",
               training_.tokenizer(),
-              "' tokens; one model reads only one kind, choose data of the same kind");
+              "' tokens; a model reads only one kind, so choose data of the same kind");
   select();
 }
 
@@ -90,7 +90,7 @@ Microbatches BatchStream::next() {
     num_taken_ += num_samples;
     position_.samples =
         std::min(position_.samples + static_cast<std::int64_t>(num_samples) * shard_.num_readers,
-                 training_.num_samples());  // padding goes beyond the end
+                 training_.num_samples());  // padding exceeds the end
   }
   Microbatches batch = read(training_, samples, rows_per_microbatch());
   num_microbatches_ += batch.size();
@@ -110,9 +110,9 @@ Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int6
 
 void BatchStream::seek(const DataPosition& position) {
   check(position.epoch >= 0 && 0 <= position.samples && position.samples <= training_.num_samples(),
-        "there is no data position of epoch ", position.epoch, ", sample ", position.samples,
-        ": the data has ", training_.num_samples(),
-        " samples; is it the data that the run was started with?");
+        "epoch ", position.epoch, ", sample ", position.samples,
+        " is not a position in the data, which has ", training_.num_samples(),
+        " samples; is this the data that the run started with?");
   position_ = position;
   select();
 }

@@ -1,15 +1,15 @@
 // The batches of a run, one optimizer step after the other, epoch after epoch.
 //
 // Each epoch has an order, the same for all ranks: a permutation that depends on (seed, epoch), or
-// 0, 1, 2, …. A DataShard picks this rank's samples from it. An optimizer step takes the next
+// 0, 1, 2, …. A DataShard selects this rank's samples from it. An optimizer step takes the next
 // microbatch_size · num_microbatches of them. The last step of an epoch takes what is left: fewer
-// microbatches, the last one with fewer rows. Nothing is dropped but what DataShard drops, and
-// nothing leaks into the next epoch.
+// microbatches, the last one with fewer rows. No samples are dropped except by the DataShard, and
+// none carry over into the next epoch.
 //
-// The position is a global count of samples, so a run can go on with another number of ranks. It is
-// all the state there is: a stream that seeks to another one's position gives the same batches from
-// there on. An epoch is over when its position has reached the number of samples, or when what is
-// left gives this reader nothing.
+// The position is a global count of samples, so a run can continue on another number of ranks. It
+// is the only state: a stream that seeks to another one's position returns the same batches from
+// there on. An epoch is over when its position has reached the number of samples, or when the
+// remaining samples leave none for this reader.
 #pragma once
 
 #include <cstdint>
@@ -23,66 +23,64 @@
 
 namespace ladder {
 
-// Who reads what: `num_readers` readers use up an epoch together, and this one takes select(order,
-// position), where `order` is the whole epoch's and its first `position` samples are used up. All
-// readers must take equally many.
+// Which samples a reader takes. `num_readers` readers share an epoch. This one takes select(order,
+// position), where `order` is the whole epoch's and its first `position` samples have been used.
+// All readers must take the same number of samples.
 struct DataShard {
   int num_readers = 1;
   std::function<std::vector<std::int64_t>(std::span<const std::int64_t> order,
                                           std::int64_t position)>
       select;
-  std::int64_t rows_factor = 1;  // a training microbatch has microbatch_size times so many rows
+  std::int64_t rows_factor = 1;  // a training microbatch has microbatch_size times this many rows
 };
 
-// One reader of everything; the rest of an epoch is dropped or padded (repeating the order from its
-// start, as often as needed) to a multiple of num_ranks. Its microbatches hold the rows of so many
-// ranks.
+// A single reader of all samples. The rest of an epoch is dropped, or padded to a multiple of
+// num_ranks by repeating the order from its start as often as needed. A microbatch has the rows of
+// num_ranks ranks.
 DataShard whole_data(Tail tail, std::int64_t num_ranks = 1);
 
-// The order of an epoch's samples: a permutation of 0 … num_samples-1 by (seed, epoch), or those
-// numbers in order.
+// The order of an epoch's samples: the permutation of 0 … num_samples-1 given by (seed, epoch), or
+// those numbers in order.
 std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t seed,
                                       std::int64_t epoch, SampleOrder order);
 
 struct DataPosition {
   std::int64_t epoch = 0;
-  std::int64_t samples = 0;  // of this epoch, used up by all readers together
+  std::int64_t samples = 0;  // of this epoch, used so far by all readers together
   bool operator==(const DataPosition&) const = default;
 };
 
 class BatchStream {
  public:
-  // Opens the data. Throws UsageError for sizes below 1 and for validation data of another
-  // tokenizer, and what Dataset throws.
+  // Opens the data. Throws UsageError for sizes below 1 and for validation data with another
+  // tokenizer, and the errors of Dataset.
   BatchStream(const DataOptions& options, DataShard shard);
 
-  // The microbatches of the next optimizer step. With overfit_one_batch the position stays, so all
-  // are the same. Throws CheckError if the shard gives this reader no samples, even of a whole
-  // epoch.
+  // Returns the microbatches of the next optimizer step. With overfit_one_batch the position does
+  // not advance, so all steps get the same ones. Throws CheckError if even a whole epoch has no
+  // samples for this reader.
   Microbatches next();
 
-  DataPosition position() const { return position_; }  // what next() goes on from
-  void seek(const DataPosition& position);  // throws CheckError for one that the data does not have
+  DataPosition position() const { return position_; }  // where next() continues
+  void seek(const DataPosition& position);             // throws CheckError if it is not in the data
 
-  std::int64_t num_microbatches() const {
-    return num_microbatches_;
-  }  // that next() has given so far
+  std::int64_t num_microbatches() const { return num_microbatches_; }  // returned by next() so far
 
-  // Optimizer steps of an epoch from its start, the short last one included.
+  // The optimizer steps in a whole epoch, including the short last one.
   std::int64_t steps_per_epoch() const;
 
   const Dataset& training_data() const { return training_; }
   const Dataset& validation_data() const { return validation_; }
-  // The rows that every evaluation reads, cut into microbatches: the first validation_samples of
-  // the validation data, read anew at each call so that nothing of them stays in memory. None where
-  // there is no validation data.
+  // Returns the rows for an evaluation, cut into microbatches: the first validation_samples of the
+  // validation data, read anew in each call so that they do not stay in memory. Empty without
+  // validation data.
   Microbatches validation() const;
 
  private:
-  void select();  // the shard's samples from the position on
+  void select();  // the shard's samples, starting at the position
   bool is_epoch_over() const;
   std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
-  // Cut into microbatches of so many rows.
+  // Reads the samples in microbatches of `rows` rows.
   static Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,
                            std::int64_t rows);
 

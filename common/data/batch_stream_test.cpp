@@ -19,8 +19,8 @@ using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 using Samples = std::vector<std::int64_t>;
 
-// Reader r of `num_readers`, as a step with sharded data would have it: every num_readers-th of
-// what is left.
+// Reader r of `num_readers`, as in a step with sharded data: it takes every num_readers-th of the
+// remaining samples.
 DataShard strided(int r, int num_readers, Tail tail) {
   const auto whole = whole_data(tail, num_readers);
   return {num_readers, [=](std::span<const std::int64_t> order, std::int64_t position) {
@@ -34,7 +34,7 @@ DataShard strided(int r, int num_readers, Tail tail) {
           }};
 }
 
-// Data whose sample k is the token k: with a context of 1, the tokens of a batch are its samples.
+// Data whose sample k is the token k. With a context of 1, the tokens of a batch are its samples.
 class BatchStreamTest : public ::testing::Test {
  protected:
   DataOptions options(std::int64_t num_samples, std::int64_t microbatch_size,
@@ -127,7 +127,7 @@ TEST_F(BatchStreamTest, SequentialValuesAndAShortLastStep) {
   EXPECT_EQ(stream.position(), (DataPosition{0, 4}));
   EXPECT_THAT(samples_of(stream.next()), ElementsAre(4, 5, 6, 7));
   const Microbatches last =
-      stream.next();  // fewer rows in the last microbatch, nothing of the next epoch
+      stream.next();  // fewer rows in the last microbatch, none from the next epoch
   ASSERT_EQ(last.size(), 2);
   EXPECT_THAT(samples_of(last[0]), ElementsAre(8, 9));
   EXPECT_THAT(samples_of(last[1]), ElementsAre(10));
@@ -158,7 +158,7 @@ TEST_F(BatchStreamTest, EverySampleOnceAnEpochWhateverTheSizes) {
   }
 }
 
-// The values of PyTorch's DistributedSampler.
+// The values are those of PyTorch's DistributedSampler.
 TEST_F(BatchStreamTest, TailsOf103SamplesOverReaders) {
   const DataOptions sequential = options(103, 10, 1, SampleOrder::kSequential);
   const auto epoch_of = [&](int r, int num_readers, Tail tail) {
@@ -284,7 +284,7 @@ TEST_F(BatchStreamTest, ValidationIsTheFirstRowsInMicrobatches) {
   ASSERT_EQ(batches.size(), 2);
   EXPECT_THAT(samples_of(batches[0]), ElementsAre(0, 1, 2));
   EXPECT_THAT(samples_of(batches[1]), ElementsAre(3, 4));
-  // A reader for three ranks takes three times the rows into a training microbatch, not into these.
+  // A reader for three ranks has three times the rows in a training microbatch, but not in these.
   BatchStream global(data, whole_data(Tail::kDrop, 3));
   EXPECT_EQ(global.next()[0].tokens.size(0), 9);
   EXPECT_EQ(global.validation()[0].tokens.size(0), 3);

@@ -11,7 +11,7 @@
 
 namespace ladder {
 
-// How the stored tokens fall into samples.
+// How the stored tokens are divided into samples.
 struct Dataset::Tokens {
   TokenStorage storage;
   Rows rows = Rows::kWindows;
@@ -19,7 +19,7 @@ struct Dataset::Tokens {
   std::int64_t num_samples = 0;
   std::int64_t bytes_read = 0;
 
-  // The tokens that sample k reads: T + 1 of a window, at most as many of a document.
+  // The tokens of sample k: T + 1 of a window, at most as many of a document.
   std::int64_t first_token(std::int64_t k) const {
     return rows == Rows::kWindows ? k * context
                                   : storage.document_starts()[static_cast<std::size_t>(k)];
@@ -39,8 +39,8 @@ struct Dataset::Tokens {
 
 namespace {
 
-// Writes a sample of `length` tokens as one row of inputs and targets, each the token before and
-// after the other.
+// Writes a sample of `length` tokens as one row of inputs and targets; each target is the token
+// that follows its input.
 template <class Token>
 void write_row(const Token* sample, std::int64_t length, std::int64_t context, std::int64_t* tokens,
                std::int64_t* targets) {
@@ -62,8 +62,7 @@ Dataset& Dataset::operator=(Dataset&&) noexcept = default;
 
 Dataset Dataset::open(const std::string& option, const std::string& source, bool is_training,
                       const DataOptions& options) {
-  check_usage(options.context >= 1, "--context is ", options.context,
-              ", a row has at least one token");
+  check_usage(options.context >= 1, "--context is ", options.context, ", it must be at least 1");
   const auto split = is_training ? CorpusSplit::kTraining : CorpusSplit::kValidation;
   auto tokens = std::make_unique<Tokens>();
   tokens->storage = open_tokens(option, source, split, options);
@@ -75,7 +74,7 @@ Dataset Dataset::open(const std::string& option, const std::string& source, bool
                             : static_cast<std::int64_t>(tokens->storage.document_starts().size());
   check(tokens->num_samples > 0, option, " ", source, ": has ", num_tokens,
         " tokens; one sample with --context ", options.context, " takes ", options.context + 1,
-        ", use a smaller --context or more data");
+        "; use a smaller --context or more data");
   return Dataset(std::move(tokens));
 }
 
@@ -133,7 +132,7 @@ Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
   auto* targets = microbatch.targets.mutable_data_ptr<std::int64_t>();
   tokens_->storage.visit([&](auto stored) {
     for (const std::int64_t k : indices) {
-      check(0 <= k && k < num_samples(), "there is no sample ", k, ", ", tokens_->storage.name,
+      check(0 <= k && k < num_samples(), "sample ", k, " does not exist: ", tokens_->storage.name,
             " has ", num_samples());
       const std::int64_t length = tokens_->sample_length(k);
       write_row(stored.data() + tokens_->first_token(k), length, context, tokens, targets);

@@ -1,7 +1,7 @@
 // A tokenized data set, cut into samples of `context` tokens.
 //
-// Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole, its targets are one token
-// further. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
+// Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole data; its targets are shifted by
+// one token. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
 // has no target.
 #pragma once
 
@@ -17,23 +17,23 @@ namespace ladder {
 
 class Dataset {
  public:
-  // The training or the validation data that the options name. Throws CheckError with the file's
-  // name and the reason for one that is missing, empty, damaged, too short for one sample, or holds
-  // a token beyond the vocabulary.
+  // Opens the training or the validation data that the options name. Throws CheckError with the
+  // file's name and the reason if the file is missing, empty, damaged, too short for one sample, or
+  // has a token beyond the vocabulary.
   static Dataset open_training(const DataOptions& options);
-  // num_samples() is 0 where the options name none.
+  // num_samples() is 0 if the options name none.
   static Dataset open_validation(const DataOptions& options);
 
   std::int64_t num_samples() const;
   std::int64_t num_tokens() const;  // of the whole data, end-of-text tokens included
   std::int64_t vocab_size() const;
-  // "bytes" or "token file": part of a checkpoint, which fits no other.
+  // "bytes" or "token file". It is stored in checkpoints, which are valid for no other.
   std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
 
-  // Reads these samples, one a row, as a microbatch [indices.size(), T].
+  // Reads these samples, one per row, as a microbatch [indices.size(), T].
   Microbatch read(std::span<const std::int64_t> indices) const;
-  std::int64_t bytes_read() const;  // of tokens as they are stored, by read(), so far
+  std::int64_t bytes_read() const;  // of stored tokens, read by read() so far
 
   ~Dataset();
   Dataset(Dataset&&) noexcept;

@@ -52,7 +52,7 @@ class DatasetTest : public ::testing::Test {
 TEST_F(DatasetTest, WindowsOfText) {
   const Dataset dataset = Dataset::open_training(options("a.txt", "abcdefgh", 3));
   EXPECT_EQ(dataset.num_tokens(), 9);
-  EXPECT_EQ(dataset.num_samples(), 2);  // the third window would lack its last target
+  EXPECT_EQ(dataset.num_samples(), 2);  // a third window would lack its last target
   EXPECT_EQ(dataset.vocab_size(), 258);
   EXPECT_EQ(dataset.tokenizer(), "bytes");
   const Microbatch microbatch = read(dataset, {1, 0, 1});

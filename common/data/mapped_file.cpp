@@ -14,7 +14,7 @@
 namespace ladder {
 namespace {
 
-// Closes the descriptor when the constructor is left, also by an exception; the mapping stays.
+// Closes the descriptor at the end of the constructor, even on an exception; the mapping remains.
 struct Descriptor {
   int number;
   ~Descriptor() {
@@ -26,11 +26,11 @@ struct Descriptor {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file{
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // no waiting at a pipe
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // does not wait for a pipe
   check(file.number >= 0, path, ": cannot be opened: ", std::strerror(errno));
   struct stat status {};
   check(::fstat(file.number, &status) == 0, path, ": cannot be opened: ", std::strerror(errno));
-  check(!S_ISDIR(status.st_mode), path, ": is a directory, a file is needed");
+  check(!S_ISDIR(status.st_mode), path, ": is a directory; expected a file");
   check(S_ISREG(status.st_mode), path, ": is not a regular file");
   if (status.st_size == 0) return;
   const auto size = static_cast<std::size_t>(status.st_size);

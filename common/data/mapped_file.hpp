@@ -1,4 +1,4 @@
-// A file as memory: pages are read when they are touched, and ranks on one machine share them.
+// A file mapped into memory. Pages are read on first access, and ranks on one machine share them.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace ladder {
 
 class MappedFile {
  public:
-  // Throws CheckError with the name and the reason for what is missing, unreadable or no regular
-  // file.
+  // Throws CheckError with the name and the reason if the file is missing, unreadable or not a
+  // regular file.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  // Valid as long as this object or the one it was moved to lives; starts at a page's beginning.
+  // Valid while this object, or the one that it was moved to, lives. Starts at a page boundary.
   std::string_view bytes() const { return bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// Where the tokens come from and how they are cut into batches.
+// The source of the tokens and how they are cut into batches.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace ladder {
 
-// A new permutation every epoch, or 0, 1, 2, ….
+// A new permutation in every epoch, or 0, 1, 2, ….
 enum class SampleOrder { kShuffled, kSequential };
 
-// Samples left over when an epoch does not divide over the readers.
+// What happens to the samples left over when an epoch does not divide by the number of readers.
 enum class Tail { kDrop, kPad };
 
 enum class Rows {
   kWindows,    // packed windows of `context` tokens
-  kDocuments,  // one document a row, padded
+  kDocuments,  // one document per row, padded
 };
 
 struct DataOptions {
@@ -27,9 +27,9 @@ struct DataOptions {
   std::int64_t num_microbatches = 1;      // per optimizer step and rank
   std::int64_t context = 128;             // tokens per row, T
   std::int64_t vocab_size = 0;            // of token files; text has ByteTokenizer::kVocabSize
-  std::int64_t validation_samples = 128;  // rows that an evaluation reads, 0: all
-  std::uint64_t seed = 1;                 // of the run; the order of samples derives its own
-  bool overfit_one_batch = false;         // every step sees the samples of the first one
+  std::int64_t validation_samples = 128;  // rows that an evaluation reads; 0 means all
+  std::uint64_t seed = 1;                 // of the run; the order's own seed derives from it
+  bool overfit_one_batch = false;         // every step trains on the samples of the first one
 };
 
 }  // namespace ladder

@@ -14,20 +14,20 @@ namespace {
 
 using nlohmann::json;
 
-// The object on a line; `place` is its file:line.
+// Parses the object on a line; `place` is its file:line.
 json parse_line(std::string_view line, const std::string& place) {
   std::set<std::string> names;
   const auto refuse_duplicates = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event != json::parse_event_t::key || depth != 1) return true;
-    // The library keeps the last of two members of one name without a word.
+    // Of two members with the same name, the library silently keeps the last.
     check(
         names.insert(parsed.get<std::string>()).second, place, ": member ",
-        [&] { return parsed.dump(); }, " stands there twice");
+        [&] { return parsed.dump(); }, " appears twice");
     return true;
   };
   try {
     json object = json::parse(line.begin(), line.end(), refuse_duplicates);
-    check(object.is_object(), place, ": a JSON object is needed, this is of type ",
+    check(object.is_object(), place, ": expected a JSON object, but this is of type ",
           object.type_name());
     return object;
   } catch (const json::exception& error) {
@@ -42,13 +42,13 @@ std::string document_of(std::string_view line, const std::string& place) {
   for (const char* name : {"context", "question", "answer"}) {
     const auto member = object.find(name);
     if (member == object.end()) continue;
-    check(member->is_string(), place, ": \"", name, "\" must be a text, it is of type ",
+    check(member->is_string(), place, ": \"", name, "\" must be a string, but is of type ",
           member->type_name());
     if (has_text) document += '\n';
     document += member->get_ref<const std::string&>();
     has_text = true;
   }
-  check(has_text, place, ": none of \"context\", \"question\" and \"answer\" is there");
+  check(has_text, place, ": has none of \"context\", \"question\" and \"answer\"");
   return document;
 }
 
@@ -62,7 +62,7 @@ void TokenizedText::append(std::string_view document) {
 
 TokenizedText read_txt(const std::string& path) {
   const MappedFile file(path);
-  check(!file.bytes().empty(), path, ": is empty, there is no text to train on");
+  check(!file.bytes().empty(), path, ": is empty; it has no text to train on");
   TokenizedText text;
   text.tokens.reserve(file.bytes().size() + 1);
   text.append(file.bytes());
@@ -80,8 +80,7 @@ TokenizedText read_jsonl(const std::string& path) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     text.append(document_of(line, concat(path, ":", number)));
   }
-  check(!text.document_starts.empty(), path,
-        ": holds no documents, not one line with a JSON object");
+  check(!text.document_starts.empty(), path, ": has no documents: no line is a JSON object");
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Files of text, as token ids: every document is followed by an end-of-text token.
+// Text files as token ids. Every document is followed by an end-of-text token.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct TokenizedText {
   void append(std::string_view document);
 };
 
-// A .txt file is one document, whatever bytes it holds. Throws CheckError where it is empty.
+// Reads a .txt file as one document, whatever bytes it contains. Throws CheckError if it is empty.
 TokenizedText read_txt(const std::string& path);
 
-// A .jsonl file has a JSON object a line, with some of the texts `context`, `question`, `answer`; a
-// document is those present, in this order, joined by newlines. Other members are ignored, blank
-// lines skipped. Throws CheckError with file:line for what is malformed, has none of the three, or
-// has one of them twice or not as text.
+// Reads a .jsonl file, which has one JSON object per line, with some of the strings `context`,
+// `question` and `answer`. Those present, in this order and joined by newlines, are a document.
+// Other members are ignored; blank lines are skipped. Throws CheckError with file:line if a line is
+// malformed, has none of the three, has a member twice, or has one of the three not as a string.
 TokenizedText read_jsonl(const std::string& path);
 
 }  // namespace ladder

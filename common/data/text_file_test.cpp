@@ -59,10 +59,10 @@ TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   expect_refused("[1]\n", ":1", "of type array");
   expect_refused(good + "{\"text\": \"x\"}\n", ":3", "none of");
   expect_refused("{\"answer\": 3}\n", ":1", "of type number");
-  expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a text");
-  expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" stands there twice");
-  expect_refused("", "", "holds no documents");
-  expect_refused("\n \n", "", "holds no documents");
+  expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a string");
+  expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" appears twice");
+  expect_refused("", "", "has no documents");
+  expect_refused("\n \n", "", "has no documents");
 }
 
 }  // namespace

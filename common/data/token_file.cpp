@@ -17,7 +17,7 @@ constexpr std::int32_t kVersion16 = 1;
 constexpr std::int32_t kVersion32 = 7;
 constexpr std::int64_t kHeaderBytes = 256 * 4;
 
-// The i-th int32 of the file; it must reach that far.
+// The i-th int32 of the file, which must be long enough.
 std::int32_t header_word(std::string_view bytes, std::size_t i) {
   std::int32_t word;
   std::memcpy(&word, bytes.data() + 4 * i, sizeof word);
@@ -34,13 +34,13 @@ bool is_llm_c(std::string_view bytes) {
 
 TokenFile::TokenFile(const std::string& path, std::int64_t vocab_size) : file_(path) {
   const std::string_view bytes = file_.bytes();
-  check(!bytes.empty(), path, ": is empty, a token file holds at least one token");
+  check(!bytes.empty(), path, ": is empty; a token file has at least one token");
   if (is_llm_c(bytes)) {
     read_llm_c_header();
   } else {
     check(bytes.size() % 2 == 0, path, ": has ", bytes.size(),
-          " bytes, an odd number; a nanoGPT file holds two bytes a token, so this one is cut off "
-          "or something else");
+          " bytes, an odd number; a nanoGPT file has two bytes per token, so this one is truncated "
+          "or of another kind");
     num_tokens_ = static_cast<std::int64_t>(bytes.size()) / 2;
   }
   if (token_bytes_ == 2) {
@@ -58,16 +58,16 @@ void TokenFile::read_llm_c_header() {
         size, " bytes; the header alone takes ", kHeaderBytes);
   const std::int32_t version = magic == kMagic16 ? kVersion16 : kVersion32;
   check(header_word(bytes, 1) == version, file_.path(), ": llm.c file with magic ", magic,
-        " has version ", header_word(bytes, 1), ", only version ", version, " is known");
+        " has version ", header_word(bytes, 1), "; only version ", version, " is supported");
   first_byte_ = kHeaderBytes;
   token_bytes_ = magic == kMagic16 ? 2 : 4;
   num_tokens_ = header_word(bytes, 2);
   check(num_tokens_ > 0, file_.path(), ": the header promises ", num_tokens_,
-        " tokens, at least one is needed");
+        " tokens, but at least one is required");
   const std::int64_t expected = kHeaderBytes + num_tokens_ * token_bytes_;
   check(size == expected, file_.path(), ": the header promises ", num_tokens_,
-        " tokens, which makes ", expected, " bytes, but the file has ", size,
-        "; it is cut off or damaged");
+        " tokens, which take ", expected, " bytes, but the file has ", size,
+        "; it is truncated or damaged");
 }
 
 std::span<const std::uint16_t> TokenFile::tokens16() const {
@@ -82,8 +82,7 @@ std::span<const std::uint32_t> TokenFile::tokens32() const {
 
 template <class Token>
 void TokenFile::check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const {
-  Token largest =
-      0;  // a plain maximum first, since the compiler makes it run at the speed of memory
+  Token largest = 0;  // a plain maximum first: compiled code for it runs at memory speed
   for (const Token token : tokens) largest = std::max(largest, token);
   if (largest < vocab_size) return;
   const auto bad =
@@ -91,7 +90,7 @@ void TokenFile::check_tokens(std::span<const Token> tokens, std::int64_t vocab_s
   check(false, file_.path(), ": token ", *bad, " at position ", bad - tokens.begin(),
         " is beyond the vocabulary of ", vocab_size, "; the largest token of the file is ", largest,
         ", so --vocab-size must be at least ", static_cast<std::int64_t>(largest) + 1,
-        " (or the file is no token file)");
+        " (or this is not a token file)");
 }
 
 }  // namespace ladder

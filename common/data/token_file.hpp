@@ -1,12 +1,12 @@
-// Files of tokens, as two well-known programs write them; both are called .bin and told apart by
-// their beginning.
+// Token files as two well-known programs write them. Both kinds are called .bin; their first bytes
+// tell them apart.
 //
 //   nanoGPT   little-endian uint16 tokens and nothing else
 //   llm.c     256 int32: magic, version, number of tokens, 0 …; then the tokens:
 //             uint16 for magic 20240520 version 1, uint32 for magic 20240801 version 7
 //
-// A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) reads as an llm.c magic and
-// is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.
+// A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) looks like llm.c's magic
+// and is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace ladder {
 
 class TokenFile {
  public:
-  // Maps the file and looks at every token once. Throws CheckError with the file's name for a
-  // format that does not fit, no tokens, a size that does not agree, or a token that is not below
+  // Maps the file and checks every token once. Throws CheckError with the file's name if the format
+  // is unknown, the file has no tokens, its size does not match the header, or a token is not below
   // vocab_size (with its position).
   TokenFile(const std::string& path, std::int64_t vocab_size);
 

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// An llm.c header with this beginning.
+// An llm.c header that begins with these numbers.
 std::string llm_c_header(std::int32_t magic, std::int32_t version, std::int32_t num_tokens) {
   std::string header = bytes_of<std::int32_t>({magic, version, num_tokens});
   header.resize(1024);
@@ -26,7 +26,7 @@ std::string llm_c_header(std::int32_t magic, std::int32_t version, std::int32_t 
 
 class TokenFileTest : public ::testing::Test {
  protected:
-  // That opening a file with these bytes fails with both texts and its name in the message.
+  // Opening a file with these bytes must fail with both texts and its name in the message.
   void expect_refused(const std::string& bytes, const std::string& text,
                       const std::string& text2 = "", std::int64_t vocab_size = 50257) {
     const std::string path = folder_.write("refused.bin", bytes);
@@ -84,13 +84,13 @@ TEST_F(TokenFileTest, RefusesDamagedLlmC) {
   expect_refused(llm_c_header(20240520, 7, 3) + tokens, "has version 7", "only version 1");
   expect_refused(llm_c_header(20240801, 1, 3) + tokens + tokens, "has version 1", "only version 7");
   expect_refused(llm_c_header(20240520, 1, 4) + tokens, "promises 4 tokens", "has 1030");
-  expect_refused(llm_c_header(20240520, 1, 2) + tokens, "promises 2 tokens", "makes 1028 bytes");
-  expect_refused(llm_c_header(20240801, 7, 3) + tokens, "makes 1036 bytes");
+  expect_refused(llm_c_header(20240520, 1, 2) + tokens, "promises 2 tokens", "take 1028 bytes");
+  expect_refused(llm_c_header(20240801, 7, 3) + tokens, "take 1036 bytes");
   expect_refused(llm_c_header(20240520, 1, 3) + tokens + "x", "has 1031");
   expect_refused(llm_c_header(20240520, 1, 0), "promises 0 tokens");
   expect_refused(llm_c_header(20240520, 1, -3) + tokens, "promises -3 tokens");
   expect_refused(llm_c_header(20240520, 1, 3).substr(0, 1000), "only 1000 bytes", "takes 1024");
-  // Another magic is none: what follows are nanoGPT's tokens, too large for the vocabulary here.
+  // Any other magic reads as nanoGPT's tokens, which are too large for the vocabulary here.
   expect_refused(llm_c_header(20240521, 1, 3) + tokens, "token 55433 at position 0");
 }
 

@@ -19,16 +19,17 @@ void check_options(const std::string& option, const std::string& source, const s
   const std::string given = option + " " + source;
   if (kind == ".bin") {
     check_usage(options.vocab_size > 0, given,
-                ": a token file does not say how large its vocabulary is, --vocab-size is ",
-                options.vocab_size, "; give it, for example --vocab-size 50257 for GPT-2's tokens");
+                ": a token file does not record its vocabulary size, and --vocab-size is ",
+                options.vocab_size, "; set it, for example --vocab-size 50257 for GPT-2's tokens");
   } else {
     check_usage(options.vocab_size == 0 || options.vocab_size == ByteTokenizer::kVocabSize, given,
                 ": text has a vocabulary of ", ByteTokenizer::kVocabSize,
-                " byte tokens, --vocab-size ", options.vocab_size, " does not fit; leave it out");
+                " byte tokens, so --vocab-size ", options.vocab_size,
+                " does not fit; leave it out");
   }
   check_usage(options.rows == Rows::kWindows || kind == "corpus" || kind == ".jsonl", given,
               ": --rows documents needs to know where documents end, which a ", kind,
-              " file does not say; use --rows windows, a .jsonl file or the built-in corpus");
+              " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
 }
 
 }  // namespace
@@ -53,8 +54,8 @@ TokenStorage open_tokens(const std::string& option, const std::string& source, C
   const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
   check_usage(
       is_text || kind == ".bin", option, " '", source,
-      "': cannot tell what this is; there are corpus (built in), ",
-      ".txt (plain text), .jsonl (text-to-SQL documents) and .bin (tokens of nanoGPT or llm.c)");
+      "': unknown kind of data; use corpus (built in), ",
+      ".txt (plain text), .jsonl (text-to-SQL documents) or .bin (tokens of nanoGPT or llm.c)");
   check_options(option, source, kind, options);
   if (kind == ".bin")
     return {source, "token file", options.vocab_size, TokenFile(source, options.vocab_size)};

@@ -1,5 +1,4 @@
-// The tokens that a source names, wherever they lie: in memory or in a mapped file, in 2 or 4 bytes
-// each.
+// The tokens of a source, in memory or in a mapped file, of 2 or 4 bytes each.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct TokenStorage {
 
   std::int64_t num_tokens() const;
   std::int64_t token_bytes() const;
-  // Where each document begins; empty where nobody knows: a token file has no such marks.
+  // Where each document begins; empty for a token file, which does not record this.
   std::span<const std::int64_t> document_starts() const;
   // Calls visitor(span of uint16 or uint32) with all tokens.
   template <class Visitor>
@@ -37,10 +36,10 @@ struct TokenStorage {
   }
 };
 
-// Reads `source` as the value of `option` ("--data" or "--val-data"): a file, or "corpus", of which
-// it takes `split`. Throws UsageError for a kind of file that nobody knows, for a vocab_size that
-// does not fit the kind, and for Rows::kDocuments where documents are not marked; CheckError for
-// what is wrong with a file.
+// Opens `source`, the value of `option` ("--data" or "--val-data"): a file, or `split` of "corpus".
+// Throws UsageError for an unknown kind of file, a vocab_size that does not fit the kind, and
+// Rows::kDocuments if the source does not mark documents. Throws CheckError if a file is missing or
+// damaged.
 TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
                          const DataOptions& options);
 

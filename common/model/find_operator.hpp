@@ -1,4 +1,4 @@
-// Operators that libtorch registers and no header declares, looked up by name.
+// Looks up, by name, operators that libtorch registers but declares in no header.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,8 +9,8 @@
 
 namespace ladder {
 
-// Nothing where this libtorch has no such operator, none for `key`, or one of another signature:
-// what is in no header may change with any version.
+// Returns nothing if this libtorch does not have the operator, has no kernel of it for `key`, or
+// has it with another signature: an undeclared operator may change in any version.
 template <class Signature>
 std::optional<c10::TypedOperatorHandle<Signature>> find_operator(const std::string& name,
                                                                  c10::DispatchKey key) {
@@ -18,7 +18,7 @@ std::optional<c10::TypedOperatorHandle<Signature>> find_operator(const std::stri
   if (!found || !found->hasKernelForDispatchKey(key)) return std::nullopt;
   try {
     return found->typed<Signature>();
-  } catch (const c10::Error&) {  // thrown for a signature that differs
+  } catch (const c10::Error&) {  // thrown for a different signature
     return std::nullopt;
   }
 }

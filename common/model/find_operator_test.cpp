@@ -16,7 +16,7 @@ TEST(FindOperator, FindsWhatHasThisSignature) {
 
 TEST(FindOperator, FindsNothingElse) {
   using Scale = at::Tensor(const at::Tensor&, const at::Scalar&);
-  EXPECT_FALSE(find_operator<Scale>("aten::neg", c10::DispatchKey::CPU)) << "another signature";
+  EXPECT_FALSE(find_operator<Scale>("aten::neg", c10::DispatchKey::CPU)) << "different signature";
   EXPECT_FALSE(find_operator<Negate>("aten::no_such_operator", c10::DispatchKey::CPU));
   EXPECT_FALSE(find_operator<Negate>("aten::neg", c10::DispatchKey::MPS)) << "no kernel there";
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInitStd = 0.02;
 
-// Makes the parameters of one model, each from a random stream of its own.
+// Creates the parameters of one model, each from its own random stream.
 class ParameterMaker {
  public:
   ParameterMaker(std::uint64_t seed, at::Device device, Products products)
@@ -121,7 +121,7 @@ Layer block_layer(const ParameterMaker& make, const GptOptions& options, std::in
           block};
 }
 
-// `wte`: the token embedding, undefined where this part of the model does not have it.
+// `wte` is the token embedding, undefined if this part of the model does not include it.
 Layer head_layer(const ParameterMaker& make, const GptOptions& options, const at::Tensor& wte) {
   const std::vector<std::int64_t> shape = {options.vocab_size, options.channels};
   const bool is_shared = options.tie_embeddings && wte.defined();
@@ -148,7 +148,7 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange&
   validate(options);
   const LayerRange all = all_layers(options);
   check(all.begin <= range.begin && range.begin < range.end && range.end <= all.end, "layers ",
-        range.begin, " to ", range.end, " are no part of a GPT that has ", all.end);
+        range.begin, " to ", range.end, " are not in this GPT, which has ", all.end);
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device, options.products);
   Model model;
@@ -180,8 +180,8 @@ ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
 
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows) {
   const std::int64_t C = options.channels;
-  // For each token. A LayerNorm saves its input and two statistics, a product its input; attention
-  // saves queries, keys, values, its output, and of each head the logarithm of a sum.
+  // Per token: a LayerNorm saves its input and two statistics; a product saves its input; attention
+  // saves queries, keys, values, its output, and one log-sum per head.
   const std::int64_t attention =
       (C + 2) + C + 3 * C + C + options.heads;                 // ln_1, c_attn, mix, c_proj
   const std::int64_t mlp = (C + 2) + C + 4 * C + 4 * C;        // ln_2, c_fc, gelu, c_proj
@@ -198,7 +198,7 @@ void validate(const GptOptions& options) {
   check_usage(options.heads > 0, "--heads is ", options.heads, ", it must be at least 1");
   check_usage(options.channels > 0, "--channels is ", options.channels, ", it must be at least 1");
   check_usage(options.channels % options.heads == 0, "--channels ", options.channels,
-              " does not divide into --heads ", options.heads, "; choose a multiple of the heads");
+              " is not a multiple of --heads ", options.heads);
 }
 
 }  // namespace ladder

@@ -1,9 +1,9 @@
 // Builds the model that every step trains: a GPT-2 (Radford et al. 2019) without dropout.
 //
-// Pre-norm blocks, tanh GELU, learned positions; weights start at N(0, 0.02), the projections back
-// into the residual stream at N(0, 0.02/√(2L)), biases at 0, LayerNorm at 1 and 0. Every tensor's
-// start depends on (seed, its name) alone, so ranks that hold different parts of a model agree on
-// the whole. Shapes: B batch, T tokens (≤ context), C channels, V vocabulary, L blocks.
+// It has pre-norm blocks, tanh GELU and learned positions. Weights start at N(0, 0.02), projections
+// back into the residual stream at N(0, 0.02/√(2L)), biases at 0, LayerNorm at 1 and 0. A tensor's
+// initial values depend only on the seed and its name, so ranks with different parts of a model
+// agree on the whole. Shapes: B batch, T tokens (≤ context), C channels, V vocabulary, L blocks.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +23,32 @@ struct GptOptions {
   Products products = Products::kOneDnn;  // of all linear layers and the head
 };
 
-// A part of the list that a GPT is: layer 0 is the embedding, 1 … L are the blocks, L + 1 is the head.
+// A part of a GPT's list of layers: 0 is the embedding, 1 … L are the blocks, L + 1 is the head.
 struct LayerRange {
   std::int64_t begin = 0;
-  std::int64_t end = 0;  // the first one that is left out
+  std::int64_t end = 0;  // one past the last
 };
 LayerRange all_layers(const GptOptions& options);
 
-// The layers "embedding", "block0", …, "head". A tied head reads layer 0.
+// Builds the layers "embedding", "block0", …, "head". A tied head reads layer 0.
 // Throws UsageError naming the option, as validate() does.
 Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
 
-// These layers alone; the others are never made. A tied head without its embedding has a copy of the
-// token embedding in its own unit, which starts equal: the caller keeps the two equal.
-// Throws CheckError for a range that is empty or reaches beyond the model.
+// Builds only these layers; the others are never created. If a tied head is built without the
+// embedding, its own unit has a copy of the token embedding with the same initial values, and the
+// caller must keep the two equal. Throws CheckError for an empty range or one outside the model.
 Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange& range,
                 const OnUnit& on_unit = {}, at::Device device = at::kCPU);
 
-// build_gpt() of all layers, for whoever decides when, and on which device, the model is made.
+// Returns build_gpt() of all layers as a function of the device, to be called later.
 ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
 
-// Bytes of fp32 activations that the summed loss of num_rows sequences of `context` tokens keeps for
-// its backward. While backward runs it needs more, for the activation gradients.
+// The bytes of fp32 activations that forward, with the summed loss, saves for backward, for
+// num_rows rows of `context` tokens. Backward itself needs more, for the activation gradients.
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
 
-// Throws UsageError naming the option for a shape that no model has.
+// Throws UsageError naming the option if the shape is impossible.
 void validate(const GptOptions& options);
 
 }  // namespace ladder

@@ -29,7 +29,7 @@ GptOptions tiny(bool tied) {
           .tie_embeddings = tied};
 }
 
-// 50257 tokens, or 50304 where the vocabulary is padded to a multiple of 64.
+// The vocabulary has 50257 tokens, or 50304 if padded to a multiple of 64.
 TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
   GptOptions options{
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
@@ -38,13 +38,13 @@ TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
   EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124475904);
 }
 
-// What is trained for is none of the model's business; a sum of cross-entropies will do here.
+// The model does not know its objective; here, a sum of cross-entropies will do.
 at::Tensor loss_sum(const Model& model, const at::Tensor& tokens, const at::Tensor& targets) {
   return at::cross_entropy_loss(model.forward(tokens).flatten(0, 1), targets.flatten(), {},
                                 at::Reduction::Sum);
 }
 
-// How often a forward calls oneDNN's product: seen by what libtorch's profiler listens to.
+// How often a forward calls oneDNN's product, counted through the hooks of libtorch's profiler.
 int num_onednn_products(const Layer& layer, const at::Tensor& input) {
   static int num_calls;
   num_calls = 0;
@@ -140,7 +140,7 @@ TEST(Gpt, StartDependsOnSeedAndNameAlone) {
   EXPECT_FALSE(tied[1].tensors[2].tensor.equal(tied[2].tensors[2].tensor));
 }
 
-// The gradient of the loss along a direction, against the loss itself a little to both sides.
+// Compares the gradient of the loss along a direction with a central difference of the loss.
 TEST(Gpt, GradientMatchesFiniteDifferences) {
   at::manual_seed(4);
   for (const bool tied : {true, false}) {
@@ -175,7 +175,7 @@ TEST(Gpt, ImpossibleShapesNameTheOption) {
   EXPECT_THROW(build_gpt(options, 1), UsageError);
 }
 
-// Whoever cannot hold all units takes each one's memory away before the next is made.
+// A caller that cannot hold all units frees each one's memory before the next is created.
 TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   std::vector<std::string> names;
   std::vector<at::Tensor> kept;
@@ -198,7 +198,7 @@ TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   EXPECT_EQ(in_pieces.units()[1].tensors[0].tensor.numel(), 1);
 }
 
-// A pipeline's first stage, its middle, its last: what they compute in turn is what the whole computes.
+// A pipeline's first, middle and last stage, run in turn, compute what the whole model computes.
 TEST(Gpt, RangesOfLayersMakeUpTheWhole) {
   at::manual_seed(6);
   const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);

@@ -16,8 +16,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// oneDNN's product, x [M, K] times the transpose of weight [N, K] plus bias [N]. libtorch registers
-// it for its compiler; null where this libtorch has none of this signature.
+// oneDNN's product: x [M, K] times the transpose of weight [N, K], plus bias [N]. libtorch
+// registers it for its compiler. Null if this libtorch does not have it with this signature.
 using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
                                    const std::optional<at::Tensor>&, c10::string_view,
                                    c10::List<std::optional<at::Scalar>>,
@@ -36,7 +36,7 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
                             const OptionalTensor& bias = {}) {
   const auto* onednn = products == Products::kOneDnn ? onednn_linear() : nullptr;
   if (onednn != nullptr && x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0) {
-    // A weight that is dense in neither orientation falls to oneDNN's reference loop, 500 times slower.
+    // If a weight is dense in neither orientation, oneDNN's reference loop runs, 500 times slower.
     const bool is_dense = weight.is_contiguous() || weight.t().is_contiguous();
     return onednn->call(x, is_dense ? weight : weight.contiguous(), bias, "none",
                         c10::List<std::optional<at::Scalar>>(), "");
@@ -63,7 +63,7 @@ struct Product : torch::autograd::Function<Product> {
     at::Tensor dx, dweight, dbias;
     if (context->needs_input_grad(0)) dx = times_transposed(products, dy, weight.t());
     if (context->needs_input_grad(1)) {
-      // Whichever way round writes the gradient in the order in which the weight lies in memory.
+      // Choose the product that writes the gradient in the memory order of the weight.
       dweight = weight.is_contiguous() ? times_transposed(products, dy.t(), x.t())
                                        : times_transposed(products, x.t(), dy.t()).t();
     }

@@ -1,5 +1,4 @@
-// The modules that the layers of a GPT are made of. Parameters are plain tensors; nothing here
-// knows about ranks.
+// The modules of a GPT's layers. Parameters are plain tensors; no module knows about ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,18 +7,18 @@
 
 namespace ladder {
 
-// Which library multiplies fp32 matrices on the CPU. kOneDnn: its packed product, where libtorch has
-// it, up to twice as fast on some CPUs (benchmarks/README.md). kBlas: the BLAS behind at::addmm,
-// which torch.nn.Linear calls as well. Both are right; their last bits differ, so runs are equal to
-// the bit only within one choice. Other dtypes and devices always take at::addmm.
+// The library that multiplies fp32 matrices on the CPU. kOneDnn is oneDNN's packed product, where
+// libtorch has it: up to twice as fast on some CPUs (benchmarks/README.md). kBlas is the BLAS
+// behind at::addmm, which torch.nn.Linear uses too. Both are correct, but their last bits differ:
+// only runs with the same choice are equal to the bit. Other dtypes and devices use at::addmm.
 enum class Products { kOneDnn, kBlas };
 
-// y = x W + b over the last dimension. W is [in, out], the orientation of GPT-2's own files (the
-// transpose of torch::nn::Linear's), so a saved model needs no transposition. Forward and backward
-// take their three products from the same library.
+// y = x W + b over the last dimension. W is [in, out], as in GPT-2's own files (the transpose of
+// torch::nn::Linear's), so a saved model needs no transposition. Forward and backward compute all
+// three products with the same library.
 struct Linear {
   at::Tensor weight;  // [in, out]
-  at::Tensor bias;    // [out], or undefined for none
+  at::Tensor bias;    // [out], or undefined if there is none
   Products products = Products::kOneDnn;
   at::Tensor operator()(const at::Tensor& x) const;  // [..., in] -> [..., out]
 };
@@ -32,7 +31,7 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
 };
 
-// Causal self-attention with `num_heads` heads: position t sees positions 0 … t (Vaswani et al.,
+// Causal self-attention with `num_heads` heads: position t attends to 0 … t (Vaswani et al.,
 // arXiv 1706.03762).
 struct Attention {
   Linear c_attn;  // [C] -> [3C]: query, key, value
@@ -41,8 +40,8 @@ struct Attention {
   at::Tensor operator()(const at::Tensor& x) const;  // [B, T, C] -> [B, T, C]
 };
 
-// x [..., in] times the transpose of weight [out, in]: the head, whose weight may be the token
-// embedding.
+// x [..., in] times the transpose of weight [out, in], for the head, whose weight may be the token
+// embedding. Returns [..., out].
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
                    Products products = Products::kOneDnn);
 

@@ -18,7 +18,7 @@ at::Tensor leaf(at::IntArrayRef shape) {
   return at::randn(shape).set_requires_grad(true);
 }
 
-// Largest difference, relative to the largest value.
+// The largest difference, relative to the largest value.
 double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.abs().max().to(at::kDouble))
       .item<double>();
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Blas, LinearTest,
                                            std::tuple{Products::kBlas, 33, 17, 65},
                                            std::tuple{Products::kBlas, 512, 384, 258}));
 
-// What a layer, or the head, computes of these: its value and all gradients.
+// What a layer or the head computes from these: its value and all gradients.
 template <class Layer>
 std::vector<at::Tensor> results(const Layer& layer, std::vector<at::Tensor> leaves) {
   for (at::Tensor& leaf : leaves) leaf.mutable_grad() = at::Tensor();
@@ -63,7 +63,7 @@ std::vector<at::Tensor> results(const Layer& layer, std::vector<at::Tensor> leav
   return all;
 }
 
-// oneDNN's product rounds in another order, so its bits tell which library has multiplied.
+// oneDNN's product rounds in another order, so the bits reveal which library has multiplied.
 TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnItsOwn) {
   at::manual_seed(4);
   const at::Tensor x = leaf({512, 384}), weight = leaf({384, 256}), bias = leaf({256});

@@ -1,13 +1,13 @@
-// Where every tensor of a model lives in one flat buffer.
+// The place of every tensor of a model in one flat buffer.
 //
 //   | unit "embedding"               | unit "block0"                          | …
 //   | wte.weight ··| wpe.weight ·····| h.0.ln_1.weight ·| h.0.ln_1.bias ·| …   (· is padding)
 //
-// Tensors lie unit after unit in the order of the forward pass. Each starts on a multiple of 16
-// elements (64 bytes of fp32): kernels give the same bits for the same numbers only at the same
-// alignment. A unit's length is a multiple of what the caller asks for, so that it can be cut into
-// equal slices. Padding is part of every buffer made by a layout, always zero, and counted in every
-// figure of memory and traffic.
+// Tensors are stored unit by unit, in the order of the forward pass. Each starts at a multiple of
+// 16 elements (64 bytes of fp32), because kernels give the same bits for the same numbers only at
+// the same alignment. A unit's length is a multiple of the number that the caller passes, so that
+// it can be cut into equal slices. Padding is part of every buffer with this layout, is always
+// zero, and counts in all figures of memory and traffic.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct FlatTensor {
   std::int64_t start = 0;         // in elements from the start of the buffer
   std::int64_t numel = 0;         // without padding
   std::int64_t padded_numel = 0;  // a multiple of kTensorAlignment
-  bool is_trainable = true;       // false for a frozen parameter: no optimizer touches it
+  bool is_trainable = true;       // false for a frozen parameter, which no optimizer updates
 };
 
 struct FlatUnit {
@@ -42,8 +42,8 @@ struct FlatLayout {
   std::int64_t num_parameters = 0;  // without padding
 };
 
-// Lays out these units. Reads the tensors' names and shapes only, so they may be on the meta
-// device. Throws CheckError for a name that occurs twice and for a unit_multiple below 1.
+// Plans the layout of these units. Reads only the tensors' names and shapes, so they may be on the
+// meta device. Throws CheckError for a duplicate name or a unit_multiple below 1.
 FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
 
 }  // namespace ladder

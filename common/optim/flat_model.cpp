@@ -38,9 +38,9 @@ void FlatModel::add(const Unit& unit) {
     check(index < layout_.tensors.size() && layout_.tensors[index].name == named.name,
           "FlatModel: '", named.name, "' is not the next tensor of the layout");
     const FlatTensor& place = layout_.tensors[index];
-    at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
+    at::Tensor tensor = named.tensor;  // a handle to the model's own tensor
     check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
-          tensor.scalar_type(), ", the flat buffer is Float");
+          tensor.scalar_type(), ", but the flat buffer is Float");
     const at::Tensor view = view_of(params_, place);
     view.copy_(tensor);
     tensor.set_data(view);

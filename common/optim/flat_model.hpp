@@ -1,7 +1,7 @@
-// A model's parameters, and its gradients, as views into a flat buffer each.
+// A model's parameters as views of one flat buffer, and its gradients as views of another.
 //
-// Whoever goes through all parameters (the optimizer, the gradient norm, a collective) works on one
-// tensor instead of a hundred, without a copy: the model's own tensors are views of the same memory.
+// Code that processes all parameters (the optimizer, the gradient norm, a collective) works on one
+// tensor instead of a hundred, without a copy: the model's own tensors are views of that memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,17 +15,17 @@ namespace ladder {
 
 class FlatModel {
  public:
-  // The buffer, all zero: 4 bytes per element of the layout, counted as parameters.
+  // Allocates the buffer, all zeros: 4 bytes per element of the layout, counted as parameters.
   explicit FlatModel(const FlatLayout& layout);
 
-  // Moves the next unit of the layout into the buffer: each tensor, a handle that the model goes on
-  // using, keeps its values and becomes a view of them. Call it with each unit as soon as the unit is
-  // made, and the model never exists twice: a second copy, even one that is freed at once, stays in
-  // the process's heap. Throws CheckError naming a tensor that is not the next one of the layout, or
-  // not fp32.
+  // Moves the next unit of the layout into the buffer: each tensor, a handle that the model
+  // continues to use, keeps its values and becomes a view of the buffer. Call this with each unit
+  // as soon as it is created, so that the model never exists twice: even a copy that is freed at
+  // once stays in the process's heap. Throws CheckError naming a tensor that is not the next one of
+  // the layout or is not fp32.
   void add(const Unit& unit);
 
-  // Both at once, for units that exist already.
+  // Does both, for units that already exist.
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
 
   const FlatLayout& layout() const { return layout_; }
@@ -33,7 +33,7 @@ class FlatModel {
 
   // The parameters as views with the tensors' own shapes, in the layout's order.
   std::vector<NamedTensor> named_params() const;
-  // The model's own tensors, in the layout's order: what autograd's hooks are set on.
+  // The model's own tensors, in the layout's order. Autograd's hooks are set on these.
   const std::vector<NamedTensor>& leaves() const { return leaves_; }
 
  private:
@@ -42,28 +42,28 @@ class FlatModel {
   std::vector<NamedTensor> leaves_;
 };
 
-// The gradients of a whole model, where a rank keeps all of them (steps 0 to 5).
+// The gradients of a whole model, for steps in which each rank keeps all of them (0 to 5).
 class FlatGradients {
  public:
-  // The buffer, all zero: 4 bytes per element of the layout, counted as gradients. The .grad of every
-  // trainable tensor becomes a view of it, which backward adds to. Construct it when all units are in
-  // the model. Lifetime: `model` outlives this.
+  // Allocates the buffer, all zeros: 4 bytes per element of the layout, counted as gradients. The
+  // .grad of every trainable tensor becomes a view of it, which backward adds to. Throws CheckError
+  // if not all units are in the model yet. Lifetime: `model` must outlive this.
   explicit FlatGradients(const FlatModel& model);
 
   const FlatLayout& layout() const { return model_.layout(); }
   const std::vector<NamedTensor>& leaves() const { return model_.leaves(); }
   const at::Tensor& flat() const { return flat_; }  // [layout().numel]
-  void zero();                                      // in place: the memory stays
+  void zero();                                      // in place, keeping the memory
 
  private:
   const FlatModel& model_;
   at::Tensor flat_;
 };
 
-// The parts of a flat buffer that belong to the layout's tensors, with their shapes, as views.
+// Views of the layout's tensors in a flat buffer, with the tensors' shapes.
 std::vector<NamedTensor> named_views(const FlatLayout& layout, const at::Tensor& flat);
 
-// The parts of a flat buffer that belong to the layout's units, as views [unit.numel].
+// Views [unit.numel] of the layout's units in a flat buffer.
 std::vector<at::Tensor> unit_views(const FlatLayout& layout, const at::Tensor& flat);
 
 }  // namespace ladder

@@ -51,7 +51,7 @@ TEST(FlatLayout, RefusesDuplicateNamesAndBadMultiples) {
 
 TEST(FlatModel, TensorsBecomeViewsWithTheirContents) {
   std::vector<Unit> units = odd_units();
-  const at::Tensor handle = units[1].tensors[1].tensor;  // as the model holds it
+  const at::Tensor handle = units[1].tensors[1].tensor;  // like the one in the model
   const at::Tensor before = handle.detach().clone();
   FlatModel model(units);
   EXPECT_TRUE(handle.detach().equal(before));
@@ -77,7 +77,7 @@ TEST(FlatModel, BackwardAccumulatesIntoTheFlatGradient) {
   EXPECT_EQ(a.grad().data_ptr(), grads.flat().data_ptr());
 }
 
-// One dtype, so one buffer: a mixed model is refused by the name of the tensor.
+// A buffer has one dtype, so a model of several is refused, naming the tensor.
 TEST(FlatModel, RefusesAnotherDtypeByName) {
   std::vector<Unit> units = odd_units();
   units[1].tensors[0].tensor = at::zeros({16}, at::kBFloat16).set_requires_grad(true);
@@ -108,7 +108,7 @@ TEST(FlatModel, TakesOverAModelThatIsBeingMadeUnitByUnit) {
   const std::vector<Unit> units = odd_units();
   const at::Tensor first = units[0].tensors[0].tensor.detach().clone();
   FlatModel flat(plan_flat_layout(units));
-  EXPECT_THROW(flat.add(units[1]), CheckError);  // out of turn
+  EXPECT_THROW(flat.add(units[1]), CheckError);  // out of order
   flat.add(units[0]);
   EXPECT_THROW(FlatGradients early(flat), CheckError);  // a unit is missing
   flat.add(units[1]);
@@ -121,7 +121,7 @@ TEST(FlatModel, TakesOverAModelThatIsBeingMadeUnitByUnit) {
   for (const NamedTensor& leaf : flat.leaves()) EXPECT_TRUE(leaf.tensor.grad().defined());
 }
 
-// The second copy of a model, even of one that is freed at once, stays in the process's heap.
+// A second copy of the model, even if freed at once, would stay in the process's heap.
 TEST(FlatModel, NeverHoldsMoreThanOneUnitBesidesItsBuffers) {
   install_memory_ledger();
   const std::vector<Unit> shapes = {{"first", {{"a", leaf({1000})}}},

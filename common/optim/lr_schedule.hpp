@@ -1,5 +1,4 @@
-// The learning rate of every step, as a function of the step alone: a resumed run needs no schedule
-// state.
+// The learning rate as a function of the step alone, so a resumed run needs no schedule state.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,8 @@ struct LrOptions {
   std::int64_t warmup_steps = 0;
 };
 
-// Step s counts from 0. s < warmup_steps: lr·(s+1)/warmup_steps. Then from lr down to min_lr, which
-// is reached at s = num_steps, along half a cosine or a line; kConstant stays at lr.
+// The rate of step s, from 0. For s < warmup_steps it is lr·(s+1)/warmup_steps. Then it falls from
+// lr to min_lr, reached at s = num_steps, along half a cosine or a line; kConstant stays at lr.
 double learning_rate(const LrOptions& options, std::int64_t step, std::int64_t num_steps);
 
 }  // namespace ladder

@@ -20,7 +20,7 @@ TEST(LrSchedule, CosineAndLinearEndAtMinimum) {
   options.schedule = LrSchedule::kLinear;
   EXPECT_DOUBLE_EQ(learning_rate(options, 7, 12), 0.6);
   EXPECT_NEAR(learning_rate(options, 4, 12), 0.84, 1e-12);
-  EXPECT_DOUBLE_EQ(learning_rate(options, 99, 12), 0.2);  // beyond the end it stays there
+  EXPECT_DOUBLE_EQ(learning_rate(options, 99, 12), 0.2);  // stays there after the end
 }
 
 TEST(LrSchedule, ConstantStays) {

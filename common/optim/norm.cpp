@@ -9,8 +9,8 @@
 namespace ladder {
 namespace {
 
-// Sixteen running sums, element i in sum i mod 16: independent of each other, so they fill vector
-// registers, and appending zeros changes none of them.
+// Keeps sixteen running sums, with element i in sum i mod 16. They are independent, so they fill
+// vector registers, and appended zeros change none of them.
 double sum_of_squares(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   std::array<double, kLanes> sums{};

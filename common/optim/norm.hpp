@@ -1,11 +1,11 @@
-// Norms over a flat buffer whose last bit does not depend on who holds which part of it.
+// Norms over a flat buffer that do not depend, to the last bit, on which rank holds which part.
 //
 // Squares are summed in double over blocks of 1024 elements, counted from the start of each unit,
-// and the block sums are added up in the order of the blocks. A rank that owns whole blocks can
+// and the block sums are added in the order of the blocks. A rank that owns whole blocks can
 // compute their sums alone; once all block sums are gathered, every rank gets the same norm as a
-// single process. Partial norms per rank would differ in the last bits from one way of sharding to
-// another. With sums in double that hardly ever reaches a parameter, since clipping rounds its factor
-// to fp32; but the reported norm would differ, and no test could ask for equal bits.
+// single process. With one partial norm per rank, the last bits would depend on the sharding. Since
+// sums are in double and clipping rounds its factor to fp32, this would hardly ever reach a
+// parameter; but the reported norm would differ, and no test could require equal bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,23 +19,23 @@ namespace ladder {
 
 inline constexpr std::int64_t kNormBlock = 1024;  // elements
 
-// Sums of squares, one per block, of pieces that each start on a block: whole units, or one rank's
-// slices of them. Pieces: [n] fp32 on the CPU. A piece's last block may be shorter; missing elements
-// count as zeros, to the bit.
+// Sums of squares, one per block, of pieces that each start at a block boundary: whole units, or
+// one rank's slices of them. Pieces are [n], contiguous fp32 on the CPU; others throw CheckError. A
+// piece's last block may be shorter, with the same bits as if it were padded with zeros.
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 
-// √ of their sum, added up in this order.
+// The square root of their sum, added in the given order.
 double norm_of(const std::vector<double>& block_sums);
 
-// The norm of a whole buffer of this layout, and of a model's parameters.
+// The norms of a whole buffer with this layout and of a model's parameters.
 double flat_norm(const FlatLayout& layout, const at::Tensor& flat);
 double parameter_norm(const FlatModel& model);
 
-// The factor that brings gradients of this norm to at most clip_norm, as PyTorch computes it:
-// min(1, clip_norm / (norm + 1e-6)). clip_norm 0 means off: 1.
+// The factor that scales gradients of this norm down to at most clip_norm, as PyTorch computes it:
+// min(1, clip_norm / (norm + 1e-6)). It is 1 if clip_norm is 0 (clipping is off).
 double clip_factor(double norm, double clip_norm);
 
-// Scales a whole model's gradients by clip_factor() in place and returns their norm before that.
+// Scales a whole model's gradients by clip_factor() in place and returns their norm before scaling.
 double clip_gradients(FlatGradients& grads, double clip_norm);
 
 }  // namespace ladder

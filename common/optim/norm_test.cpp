@@ -53,7 +53,7 @@ TEST(Norm, MissingElementsOfTheLastBlockCountAsZerosToTheBit) {
   }
 }
 
-TEST(Norm, SlicesGiveTheWholesBlockSums) {  // what sharded steps rely on
+TEST(Norm, SlicesGiveTheWholesBlockSums) {  // the sharded steps rely on this
   at::manual_seed(3);
   const FlatModel model(unit_of({10000}), 4 * kNormBlock);
   EXPECT_EQ(block_sums({model.params()}), block_sums(model.params().chunk(4)));

@@ -56,7 +56,7 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
   for (const OptimizerSlice& slice : slices) {
     const std::int64_t numel = slice.params.numel();
     check(slice.state_start % kTensorAlignment == 0 && numel % kTensorAlignment == 0,
-          "Optimizer: a slice of ", numel, " elements with its state at ", slice.state_start,
+          "Optimizer: a slice of ", numel, " elements has its state at ", slice.state_start,
           "; both must be multiples of ", kTensorAlignment);
     Group& group = groups_[slice.has_decay ? 1 : 0];
     group.params.push_back(slice.params);
@@ -89,7 +89,7 @@ void Optimizer::adamw_step(double learning_rate) {
   }
 }
 
-// The kernel adds weight_decay · p to the gradient: without momentum the same as shrinking p first.
+// The kernel adds weight_decay · p to the gradient. Without momentum that equals shrinking p first.
 void Optimizer::sgd_step(double learning_rate) {
   for (const Group& group : groups_) {
     if (group.params.empty()) continue;

@@ -19,7 +19,7 @@ at::Tensor noise(at::IntArrayRef shape) {
   return at::randn(shape).set_requires_grad(true);
 }
 
-// A matrix (decayed), a vector (not) and a frozen matrix, all of awkward sizes.
+// A matrix (with decay), a vector (without) and a frozen matrix, all of awkward sizes.
 std::vector<Unit> units() {
   return {{"unit",
            {{"w", noise({7, 5})},
@@ -28,7 +28,7 @@ std::vector<Unit> units() {
             {"v", noise({65, 3})}}}};
 }
 
-// Parameters and their gradients.
+// Parameters with their gradients.
 struct Subject {
   explicit Subject(const std::vector<Unit>& the_units, std::int64_t unit_multiple = 1)
       : model(the_units, unit_multiple) {}
@@ -106,8 +106,8 @@ TEST(Optimizer, PaddingStaysZero) {
   EXPECT_NEAR(model.params().abs().to(at::kDouble).sum().item<double>(), inside, 1e-9);
 }
 
-// A run may be cut at any multiple of 16 elements: what ZeRO relies on. A frozen tensor between the
-// two parts keeps the optimizer from joining them.
+// A range may be cut at any multiple of 16 elements; ZeRO relies on this. A frozen tensor between
+// the two parts keeps the optimizer from joining them.
 TEST(Optimizer, CutRunsGiveTheSameBits) {
   at::manual_seed(2);
   constexpr std::int64_t kNumel = 64 * 33;
@@ -140,7 +140,7 @@ TEST(Optimizer, CutRunsGiveTheSameBits) {
   }
 }
 
-// Two optimizers, each over its own slices with state for these alone, do what one does over all.
+// Two optimizers, each with its own slices and their state only, do what one does with all of them.
 TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
   at::manual_seed(4);
   Subject whole({{"unit", {{"w", noise({64, 33})}}}}), shared({{"unit", {{"w", noise({64, 33})}}}});

@@ -1,4 +1,4 @@
-// How far apart two tensors are, for tests: to the bit, or in norm.
+// For tests: compares two tensors to the bit, or in norm.
 //
 //   EXPECT_TRUE(bits_equal(actual, expected));
 //   EXPECT_TRUE(close_in_norm(actual, expected, 1e-6));
@@ -9,15 +9,15 @@
 
 namespace ladder {
 
-// Same dtype, same shape, same bytes. So NaN equals the same NaN, and 0 does not equal -0. A
-// failure names the first element that differs and how many do.
+// True for the same dtype, shape and bytes. So a NaN equals the same NaN, and 0 does not equal -0.
+// The failure names the first element that differs and the number of those that do.
 ::testing::AssertionResult bits_equal(const at::Tensor& actual, const at::Tensor& expected);
 
-// ‖actual − expected‖ / ‖expected‖, in double; the shapes must agree. 0 if both are zero, infinite
-// if only `expected` is, NaN if something in them is not finite.
+// ‖actual − expected‖ / ‖expected‖, in double; the shapes must be equal. 0 if both are zero,
+// infinite if only `expected` is, NaN if any element is not finite.
 double relative_distance(const at::Tensor& actual, const at::Tensor& expected);
 
-// relative_distance(actual, expected) ≤ tolerance; NaN is not.
+// True if relative_distance(actual, expected) ≤ tolerance; false for NaN.
 ::testing::AssertionResult close_in_norm(const at::Tensor& actual, const at::Tensor& expected,
                                          double tolerance);
 

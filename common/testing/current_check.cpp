@@ -23,16 +23,16 @@ constexpr Crash kCrashes[] = {{SIGSEGV, "a segmentation fault"},
 
 char current_check[512];
 char crash_messages[std::size(kCrashes)][128];
-alignas(16) char crash_stack[1 << 16];  // the usual one may be what has overflowed
+alignas(16) char crash_stack[1 << 16];  // the usual one may have overflowed
 
-extern "C" void on_crash(int signal) {  // only what is allowed in a signal handler
+extern "C" void on_crash(int signal) {  // async-signal-safe calls only
   for (std::size_t i = 0; i < std::size(kCrashes); ++i) {
     if (kCrashes[i].signal == signal) write_with_current_check(crash_messages[i]);
   }
-  raise(signal);  // the handler is gone (SA_RESETHAND): this ends the process
+  raise(signal);  // SA_RESETHAND has removed the handler, so this ends the process
 }
 
-// A sanitizer brings a stack of its own.
+// A sanitizer installs its own stack.
 void use_crash_stack() {
   stack_t stack = {};
   if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
@@ -63,7 +63,7 @@ void write_with_current_check(const char* message) {
     append("'");
   }
   line[length++] = '\n';
-  if (write(STDERR_FILENO, line, length) < 0) return;  // there is nobody else to tell
+  if (write(STDERR_FILENO, line, length) < 0) return;  // an error here cannot be reported
 }
 
 void name_check_on_crash(const std::string& who) {

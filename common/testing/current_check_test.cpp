@@ -1,4 +1,4 @@
-// A process that dies in a check says in which.
+// A process that dies in a check names the check.
 #include "common/testing/current_check.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void start_check() {
   set_current_check("two steps");
 }
 
-// Never ends, and no compiler may make a loop of it.
+// Never ends; the compiler must not turn it into a loop.
 int recurse(volatile int* depth) {  // NOLINT(misc-no-recursion)
   volatile char frame[4096] = {};
   *depth = *depth + 1;

@@ -31,7 +31,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// Every rank's lines, on every rank.
+// Returns the lines of all ranks, on every rank.
 std::vector<Lines> gather_lines(const Lines& own, Communicator& comm) {
   std::string text;
   for (const std::string& line : own) text += line + "\n";
@@ -44,7 +44,7 @@ std::vector<Lines> gather_lines(const Lines& own, Communicator& comm) {
   return of_ranks;
 }
 
-// As many digits as it takes to tell it from its neighbours: "1.5", "1.0000000000000018".
+// As many digits as needed to distinguish it from its neighbors: "1.5", "1.0000000000000018".
 std::string digits(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -95,7 +95,7 @@ void Examination::expect_error(const std::string& what, const std::vector<std::s
     }
     return;
   }
-  fault(what + " says nothing, a CheckError is wanted");
+  fault(what + " says nothing; expected a CheckError");
 }
 
 void Examination::attempt(const std::string& what, const std::function<void()>& act) {
@@ -106,16 +106,16 @@ void Examination::attempt(const std::string& what, const std::function<void()>& 
     act();
   } catch (const Disagreement& error) {
     note(disagreements_, error.what());
-  } catch (const c10::Error& error) {  // what() brings a stack trace along
+  } catch (const c10::Error& error) {  // what() includes a stack trace
     note(thrown_, error.what_without_backtrace());
   } catch (const std::exception& error) {
     note(thrown_, error.what());
   }
 }
 
-// What was thrown on one rank alone may be why the others found something else. Of what was found,
-// one rank's lines are enough; but where the ranks' sums differ, one of them may be right, and its
-// few lines would not say enough.
+// An exception on one rank may be why the others found faults. For faults, one rank's lines are
+// enough. They are those of the rank that found most: if sums differ between ranks, one of them may
+// be right, and its few lines would not explain enough.
 void Examination::conclude() {
   Lines said;
   const auto say = [&](std::size_t rank, const std::string& text) {

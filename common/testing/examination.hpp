@@ -1,12 +1,11 @@
-// What the graders of exercises share: an answer is examined check by check, and all ranks come to
-// the same verdict.
+// Shared by all graders: examines an answer check by check, with the same verdict on all ranks.
 //
-// A check that throws has found a fault, and the next one goes on. Ranks that do not do the same are
-// a fault as well, not a hang: each check is given a LockstepCommunicator. If the process dies, its
-// last line names the check (current_check.hpp).
+// A check that throws has found a fault, and the next check still runs. Ranks that call different
+// collectives are a fault as well, not a hang, because each check gets a LockstepCommunicator. If
+// the process dies, its last line names the check (current_check.hpp).
 //
 // Collective: examine(), with the same checks on every rank.
-// Lifetime:   `comm` outlives this.
+// Lifetime:   `comm` must outlive this.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,12 +26,12 @@ class Examination {
  public:
   explicit Examination(Communicator& comm) : comm_(comm) {}
 
-  // What is wrong, a line each, the same on every rank. Of each check first what explains the rest:
-  // what was thrown, on whichever rank; then where the ranks part; then the other lines, in the
-  // order in which they were found, of the first rank that found most.
+  // The faults, one per line, the same on every rank. For each check, the lines that explain the
+  // rest come first: exceptions on any rank; then where the ranks diverge; then all other lines of
+  // the first of the ranks that found most, in the order in which they were found.
   const std::vector<std::string>& faults() const { return faults_; }
 
-  // Calls part(comm) with a Watch: LockstepCommunicator, or made from it.
+  // Calls part(comm) with a Watch: a LockstepCommunicator or a class derived from it.
   template <class Watch = LockstepCommunicator, class Part>
   void examine(const std::string& what, Part part) {
     set_current_check(what);
@@ -44,7 +43,7 @@ class Examination {
     set_current_check("");
   }
 
-  // Inside a check, on whichever rank.
+  // For use inside a check, on any rank.
   void fault(const std::string& what);
   template <class Value>
   void expect(const std::string& what, const Value& found, const Value& wanted) {
@@ -54,10 +53,10 @@ class Examination {
       if (found != wanted) fault(concat(what, " is ", found, ", not ", wanted));
     }
   }
-  // To the bit. Says how many elements differ, and the first of them. Here and with numbers: if the
-  // two are equal up to rounding, what to look for.
+  // Compares to the bit, and reports the first element that differs and how many do. If tensors or
+  // numbers are equal up to rounding, the fault says what to look for.
   void expect(const std::string& what, const at::Tensor& found, const at::Tensor& wanted);
-  // The call must throw a CheckError with all of these words in it.
+  // The call must throw a CheckError whose message contains all of these words.
   void expect_error(const std::string& what, const std::vector<std::string>& words,
                     const std::function<void()>& call);
 
@@ -69,7 +68,7 @@ class Examination {
   void expect_number(const std::string& what, double found, double wanted);
   void conclude();
 
-  // In the check that is running, on this rank.
+  // Lines of the running check on this rank.
   std::vector<std::string> thrown_, disagreements_, found_;
   std::vector<std::string> faults_;
 };

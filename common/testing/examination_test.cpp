@@ -1,4 +1,4 @@
-// On 1, 2 and 3 ranks: what a learner is told, and in which order.
+// What a learner is told, and in which order, on 1, 2 and 3 ranks.
 #include "common/testing/examination.hpp"
 
 #include <ATen/ops/full.h>
@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 class ExaminationTest : public ::testing::Test {
  protected:
-  // "rank 1: what", and alone just "what".
+  // "rank 1: what", or just "what" on a single rank.
   std::string of_rank(int rank, const std::string& what) const {
     return size_ > 1 ? concat("rank ", rank, ": ", what) : what;
   }
@@ -44,7 +44,7 @@ TEST_F(ExaminationTest, FindsNothingWrongInWhatIsRight) {
   EXPECT_THAT(examination_.faults(), IsEmpty());
 }
 
-// One rank throws after the others have found more than it has.
+// One rank throws after the others have found more faults than it has.
 TEST_F(ExaminationTest, SaysFirstWhatWasThrown) {
   examination_.examine("a check", [&](Communicator& comm) {
     if (rank_ == last_) throw CheckError("thrown here");
@@ -113,11 +113,11 @@ TEST_F(ExaminationTest, ErrorsMustBeThrownAndSayEnough) {
     examination_.expect_error("little", {"rank", "7"}, [] { throw CheckError("rank 5"); });
   });
   EXPECT_THAT(examination_.faults(),
-              ElementsAre(EndsWith("nothing says nothing, a CheckError is wanted"),
+              ElementsAre(EndsWith("nothing says nothing; expected a CheckError"),
                           EndsWith("little says 'rank 5', without '7'")));
 }
 
-// Errors of libtorch bring a stack trace along.
+// The errors of libtorch include a stack trace.
 TEST_F(ExaminationTest, StackTracesAreLeftOut) {
   examination_.examine("libtorch", [&](Communicator&) { at::Tensor().sum(); });
   EXPECT_EQ(examination_.faults().size(), 1u);

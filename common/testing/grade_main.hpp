@@ -1,4 +1,4 @@
-// main() of a step's grader, which ./ladder exercise runs: is the answer right that this build links?
+// main() of a step's grader, run by ./ladder exercise: grades the answer that this build links.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace ladder {
 
-// Rank 0 shows what `grade` finds wrong, a line each. Exit code 0 if that is nothing, else 1. A grade
-// that throws, crashes, or takes longer than a minute ends all ranks; what is said then names the
-// check that was running. In a build without MPI there is one rank.
+// Rank 0 prints the faults that `grade` finds, one per line. Returns exit code 0 if it finds none,
+// else 1. If `grade` throws, crashes, or takes longer than a minute, all ranks end, and the message
+// names the check that was running. A build without MPI has one rank.
 int grade_main(const std::function<std::vector<std::string>(Communicator&)>& grade);
 
 }  // namespace ladder

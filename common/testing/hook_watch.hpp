@@ -1,9 +1,9 @@
-// For graders: do the hooks that run in backward move what is on its way?
+// For graders: checks whether the hooks that run in backward advance the operations in flight.
 //
-// Reads the counts just before each watched gradient is accumulated. Between two of these moments one
-// hook has run: that of the parameter before.
+// Reads the counts just before each watched gradient is accumulated. Between two of these moments
+// exactly one hook has run, that of the previous parameter.
 //
-// Lifetime: `counts` outlives the backwards that are watched, and so does this.
+// Lifetime: `counts` and this object must outlive the watched backward passes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ class HookWatch {
   void note(const std::string& next_hook) { moments_.push_back({next_hook, counts_}); }
   const std::vector<Moment>& moments() const { return moments_; }
 
-  // What is wrong, or "". Call it when backward has ended.
+  // Returns what is wrong, or "". Call this after backward has ended.
   std::string describe_idle_hooks() {
     note("");
     int num_hooks = 0, num_idle = 0;

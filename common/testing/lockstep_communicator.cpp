@@ -27,7 +27,7 @@ void LockstepCommunicator::agree(const std::string& intent) {
     calls_.push_back(intent);
     return;
   }
-  disagreement_ = "the ranks do not do the same, and would wait for each other for ever:";
+  disagreement_ = "the ranks do not do the same, and would wait for each other forever:";
   for (int r = 0; r < size(); ++r)
     disagreement_ += concat(" rank ", r, ": ", intents[static_cast<std::size_t>(r)], ";");
   throw Disagreement(disagreement_);

@@ -1,7 +1,7 @@
-// main() of GoogleTest programs under MPI. Rank 0 prints as usual, the others print failures only,
-// with their rank in front. Every rank exits with 1 if a test failed on any rank. An exception that
-// a test lets out ends all ranks at once; so does a test that takes longer than LADDER_TEST_SECONDS
-// (120): some rank waits for another. In a build without MPI there is one rank.
+// main() of GoogleTest programs under MPI. Rank 0 prints as usual; the others print only failures,
+// prefixed with their rank. Every rank exits with 1 if a test failed on any rank. An exception that
+// escapes a test ends all ranks at once, and so does a test longer than LADDER_TEST_SECONDS (120),
+// because then some rank waits for another. A build without MPI has one rank.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class FailurePrinter final : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
   }
-  // GoogleTest holds its lock here: asking it for the current test would wait for ever.
+  // GoogleTest holds its lock here, so asking it for the current test would wait forever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
     const char* const file = result.file_name();
@@ -36,7 +36,7 @@ class FailurePrinter final : public ::testing::EmptyTestEventListener {
 
  private:
   int rank_;
-  std::string test_ = "outside of a test";
+  std::string test_ = "outside a test";
 };
 
 class TimeLimit final : public ::testing::EmptyTestEventListener {
@@ -77,7 +77,7 @@ int run_in_world() {
     return run_tests(the_world);
   } catch (const std::exception& error) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s let an exception out: %s\n", the_world.comm().rank(),
+    std::fprintf(stderr, "[rank %d] an exception escaped %s.%s: %s\n", the_world.comm().rank(),
                  test != nullptr ? test->test_suite_name() : "-",
                  test != nullptr ? test->name() : "-", error.what());
   }
@@ -94,8 +94,8 @@ World& mpi_world() {
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // no rank needs another for that
-  GTEST_FLAG_SET(catch_exceptions, false);  // they reach run_in_world(), which ends all ranks
+  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
+  GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
   at::set_num_threads(1);
   return ladder::run_in_world();
 }

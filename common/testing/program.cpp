@@ -24,12 +24,12 @@ std::vector<std::string> words(const std::string& text) {
     is_in_word = !is_gap;
     if (is_in_word && c != '\'') list.back() += c;
   }
-  check(!is_quoted, "a quote is missing in: ", text);
+  check(!is_quoted, "missing closing quote in: ", text);
   return list;
 }
 
 std::string one_word(const std::string& text) {
-  check(text.find('\'') == std::string::npos, "cannot be quoted: ", text);
+  check(text.find('\'') == std::string::npos, "cannot quote: ", text);
   return "'" + text + "'";
 }
 
@@ -44,9 +44,9 @@ Program::Program(const std::vector<std::string>& command, const std::string& fol
     arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   int ends[2];
-  check(::pipe2(ends, O_CLOEXEC) == 0, "a pipe cannot be made: ", std::strerror(errno));
+  check(::pipe2(ends, O_CLOEXEC) == 0, "cannot create a pipe: ", std::strerror(errno));
   process_ = ::fork();
-  check(process_ >= 0, "a process cannot be started: ", std::strerror(errno));
+  check(process_ >= 0, "cannot start a process: ", std::strerror(errno));
   if (process_ == 0) {
     ::dup2(ends[1], STDOUT_FILENO);
     ::dup2(ends[1], STDERR_FILENO);

@@ -1,4 +1,4 @@
-// For tests: runs a real program as a process of its own, and kills it if asked.
+// For tests: runs a real program in its own process, and can kill it.
 #pragma once
 
 #include <sys/types.h>
@@ -8,34 +8,34 @@
 
 namespace ladder {
 
-// A command line cut at its spaces. What stands between single quotes is one word, or part of one.
+// Splits a command line at its spaces. Text in single quotes is one word, or part of one.
 std::vector<std::string> words(const std::string& text);
 
-// The text as one word of a command line: paths may have spaces. It has no single quote itself.
+// Quotes the text as one word of a command line, as for paths with spaces. Throws CheckError if it
+// contains a single quote.
 std::string one_word(const std::string& text);
 
-// What stands in front of the programs that `mpiexec` is to start: as root if need be, with more ranks
-// than cores, ended after two minutes.
+// The beginning of a command line that starts programs by `mpiexec`: as root if necessary, with
+// more ranks than cores, and for at most two minutes.
 std::string mpi_launch(const std::string& mpiexec);
 
 class Program {
  public:
-  // Starts it, with standard output and error into one pipe. `command[0]` is the program (looked
-  // for in PATH).
+  // Starts command[0], searched for in PATH, with standard output and error in one pipe.
   explicit Program(const std::vector<std::string>& command, const std::string& folder = ".");
-  ~Program();  // kills it if it still runs
+  ~Program();  // kills the process if it is still running
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   void signal(int number) const;
-  // The processes that it has started itself, in no order: the ranks, for mpirun.
+  // The processes that the program itself has started, in no particular order: mpirun's ranks.
   std::vector<pid_t> children() const;
-  // Reads output until it holds `text` or ends; true if it was found.
+  // Reads output until it contains `text` or ends; true if `text` was found.
   bool wait_for_output(const std::string& text);
-  // Reads the rest of the output and waits for the end: the exit code, or 128 + the signal that
-  // killed it.
+  // Reads the rest of the output, waits for the end and returns the exit code, or 128 + the signal
+  // that killed the process.
   int wait();
-  const std::string& output() const { return output_; }  // as far as it has been read
+  const std::string& output() const { return output_; }  // all that has been read so far
 
  private:
   bool read_some();
@@ -45,7 +45,7 @@ class Program {
   std::string output_;
 };
 
-// Runs a program to its end.
+// The result of a program that has run to its end.
 struct ProgramResult {
   int exit_code = 0;
   std::string output;

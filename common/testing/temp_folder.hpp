@@ -1,5 +1,5 @@
-// For tests: a folder of its own that goes away with the object. Its name has a space in it, as the
-// paths of users have.
+// For tests: a new folder that is deleted with the object. Its name contains a space, because
+// users' paths do too.
 #pragma once
 
 #include <unistd.h>
@@ -42,7 +42,7 @@ class TempFolder {
   std::filesystem::path folder_;
 };
 
-// The bytes of numbers as they lie in memory.
+// The bytes of the numbers, in memory order.
 template <class Number>
 std::string bytes_of(const std::initializer_list<Number>& numbers) {
   return {reinterpret_cast<const char*>(numbers.begin()), numbers.size() * sizeof(Number)};

@@ -14,7 +14,7 @@ namespace {
 
 char timeout_message[512];
 
-extern "C" void on_timeout(int /*signal*/) {  // only what is allowed in a signal handler
+extern "C" void on_timeout(int /*signal*/) {  // async-signal-safe calls only
   write_with_current_check(timeout_message);
   _exit(1);
 }

@@ -15,13 +15,14 @@ template <class Attempt>
 struct WrongAnswer {
   std::string name;
   Attempt attempt;
-  int min_ranks;          // where it shows
-  std::string reason;     // part of a line that the grader says
-  std::string only = {};  // if given, part of every line: no other check finds the mistake
+  int min_ranks;          // to show the mistake
+  std::string reason;     // part of a line that the grader prints
+  std::string only = {};  // if given, part of every line: no other check finds it
 };
 
-// `faults` are what the grader says of it: its reason, on min_ranks ranks and more; nothing else, if
-// one check alone is to find it; and equally much on every rank. Collective.
+// Expects that `faults`, the grader's lines on this answer, contain its reason if the ranks are at
+// least min_ranks, nothing else if only one check may find it, and the same number of lines on
+// every rank. Collective.
 template <class Attempt>
 void expect_rejected(const WrongAnswer<Attempt>& wrong, const std::vector<std::string>& faults,
                      Communicator& comm) {

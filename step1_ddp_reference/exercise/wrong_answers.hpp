@@ -291,7 +291,7 @@ inline std::vector<WrongAnswer<MakeDdp>> wrong_answers() {
       {"puts other gradients in place", puts_other_gradients_in_place, 1,
        "is no longer the view of the flat buffer"},
       {"says nothing of a missing gradient", says_nothing_of_a_missing_gradient, 1,
-       "'large' got no gradient: wait() says nothing, a CheckError is wanted",
+       "'large' got no gradient: wait() says nothing; expected a CheckError",
        "'large' got no gradient"},
       {"looks for a gradient of zeros", looks_for_a_gradient_of_zeros, 1,
        "'large' got no gradient in the last of two microbatches: wait() says nothing",

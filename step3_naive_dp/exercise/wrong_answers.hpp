@@ -165,7 +165,7 @@ inline std::vector<WrongAnswer<NaiveDp>> wrong_broadcasts() {
       {"broadcasts what is trained", with(broadcasts_what_is_trained), 2,
        "rank 1: after broadcast_parameters() from rank 0 'frozen' is", " 'frozen"},
       {"broadcasts on the root alone", with(broadcasts_on_the_root_alone), 2,
-       "would wait for each other for ever: rank 0: broadcast of 1376 elements from rank 0; "
+       "would wait for each other forever: rank 0: broadcast of 1376 elements from rank 0; "
        "rank 1: nothing more;"},
       {"everybody sends", with(everybody_sends), 2, "bytes, not 0 at most", "bytes, not"},
       {"broadcasts twice", with(broadcasts_twice), 2,
@@ -204,7 +204,7 @@ inline std::vector<WrongAnswer<NaiveDp>> wrong_all_reduces(int num_ranks) {
        "'frozen' is frozen and left alone: its gradient is"},
       {"reduces a copy", with(reduces_a_copy), 2, concat(in_wte, "1, not ", sum, " ")},
       {"leaves zeros out", with(leaves_zeros_out), 2,
-       "would wait for each other for ever: rank 0: all_reduce of 1280 elements; "
+       "would wait for each other forever: rank 0: all_reduce of 1280 elements; "
        "rank 1: all_reduce of 1 element;"},
       {"waits at the end", with(waits_at_the_end), 1, "4 operations are in flight at once, not 1"},
       {"never waits", with(never_waits), 1, "4 operations are never waited for"},

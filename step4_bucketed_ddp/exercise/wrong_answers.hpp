@@ -23,8 +23,8 @@ MakeBucketer make() {
 // Rank r's gradient of the first tensor is r + 1.
 inline std::vector<WrongAnswer<MakeBucketer>> wrong_answers(int num_ranks) {
   const double sum = num_ranks * (num_ranks + 1) / 2.0;
-  const std::string different = "would wait for each other for ever: rank 0: ";
-  const std::string wants_an_error = " says nothing, a CheckError is wanted";
+  const std::string different = "would wait for each other forever: rank 0: ";
+  const std::string wants_an_error = " says nothing; expected a CheckError";
   const std::string idle =
       " hooks that run while something is on its way call no test(), the first that of ";
   // Nothing else finds it.

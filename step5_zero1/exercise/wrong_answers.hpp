@@ -80,7 +80,7 @@ inline std::vector<WrongAnswer<ShardedAttempt>> wrong_answers(int num_ranks) {
       {"gathers the gradients", with(&A::sharded_norm, norm_of_all_gradients), 2,
        "the norm: the number of bytes sent is "},
       {"asks only if long", with(&A::clip_gradients, asks_only_if_long), 2,
-       "would wait for each other for ever"},
+       "would wait for each other forever"},
       {"forgets a unit", with(&A::all_gather_parameters, forgets_a_unit), 2,
        "unit 'embedding' after all_gather_parameters() is -1, not "},
       {"gathers in one piece", with(&A::all_gather_parameters, gathers_in_one_piece), 2,

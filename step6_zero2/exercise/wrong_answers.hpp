@@ -29,7 +29,7 @@ inline std::vector<WrongAnswer<MakeSharder>> wrong_answers(int num_ranks) {
                   ", not ", shard_bytes + 4 * 9 * 1024 * num_ranks);
   };
   const std::string shard = "the gradient shard after step 1 of three microbatches is ";
-  const std::string wants_an_error = " says nothing, a CheckError is wanted";
+  const std::string wants_an_error = " says nothing; expected a CheckError";
   const std::string idle =
       " hooks that run while something is on its way call no test(), the first ";
   // Nothing else finds it.
@@ -54,7 +54,7 @@ inline std::vector<WrongAnswer<MakeSharder>> wrong_answers(int num_ranks) {
        concat("is reduce_scatter of ", 3 * 1024 * num_ranks, " elements, not reduce_scatter of ",
               5 * 1024 * num_ranks)},
       {"in each rank's own ready order", make<InReadyOrder>(), 2,
-       "the ranks do not do the same, and would wait for each other for ever"},
+       "the ranks do not do the same, and would wait for each other forever"},
 
       {"several on their way", make<SeveralOnTheirWay>(), 1, peak(30)},
       only("frees early", make<FreesEarly>(), "where test() is true at once"),

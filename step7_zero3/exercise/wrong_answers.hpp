@@ -41,7 +41,7 @@ inline std::vector<WrongAnswer<MakeModel>> wrong_answers() {
        "untied, prefetch 0: " + started + "forward of block0 begins is 3, not 2"},
       {"waits at once", make<WaitsAtOnce>(), 1,
        "that have been waited for when the forward of embedding begins is 2, not 1"},
-      {"odd ranks backwards", make<OddRanksBackwards>(), 2, "would wait for each other for ever"},
+      {"odd ranks backwards", make<OddRanksBackwards>(), 2, "would wait for each other forever"},
 
       {"forgets backward", make<ForgetsBackward>(), 1,
        "the backward of block2 reads memory that is gone"},
@@ -79,7 +79,7 @@ inline std::vector<WrongAnswer<MakeModel>> wrong_answers() {
       only("hooks what needs no gradient", make<HooksWhatNeedsNoGradient>(),
            "a frozen embedding: "),
       only("accepts any prefetch", make<AcceptsAnyPrefetch>(),
-           "ShardedModel with prefetch -1 says nothing, a CheckError is wanted"),
+           "ShardedModel with prefetch -1 says nothing; expected a CheckError"),
   };
 }
 

@@ -1,4 +1,4 @@
-// Trains a line through points with Ladder's accumulation and optimizer, from outside of Ladder.
+// Fits a line to points with Ladder's accumulation and optimizer, from outside Ladder.
 #include <ATen/ATen.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The first byte picks a file of a good checkpoint, the others take the place of what is in it.
+// The first byte selects a file of a valid checkpoint; the others replace its content.
 #include <fstream>
 
 #include "common/testing/temp_folder.hpp"

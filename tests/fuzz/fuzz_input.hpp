@@ -1,4 +1,4 @@
-// What the fuzz targets share: the fuzzer's bytes as a file, and what a reader may do with it.
+// Common to the fuzz targets: the fuzzer's bytes as a file, and what a reader may do with it.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-// A file in memory, with a path like any other's.
+// A file in memory, with an ordinary path.
 class FuzzFile {
  public:
   FuzzFile(const std::uint8_t* bytes, std::size_t size) : descriptor_(::memfd_create("fuzz", 0)) {
@@ -29,7 +29,7 @@ class FuzzFile {
   int descriptor_;
 };
 
-// Reads, or refuses. Whatever else is thrown ends the process, which the fuzzer reports.
+// Reads, or refuses by CheckError. Any other exception ends the process, which the fuzzer reports.
 template <class Read>
 void reads_or_refuses(Read&& read) {
   try {
@@ -38,7 +38,7 @@ void reads_or_refuses(Read&& read) {
   }
 }
 
-// What must be true of everything that has been read.
+// Must be true of everything that has been read.
 inline void must_hold(bool fact) {
   if (!fact) std::abort();
 }

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     for (const ladder::StoredTensor& stored : reader.tensors()) {
       const bool is_empty =
           std::find(stored.shape.begin(), stored.shape.end(), 0) != stored.shape.end();
-      if (is_empty) continue;  // 0 times anything: libtorch itself refuses some of these shapes
+      if (is_empty) continue;  // libtorch itself refuses some of these shapes
       const at::Tensor tensor = at::empty(stored.shape, stored.dtype);
       reader.read(stored.name, tensor);
       num_bytes += tensor.nbytes();

@@ -1,4 +1,4 @@
-// A checkpoint of two small tensors, as the real writer writes it.
+// A checkpoint of two small tensors, written by the real writer.
 #pragma once
 
 #include <ATen/ops/full.h>
@@ -13,7 +13,7 @@
 
 namespace ladder {
 
-// The files that a fuzzer's input can stand for; its first byte says which.
+// The files that a fuzzer's input can replace, selected by its first byte.
 inline constexpr std::array<const char*, 3> kCheckpointFiles = {"state.json", "model.safetensors",
                                                                 "optimizer.safetensors"};
 

@@ -4,7 +4,7 @@
 
 namespace {
 
-// Documents begin in order, none is without its end-of-text token.
+// Documents begin in order, and each has its end-of-text token.
 void must_be_whole(const ladder::TokenizedText& text) {
   auto end = static_cast<std::int64_t>(text.tokens.size());
   ladder::must_hold(text.document_starts.front() == 0);

@@ -1,4 +1,4 @@
-// The bytes are a .bin file of nanoGPT's or llm.c's.
+// The bytes are a .bin file of nanoGPT or llm.c.
 #include <algorithm>
 
 #include "common/data/token_file.hpp"

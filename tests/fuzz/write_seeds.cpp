@@ -1,4 +1,4 @@
-// write_seeds FOLDER: good files for the fuzzers to start from, in FOLDER/safetensors, FOLDER/token_file, …
+// write_seeds FOLDER: valid files for the fuzzers, in FOLDER/safetensors, FOLDER/token_file, …
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 
@@ -35,7 +35,7 @@ void write_safetensors_seeds(const fs::path& folder) {
   SafetensorsWriter(folder / "none", {}).finish();
 }
 
-// A file of llm.c's: 256 words in front of the tokens.
+// A file in llm.c's format: 256 words, then the tokens.
 template <class Token>
 std::string llm_c(std::int32_t magic, std::int32_t version) {
   std::string bytes(1024, '\0');

@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::int64_t kElementBytes = 4;
 constexpr std::int64_t kAlignment = 16;    // elements: 64 bytes
-constexpr std::int64_t kNormSlice = 1024;  // elements: a rank's slice has whole blocks of them
+constexpr std::int64_t kNormSlice = 1024;  // elements: a rank's slice consists of such blocks
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   const std::int64_t rest = value % multiple;
   return rest == 0 ? value : value - rest + multiple;
 }
 
-// Elements of each tensor, unit by unit.
+// The elements of each tensor, unit by unit.
 std::vector<std::vector<std::int64_t>> tensors_of(const GptOptions& model) {
   const std::int64_t C = model.channels, V = model.vocab_size;
   std::vector<std::vector<std::int64_t>> units = {{V * C, model.context * C}};
@@ -27,11 +27,11 @@ std::vector<std::vector<std::int64_t>> tensors_of(const GptOptions& model) {
   return units;
 }
 
-// Of a model, or of its blocks alone.
+// The elements of a model, or of its blocks alone.
 struct Size {
   std::int64_t parameters = 0;
-  std::int64_t aligned = 0;  // tensors padded
-  std::int64_t sliced = 0;   // and units
+  std::int64_t aligned = 0;  // with padded tensors
+  std::int64_t sliced = 0;   // with padded units as well
 };
 
 Size size_of(const std::vector<std::vector<std::int64_t>>& units, int num_ranks) {
@@ -55,7 +55,7 @@ void expect_size(const GptOptions& model, const Size& size) {
             embeddings + model.context * C + model.layers * (12 * C * C + 13 * C) + 2 * C);
 }
 
-// 1, 2, 3: ZeRO's stages, 0: none.
+// ZeRO's stages 1, 2 and 3; 0 means none.
 int zero_stage(const std::string& step) {
   return step < "step5" ? 0 : step[4] - '4';
 }
@@ -85,13 +85,13 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
 
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   const std::int64_t num_microbatches = report.num_microbatches;
-  // Elements that pass through a reduce_scatter or an all_gather, two for each all-reduce.
+  // Elements that pass through a reduce_scatter or an all_gather; an all-reduce counts twice.
   const auto num_moved = [&](std::int64_t of_whole, std::int64_t of_blocks) {
     if (zero == 2) return of_whole * (num_microbatches + num_steps);
     if (zero == 3) return (2 * of_whole + of_blocks) * num_microbatches;
     return of_whole * 2 * num_steps;
   };
-  // Doubles: a sum for each block of a norm, of which step 7 takes two; three numbers of a step.
+  // Doubles: one sum per block of a norm (step 7 computes two norms), and three numbers per step.
   const std::int64_t num_norms = zero == 0 ? 0 : zero == 3 ? 2 : 1;
   const std::int64_t numbers = num_steps * 8 * (num_norms * whole.sliced / kNormSlice + 2 * 3);
   const std::int64_t least = kElementBytes * num_moved(whole.parameters, blocks.parameters);

@@ -14,7 +14,7 @@
 namespace ladder {
 namespace {
 
-// The mission's floor for parameters and norms: what differs by less may be rounding.
+// The mission's floor for parameters and norms: smaller differences may be rounding.
 constexpr double kFloor = 1e-6;
 
 class Comparison {
@@ -33,14 +33,14 @@ class Comparison {
       add("step ", run_.report.first_step + static_cast<std::int64_t>(i) + 1, " of ",
           run_.report.first_step + static_cast<std::int64_t>(found.size()), ": ", what, " is ",
           digits(a), ", wanted ", digits(b), distance(std::abs(a - b) / std::abs(b)));
-      return;  // what follows differs because this did
+      return;  // later differences follow from this one
     }
   }
 
-  // After which steps.
+  // The steps after which the validation loss was computed.
   void evaluations(const std::vector<std::int64_t>& found,
                    const std::vector<std::int64_t>& wanted) {
-    if (found != wanted) add("validation losses after other steps than wanted");
+    if (found != wanted) add("validation losses are not after the wanted steps");
   }
 
   void parameters() {

@@ -1,4 +1,4 @@
-// Holds one run against another, bit by bit, and says where they part.
+// Compares two runs bit by bit and reports where they diverge.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace ladder {
 
-// A run that has been made. Its final parameters lie in FOLDER/checkpoints.
+// A finished run. Its final parameters are in FOLDER/checkpoints.
 struct FinishedRun {
   std::string name;
   TrainReport report;
   std::string folder = {};
 };
 
-// Nothing if the two are equal to the bit. Else a line for each series that differs, with the first
-// step at which it does and how far; and one for each tensor of the final parameters that differs,
-// with the number of elements and the relative distance. Each line begins with both names.
+// Returns nothing if the runs are equal to the bit. Otherwise returns a line for each series that
+// differs, with the first such step and the difference, and a line for each tensor of the final
+// parameters that differs, with the number of elements and the relative distance. Each line begins
+// with both names.
 std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted);
 
 }  // namespace ladder

@@ -1,4 +1,5 @@
-// What the ladder is climbed with: small models and texts, in which all that can go wrong occurs.
+// The configurations of the parity ladder: small models and texts that exercise all that can go
+// wrong.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace ladder {
 struct Configuration {
   std::int64_t num_microbatches = 1;
   bool tie_embeddings = true;
-  double clip_norm = 0;  // 0: off
+  double clip_norm = 0;  // 0 means off
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   Rows rows = Rows::kWindows;
   Tail tail = Tail::kDrop;
@@ -23,20 +24,20 @@ struct Configuration {
   std::string name() const;  // "m3 tied clip adamw documents pad small-buckets odd"
 };
 
-// Every pair of values of two members occurs in one of them.
+// A selection in which every pair of values of any two members occurs.
 std::vector<Configuration> covering_set();
 // All 512.
 std::vector<Configuration> full_product();
 
-// Ragged documents and plain text, written once: so few samples that an epoch ends, with fewer rows
-// than usual, within the steps that are run.
+// Ragged documents and plain text, written once. They have so few samples that an epoch ends, with
+// fewer rows than usual, within the steps of a run.
 struct Texts {
   explicit Texts(const TempFolder& folder);
   std::string windows;    // .txt
   std::string documents;  // .jsonl
 };
 
-// Options of any step, finalized. 12 steps over a bit more than one epoch for up to 4 ranks.
+// Finalized options for any step: 12 steps, a bit more than one epoch, for up to 4 ranks.
 TrainOptions options_of(const Configuration& configuration, const Texts& texts);
 
 }  // namespace ladder

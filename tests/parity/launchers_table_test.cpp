@@ -1,4 +1,4 @@
-// scripts/ladder_stages.tsv, by which ./ladder run climbs, says the same as tests/parity/rungs.
+// scripts/ladder_stages.tsv, which ./ladder run follows, must agree with tests/parity/rungs.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -11,7 +11,7 @@
 namespace ladder {
 namespace {
 
-// A line of ./ladder run's table, as far as it concerns which run must equal which.
+// The part of a line in ./ladder run's table that says which run must equal which.
 struct Stage {
   std::string name, step, ranks, when, equals, within, reads, options;
 
@@ -22,7 +22,7 @@ struct Stage {
   }
 };
 
-// Those of a run with so many microbatches, each of which `equals` at most one.
+// The stages of a run with this many microbatches, each of which `equals` at most one.
 std::map<std::string, Stage> launchers_stages(int num_microbatches) {
   std::ifstream file(LADDER_SOURCE "/scripts/ladder_stages.tsv");
   std::map<std::string, Stage> stages;
@@ -44,7 +44,7 @@ std::map<std::string, Stage> launchers_stages(int num_microbatches) {
   return stages;
 }
 
-// With one microbatch each must equal the step before it.
+// With one microbatch each step must equal the previous one.
 TEST(LaunchersTable, HasTheSameRungs) {
   std::map<std::string, std::string> equals, wanted = {{oracle().step(), "-"}};
   for (const auto& [name, stage] : launchers_stages(1)) {
@@ -55,7 +55,7 @@ TEST(LaunchersTable, HasTheSameRungs) {
   EXPECT_EQ(equals, wanted);
 }
 
-// Bits are equal with several microbatches only where the sums have the same order.
+// With several microbatches bits are equal only if the sums have the same order.
 TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
   const std::map<std::string, Stage> stages = launchers_stages(2);
   EXPECT_EQ(stages.size(), rungs().size() + 2) << "the oracle in both orders, and the rungs";

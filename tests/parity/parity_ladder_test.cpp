@@ -1,6 +1,6 @@
-// The parity ladder: every step against the one before it and against the oracle, to the bit, on as
-// many ranks as this program has; what each holds and sends against theory, to the byte; and the
-// same loop with mistakes in it, each of which must be found.
+// The parity ladder. On as many ranks as this program has, compares every step with the previous
+// one and with the oracle, to the bit, and what each holds and sends with theory, to the byte. Also
+// runs the same loop with planted mistakes, each of which must be found.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Runs trainers on all ranks, and the oracle on one. Every rank has the same files in view.
+// Runs trainers on all ranks, and the oracle on one. All ranks see the same files.
 class Climber {
  public:
   Climber() : comm_(mpi_world().comm()), texts_(folder_) {
@@ -53,7 +53,7 @@ class Climber {
     return run;
   }
 
-  // On the first num_ranks ranks; the others wait, and get an empty report.
+  // Runs on the first num_ranks ranks; the others wait and get an empty report.
   FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
     start_apart(rung, options);
     options.step = rung.step();
@@ -78,7 +78,7 @@ class Climber {
     return run;
   }
 
-  // Local: plays all ranks in this one.
+  // Local: simulates all ranks in this one.
   FinishedRun ask_oracle(TrainOptions options, Fold fold) {
     return ask_oracle(std::move(options), fold, size());
   }
@@ -93,19 +93,19 @@ class Climber {
   }
 
  private:
-  // Replicas from one seed are equal without a broadcast: here each rank has a seed of its own. The data
-  // have the common one, as finalize() has handed it on already.
+  // Replicas with the same seed are equal even without a broadcast, so each rank gets its own seed
+  // here. The data keep the common seed, which finalize() has already passed on.
   void start_apart(const Rung& rung, TrainOptions& options) const {
     if (rung.starts_by_broadcast) options.seed += static_cast<std::uint64_t>(rank());
   }
 
-  // A new one for every run, the same on all ranks.
+  // A new folder for every run, the same on all ranks.
   std::string folder_for(const std::string& name) {
     return concat(shared_folder_, "/", num_runs_++, "-", name);
   }
 
-  // Where the model is in pieces only rank 0 has seen all of it. Where it is not, every rank holds its
-  // own against what is wanted. Collective.
+  // If the model is sharded, only rank 0 has seen all of it; otherwise every rank compares its own
+  // hash with the wanted one. Collective.
   void share_hash(FinishedRun& run) {
     const std::string of_rank_0 = all_gather_text(run.report.param_hash, comm_)[0];
     if (run.report.param_hash.empty()) run.report.param_hash = of_rank_0;
@@ -142,11 +142,11 @@ class Climber {
   TempFolder folder_;
   Texts texts_;
   std::string shared_folder_;
-  int num_runs_ = 0;     // of all ranks together: the same on each
-  int num_answers_ = 0;  // of the oracle, of this rank alone
+  int num_runs_ = 0;     // by all ranks together: the same on each
+  int num_answers_ = 0;  // by the oracle on this rank alone
 };
 
-// Bytes of data that each rank has read: all of the global batch in step 1, its own part in step 2.
+// The bytes of data that each rank reads: the whole global batch in step 1, its own part in step 2.
 void expect_sharded_reading(const FinishedRun& whole, const FinishedRun& sharded, Rows rows,
                             Communicator& comm) {
   const auto own = static_cast<double>(sharded.report.data_bytes_read);
@@ -157,8 +157,8 @@ void expect_sharded_reading(const FinishedRun& whole, const FinishedRun& sharded
 }
 
 // However the model's state is cut, forward and backward need the same memory for activations. (In
-// step 1 and in the oracle a rank holds other ranks' rows as well.) Of the forward the formula knows
-// how much it is; backward comes on top, with gradients of no more than what it goes back through.
+// step 1 and in the oracle a rank also holds other ranks' rows.) The formula gives the memory of
+// the forward; backward adds activation gradients of at most the same size.
 void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
                              const TrainOptions& options) {
   const auto peak = [&](const std::string& step) {
@@ -173,7 +173,7 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
   }
 }
 
-// Two orders of the same sums: what rounding may do in 12 steps, and no more.
+// The same sums in two orders differ by no more than rounding can cause in 12 steps.
 void expect_close(const FinishedRun& run, const FinishedRun& wanted) {
   SCOPED_TRACE(concat(run.name, " against ", wanted.name, ", which sums in another order"));
   for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
@@ -187,7 +187,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
   Climber climber;
   for (std::size_t first = 0; first < configurations.size();
        first += static_cast<std::size_t>(climber.size())) {
-    // Each rank asks the oracle about one configuration: that takes as long as for all ranks one.
+    // Each rank runs the oracle for one configuration, which takes as long as one for all ranks.
     std::vector<Configuration> group(
         configurations.begin() + static_cast<std::ptrdiff_t>(first),
         configurations.begin() +
@@ -204,7 +204,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
       SCOPED_TRACE(concat(climber.size(), " ranks, ", group[i].name()));
       std::map<std::string, FinishedRun> runs;
       for (const Rung& rung : rungs()) {
-        // The oracle's answer lies with one rank.
+        // Only one rank has the oracle's answer.
         if (i == own) runs[oracle().step()] = answers[rung.fold];
         TrainOptions options = climber.options(group[i]);
         options.prefetch = static_cast<int>((first + i) % 3);  // of step 7
@@ -231,8 +231,9 @@ TEST(ParityLadder, EveryStepEqualsTheOneBeforeAndTheOracle) {
   climb_all(covering_set());
 }
 
-// The smallest batch there is: one microbatch of one row on each rank. And the text that the model
-// writes in the end, which steps 1 to 6 make on every rank, and step 7 on all together.
+// The smallest possible batch: one microbatch of one row on each rank. Also, the text that the
+// model writes at the end, generated on every rank in steps 1 to 6 and by all ranks together in
+// step 7.
 TEST(ParityLadder, OneSequencePerRankIsEnough) {
   Climber climber;
   TrainOptions options = climber.options(covering_set()[0]);
@@ -251,8 +252,8 @@ TEST(ParityLadder, OneSequencePerRankIsEnough) {
   }
 }
 
-// The continuation from a checkpoint, whoever wrote it, is that of the oracle from the same
-// checkpoint, to the bit. Asked on rank 0.
+// The continuation from a checkpoint, whichever step wrote it, equals to the bit that of the oracle
+// from the same checkpoint. Compared on rank 0.
 void expect_continuation(Climber& climber, const FinishedRun& rest, TrainOptions options,
                          const Rung& rung, int num_ranks) {
   if (climber.rank() != 0) return;
@@ -263,9 +264,8 @@ void expect_continuation(Climber& climber, const FinishedRun& rest, TrainOptions
   EXPECT_THAT(differences(rest, wanted), IsEmpty());
 }
 
-// Each step goes on from what the step before it has written in the middle of an epoch, with several
-// microbatches; where their sums have the same order, the end is that of a run that nobody
-// interrupted.
+// Each step resumes from a checkpoint that the previous step wrote in the middle of an epoch, with
+// several microbatches. If their sums have the same order, they end like an uninterrupted run.
 TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
   Climber climber;
   const Configuration configuration = covering_set()[1];
@@ -290,11 +290,11 @@ TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
   }
 }
 
-// One run that five trainers share, each on another number of ranks: 0 on one, 7 on four, 5 on
-// three, 3 on two, 0 on one.
+// One run continued by five trainers in turn: step 0 on one rank, 7 on four, 5 on three, 3 on two,
+// and 0 on one again.
 TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
   Climber climber;
-  if (climber.size() != 4) return;  // the test on four ranks
+  if (climber.size() != 4) return;  // only in the test on four ranks
   struct Leg {
     std::string step;
     int num_ranks;
@@ -343,7 +343,7 @@ TEST(ParityLadder, CoveringSetHasEveryPairOfValues) {
   EXPECT_EQ(pairs, pairs_of_all);
 }
 
-// What the last step shows: the lesson of step 3 quotes it.
+// Prints the results of the last step, which step 3's lesson quotes.
 void print_last_step(const FinishedRun& run) {
   if (mpi_world().comm().rank() != 0) return;
   std::printf("  %-55s loss %.7f   gradient norm %.4f\n", run.name.c_str(),
@@ -352,7 +352,7 @@ void print_last_step(const FinishedRun& run) {
 
 TEST(ParityLadder, FindsEveryPlantedErrorAndSaysWhere) {
   Climber climber;
-  if (climber.size() == 1) return;  // one rank alone cannot make these mistakes
+  if (climber.size() == 1) return;  // a single rank cannot make these mistakes
   std::vector<Configuration> two = {covering_set()[1], covering_set()[2]};
   for (const Configuration& configuration : two) {
     SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name()));

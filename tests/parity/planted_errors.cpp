@@ -32,7 +32,7 @@ class WrongReduction {
       return last_microbatch_only(loss_sum, batch, num_targets);
     }
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
-    if (error_ == PlantedError::kReducesParameters) return loss;  // later
+    if (error_ == PlantedError::kReducesParameters) return loss;  // reduced later
     for (std::size_t i = 0; i < plan_.size(); ++i) {
       const bool is_skipped = error_ == PlantedError::kSkippedBucket && i == plan_.size() / 2;
       if (!is_skipped) sum(grads_.flat().narrow(0, plan_[i].start, plan_[i].numel));

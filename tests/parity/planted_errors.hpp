@@ -1,4 +1,4 @@
-// Data parallelism with a mistake in it: what the ladder is there to catch.
+// Data parallelism with planted mistakes, which the ladder must catch.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace ladder {
 
 enum class PlantedError {
-  kNone,  // the control: the same loop without a mistake
+  kNone,  // the control: the loop without mistakes
   kMeanOfGradients,
   kSkippedBucket,
   kAnotherRanksData,
@@ -23,7 +23,7 @@ enum class PlantedError {
 const char* to_string(PlantedError error);
 const std::vector<PlantedError>& planted_errors();  // all but kNone
 
-// Step 3's trainer with the mistake. Its replicas start apart (each rank from a seed of its own), so
+// Step 3's trainer with the mistake. Its replicas start different (each rank has its own seed), so
 // that the broadcast matters. Collective.
 TrainReport train_with(PlantedError error, const TrainOptions& options, World& world);
 

@@ -1,4 +1,4 @@
-// The parity ladder as data: which trainers there are, and which of them must equal which.
+// The parity ladder as data: the trainers, and which of them must equal which.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@ namespace ladder {
 
 struct Rung {
   Trainer trainer;
-  std::vector<std::string> equals;  // to the bit; the first is the step before
-  // Of its sums. Rungs of another order are equal with one microbatch only, else up to rounding.
+  std::vector<std::string> equals;  // to the bit; the first is the previous step
+  // The order of its sums. Rungs with different orders are equal with one microbatch; with several
+  // they are equal up to rounding.
   Fold fold = Fold::kMicrobatchesFirst;
-  // Each rank's start may be another: rank 0's counts. Where a rank makes its slices only, nobody could
-  // send it the rest: the seed is the same by contract.
+  // Ranks may start with different parameters; rank 0's count. If a rank creates only its slices,
+  // no rank could send it the rest, so the seed is the same by contract.
   bool starts_by_broadcast = true;
   const std::string& step() const { return trainer.step; }
 };
 
-// Step 0, which plays all ranks in one process: what every rung is held against.
+// Step 0, which simulates all ranks in one process. Every rung is compared with it.
 const Rung& oracle();
-// In the order of the course.
+// All trainers, in the order of the course.
 const std::vector<Rung>& rungs();
 const Rung& rung_of(const std::string& step);
 

@@ -15,7 +15,7 @@ constexpr std::uint64_t kCorpusSeed = 1;      // not the run's: the corpus is th
 constexpr std::size_t kNumDocuments = 26000;  // of both splits
 constexpr std::int64_t kValidationOneIn = 20;
 
-// The text's own number: a hash that is the same everywhere.
+// A hash of the text that is the same on every machine.
 std::uint64_t text_hash(const std::string& text) {
   return derive_seed(kCorpusSeed, text);
 }

@@ -26,7 +26,7 @@ class CorpusTest : public ::testing::Test {
 };
 
 TEST_F(CorpusTest,
-       IsTheSameEverywhere) {  // FNV-1a over all texts; changes only when the corpus is changed
+       IsTheSameEverywhere) {  // FNV-1a over all texts; changes only if the corpus changes
   std::uint64_t hash = 14695981039346656037u;
   const auto add = [&](const std::string& text) {
     for (const char letter : text)
@@ -75,7 +75,7 @@ TEST_F(CorpusTest, WrongAnswersAreWrongAndPlausible) {
   }
 }
 
-// Every name of a table or column in the answers stands in the schema; every value of the right one
+// Every table and column name in the answers is in the schema; every value in the correct answer is
 // in the question.
 TEST_F(CorpusTest, AnswersFollowFromSchemaAndQuestion) {
   const std::set<std::string> keywords = {"SELECT",  "DISTINCT", "COUNT", "AVG", "SUM",    "MIN",
@@ -118,7 +118,7 @@ TEST_F(CorpusTest, ShowsAllOfTheGrammar) {
   }
 }
 
-// What a model reaches that learns the bytes' frequencies and nothing else.
+// The loss of a model that learns only byte frequencies.
 TEST_F(CorpusTest, UnigramEntropyIsKnown) {
   std::array<double, 257> counts{};
   double total = 0;

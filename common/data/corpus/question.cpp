@@ -78,7 +78,7 @@ std::string ask_condition(const SqlCondition& condition, Random& random) {
 }
 
 // In the templates: @a the column, @b the second, @g the group, @o the order, @d its direction, @n
-// the number, @t the table, @w the rows that the conditions leave of it, @f the aggregate.
+// the number, @t the table, @w its rows that meet the conditions, @f the aggregate.
 Templates question_templates(SqlShape shape) {
   static const Templates kSelect = {"What is the @a of @w?", "List the @a of all @w.",
                                     "Show the @a of the @w.", "Give me the @a for @w.",

@@ -1,4 +1,4 @@
-// What a query asks for, in English.
+// Questions in English for SQL queries.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// One of several ways to ask; every value and column that the query needs is named.
+// Asks for the query in one of several ways, naming every value and column that it needs.
 std::string ask(const SqlQuery& query, const CorpusSchema& schema, Random& random);
 
 }  // namespace ladder

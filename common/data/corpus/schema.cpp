@@ -6,7 +6,7 @@
 namespace ladder {
 namespace {
 
-// Three to five columns of the table in a random order, so that a place in the list tells nothing.
+// Three to five columns of the table, in random order, so that their positions reveal nothing.
 SchemaTable sample_table(const CorpusTable& table, Random& random) {
   SchemaTable sampled{table.name, {}};
   const auto size = static_cast<std::int64_t>(table.columns.size());

@@ -1,4 +1,4 @@
-// The schema of a document: which tables it shows, and with which columns.
+// The schema of a document: its tables and their columns.
 #pragma once
 
 #include <optional>
@@ -13,17 +13,17 @@ namespace ladder {
 struct SchemaTable {
   std::string_view name;
   std::vector<const CorpusColumn*>
-      columns;  // three to five, at least one text and one number among them
+      columns;  // three to five, including at least one text and one number
 
-  // One of the columns that `accept` says yes to and that is not in `except`; nullptr if there is
+  // Returns a random column that `accept` accepts and that is not in `except`; nullptr if there is
   // none.
   template <class Accept>
   const CorpusColumn* pick(Random& random, Accept accept,
                            std::vector<const CorpusColumn*> except = {}) const;
 };
 
-// `main` is what the question is about. `parent`, where it is shown, is the table that main's rows
-// belong to, or one that the question does not need.
+// The question is about `main`. `other`, if present, is the parent that main's rows belong to, or a
+// table that the question does not need.
 struct CorpusSchema {
   const CorpusDomain* domain = nullptr;
   SchemaTable main;

@@ -3,8 +3,8 @@
 namespace ladder {
 namespace {
 
-// Each of these spoils one thing, where the query has it. Mistakes that a careless reader of the
-// question makes.
+// Each of these changes one thing, if the query has it: mistakes that a careless reader of the
+// question would make.
 
 void change_column(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.column == nullptr) return;

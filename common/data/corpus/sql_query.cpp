@@ -42,7 +42,7 @@ SqlCondition sample_text_condition(const CorpusColumn& column, Random& random) {
   return condition;
 }
 
-// Adds a condition on a column that has none yet.
+// Adds a condition on a column that does not have one yet.
 void add_condition(SqlQuery& query, const SchemaTable& table, Random& random) {
   std::vector<const CorpusColumn*> taken = {query.column};
   for (const SqlCondition& condition : query.conditions) taken.push_back(condition.column);
@@ -66,14 +66,14 @@ void sample_aggregate(SqlQuery& query, const CorpusSchema& schema, Random& rando
   query.aggregate = kAggregates[random.below(query.column->is_additive ? 4 : 2)];
 }
 
-// Each writes the columns of its shape into the query.
+// Each function writes the columns of its shape into the query.
 void sample_rows(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.column = schema.main.pick(random, is_any);
   if (query.shape == SqlShape::kSelectTwo)
     query.second_column = schema.main.pick(random, is_any, {query.column});
   if (query.shape == SqlShape::kSorted || query.shape == SqlShape::kTop) {
     query.order_by = schema.main.pick(random, is_number, {query.column});
-    if (query.order_by == nullptr) {  // the only number was selected
+    if (query.order_by == nullptr) {  // the only number is already selected
       query.order_by = query.column;
       query.column = schema.main.pick(random, is_any, {query.order_by});
     }
@@ -88,7 +88,7 @@ void sample_group(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.shape == SqlShape::kLargeGroups) query.number = 2 + random.below(49);
   if (query.shape != SqlShape::kAggregatePerGroup) return;
   sample_aggregate(query, schema, random);
-  if (query.column == query.group_by) {  // too few columns for an aggregate of another one
+  if (query.column == query.group_by) {  // no other column is left to aggregate
     query.shape = SqlShape::kCountPerGroup;
     query.column = nullptr;
   }

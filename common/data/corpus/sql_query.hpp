@@ -1,5 +1,5 @@
-// A SELECT query over a schema, as a value: written as SQL, asked for in English, or spoilt on
-// purpose.
+// A SELECT query over a schema, as a value that can be written as SQL, turned into an English
+// question, or corrupted on purpose.
 #pragma once
 
 #include <cstdint>
@@ -48,24 +48,24 @@ struct SqlCondition {
 
 struct SqlQuery {
   SqlShape shape = SqlShape::kSelect;
-  const CorpusColumn* column = nullptr;  // a; nullptr where only rows are counted
+  const CorpusColumn* column = nullptr;  // a; nullptr if only rows are counted
   const CorpusColumn* second_column = nullptr;
   SqlAggregate aggregate = SqlAggregate::kAverage;
-  bool is_join = false;  // the conditions are about the parent that main is joined with
-  std::vector<SqlCondition> conditions;  // all of them hold
+  bool is_join = false;                  // conditions apply to the parent that main is joined with
+  std::vector<SqlCondition> conditions;  // all must hold
   const CorpusColumn* group_by = nullptr;
   const CorpusColumn* order_by = nullptr;
   bool is_descending = false;
   std::int64_t number = 0;  // n of kLargeGroups and kTop
 };
 
-// A query that makes sense over this schema.
+// Returns a random query that makes sense over this schema.
 SqlQuery sample_query(const CorpusSchema& schema, Random& random);
 
 std::string to_sql(const SqlQuery& query, const CorpusSchema& schema);
 
 // Changes one thing (a column, an operator, a value, an aggregate, an order, a number, a condition)
-// so that to_sql() gives another query over the same schema.
+// so that to_sql() returns a different query over the same schema.
 SqlQuery corrupt(const SqlQuery& query, const CorpusSchema& schema, Random& random);
 
 }  // namespace ladder

@@ -3,7 +3,7 @@
 namespace ladder {
 namespace {
 
-// Columns by their names, and by their table's where two tables are joined.
+// A column's name, qualified with its table's name if two tables are joined.
 std::string column_name(const SqlQuery& query, const SchemaTable& table,
                         const CorpusColumn* column) {
   const std::string name(column->name);

@@ -1,4 +1,4 @@
-// The words that the built-in corpus is made of: tables, their columns, and the values of those.
+// The words of the built-in corpus: tables, their columns, and the columns' values.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ using WordList = std::span<const std::string_view>;
 
 struct CorpusColumn {
   std::string_view name;  // as in SQL; a question writes spaces for underscores
-  WordList words;         // a text's values; empty for a number
-  WordList second_words;  // when there are any, a value is one of `words`, a space and one of these
-  std::int64_t low = 0;   // a number's values: low, low + step … high
+  WordList words;         // the values of a text; empty for a number
+  WordList second_words;  // if not empty, a value is one of `words`, a space and one of these
+  std::int64_t low = 0;   // the values of a number: low, low + step … high
   std::int64_t high = 0;
   std::int64_t step = 1;
-  bool is_additive = false;  // a sum or a mean of it makes sense, as of a price and not of a year
-  bool is_category = false;  // a text that many rows share, good to group by
+  bool is_additive = false;  // its sum or mean makes sense: true of a price, not of a year
+  bool is_category = false;  // a text shared by many rows, good to group by
 
   bool is_text() const { return !words.empty(); }
   std::string value(Random& random) const;
 };
 
 struct CorpusTable {
-  std::string_view name;  // plural, so that it reads as a noun in a question
+  std::string_view name;  // plural, so that it can be used as a noun in a question
   std::vector<CorpusColumn> columns;
 };
 
