@@ -59,8 +59,8 @@ class CommunicatorBackend final : public c10d::Backend {
 }  // namespace
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator& comm) {
-  // A group wants a store, in which its backends find each other. Ours has found its ranks already:
-  // the store stays empty.
+  // A group needs a store, through which its backends find each other. Ours knows its ranks
+  // already, so the store stays empty.
   auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(),
                                                        comm.rank(), comm.size());
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,

@@ -270,14 +270,14 @@ TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
   const LossSum loss_sum = ddp.wrap(model.loss_sum);
   const Microbatches batch = batch_of(rank_, 0, 2);
   expect_error([&] { ddp.wait(); }, "wait() without arm()");
-  expect_error([&] { ddp.arm(0); }, "arm() is told of 0 microbatches");
+  expect_error([&] { ddp.arm(0); }, "arm() announces 0 microbatches");
   ddp.arm(2);
-  expect_error([&] { ddp.arm(2); }, "arm() before the wait() of the step before");
+  expect_error([&] { ddp.arm(2); }, "arm() before the wait() of the previous step");
   loss_sum(batch[0]).backward();
-  expect_error([&] { ddp.wait(); }, "told of 2 microbatches, only 1 ran");
+  expect_error([&] { ddp.wait(); }, "announced 2 microbatches, but only 1 ran");
   ddp.arm(1);
   loss_sum(batch[0]).backward();
-  expect_error([&] { loss_sum(batch[1]); }, "told of 1 microbatches, and here is one more");
+  expect_error([&] { loss_sum(batch[1]); }, "announced 1 microbatches, and this is one more");
 }
 
 // ---- Starts and ends -----------------------------------------------------------------------------
