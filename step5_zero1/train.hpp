@@ -5,8 +5,8 @@
 
 namespace ladder::step5 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
 // A replica's parameters and gradients, and 1/N of the optimizer's state.

@@ -5,19 +5,19 @@
 
 namespace ladder::step7 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
 // 1/N of everything.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// On top of these: the parameters of the units that are whole at once, and the full gradients of two
-// neighbours.
+// On top of these: the parameters of the units that are whole at once, and the full gradients of
+// two neighbours.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Of each unit and microbatch one reduce_scatter and one all_gather, of a block two; two all_gathers
-// of block sums, for two norms; one all-reduce of one double, one of two.
+// Of each unit and microbatch one reduce_scatter and one all_gather, of a block two; two
+// all_gathers of block sums, for two norms; one all-reduce of one double, one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 // Of these, what each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
