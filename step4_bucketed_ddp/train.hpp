@@ -1,4 +1,4 @@
-// Step 4: gradients reduced in buckets, while backward still runs.
+// Step 4: gradients are reduced in buckets while backward is still running.
 #pragma once
 
 #include "common/train/trainer.hpp"
@@ -9,10 +9,10 @@ namespace ladder::step4 {
 // others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
-// A replica, nothing else: the buckets are the gradients.
+// A replica and nothing else: the buckets are the gradients themselves.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// One all-reduce per bucket, padding included; one of one double, one of two.
+// One all-reduce per bucket, padding included, plus one of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
