@@ -21,10 +21,9 @@
 namespace ladder {
 
 struct GradientBucket {
-  std::int64_t start = 0;  // where its range of the flat gradient begins, in elements
-  std::int64_t numel = 0;  // elements that are sent, padding included
-  std::vector<std::int64_t>
-      tensors;  // indices into FlatLayout::tensors, from last to first
+  std::int64_t start = 0;             // where its range of the flat gradient begins, in elements
+  std::int64_t numel = 0;             // elements that are sent, padding included
+  std::vector<std::int64_t> tensors;  // indices into FlatLayout::tensors, from last to first
 };
 
 // Returns the buckets in the order in which they are reduced. Every trainable tensor is in exactly

@@ -39,8 +39,7 @@ class ShardedUnits {
   // not fp32, or a unit that the plan does not expect.
   void add(const Unit& unit);
 
-  void start_unshard(
-      std::size_t unit);           // starts its gather; no effect if it is in flight or whole
+  void start_unshard(std::size_t unit);  // starts its gather; no effect if it is in flight or whole
   void unshard(std::size_t unit);  // makes it whole; starts the gather if needed, and waits for it
   void reshard(std::size_t unit);  // frees its memory; no effect if it has none
   void reshard_all();

@@ -99,7 +99,7 @@ struct SavedState {
 
 SavedState read_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "state.json";
-  check(fs::is_directory(checkpoint), checkpoint.string(), ": there is no such checkpoint");
+  check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
   const Json json = parse_json(read_text_file(path), path);
   const std::int64_t version = count_in(json, "format_version", path);
   check(version == kFormatVersion, path.string(), ": has format version ", version,
@@ -130,7 +130,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
   const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
-  check(!fs::exists(target), target.string(), ": there is a checkpoint of this step already");
+  check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
   fs::remove_all(partial);
   make_folders(partial);
   const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);

@@ -37,7 +37,7 @@ std::string dtype_name(at::ScalarType dtype) {
       concat("safetensors: tensors of type ", c10::toString(dtype), " cannot be stored"));
 }
 
-// Product of the shape and the element size; refuses what is negative or does not fit 63 bits.
+// Product of the shape and the element size; refuses negative values and those that exceed 63 bits.
 std::int64_t num_bytes(const StoredTensor& tensor, const std::string& where) {
   auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
   for (const std::int64_t extent : tensor.shape) {
@@ -53,7 +53,7 @@ struct Entry {
   std::vector<std::int64_t> offsets;  // begin and end
 };
 
-// Takes the JSON apart as it is read: one pass, and nothing is kept that is not part of the format.
+// Interprets the JSON while it is parsed: one pass, keeping nothing that is not part of the format.
 class HeaderReader final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -172,7 +172,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t
     const std::int64_t needed = num_bytes(entry.tensor, path);
     check(begin == covered, path, ": the data of \"", excerpt(name), "\" starts at ", begin,
           ", the one before ends at ", covered);
-    // Both are at least 0, so their difference fits; nothing here is added up.
+    // Both are at least 0, so their difference cannot overflow; nothing here is added.
     check(end - begin == needed, path, ": \"", excerpt(name), "\" has ", end - begin,
           " bytes, its shape needs ", needed);
     header.tensors.push_back(std::move(entry.tensor));
