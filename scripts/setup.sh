@@ -194,7 +194,7 @@ is_built() {
 # finish_build waits for it, and fails if there was none.
 build_behind() {
   local log="$LOGS/build-behind.log"
-  say "building the other steps meanwhile (log: .ladder/logs/build-behind.log)"
+  say "building the other steps in the background (log: .ladder/logs/build-behind.log)"
   setsid nice cmake --build "$ROOT/build/release" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
   builder=$!
   trap 'kill -TERM -- "-$builder" 2>/dev/null || true' EXIT

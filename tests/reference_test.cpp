@@ -60,7 +60,8 @@ TEST_F(Reference, OtherStepsEqualItAndOtherRunsAreToldWhereTheyPart) {
   EXPECT_EQ(compare("nowhere").exit_code, 1);
 }
 
-// common/train/reference_test.cpp has the cases; here that rank 0 alone ends all ranks before they train.
+// common/train/reference_test.cpp has the cases; here that rank 0 alone ends all ranks before they
+// train.
 TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
   ASSERT_EQ(train("step1_ddp_reference", "first", "--save-reference kept/").exit_code, 0);
   const std::string before = read_text_file(folder_.path("kept/report.json"));
@@ -74,7 +75,7 @@ TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
   expect("kept", 2, " already exists");
   expect("second", 2, " is inside the run's own folder");
   expect("second/kept", 2, " is inside the run's own folder");
-  expect("kept/report.json/deep", 1, ": cannot be made");
+  expect("kept/report.json/deep", 1, ": cannot be created");
   EXPECT_EQ(read_text_file(folder_.path("kept/report.json")), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 2);
 }

@@ -66,7 +66,7 @@ std::string config_text(const Json& values) {
   for (const auto& [name, value] : values.items()) {
     const std::string quoted = value.dump();
     const bool needs_escapes = quoted.find('\\') != std::string::npos;
-    text += needs_escapes ? concat("# ", name, ": give it on the command line, a file cannot hold ",
+    text += needs_escapes ? concat("# ", name, ": give it on the command line; a file cannot hold ",
                                    quoted, "\n")
                           : concat(name, " = ", quoted, "\n");
   }

@@ -57,7 +57,7 @@ bool FolderLock::try_lock(const std::string& what) {
   try {
     make_folders(folder_);
   } catch (const CheckError& error) {
-    throw CheckError(concat(what, ": cannot be made: ", error.what()));
+    throw CheckError(concat(what, ": cannot be created: ", error.what()));
   }
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0 && errno == ENOENT) return false;  // the folder was deleted meanwhile

@@ -54,7 +54,8 @@ TEST(FolderLock, AFileThatNobodyHoldsIsNoLock) {
   EXPECT_NO_THROW(FolderLock(folder.path(), "--out here"));
 }
 
-// The holder deletes the file; who has opened it before must not take that for a lock of the folder.
+// The holder deletes the file; who has opened it before must not take that for a lock of the
+// folder.
 TEST(FolderLock, ADeletedFileIsNoLock) {
   const TempFolder folder;
   std::optional<FolderLock> first(std::in_place, folder.path(), "--out here");
@@ -91,7 +92,7 @@ TEST(FolderLock, AnImpossibleFolderIsNamed) {
   const TempFolder folder;
   folder.write("file", "");
   EXPECT_THAT([&] { FolderLock(folder.path("file/run"), "--out file/run"); },
-              ThrowsMessage<CheckError>(HasSubstr("--out file/run: cannot be made")));
+              ThrowsMessage<CheckError>(HasSubstr("--out file/run: cannot be created")));
 }
 
 }  // namespace

@@ -33,13 +33,13 @@ ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
   try {
     make_folders(folder.parent_path());
   } catch (const CheckError& reason) {
-    throw CheckError(concat("--save-reference ", name, ": cannot be made: ", reason.what()));
+    throw CheckError(concat("--save-reference ", name, ": cannot be created: ", reason.what()));
   }
   std::error_code error;
   fs::path partial =
       folder.parent_path() / concat(".", folder.filename().string(), ".partial-", ::getpid());
   while (!error && !fs::create_directory(partial, error) && !error) partial += "_";
-  check(!error, "--save-reference ", name, ": cannot be made: ", error.message());
+  check(!error, "--save-reference ", name, ": cannot be created: ", error.message());
   folder_ = folder;
   partial_ = partial;
 }
@@ -58,7 +58,7 @@ std::string ReferenceFolder::keep(const fs::path& out, const TrainReport& report
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   check(num_steps > 0, "--save-reference ", folder_.string(),
         ": the run has taken no step that could be compared (it starts after step ",
-        report.first_step, "): start it anew with another --out, or give more --steps");
+        report.first_step, "): start again with another --out, or raise --steps");
   const auto checkpoint = newest_checkpoint(out);
   check(checkpoint.has_value(), out.string(), ": holds no checkpoint to keep as a reference");
   copy_file_to_disk(out / "report.json", partial_ / "report.json");

@@ -24,7 +24,7 @@ namespace ladder {
 class ReferenceFolder {
  public:
   // Throws UsageError, with nothing written, if DIR already exists (nothing is overwritten), or if
-  // one of DIR and --out lies inside the other; CheckError if it cannot be made.
+  // one of DIR and --out is inside the other; CheckError if it cannot be created.
   ReferenceFolder(const TrainOptions& options, bool is_main);
   ~ReferenceFolder();  // removes the hidden folder; a killed process leaves it behind
   ReferenceFolder(const ReferenceFolder&) = delete;

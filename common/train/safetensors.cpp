@@ -46,7 +46,7 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredT
 }
 
 void SafetensorsWriter::write(const at::Tensor& tensor) {
-  check(num_written_ < tensors_.size(), path_, ": one tensor more than the header names");
+  check(num_written_ < tensors_.size(), path_, ": more tensors than the header names");
   const StoredTensor& expected = tensors_[num_written_++];
   const StoredTensor actual{expected.name, tensor.scalar_type(), tensor.sizes().vec()};
   check(actual.dtype == expected.dtype && actual.shape == expected.shape, path_, ": \"",

@@ -137,9 +137,9 @@ TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
   };
   EXPECT_NO_THROW(SafetensorsReader(file_of(entry("[2]", "[0,8]"), 8)));
   for (const char* shape : {"[2.0]", "[2.9]", "[2e0]", "[1e400]", "[18446744073709551616]"})
-    expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "no whole number");
+    expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "not a whole number");
   for (const char* offsets : {"[0.0,8]", "[0,8.2]", "[0.9,8]", "[-0.1,8]"})
-    expect_refused(file_of(entry("[2]", offsets), 8), "no whole number");
+    expect_refused(file_of(entry("[2]", offsets), 8), "not a whole number");
   expect_refused(file_of(entry("[9223372036854775808]", "[0,8]"), 8), "too large");
   expect_refused(file_of(entry("[2]", "[0,-9223372036854775808]"), 8), "negative or too large");
   expect_refused(file_of(entry("[2]", "[0,18446744073709551615]"), 8), "too large");
