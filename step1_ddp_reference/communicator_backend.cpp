@@ -35,7 +35,7 @@ class CommunicatorBackend final : public c10d::Backend {
                                            const c10d::AllreduceOptions& options) override {
     check_one(tensors, CommOp::kAllReduce);
     check(options.reduceOp == c10d::ReduceOp::SUM, "rank ", getRank(), " of ", getSize(),
-          ": all_reduce: libtorch asks for another reduction than SUM");
+          ": all_reduce: libtorch asks for a reduction other than SUM");
     comm_.all_reduce(tensors[0])->wait();
     return c10::make_intrusive<FinishedWork>(getRank(), c10d::OpType::ALLREDUCE, tensors);
   }
@@ -50,7 +50,7 @@ class CommunicatorBackend final : public c10d::Backend {
  private:
   void check_one(const std::vector<at::Tensor>& tensors, CommOp op) const {
     check(tensors.size() == 1, "rank ", getRank(), " of ", getSize(), ": ", to_string(op),
-          ": libtorch passes ", tensors.size(), " tensors, one is expected");
+          ": libtorch passes ", tensors.size(), " tensors, but one is expected");
   }
 
   Communicator& comm_;
