@@ -2,15 +2,13 @@
 //
 // Backward finishes the gradients of the last tensors first. So the plan goes through the tensors
 // in reverse order and puts each into the open bucket. A bucket is closed as soon as it holds its
-// capacity or more: 1 MiB for the first, so that sending can start early, and 25 MiB for the
-// others.
+// capacity or more: 1 MiB for the first, so that sending can start early, 25 MiB for the others.
 //
 //   tensors, as forward uses them   wte  wpe  h.0  h.1  h.2  h.3  ln_f
 //   buckets, sent from the right    └─ 2 ──┘ └─── 1 ──┘ └──── 0 ─────┘
 //
 // Whatever remains is the last bucket. A bucket may exceed its capacity, by less than one tensor;
-// in step 4 it may not. Frozen tensors are in no bucket. Buckets end between tensors, even within a
-// block.
+// in step 4 it may not. Frozen tensors are in no bucket. A block may be split between tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

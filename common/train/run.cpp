@@ -97,7 +97,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
   step_ = loaded.step;
   resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
-              " counts from the start, but ", checkpoint.string(), " has already taken ", step_);
+              " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
   if (newest && lies_in(checkpoint, out_)) {  // then the state of this step is already saved
     saved_step_ = step_;
     report_.param_hash = loaded.param_hash;
