@@ -2,9 +2,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2153  # STOPPED and OPTIONS belong to launch.sh
 
-# scripts/ladder_stages.tsv says what is run and what each run must equal. All stages see the same rows: 8 of a step, times
-# the number of microbatches. The loss must fall below what the built-in corpus allows in the usual run; with --steps or
-# options that change what is learnt, it must fall.
+# scripts/ladder_stages.tsv says which stages are run and what each must equal. All stages see the same rows: 8 per step,
+# times the number of microbatches. In the usual run the loss must fall below that of a bigram model; with --steps, or
+# options that change what is learned, it only has to fall.
 command_run() {
   local num_steps=500 num_microbatches=1 is_short="" has_own_data="" evaluation="--eval-every 100 --eval-samples 64" options=()
   local stages programs out
@@ -27,11 +27,11 @@ command_run() {
   mkdir -p "$ROOT/runs" && mkdir "$out"
   say "training ${#stages[@]} stages for $num_steps steps on $RANKS ranks: $(describe_training)"
   say "Everything is written to ${out#"$ROOT"/}."
-  STOPPED="stopped (exit code 75). ./ladder run cannot go on with it; what the stages wrote stays in ${out#"$ROOT"/}"
+  STOPPED="stopped (exit code 75). ./ladder run cannot resume; what the stages wrote stays in ${out#"$ROOT"/}"
   climb
   "$(python)" "$ROOT/scripts/ladder_table.py" "$out" --ranks "$RANKS" ${is_short:+--short}
 }
-# Sets what command_run keeps: num_steps, num_microbatches, is_short, has_own_data, evaluation, and the trainers' options.
+# Sets variables of command_run: num_steps, num_microbatches, is_short, has_own_data, evaluation, and the trainers' options.
 read_run_options() {
   split_ranks "$@"
   set -- "${OPTIONS[@]}"
@@ -39,9 +39,9 @@ read_run_options() {
     case $1 in
       --help | -h) help; exit 0 ;;
       --out | --out=*) usage_error "--out is not for run: it makes a folder under runs/" ;;
-      --micro-batch-size | --micro-batch-size=*) usage_error "--micro-batch-size is not for run: 8 rows a step are shared out over the ranks" ;;
-      --resume | --resume=*) usage_error "--resume is not for run: it always starts anew; ./ladder train goes on with a run" ;;
-      --config | --config=*) usage_error "--config is not for run, which sets most options itself: give single options" ;;
+      --micro-batch-size | --micro-batch-size=*) usage_error "--micro-batch-size is not for run: it divides 8 rows per step among the ranks" ;;
+      --resume | --resume=*) usage_error "--resume is not for run: it always starts anew; ./ladder train can resume a run" ;;
+      --config | --config=*) usage_error "--config is not for run, which sets most options itself: give options one by one" ;;
       --dry-run | --dry-run=* | --print-config) usage_error "$1 is not for run, which trains: ./ladder train STEP $1" ;;
     esac
     case $1 in
@@ -60,7 +60,7 @@ read_run_options() {
   done
   [[ $num_steps =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--steps is '$num_steps', it must be a number from 1"
   [[ $num_microbatches =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--num-microbatches is '$num_microbatches', it must be a number from 1"
-  [[ $RANKS == [1248] ]] || usage_error "--ranks is $RANKS, and the 8 rows of a step cannot be shared out evenly: 1, 2, 4 or 8 (./ladder train takes any number)"
+  [[ $RANKS == [1248] ]] || usage_error "--ranks is $RANKS, which does not divide the 8 rows of a step: choose 1, 2, 4 or 8 (./ladder train takes any number)"
   if [[ -n $has_own_data && " ${options[*]}" != *" --val-data"* ]]; then evaluation=""; fi # nothing to evaluate on
 }
 describe_training() {
@@ -68,14 +68,14 @@ describe_training() {
   if [[ -z $has_own_data ]]; then printf ', the built-in corpus'; fi
   if ((${#options[@]} > 0)); then printf ', with %s' "${options[*]}"; fi
 }
-# The lines of the stages that a run with so many microbatches has.
+# stages_of_run NUM_MICROBATCHES: the lines of the stages of such a run.
 stages_of_run() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | awk -F '\t' -v m="$1" '$4 == "always" || m > 1'; }
 stage_programs() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | cut -f2 | sort -u; }
 
-# These are parts of command_run and use its variables. stage_command makes COMMAND of a line of the stages.
+# These are parts of command_run and use its variables. stage_command sets COMMAND for one line of the stages.
 climb() {
   local i start name step ranks stage_options
-  local slow_seconds=0 fast_seconds=0 num_fast=0  # of the stages so far: on one rank, on all together; how many of these
+  local slow_seconds=0 fast_seconds=0 num_fast=0  # stages so far: on one rank, on all ranks; how many on all ranks
   for i in "${!stages[@]}"; do
     if ((i == 1)) && finish_build; then check_stages "only step 0 was trained" "${stages[@]}"; fi
     IFS=$'\t' read -r name step ranks _ _ _ _ stage_options <<<"${stages[i]}"
@@ -90,8 +90,8 @@ climb() {
     fi
   done
 }
-# time_left NUM_STAGES: they take as long as those before them. Where only one rank was measured: at most as long as that,
-# and at least its share if every core helps.
+# time_left NUM_STAGES: an estimate from the stages so far. If only one rank was measured: at most as long as that, and at
+# least its share if every core helps.
 time_left() {
   local helpers=$((RANKS < $(nproc) ? RANKS : $(nproc))) least most
   if ((num_fast > 0)); then
@@ -112,7 +112,7 @@ time_left() {
     printf '; %d to %d min left in all' "$least" "$most"
   fi
 }
-# check_stages WHAT_HAPPENED LINE…: a trainer that does not take an option should not be found after others have trained.
+# check_stages WHAT_HAPPENED LINE…: finds a trainer that refuses an option before the others have trained.
 check_stages() {
   local what=$1 line name step ranks stage_options
   shift
@@ -120,7 +120,7 @@ check_stages() {
     IFS=$'\t' read -r name step ranks _ _ _ _ stage_options <<<"$line"
     stage_command
     "${COMMAND[@]}" --dry-run "$ranks" >/dev/null ||
-      usage_error "$what, for $name refuses these options. One that only some steps have is for ./ladder train STEP"
+      usage_error "$what: $name refuses these options. For options of single steps use ./ladder train STEP"
   done
 }
 stage_command() {

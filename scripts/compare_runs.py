@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Holds one run against another: equal to the bit, or where they part and how far.
+"""Compares two runs: are they equal to the bit, and if not, where do they first differ and by how much?
 
     scripts/compare_runs.py RUN REFERENCE [--within TOLERANCE]
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
-RUN and REFERENCE are folders of runs (--out) or what --save-reference wrote. Compared are losses, gradient norms,
-parameter norms and target counts of every step, validation losses, and each tensor of the final parameters. Of a
-resumed run the steps that both have; both must end after the same step, and evaluate after the same ones. Without --within all must be equal to the
-bit; with it, series may differ relatively by TOLERANCE, and tensors by the relative norm of their difference (the
-key's third of an attention's bias aside, whose gradient is nothing but rounding). What is not finite equals nothing.
-Exit code 1 if they differ or cannot be compared. Standard library only.
+RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
+parameter norms and target counts of every step, validation losses, and each tensor of the final parameters. If one run
+was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the same ones.
+Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
+by the same relative norm of their difference (except the key's third of an attention bias, whose gradient is only
+rounding). Values that are not finite equal nothing. Exit code 1 if the runs differ or cannot be compared. Standard
+library only.
 """
 
 import argparse
@@ -24,27 +25,27 @@ SERIES = {"target_tokens": "number of targets", "losses": "loss", "grad_norms": 
           "param_norms": "parameter norm"}  # fmt: skip
 
 
-# ---- what a run has left ----------------------------------------------------------------------------------------------
+# ---- what a run has written ----------------------------------------------------------------------------------------------
 
 
 def read_report(folder):
-    """The report; ValueError with its path if it is none."""
+    """Returns the report. Raises ValueError with its path if the file is not a report."""
     path = Path(folder) / "report.json"
     if not path.is_file():
-        raise ValueError(f"{folder}: is not the folder of a run, for it has no report.json")
+        raise ValueError(f"{folder}: is not the folder of a run: it has no report.json")
     try:
         report = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(report, dict):
-        raise ValueError(f"{path}: is no report, for it holds no object")
+        raise ValueError(f"{path}: is not a report: it holds no object")
     for key in (*SERIES, "first_step", "param_hash", "val_losses", "num_parameters"):
         if key not in report:
-            raise ValueError(f"{path}: is no report, for it has no {key}")
+            raise ValueError(f"{path}: is not a report: it has no {key}")
     if any(not isinstance(report[key], list) or len(report[key]) != len(report["losses"]) for key in SERIES):
-        raise ValueError(f"{path}: its series are not of one length")
+        raise ValueError(f"{path}: its series differ in length")
     if not isinstance(report["first_step"], int):
-        raise ValueError(f"{path}: first_step is {report['first_step']!r}, no number")
+        raise ValueError(f"{path}: first_step is {report['first_step']!r}, not a whole number")
     return report
 
 
@@ -75,9 +76,9 @@ def read_tensors(path):
         spans = {name: (entry["shape"], *entry["data_offsets"]) for name, entry in header.items()}
         is_whole = len(data) == start + max(end for _, _, end in spans.values())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: is no safetensors file: {error}") from None
+        raise ValueError(f"{path}: is not a safetensors file: {error}") from None
     if not is_whole:
-        raise ValueError(f"{path}: is not as long as it says")
+        raise ValueError(f"{path}: its length does not match its header")
     return {name: (shape, data[start + begin : start + end]) for name, (shape, begin, end) in spans.items()}
 
 
@@ -93,12 +94,12 @@ def is_close(found, wanted, within):
 
 
 def describe(step, name, found, wanted):
-    far = f" (relatively {abs(found - wanted) / abs(wanted):.1e})" if wanted else ""
+    far = f" (relative difference {abs(found - wanted) / abs(wanted):.1e})" if wanted else ""
     return f"step {step}: {name} {found!r}, wanted {wanted!r}{far}"
 
 
 def first_difference(name, found, wanted, within):
-    """A line for the first step at which two series, {step: value}, differ; one at most."""
+    """At most one line: for the first step at which two series, {step: value}, differ."""
     for whose, series in (("", found), (" in the reference", wanted)):
         for step, value in series.items():
             if not is_finite(value):
@@ -113,7 +114,7 @@ def series_differences(report, reference, within):
     lines = []
     ends = last_step(report), last_step(reference)
     if ends[0] != ends[1]:
-        lines.append(f"it ends after step {ends[0]}, the reference after step {ends[1]}")
+        lines.append(f"the run ends after step {ends[0]}, the reference after step {ends[1]}")
     if not common_steps(report, reference):
         lines.append("there is no step that both have taken")
     for key, name in SERIES.items():
@@ -133,7 +134,7 @@ def relative_distance(found, wanted):
 
 
 def without_key(name, values):
-    """The bytes that --within looks at: a bias of query, key and value loses its middle third."""
+    """The bytes that --within compares: without the middle third of a bias of query, key and value."""
     third = len(values) // 3
     return values[:third] + values[2 * third :] if name.endswith("attn.c_attn.bias") else values
 
@@ -157,18 +158,18 @@ def parameter_differences(run, report, reference, wanted_report, within):
     files = parameters_file(run, last_step(report)), parameters_file(reference, last_step(wanted_report))
     if None in files:
         missing = [str(folder) for folder, file in zip((run, reference), files) if file is None]
-        return [f"{hash_line}, and there are no final parameters in {' and '.join(missing)} to say how far they are"]
+        return [f"{hash_line}; no final parameters in {' and '.join(missing)} to measure how far apart they are"]
     found, wanted = map(read_tensors, files)
     if found == wanted:
-        return [f"{hash_line}, yet the files of parameters are equal: one is not of its report"]
-    lines = [f"tensor {name} is in one of them only" for name in sorted(found.keys() ^ wanted.keys())]
+        return [f"{hash_line}, yet the parameter files are equal: one does not belong to its report"]
+    lines = [f"tensor {name} is in only one of the runs" for name in sorted(found.keys() ^ wanted.keys())]
     for name in sorted(found.keys() & wanted.keys()):
         lines += tensor_difference(name, found[name], wanted[name], within)
     return lines
 
 
 def differences(run, reference, within=None):
-    """What differs, a line each; nothing if the runs are equal. OSError or ValueError if one cannot be read."""
+    """One line per difference; none if the runs are equal. Raises OSError or ValueError if one cannot be read."""
     report, wanted = read_report(run), read_report(reference)
     return series_differences(report, wanted, within) + parameter_differences(run, report, reference, wanted, within)
 
@@ -187,7 +188,7 @@ BIAS = "h.0.attn.c_attn.bias"
 
 
 class PlantedRun:
-    """Six steps and two tensors, to be spoilt and written."""
+    """Six steps and two tensors, to be spoiled and written."""
 
     def __init__(self):
         self.report = {"first_step": 0, "param_hash": "equal", "num_parameters": 8,
@@ -295,8 +296,8 @@ PLANTED = [
     ([("hash", "another"), ("without_file",)], 0.1, "no final parameters"),
     (["both", ("without_file",)], None, None),
     (["both", ("hash", ""), ("without_file",)], None, "no final parameters"),
-    ([("hash", "another")], None, "one is not of its report"),
-    ([("hash", "another")], 0.1, "one is not of its report"),
+    ([("hash", "another")], None, "one does not belong to its report"),
+    ([("hash", "another")], 0.1, "one does not belong to its report"),
     ([("text", "[]")], None, "holds no object"),
     ([("text", "{")], None, "report.json"),
     ([("text", "null")], None, "holds no object"),
@@ -305,7 +306,7 @@ PLANTED = [
 
 
 def judge(plants, within):
-    """What is said of a run with these plants beside one without, or with the same."""
+    """What differences() says about a run with these plants and one without, or with the same."""
     is_both = plants[:1] == ["both"]
     with tempfile.TemporaryDirectory() as name:
         for folder in (Path(name) / "run", Path(name) / "reference"):
@@ -329,7 +330,7 @@ def self_test():
     for text in ("-1", "nan", "inf", "much"):
         try:
             tolerance(text)
-            print(f"self-test: --within {text} was taken")
+            print(f"self-test: --within {text} was accepted")
             mistakes += 1
         except argparse.ArgumentTypeError:
             pass
@@ -343,18 +344,18 @@ def tolerance(text):
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
     return value
 
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="./ladder compare", description="Says whether a run equals another, and if not where they part."
+        prog="./ladder compare", description="Checks that two runs are equal; if not, shows where they first differ."
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
-    parser.add_argument("reference", type=Path, nargs="?", help="another, or what --save-reference wrote")
-    parser.add_argument("--within", type=tolerance, metavar="TOLERANCE", help="relative, from 0; default: equal bits")
-    parser.add_argument("--self-test", action="store_true", help="does it find the differences that it plants?")
+    parser.add_argument("reference", type=Path, nargs="?", help="folder of another run, or one that --save-reference wrote")
+    parser.add_argument("--within", type=tolerance, metavar="TOLERANCE", help="allowed relative difference; default: equal bits")
+    parser.add_argument("--self-test", action="store_true", help="plant differences and check that they are found")
     arguments = parser.parse_args()
     if arguments.self_test:
         return 1 if self_test() else 0

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ./ladder doctor: what is here and what is missing, one line each, with the way out. Changes nothing.
+# ./ladder doctor: shows what is installed and what is missing, one line each, and how to get it. Changes nothing.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/setup.sh
@@ -35,16 +35,16 @@ program() {
 check_packages() {
   local packages
   if ! command -v dpkg-query >/dev/null; then
-    note packages "no dpkg here: CMake names what it misses. Elsewhere called: $(xargs <<<"$BUILD_PACKAGES")"
+    note packages "no dpkg here: CMake will report what is missing. Debian's names: $(xargs <<<"$BUILD_PACKAGES")"
     return
   fi
   # shellcheck disable=SC2086
   packages=$(missing_packages $BUILD_PACKAGES)
-  if [[ -z $packages ]]; then here packages "all that the build needs"; else missing packages "apt-get install $packages"; fi
+  if [[ -z $packages ]]; then here packages "everything that the build needs"; else missing packages "apt-get install $packages"; fi
   # shellcheck disable=SC2086
   packages=$(missing_packages $TEST_PACKAGES)
   if [[ -z $packages ]]; then
-    here "test packages" "all that ./ladder test needs besides"
+    here "test packages" "everything else that ./ladder test needs"
   else
     missing "test packages" "only for ./ladder test: apt-get install $packages"
   fi
@@ -66,7 +66,7 @@ check_torch() {
 
 check_build() {
   if [[ ! -f $ROOT/build/release/build.ninja ]]; then
-    missing build "build/release is not configured; ./ladder setup does it"
+    missing build "build/release is not configured; ./ladder setup configures it"
   elif ! cmake --build "$ROOT/build/release" -- -n 2>/dev/null | grep -q 'no work to do'; then
     missing build "build/release is not up to date; ./ladder setup builds it"
   else
@@ -98,7 +98,7 @@ check_build
 check_machine
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then note GPU "$(nvidia-smi -L | head -n 1 | cut -d'(' -f1)"; else note GPU "none; the steps train on the CPU"; fi
 if ((num_missing > 0)); then
-  echo "$num_missing missing. ./ladder setup does what it may."
+  echo "$num_missing missing. ./ladder setup installs what it can."
   exit 1
 fi
 echo "Nothing is missing."

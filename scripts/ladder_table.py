@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The ladder's table: compares the stages of one ./ladder run, and fails when one leaves its bounds.
+"""The ladder's table: compares the stages of one ./ladder run, and fails if one is out of bounds.
 
     scripts/ladder_table.py runs/ladder-… [--ranks N] [--short] [--stages FILE]
     scripts/ladder_table.py --self-test       plants faults in runs that it makes; each must be found
 
 Reads RUN/STAGE/report.json of each stage in ladder_stages.tsv, prints the table and writes it to RUN/table.md and
-RUN/table.json. The bounds: a stage equals the one it must equal (compare_runs.py); memory and traffic are what theory
-says, to the byte, call and message; each rank reads all data or its share of them, as the stage says; nothing but
-model state is alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or
-with other options: lower than it began). Exit code 1 if one does not hold. Standard library only.
+RUN/table.json. The bounds: a stage equals the one that it must equal (compare_runs.py); memory and traffic match the
+theory to the byte, call and message; each rank reads all data or its share, as the stage says; only model state is
+alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or with other
+options: lower than at the start). Exit code 1 if one does not hold. Standard library only.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from compare_runs import differences  # noqa: E402
 
-# What a model reaches on the built-in corpus that sees only the byte before, in nats; that knows nothing but the
-# bytes' frequencies: 3.53. Below it, attention must have learnt something.
+# In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
+# frequencies has 3.53. For a lower loss, attention must have learned something.
 BIGRAM_LOSS = 2.04
 STATE = ("parameters", "gradients", "optimizer")
 MINUS = "–"
@@ -33,7 +33,7 @@ COLUMNS = ("name", "step", "ranks", "when", "equals", "within", "reads", "option
 
 
 def read_stages(path, num_microbatches=1):
-    """One dict per stage of a run with so many microbatches; the file says what its columns mean."""
+    """One dict per stage of a run with this many microbatches; the file says what its columns mean."""
     lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
     return stages_of_run([dict(zip(COLUMNS, fields, strict=True)) for fields in lines], num_microbatches)
 
@@ -49,7 +49,7 @@ def stages_of_run(stages, num_microbatches):
 
 
 def equality_faults(stage, run):
-    """What compare_runs says of the stage and the one that it must equal."""
+    """What compare_runs says about the stage and the one that it must equal."""
     within = None if stage["within"] == "bits" else float(stage["within"])
     lines = differences(run / stage["name"], run / stage["equals"], within)
     how = "" if within is None else f" within {within:g}"
@@ -67,7 +67,7 @@ def memory_faults(report):
         # The oracle's sum over the ranks that it plays is no state of theirs.
         others = {name: size for name, size in held["other_by_name"].items() if name != "simulated ranks"}
         if others:
-            faults.append(f"rank {rank} holds bytes that are no model state: {others}")
+            faults.append(f"rank {rank} holds bytes that are not model state: {others}")
     return faults
 
 
@@ -127,7 +127,7 @@ def identity_faults(stage, report, num_ranks):
     ranks = num_ranks if stage["ranks"] == "N" else int(stage["ranks"])
     faults = []
     if (stage["step"], ranks) != (report["step"], report["world_size"]):
-        faults.append(f"its report is of {report['step']} on {report['world_size']} ranks")
+        faults.append(f"its report is from {report['step']} on {report['world_size']} ranks")
     if report["first_step"] != 0:
         faults.append(f"its report begins after step {report['first_step']}")
     for key in ("memory", "memory_theory", "traffic", "traffic_theory", "data_bytes_read"):
@@ -188,7 +188,7 @@ def make_row(stage, report):
 
 
 def judge(run, stages, num_ranks, is_short):
-    """A row per stage: its numbers, and its faults in words. OSError or ValueError if a report cannot be read."""
+    """A row per stage: its numbers, and its faults in words. Raises OSError or ValueError if a report cannot be read."""
     reports, rows = {}, []
     for stage in stages:
         report = reports[stage["name"]] = json.loads((run / stage["name"] / "report.json").read_text())
@@ -284,7 +284,7 @@ def right_report(stage):
 # one, and what must be said of the stage (None: nothing). With one microbatch, so "third" must equal "second".
 PLANTED = [
     ("second", ("step",), "step2", False, None),
-    ("second", ("step",), "step3", False, "its report is of step3"),
+    ("second", ("step",), "step3", False, "its report is from step3"),
     ("second", ("world_size",), 3, False, "on 3 ranks"),
     ("second", ("first_step",), 1, False, "begins after step 1"),
     ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
@@ -302,7 +302,7 @@ PLANTED = [
     ("oracle", ("losses", 9), 3.1, True, "not below the first one"),
     ("second", ("memory", 1, "gradients"), 44, False, "rank 1 holds 44 bytes of gradients, theory says 40"),
     ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
-    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "no model state: {'unnamed': 4}"),
+    ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "not model state: {'unnamed': 4}"),
     ("second", ("memory",), [None, None], False, None),
     ("second", ("traffic", 1, "all_reduce", "calls"), 5, False, "rank 1, all_reduce, calls: 5, theory says 4"),
     ("second", ("traffic", 0, "broadcast", "messages"), 5, False, "rank 0, broadcast, messages: 5, theory says 6"),
@@ -328,7 +328,7 @@ PLANTED_IN_TWO_MICROBATCHES = [
 
 
 def write_run(folder, stages, name, place, value):
-    """A right report for each stage, with one place spoilt in that of `name`."""
+    """A correct report for each stage, except for one spoiled value in that of `name`."""
     for stage in stages:
         report = spoilt = right_report(stage)
         if stage["name"] == name:
@@ -370,7 +370,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the stages (default 2)")
     parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
     parser.add_argument("--stages", type=Path, default=Path(__file__).with_name("ladder_stages.tsv"))
-    parser.add_argument("--self-test", action="store_true", help="does it find the faults that it plants?")
+    parser.add_argument("--self-test", action="store_true", help="plant faults and check that they are found")
     arguments = parser.parse_args()
     if arguments.self_test:
         return 1 if self_test() else 0

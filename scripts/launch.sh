@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # Starts trainers and benchmarks: one process, or several under mpirun. Sourced by ./ladder.
 
-# supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches us alone. INT, TERM and HUP become SIGUSR1:
-# save and stop, exit code 75. A second INT sends kill_signal. STOPPING and STOPPED say so, and what the user can do then.
+# supervise COMMAND…: runs it in a session of its own, so that Ctrl-C reaches only us. INT, TERM and HUP become SIGUSR1:
+# save and stop, exit code 75. A second INT sends kill_signal. STOPPING and STOPPED are the messages to the user.
 STOPPING="saving and stopping"
-STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out goes on"
+STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
 supervise() {
   local status is_interrupted
   interrupts=0 child=""
@@ -12,14 +12,14 @@ supervise() {
   trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP USR1
   setsid "$@" </dev/null &
   child=$!
-  if ((interrupts > 0)); then stop_child; fi  # it came before there was a child
+  if ((interrupts > 0)); then stop_child; fi  # interrupted before there was a child
   while :; do
     is_interrupted=0
     status=0
     wait "$child" 2>/dev/null || status=$?
     if ((is_interrupted == 0)); then break; fi
   done
-  trap 'exit 130' INT  # not "trap - INT": where INT is ignored, as behind a "&", bash would take it up again
+  trap 'exit 130' INT  # not "trap - INT": if INT is ignored, as after a "&", bash would ignore it again
   trap - TERM HUP USR1
   if ((interrupts > 1 || interrupts == 1 && status > 128)); then status=130; fi
   if ((status == 75)); then say "$STOPPED"; fi
@@ -45,21 +45,21 @@ launch() {
   if ((ranks == 1)); then
     supervise "$@"
   else
-    kill_signal=TERM  # mpirun takes its ranks down with it
-    if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: mpirun hides from its ranks where they write to
+    kill_signal=TERM  # mpirun ends its ranks with itself
+    if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: ranks cannot see where mpirun sends their output
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     supervise mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
   fi
 }
 
-# launch_script COMMAND…: a benchmark that starts processes itself, and takes them down with it (benchmarks/processes.py).
+# launch_script COMMAND…: a benchmark that starts processes itself and ends them with itself (benchmarks/processes.py).
 launch_script() {
   kill_signal=TERM
   STOPPING="stopping"
   supervise "$@"
 }
 
-# Takes --ranks N out of the options: sets RANKS, if it is there, and OPTIONS.
+# Takes --ranks N out of the options: sets OPTIONS to the rest, and RANKS if it was given.
 split_ranks() {
   OPTIONS=()
   while (($# > 0)); do

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # The set-up of Ladder, part by part: packages, libtorch, configure, build. Sourced by ./ladder and
-# scripts/test.sh, which set ROOT. Each need_… function does what is still missing and nothing else,
-# says what it does, and writes its output to .ladder/logs/NAME.log.
+# scripts/test.sh, which set ROOT. Each need_… function does only what is still missing, says what it
+# does, and writes its output to .ladder/logs/NAME.log.
 
 LOGS="$ROOT/.ladder/logs"
-# So many compilers at once as fit: one per core, 1.5 GB each.
+# As many compilers at once as fit: one per core, 1.5 GB each.
 JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
   jobs = int($2 / 1500000); if (jobs > cores) jobs = cores; print jobs < 1 ? 1 : jobs }' /proc/meminfo)}"
 
@@ -17,7 +17,7 @@ say() { printf 'ladder: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 usage_error() { say "$*"; exit 2; }
 
-# logged NAME COMMAND…: the command's output goes to the log; a failure shows its end.
+# logged NAME COMMAND…: writes the command's output to the log; after a failure, shows its end.
 logged() {
   local name=$1 log="$LOGS/$1.log"
   shift
@@ -25,7 +25,7 @@ logged() {
   if ! "$@" >"$log" 2>&1; then explain_failure "$name"; fi
 }
 
-# Shows where the log of a failed part is and its end; of a build, the first error.
+# Shows where the log of a failed part is, and its end, or the first error of a build.
 explain_failure() {
   local log="$LOGS/$1.log"
   say "the part '$1' failed (log: .ladder/logs/$1.log):"
@@ -37,19 +37,19 @@ explain_failure() {
   exit 1
 }
 
-# One set-up at a time per checkout; the lock goes with the process, or with unlock_setup.
+# One set-up at a time per checkout; the lock ends with the process, or with unlock_setup.
 lock_setup() {
   mkdir -p "$LOGS"
   command -v flock >/dev/null || return 0
   exec 9>"$ROOT/.ladder/lock"
   if ! flock -n 9; then
-    say "waiting for another ./ladder that is setting up here"
+    say "waiting for another ./ladder that is setting up this checkout"
     flock 9
   fi
 }
 unlock_setup() { exec 9>&-; }
 
-# missing_packages NAME…: those that dpkg does not have; nothing where there is no dpkg.
+# missing_packages NAME…: prints those that are not installed; nothing if there is no dpkg.
 missing_packages() {
   command -v dpkg-query >/dev/null || return 0
   local package
@@ -58,14 +58,14 @@ missing_packages() {
   done
 }
 
-# need_packages NAME…: installs them where it may. Elsewhere than on Debian and Ubuntu, CMake names what it misses.
+# need_packages NAME…: installs them if it may. Outside Debian and Ubuntu, CMake reports what is missing.
 need_packages() {
   [[ -z ${LADDER_SKIP_PACKAGES:-} ]] || return 0
   local missing sudo=()
   missing=$(missing_packages "$@")
   [[ -n $missing ]] || return 0
   if [[ $(id -u) != 0 ]]; then
-    sudo -n true 2>/dev/null || fail "please install: sudo apt-get install ${missing% }   (LADDER_SKIP_PACKAGES=1 uses the tools that are here)"
+    sudo -n true 2>/dev/null || fail "please install: sudo apt-get install ${missing% }   (or set LADDER_SKIP_PACKAGES=1 to use the tools that are installed)"
     sudo=(sudo -n)
   fi
   say "installing system packages: ${missing% }"
@@ -75,7 +75,7 @@ need_packages() {
 }
 install_packages() { "${APT[@]}" update && "${APT[@]}" install -y --no-install-recommends "$@"; }
 
-# Prints the libtorch that the user brings: LADDER_TORCH, Torch_DIR, or one inside CMAKE_PREFIX_PATH.
+# Prints the user's own libtorch: LADDER_TORCH, Torch_DIR, or one inside CMAKE_PREFIX_PATH.
 own_torch() {
   if [[ -n ${LADDER_TORCH:-} ]]; then realpath -m "$LADDER_TORCH"; return; fi
   if [[ -n ${Torch_DIR:-} ]]; then printf '%s' "$Torch_DIR/../../.."; return; fi
@@ -88,8 +88,8 @@ own_torch() {
   done
 }
 
-# libtorch in a virtual environment of our own. It is made beside its place and renamed once it is complete: what an
-# interrupted set-up leaves is never taken for it, and no other environment is touched.
+# libtorch in a virtual environment of our own. It is made under another name and renamed once it is complete, so the
+# remains of an interrupted set-up are never mistaken for it. No other environment is touched.
 VENV="$ROOT/.ladder/venv"
 REQUIREMENTS="$ROOT/scripts/requirements.txt"
 has_venv() { cmp -s "$REQUIREMENTS" "$VENV/requirements.txt"; }
@@ -98,7 +98,7 @@ need_torch() {
   if has_venv; then return 0; fi
   local new="$VENV.partial" cuda=()
   if [[ ${LADDER_CUDA:-OFF} == ON ]]; then cuda=(--cuda); fi
-  say "asking pip what $(grep -o '^torch==.*' "$REQUIREMENTS") takes"
+  say "asking pip what $(grep -o '^torch==.*' "$REQUIREMENTS") needs"
   rm -rf "$new"
   logged venv make_plan "$new"
   "$new/bin/python" "$ROOT/scripts/torch_plan.py" "$new/plan.json" "${cuda[@]}" || exit 1
@@ -106,7 +106,7 @@ need_torch() {
   rm -rf "$VENV"
   mv "$new" "$VENV"
 }
-# Only pip 25.3 and later can plan without downloading; without a network, the one that is here can still install files.
+# Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files.
 make_plan() {
   python3 -m venv "$1" || return
   "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" --upgrade 'pip>=25.3' || true
@@ -121,7 +121,7 @@ install_torch() {
 }
 PIP_OPTIONS=(--disable-pip-version-check --progress-bar off)
 
-# The -D options of every build folder. ccache's paths are relative, so that one folder's objects serve the others.
+# The -D options of every build folder. ccache's paths are relative, so that build folders share its objects.
 cmake_options() {
   local torch
   torch=$(own_torch)
@@ -132,7 +132,7 @@ cmake_options() {
 }
 
 # need_configured FOLDER OPTION…: runs CMake for build/FOLDER once per set of options; Ninja repeats it when files change.
-# In CI warnings are errors. A folder configured so serves outside CI as well: that saves building it twice.
+# In CI warnings are errors. A folder configured that way is also used outside CI, to avoid building it twice.
 need_configured() {
   local name=$1 folder="$ROOT/build/$1" stamp options have home
   shift
@@ -144,7 +144,7 @@ need_configured() {
   if [[ -n ${CI:-} ]]; then options+=(-DLADDER_WERROR=ON); fi
   home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$folder/CMakeCache.txt" 2>/dev/null || true)
   if [[ -n $home && ! $home -ef $ROOT && ! $home -ef $ROOT/${home##*/} ]]; then
-    say "build/$name belongs to $home: making it anew"  # the checkout was moved or copied
+    say "build/$name belongs to $home: recreating it"  # the checkout was moved or copied
     rm -rf "$folder"
     have=""
   fi
@@ -155,7 +155,7 @@ need_configured() {
   printf '%s\n' "${options[@]}" >"$stamp"
 }
 
-# need_built FOLDER TARGET…: builds, with one line of progress on a terminal; silent when nothing is to do.
+# need_built FOLDER TARGET…: builds, with one line of progress on a terminal; silent if there is nothing to do.
 need_built() {
   local name=$1 log="$LOGS/build-$1.log"
   shift
@@ -190,11 +190,11 @@ is_built() {
   cmake --build "$ROOT/build/$name" --target "$@" -- -n 2>/dev/null | grep -q 'no work to do'
 }
 
-# build_behind TARGET…: builds in build/release while something else runs, in a process group of its own that ends with
-# us. finish_build waits for it, and fails if there was none.
+# build_behind TARGET…: builds in build/release in the background, in a process group of its own that ends with us.
+# finish_build waits for it, and fails if there was none.
 build_behind() {
   local log="$LOGS/build-behind.log"
-  say "building the other steps meanwhile (log: .ladder/logs/build-behind.log)"
+  say "building the other steps in the background (log: .ladder/logs/build-behind.log)"
   setsid nice cmake --build "$ROOT/build/release" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
   builder=$!
   trap 'kill -TERM -- "-$builder" 2>/dev/null || true' EXIT
@@ -207,7 +207,7 @@ finish_build() {
   trap - EXIT
 }
 
-# What every command needs before it builds in build/release: need_release builds these targets, too.
+# Does what every command needs before it builds in build/release; need_release then builds these targets.
 prepare_release() {
   lock_setup
   # shellcheck disable=SC2086

@@ -1,24 +1,24 @@
-# ./ladder test: everything that CI runs, in parts. A part that fails does not keep the others from running. Ends with
-# the time of each part and ctest's summary. `./ladder test formatting tests` runs these two parts only.
+# ./ladder test: runs everything that CI runs, in parts. If one part fails, the others still run. Ends with the time of
+# each part and ctest's summary. `./ladder test formatting tests` runs only these two parts.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
 cd "$ROOT"
 
-# Name of the function, and what stands in the table.
+# Name of each part's function, and what the part does.
 PARTS=(
   "setup          system packages, libtorch"
-  "formatting     .clang-format holds"
+  "formatting     all C++ files follow .clang-format"
   "includes       includes point in one direction; the check finds planted violations"
-  "texts          links lead somewhere, deltas are fresh; comparison and table find planted faults"
+  "texts          links work, deltas are up to date; comparison and table find planted faults"
   "build          build/release, everything"
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI"
   "exercise       one step's exercise, as a learner meets it: the stub is rejected, the right answer passes"
-  "sanitizers     unit tests, and the tests of several ranks on three, under address and undefined-behaviour sanitizers"
-  "fuzz           the readers of foreign files on bytes that a fuzzer makes up (LADDER_FUZZ_SECONDS each, 5)"
+  "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
+  "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
   "readme         the commands that the READMEs show"
-  "doxygen        the reference has no warnings"
+  "doxygen        the reference builds without warnings"
   "tests          ctest in build/release"
 )
 
@@ -46,15 +46,15 @@ part_build() {
   need_built release all
 }
 
-# Each step's folder is a project of its own. All are configured; two are built and run, others on other days. With
-# LADDER_FULL=1 all are, and file by file: a source that includes too little is found then.
+# Each step's folder is a project of its own. All are configured; two are built and run, different ones each day. With
+# LADDER_FULL=1 all are built, file by file: that finds a source that includes too little.
 part_alone() {
   local steps=(step[0-9]*_*/) i step
   for i in "${!steps[@]}"; do
     step=${steps[i]%/}
     need_configured "alone-$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF \
       ${LADDER_FULL:+-DCMAKE_UNITY_BUILD=OFF}
-    # Today's two: those that follow on yesterday's, in a circle.
+    # Today's two follow yesterday's, in a circle.
     if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
       build_alone "$step"
     fi
@@ -71,7 +71,7 @@ build_alone() {
   rm -r "$out"
 }
 
-# Another step on another day; all with LADDER_FULL=1.
+# A different step each day; all with LADDER_FULL=1.
 part_exercise() {
   local steps=(step[0-9]*_*/) step
   if [[ -z ${LADDER_FULL:-} ]]; then steps=("${steps[10#$(date +%j) % ${#steps[@]}]}"); fi
@@ -93,8 +93,8 @@ exercise_like_a_learner() {
   rm -r "$LADDER_EXERCISES"
 }
 
-# Leaks are not looked for: libtorch, Open MPI and their threads keep memory until the process ends. Of the tests of
-# several ranks those on three: what two ranks do wrong three do as well, and a third finds orders that two do not have.
+# Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
+# three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have.
 part_sanitizers() {
   need_configured asan --preset asan
   need_built asan all
@@ -103,7 +103,7 @@ part_sanitizers() {
     --no-tests=error -j2 --output-on-failure
 }
 
-# A file that makes a reader crash, hang or throw anything but CheckError is kept beside the log, .ladder/logs/fuzz-….
+# A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-….
 part_fuzz() {
   local reader seeds="$ROOT/build/fuzz/seeds"
   need_configured fuzz --preset fuzz
@@ -133,13 +133,13 @@ part_tests() {
   ctest --test-dir build/release -LE full --no-tests=error -j2 --output-on-failure 2>&1 | tee "$LOGS/ctest.log"
 }
 
-# run_part NAME: its time and result go into TABLE. A part runs in a shell of its own that stops at the first error.
+# run_part NAME: adds its time and result to TABLE. A part runs in a shell of its own that stops at the first error.
 run_part() {
   local name=$1 start=$SECONDS status=0 result=ok
   printf '\n=== %s\n' "$name"
   if [[ $name == @(readme|tests) && " ${FAILED[*]} " == *" build "* ]]; then
     FAILED+=("$name")
-    TABLE+=("$(printf '%-12s %-7s' "$name" "not run, for the build failed")")
+    TABLE+=("$(printf '%-12s %-7s' "$name" "not run: the build failed")")
     return
   fi
   set +e

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges what pip would download for libtorch, before it does: a CPU build takes no CUDA libraries.
+"""Judges what pip would download for libtorch, before it does: a CPU build needs no CUDA libraries.
 
     python -m pip install --dry-run --report PLAN.json … && scripts/torch_plan.py PLAN.json [--cuda]
     scripts/torch_plan.py --self-test       judges plans that it makes
@@ -30,7 +30,7 @@ def is_cuda(package):
 
 
 def size_text(packages):
-    """'212 MB': what is known of the sizes of these packages, and of how many nothing is."""
+    """'212 MB': the known sizes of these packages added up, and how many are unknown."""
     megabytes = sum(package["num_bytes"] or 0 for package in packages) / 1e6
     text = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:.0f} MB"
     num_unknown = sum(package["num_bytes"] is None for package in packages)
@@ -38,7 +38,7 @@ def size_text(packages):
 
 
 def judge(packages, allows_cuda):
-    """(may it be downloaded?, the line or lines that say why)."""
+    """(whether it may be downloaded, the line or lines that say why)."""
     torch = next((package for package in packages if package["name"].lower() == "torch"), None)
     if torch is None:
         return False, "pip's plan does not contain torch"
@@ -53,7 +53,7 @@ def judge(packages, allows_cuda):
         "Nothing was downloaded. Ladder needs a CPU build; choose one of:\n"
         "  - give pip an index that has CPU builds (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's configuration);\n"
         "    pip prefers torch X.Y.Z+cpu to X.Y.Z\n"
-        "  - LADDER_TORCH=FOLDER uses a libtorch that is on this machine\n"
+        "  - LADDER_TORCH=FOLDER uses a libtorch that is already on this machine\n"
         "  - LADDER_CUDA=ON fetches and links the CUDA build"
     )
 

@@ -6,8 +6,7 @@ namespace ladder {
 
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch,
                             double num_targets) {
-  check(num_targets > 0,
-        "this step has no target tokens: every row that --data gave it is padding");
+  check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
   double loss = 0;
   for (const Microbatch& microbatch : batch) {
     const at::Tensor share = loss_sum(microbatch) / num_targets;

@@ -12,7 +12,7 @@
 namespace ladder {
 namespace {
 
-// Each for its own reason. That it accepts the reference: exercise/grade.cpp.
+// Each for its own reason. exercise/grade.cpp tests that it accepts the reference.
 TEST(Exercise, GraderRejectsWrongAnswers) {
   SelfCommunicator alone;
   for (const auto& wrong : step0::wrong_answers())

@@ -1,4 +1,4 @@
-// The cost card of README.md, as functions: what tests hold the ledger and the meter against.
+// The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include "common/core/check.hpp"
 #include "common/train/cost.hpp"
 #include "step0_single_gpu/train.hpp"

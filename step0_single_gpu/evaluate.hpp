@@ -1,4 +1,4 @@
-// The loss of a model as it is, without gradients.
+// Evaluation: the loss of the current parameters, without gradients.
 #pragma once
 
 #include "common/data/batch.hpp"
@@ -6,8 +6,8 @@
 
 namespace ladder {
 
-// The mean loss per target over these microbatches, in nats, with the same one denominator and
-// without gradients. NaN if there is no target.
+// Returns the mean loss per target over these microbatches, in nats. As in training, one
+// denominator serves them all. NaN if they have no targets.
 double evaluate(const LossSum& loss_sum, const Microbatches& batches);
 
 }  // namespace ladder

@@ -40,7 +40,7 @@ double SimulatedRanks::microbatches_first(const LossSum& loss_sum, const Microba
 
 double SimulatedRanks::ranks_first(const LossSum& loss_sum, const Microbatches& global_batch,
                                    double num_targets) {
-  // Each rank adds up its own, then all are summed.
+  // Each rank adds up its own losses; then the ranks' sums are added.
   std::vector<double> losses(static_cast<std::size_t>(num_ranks_));
   sum_over_microbatches_.zero_();
   for (const Microbatch& global : global_batch) {

@@ -1,10 +1,9 @@
 // Several data-parallel ranks, played one after the other in one process: the ladder's oracle.
 //
 // Floating-point sums depend on their order. N ranks with m microbatches each add up their
-// gradients in a certain order, and a single process that goes through the same N·m microbatches in
-// one long loop adds them in another: most elements then differ in their last bit. This class goes
-// through them in the ranks' order, so that a parallel run can be held against a single process bit
-// by bit:
+// gradients in one order; a single process that runs the same N·m microbatches in one long loop
+// adds them in another, and most elements then differ in their last bit. This class adds in the
+// ranks' order, so that a parallel run can be compared with a single process bit by bit:
 //
 //   kMicrobatchesFirst   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …   as steps 1 to 5 reduce:
 //                                                                    once per step
@@ -26,12 +25,12 @@ namespace ladder {
 class SimulatedRanks {
  public:
   // Lifetime: `grads` outlives this.
-  // Memory:   nothing for one rank; else 4 bytes per element for the sum over ranks, 8 with
+  // Memory:   none for one rank; otherwise 4 bytes per element for the sum over ranks, 8 with
   //           kRanksFirst, counted as other, "simulated ranks".
   SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients& grads);
 
-  // accumulate_gradients() as all the ranks together would do it; the gradient left there is
-  // theirs after the reduction. Expects zeroed gradients.
+  // Does what accumulate_gradients() on all ranks and the reduction after it would do: leaves the
+  // reduced gradient in `grads`, returns the global loss. Expects zeroed gradients.
   double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
                               double num_targets);
 
@@ -48,11 +47,11 @@ class SimulatedRanks {
   at::Tensor sum_over_microbatches_;  // [layout.numel], kRanksFirst only
 };
 
-// The stream of global microbatches, of num_ranks times as many rows; the rest of an epoch divides
-// over the ranks.
+// The stream of global microbatches, each with num_ranks times as many rows. An epoch's tail is
+// dropped or padded so that the ranks share it equally.
 BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks);
 
-// The rows of one rank in a global microbatch, and in each of several: rank, rank + num_ranks, ….
+// The rows of one rank in a global microbatch, or in each of several: rank, rank + num_ranks, ….
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks);
 Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::int64_t num_ranks);
 

@@ -1,7 +1,7 @@
-// Step 0: the loop that everybody keeps.
+// Step 0: the training loop that every later step keeps.
 //
-// Read it once from top to bottom. Every later step is this page with a few lines changed, in the
-// same order: fetch a batch, differentiate, (reduce), clip, step, zero, record.
+// Read it once from top to bottom. Each later step is this page with a few lines changed, and the
+// order stays: fetch a batch, differentiate, (reduce), clip, step, zero, record.
 #include "step0_single_gpu/train.hpp"
 
 #include "common/optim/norm.hpp"
@@ -22,18 +22,18 @@ TrainReport train(const TrainOptions& options, World& world) {
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
-  SimulatedRanks ranks(options.simulate_ranks, options.fold, grads);  // one, or the oracle's N
+  SimulatedRanks ranks(options.simulate_ranks, options.fold, grads);  // 1, or N for the oracle
   BatchStream batches = global_batches(options.data, options.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
-    const Microbatches batch = batches.next();  // all microbatches of the step: token ids only
+    const Microbatches batch = batches.next();  // token ids for all microbatches of the step
     const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
     const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
     const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
-    grads.zero();  // in place: 4 bytes a parameter stay, for the next step
+    grads.zero();  // in place: the next step reuses these 4 bytes per parameter
     run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));

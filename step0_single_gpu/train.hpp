@@ -1,12 +1,12 @@
-// Step 0: one device, one process. The loop that all later steps keep.
+// Step 0: one device, one process, and the loop that all later steps keep.
 #pragma once
 
 #include "common/train/trainer.hpp"
 
 namespace ladder::step0 {
 
-// Trains as the options say. Throws UsageError in a world of several ranks: --simulate-ranks plays
-// them instead.
+// Trains as `options` say. Throws UsageError in a world of several ranks: to play those in one
+// process, use --simulate-ranks.
 TrainReport train(const TrainOptions& options, World& world);
 
 // Throws UsageError for more than one rank.
@@ -16,7 +16,7 @@ void check_alone(int world_size);
 // layout.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Nothing is sent: there is nobody to send to.
+// Zero: a single rank sends nothing.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

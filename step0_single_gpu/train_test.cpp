@@ -11,7 +11,7 @@
 namespace ladder {
 namespace {
 
-// A model and a text so small that a step takes a millisecond and an epoch a few steps.
+// A model and a text so small that a step takes a millisecond, and an epoch a few steps.
 class Step0Test : public ::testing::Test {
  protected:
   Step0Test() {

@@ -35,7 +35,7 @@ class CommunicatorBackend final : public c10d::Backend {
                                            const c10d::AllreduceOptions& options) override {
     check_one(tensors, CommOp::kAllReduce);
     check(options.reduceOp == c10d::ReduceOp::SUM, "rank ", getRank(), " of ", getSize(),
-          ": all_reduce: libtorch asks for another reduction than SUM");
+          ": all_reduce: libtorch asks for a reduction other than SUM");
     comm_.all_reduce(tensors[0])->wait();
     return c10::make_intrusive<FinishedWork>(getRank(), c10d::OpType::ALLREDUCE, tensors);
   }
@@ -50,7 +50,7 @@ class CommunicatorBackend final : public c10d::Backend {
  private:
   void check_one(const std::vector<at::Tensor>& tensors, CommOp op) const {
     check(tensors.size() == 1, "rank ", getRank(), " of ", getSize(), ": ", to_string(op),
-          ": libtorch passes ", tensors.size(), " tensors, one is expected");
+          ": libtorch passes ", tensors.size(), " tensors, but one is expected");
   }
 
   Communicator& comm_;
@@ -59,8 +59,8 @@ class CommunicatorBackend final : public c10d::Backend {
 }  // namespace
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator& comm) {
-  // A group wants a store, in which its backends find each other. Ours has found its ranks already:
-  // the store stays empty.
+  // A group needs a store, through which its backends find each other. Ours knows its ranks
+  // already, so the store stays empty.
   auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(),
                                                        comm.rank(), comm.size());
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,

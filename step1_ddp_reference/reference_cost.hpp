@@ -7,7 +7,7 @@
 
 namespace ladder {
 
-// A replica, and a second copy of its gradients in the Reducer's buckets: 4 bytes more per parameter.
+// A replica plus a copy of its gradients in the Reducer's buckets: 4 more bytes per parameter.
 StateBytes reference_ddp_state_bytes(const TrainOptions& options);
 
 // One all-reduce per bucket, without padding.

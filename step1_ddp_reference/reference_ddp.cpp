@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // as DistributedDataParallel
 
-// What the Reducer calls with each full bucket. Whatever comes back is copied into the gradients.
+// The Reducer calls this with each full bucket, and copies what it returns into the gradients.
 class SumOverRanks final : public c10d::CommHookInterface {
  public:
   explicit SumOverRanks(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
@@ -55,19 +55,19 @@ LossSum ReferenceDdp::wrap(LossSum loss_sum) {
   return [this, loss_sum = std::move(loss_sum)](const Microbatch& microbatch) {
     const bool is_counted = num_microbatches_ > 0 && at::GradMode::is_enabled();
     if (!is_counted) return loss_sum(microbatch);
-    check(num_seen_ < num_microbatches_, where(), "arm() was told of ", num_microbatches_,
-          " microbatches, and here is one more");
+    check(num_seen_ < num_microbatches_, where(), "arm() announced ", num_microbatches_,
+          " microbatches, and this is one more");
     at::Tensor loss = loss_sum(microbatch);
-    // Before, the Reducer ignores what its hooks tell it: gradients accumulate, nothing is sent.
+    // Until then the Reducer ignores its hooks: gradients accumulate, and nothing is sent.
     if (++num_seen_ == num_microbatches_) reducer_->expect_backward();
     return loss;
   };
 }
 
 void ReferenceDdp::arm(std::int64_t num_microbatches) {
-  check(num_microbatches > 0, where(), "arm() is told of ", num_microbatches,
-        " microbatches; without a backward nothing can be reduced");
-  check(num_microbatches_ == 0, where(), "arm() before the wait() of the step before");
+  check(num_microbatches > 0, where(), "arm() announces ", num_microbatches,
+        " microbatches; without a backward pass there is nothing to reduce");
+  check(num_microbatches_ == 0, where(), "arm() before the wait() of the previous step");
   num_microbatches_ = num_microbatches;
   num_seen_ = 0;
 }
@@ -75,9 +75,9 @@ void ReferenceDdp::arm(std::int64_t num_microbatches) {
 void ReferenceDdp::wait() {
   check(num_microbatches_ > 0, where(), "wait() without arm()");
   const std::int64_t num_announced = std::exchange(num_microbatches_, 0);
-  check(num_seen_ == num_announced, where(), "arm() was told of ", num_announced,
-        " microbatches, only ", num_seen_, " ran");
-  if (reducer_->is_reduced()) return;  // backward() itself came back only after that
+  check(num_seen_ == num_announced, where(), "arm() announced ", num_announced,
+        " microbatches, but only ", num_seen_, " ran");
+  if (reducer_->is_reduced()) return;  // backward() returned only once that was so
   std::string names;
   for (const std::string& name : reducer_->params_without_gradient()) names += " '" + name + "'";
   throw CheckError(concat(where(), "the last microbatch's backward gave no gradient to", names,

@@ -37,7 +37,7 @@ at::Tensor random_leaf(std::vector<std::int64_t> shape, std::uint64_t seed) {
   return (values_of(0, numel, at::kFloat, seed) * 0.01).view(shape).set_requires_grad(true);
 }
 
-// Predicts a word from the one before. The table is tied (it is used at both ends), the scale is
+// Predicts a word from the previous one. The table is tied (it is used at both ends), the scale is
 // frozen, and the head alone is larger than the first bucket.
 struct SmallModel {
   at::Tensor table = random_leaf({kVocabulary + 3, kChannels}, 1);
@@ -63,7 +63,7 @@ struct SmallModel {
       (2 * kVocabulary + 3) * kChannels + kChannels * kChannels + kChannels;
 };
 
-// Every rank can make every other rank's rows.
+// Every rank can compute every other rank's rows.
 Microbatches batch_of(int rank, std::int64_t step, std::int64_t num_microbatches) {
   std::vector<Microbatch> list;
   for (std::int64_t j = 0; j < num_microbatches; ++j) {
@@ -101,7 +101,7 @@ class ReferenceDdpTest : public ::testing::Test {
   }
 };
 
-// ---- The plan ------------------------------------------------------------------------------------
+// ---- The plan -----------------------------------------------------------------------------------
 
 std::vector<std::int64_t> plan_of(const std::vector<std::int64_t>& numels) {
   Unit unit{"unit", {}};
@@ -130,7 +130,7 @@ TEST(ReferenceBuckets, TakeTheTrainableInReverseAndWithoutPadding) {
             (std::vector<std::int64_t>{head, SmallModel::kTrainable - head}));
 }
 
-// ---- The sum -------------------------------------------------------------------------------------
+// ---- The sum ------------------------------------------------------------------------------------
 
 TEST_F(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
   for (const std::int64_t num_microbatches : {1, 3}) {
@@ -176,7 +176,7 @@ TEST_F(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
   }
 }
 
-// ---- What it costs -------------------------------------------------------------------------------
+// ---- What it costs ------------------------------------------------------------------------------
 
 TEST_F(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
   SmallModel model;
@@ -228,7 +228,7 @@ TEST_F(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
   EXPECT_EQ(communication(), before);
 }
 
-// ---- Counting microbatches -----------------------------------------------------------------------
+// ---- Counting microbatches ----------------------------------------------------------------------
 
 TEST_F(ReferenceDdpTest, EvaluationsAreNotCounted) {
   SmallModel model;
@@ -270,17 +270,17 @@ TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
   const LossSum loss_sum = ddp.wrap(model.loss_sum);
   const Microbatches batch = batch_of(rank_, 0, 2);
   expect_error([&] { ddp.wait(); }, "wait() without arm()");
-  expect_error([&] { ddp.arm(0); }, "arm() is told of 0 microbatches");
+  expect_error([&] { ddp.arm(0); }, "arm() announces 0 microbatches");
   ddp.arm(2);
-  expect_error([&] { ddp.arm(2); }, "arm() before the wait() of the step before");
+  expect_error([&] { ddp.arm(2); }, "arm() before the wait() of the previous step");
   loss_sum(batch[0]).backward();
-  expect_error([&] { ddp.wait(); }, "told of 2 microbatches, only 1 ran");
+  expect_error([&] { ddp.wait(); }, "announced 2 microbatches, but only 1 ran");
   ddp.arm(1);
   loss_sum(batch[0]).backward();
-  expect_error([&] { loss_sum(batch[1]); }, "told of 1 microbatches, and here is one more");
+  expect_error([&] { loss_sum(batch[1]); }, "announced 1 microbatches, and this is one more");
 }
 
-// ---- Starts and ends -----------------------------------------------------------------------------
+// ---- Starts and ends ----------------------------------------------------------------------------
 
 TEST_F(ReferenceDdpTest, ReplicasStartAsRankZeros) {
   SmallModel model, rank_zeros;
@@ -303,7 +303,7 @@ TEST_F(ReferenceDdpTest, ReplicasStartAsRankZeros) {
   EXPECT_EQ(sent_since(before), expected);
 }
 
-// On every rank, so that every rank can say so. One rank alone would leave the others waiting.
+// On every rank, so that each can report it. A single rank would leave the others waiting.
 TEST_F(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {
   SmallModel model;
   const auto expect_missing = [&](const LossSum& loss_sum, const std::string& names) {
@@ -346,7 +346,7 @@ TEST_F(ReferenceDdpTest, NeedsATrainableParameter) {
               ThrowsMessage<CheckError>(HasSubstr("no parameter is trainable")));
 }
 
-// ---- The process group ---------------------------------------------------------------------------
+// ---- The process group --------------------------------------------------------------------------
 
 TEST_F(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
   const auto group = make_process_group(comm_);
@@ -372,7 +372,7 @@ TEST_F(ReferenceDdpTest, ProcessGroupRefusesWhatItDoesNotDo) {
   c10d::AllreduceOptions largest;
   largest.reduceOp = c10d::ReduceOp::MAX;
   EXPECT_THAT([&] { group->allreduce(tensors, largest); },
-              ThrowsMessage<CheckError>(HasSubstr("another reduction than SUM")));
+              ThrowsMessage<CheckError>(HasSubstr("a reduction other than SUM")));
   std::vector<at::Tensor> two = {at::ones({2}), at::ones({2})};
   EXPECT_THAT([&] { group->allreduce(two); },
               ThrowsMessage<CheckError>(HasSubstr("libtorch passes 2 tensors")));

@@ -14,22 +14,23 @@ namespace {
 
 constexpr std::int64_t kNotReady = -1;
 
-// The Reducer is no public interface of libtorch. 2.11 to 2.13 take these arguments, earlier ones fewer.
+// The Reducer is not a public interface of libtorch. 2.11 to 2.13 take these arguments, earlier
+// versions fewer.
 static_assert(std::is_constructible_v<
                   c10d::Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
                   c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t, bool,
                   bool, std::unordered_map<std::size_t, std::string>, std::int64_t, bool, bool,
                   std::vector<std::int64_t>>,
               "the c10d::Reducer of libtorch " TORCH_VERSION
-              " takes other arguments than those of 2.11 to 2.13, which step 1 passes");
+              " does not take the arguments of versions 2.11 to 2.13, which step 1 passes");
 
-// In reverse: about the order in which backward finishes their gradients.
+// In reverse: roughly the order in which backward finishes their gradients.
 std::vector<NamedTensor> trainable_leaves(const FlatModel& model) {
   std::vector<NamedTensor> leaves;
   for (const NamedTensor& leaf : model.leaves()) {
     if (leaf.tensor.requires_grad()) leaves.push_back(leaf);
   }
-  check(!leaves.empty(), "ReferenceDdp: no parameter is trainable, there is nothing to reduce");
+  check(!leaves.empty(), "ReferenceDdp: no parameter is trainable, so there is nothing to reduce");
   std::reverse(leaves.begin(), leaves.end());
   return leaves;
 }
@@ -58,14 +59,14 @@ ReferenceReducer::ReferenceReducer(const std::vector<NamedTensor>& leaves,
                     /*use_python_reducer=*/false,
                     /*bucket_bytes_cap_list=*/{}) {
   for (const NamedTensor& leaf : leaves) names_.push_back(leaf.name);
-  // Else it would write down in every step the order in which gradients become ready, for a
-  // rebuild_buckets() that nobody calls.
+  // Otherwise every step would record the order in which gradients become ready, for a
+  // rebuild_buckets() that is never called.
   has_rebuilt_bucket_ = true;
 }
 
 void ReferenceReducer::expect_backward() {
   std::fill(backward_stats_.begin(), backward_stats_.end(), kNotReady);
-  prepare_for_forward();  // counts the steps in which it takes times; nothing else
+  prepare_for_forward();  // only counts the steps, for its timing statistics
   prepare_for_backward({});
 }
 

@@ -1,8 +1,8 @@
-// Step 1: several ranks, and libtorch's Reducer to bring their gradients together.
+// Step 1: several ranks, and libtorch's Reducer sums their gradients.
 //
-// Every rank holds the whole model, a replica. It fetches the same global batch as all the others,
-// runs its own rows of it, and its gradients are summed over the ranks. Then all replicas take the
-// same optimizer step.
+// Every rank holds a replica: a complete copy of the model. All ranks fetch the same global batch,
+// and each runs its own rows of it. The Reducer sums the gradients over the ranks; then all
+// replicas take the same optimizer step.
 #include "step1_ddp_reference/train.hpp"
 
 #include "common/optim/norm.hpp"
@@ -20,7 +20,7 @@
 namespace ladder::step1 {
 
 TrainReport train(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();  // from here on, who talks has it in the line
+  Communicator& comm = world.comm();  // every line that communicates names it
   Run run(options, comm);
   FlatModel flat(layout_of(options));
   const Model model = build_model(options, flat);
@@ -29,17 +29,17 @@ TrainReport train(const TrainOptions& options, World& world) {
   ReferenceDdp ddp(flat, comm);
   BatchStream batches = global_batches(options.data, comm.size());
   run.resume(full_state(flat, optimizer, batches));
-  check_same_start(run, batches, comm);  // or the ranks would wait for each other for ever
+  check_same_start(run, batches, comm);  // otherwise ranks could wait for each other forever
   ddp.broadcast_parameters();            // replicas start equal
   const LossSum loss_sum = ddp.wrap(loss_of(model, kNextToken));
 
   while (run.next_step()) {
-    const Microbatches global_batch = batches.next();  // what all ranks will run, read by each rank
+    const Microbatches global_batch = batches.next();  // every rank reads the rows of all ranks
     const Microbatches batch = rows_of_rank(global_batch, comm.rank(), comm.size());
     const double num_targets = kNextToken.count(global_batch);
-    ddp.arm(batch.size());  // reduce during the last microbatch's backward
+    ddp.arm(batch.size());  // the last microbatch's backward will reduce
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
-    ddp.wait();  // from here on all ranks hold the same gradients, and do the same with them
+    ddp.wait();  // all ranks now hold the same gradients, and from here on do the same with them
     const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
     grads.zero();

@@ -1,18 +1,18 @@
-// Step 1: data parallelism by libtorch's own Reducer, the reference that later steps must equal.
+// Step 1: data parallelism with libtorch's own Reducer, the reference that later steps must equal.
 #pragma once
 
 #include "common/train/trainer.hpp"
 
 namespace ladder::step1 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
-// A replica, and the Reducer's buckets: 4 bytes more per parameter, without padding.
+// A replica plus the Reducer's buckets: 4 more bytes per parameter, without padding.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// One all-reduce per bucket of the Reducer, and one of two doubles.
+// One all-reduce per bucket of the Reducer, plus one of two doubles.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

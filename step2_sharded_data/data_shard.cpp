@@ -7,7 +7,7 @@ namespace ladder {
 std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail) {
-  check(0 <= rank && rank < num_ranks, "there is no rank ", rank, " among ", num_ranks, " ranks");
+  check(0 <= rank && rank < num_ranks, "there is no rank ", rank, " in a group of ", num_ranks);
   const auto num_samples = static_cast<std::int64_t>(order.size());
   const std::int64_t num_left = num_samples - position;
   const std::int64_t per_rank =
@@ -16,7 +16,7 @@ std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
   samples.reserve(static_cast<std::size_t>(per_rank));
   for (std::int64_t k = 0; k < per_rank; ++k) {
     const std::int64_t i = k * num_ranks + rank;  // among those that are left
-    // Beyond the end begins the padding: the order again, from its very start.
+    // Beyond the end is the padding: the order again, from its start.
     const std::int64_t place = i < num_left ? position + i : (i - num_left) % num_samples;
     samples.push_back(order[static_cast<std::size_t>(place)]);
   }

@@ -1,19 +1,19 @@
-// Who reads which sample.
+// Which rank reads which sample.
 //
-// Every rank knows the epoch's order, because it depends on (seed, epoch) alone: no rank has to ask
-// another. Rank r of N takes every N-th sample of it, beginning with the r-th:
+// Every rank knows the epoch's order, because it depends only on (seed, epoch): no rank has to ask
+// another. Rank r of N takes every N-th sample of it, starting at the r-th:
 //
 //   order   5  2  7  0  6  1  4  3        N = 2, two rows per step and rank
 //   rank 0  5     7  |  6     4  |
 //   rank 1     2     0  |  1     3
 //
-// So each step's rows lie next to each other in the order, whatever N is: step s of N ranks sees the
+// So the rows of each step are contiguous in the order, whatever N is: step s of N ranks sees the
 // same samples as step s of one process with N times as many rows.
 //
-// The shares are disjoint and complete, but for the tail: samples that do not divide over the ranks.
-// All shares must be equally long, as a rank with one step more would wait for the others for ever.
-// Either the tail is dropped, or the order is repeated from its start, as often as needed (the
-// semantics of PyTorch's DistributedSampler).
+// The shards are disjoint and complete, except for the tail: samples that do not divide evenly over
+// the ranks. All shards must be equally long, because a rank with an extra step would wait for the
+// others forever. So the tail is either dropped or padded by repeating the order from its start, as
+// often as needed (the semantics of PyTorch's DistributedSampler).
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,15 @@
 
 namespace ladder {
 
-// The samples of one rank among those of an epoch that are left: `order` is the whole epoch's, its
-// first `position` samples are used up. Pure; the same length on all ranks, 0 if there are fewer
-// samples left than ranks and the tail is dropped. Throws CheckError for a rank outside [0, num_ranks).
+// One rank's share of the samples that are left in an epoch. `order` is the order of the whole
+// epoch, whose first `position` samples have been used. Pure; the result has the same length on all
+// ranks: 0 if fewer samples than ranks are left and the tail is dropped. Throws CheckError for a
+// rank outside [0, num_ranks).
 std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail);
 
-// The same as a BatchStream wants it.
+// The same rule in the form that BatchStream takes.
 DataShard data_shard(int rank, int num_ranks, Tail tail);
 
 }  // namespace ladder

@@ -30,8 +30,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   const LossSum loss_sum = ddp.wrap(loss_of(model, kNextToken));
 
   while (run.next_step()) {
-    const Microbatches batch = batches.next();  // this rank's rows, and nobody else's
-    // So nobody knows the number of all targets any more: one number has to be sent.
+    const Microbatches batch = batches.next();  // only this rank's rows
+    // No rank sees all targets any more, so their number must be summed over the ranks.
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     ddp.arm(batch.size());
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);

@@ -5,14 +5,15 @@
 
 namespace ladder::step2 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
-// What step 1 holds: the Reducer's buckets are still there.
+// The same as step 1: the Reducer's buckets are still there.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// What step 1 sends, and one all-reduce of a double: the number of targets is no longer known to all.
+// What step 1 sends, plus one all-reduce of a double: each rank now knows only its own target
+// count.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

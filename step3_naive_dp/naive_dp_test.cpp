@@ -146,7 +146,7 @@ TEST_F(NaiveDp, LeavesFrozenParametersOut) {
   EXPECT_EQ(one_element.grad().item<float>(), size_ * (size_ + 1) / 2.0);
 }
 
-// Rank 0's backward never comes by `b`: it adds zeros, and the others' gradients count.
+// Rank 0's backward never reaches `b`: it contributes zeros, and the others' gradients count.
 TEST_F(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
   const at::Tensor a = at::ones({3}).set_requires_grad(true);
   const at::Tensor b = at::ones({4}).set_requires_grad(true);

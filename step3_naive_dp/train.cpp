@@ -1,4 +1,4 @@
-// Step 3: the Reducer goes, and what it did for us is written out: two lines.
+// Step 3: our own two lines replace libtorch's Reducer.
 #include "step3_naive_dp/train.hpp"
 
 #include "common/optim/norm.hpp"
@@ -32,7 +32,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
-    all_reduce_gradients(grads, comm);  // after backward: nothing else happens meanwhile
+    all_reduce_gradients(grads, comm);  // starts after backward, so nothing overlaps with it
     const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
     grads.zero();

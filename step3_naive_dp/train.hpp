@@ -5,14 +5,14 @@
 
 namespace ladder::step3 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
-// A replica, nothing else.
+// A replica and nothing else.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// One all-reduce per tensor, without padding; one of one double, one of two.
+// One all-reduce per tensor, without padding, plus one of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

@@ -30,7 +30,7 @@ void GradientBucketer::arm(std::int64_t num_microbatches) {
   check(num_microbatches_ == 0, "rank ", comm_.rank(),
         ": GradientBucketer: arm() again without wait()");
   check(num_microbatches >= 1, "rank ", comm_.rank(), ": GradientBucketer: arm(", num_microbatches,
-        ") awaits no backward");
+        ") expects no backward pass");
   num_microbatches_ = num_microbatches;
   num_started_ = num_finished_ = 0;
   for (Bucket& bucket : buckets_) {
@@ -43,7 +43,7 @@ void GradientBucketer::on_gradient(std::size_t tensor) {
   if (num_microbatches_ == 0) return;
   Pending& pending = pending_[tensor];
   check(pending.num_passes > 0, "rank ", comm_.rank(), ": parameter '",
-        grads_.leaves()[tensor].name, "' has got more than the ", num_microbatches_,
+        grads_.leaves()[tensor].name, "' received more than the ", num_microbatches_,
         " gradient(s) that arm() announced, after its bucket was sent");
   --pending.num_passes;
   if (pending.num_passes == 0 && --buckets_[pending.bucket].num_waiting == 0) start_ready_buckets();
@@ -66,7 +66,7 @@ void GradientBucketer::wait() {
   for (const Bucket& bucket : buckets_) {
     for (const std::size_t tensor : bucket.tensors) {
       check(pending_[tensor].num_passes == 0, "rank ", comm_.rank(), ": parameter '",
-            grads_.leaves()[tensor].name, "' has got ",
+            grads_.leaves()[tensor].name, "' received ",
             num_microbatches_ - pending_[tensor].num_passes, " of ", num_microbatches_,
             " gradients: it took no part in a backward pass. Freeze it (requires_grad false), or "
             "use it on every rank");

@@ -1,27 +1,27 @@
 // Sums gradients over all ranks while backward is still running.
 //
 //   arm(m)            the next m backward passes make up one step
-//   … m backwards …   a hook counts each gradient; a bucket whose gradients all have their m parts is
-//                     ready, and its all-reduce starts while autograd computes the next ones
+//   … m backwards …   a hook counts each gradient; once all gradients of a bucket have their m
+//                     parts, it is ready: its all-reduce starts while autograd computes the next
 //   wait()            returns when all buckets are summed
 //
-// With several microbatches only the last backward communicates, as only then gradients are
-// complete (what PyTorch calls no_sync). A backward without arm() communicates nothing.
+// With several microbatches only the last backward communicates, because only then are gradients
+// complete (PyTorch calls this no_sync). A backward without arm() communicates nothing.
 //
 // Collective: every rank constructs it with the same plan, and calls arm() and wait() in the same
-// order. Buckets start in the plan's order on all ranks, whatever order autograd finishes in: a
-// bucket that is ready early waits for those before it. Every hook also gives the transport a
-// chance to move on, because MPI makes no progress by itself.
+// order. All ranks start the buckets in the plan's order, whatever order autograd finishes in: a
+// bucket that is ready early waits for those before it. Every hook also lets the transport make
+// progress, because MPI makes none by itself.
 //
-// Lifetime: `grads` and `comm` outlive the bucketer. A model has one bucketer at a time: a parameter
-//           has one such hook. Destroy it only after wait(), or after an error, when nothing else
-//           can be done with it.
+// Lifetime: `grads` and `comm` outlive the bucketer. A parameter can have only one such hook, so a
+//           model has one bucketer at a time. Destroy it only after wait(), or after an error, when
+//           it can no longer be used.
 // Streams:  after wait(), the caller's current stream sees summed gradients.
-// Memory:   none of its own: a bucket is a range of the flat gradient. The transport's scratch comes
-//           and goes, at most that of all buckets in flight.
-// Throws:   CheckError naming rank and parameter, from wait() if one has had fewer than m gradients
-//           (it took no part in some backward), from backward() if one has had more; naming the
-//           rank, for wait() without arm(), and arm() without wait() or for no backward.
+// Memory:   none of its own: a bucket is a range of the flat gradient. The transport allocates
+//           scratch temporarily, at most for all buckets in flight.
+// Throws:   CheckError naming rank and parameter, from wait() if one received fewer than m
+//           gradients (it took no part in some backward), from backward() if one received more;
+//           naming the rank, for wait() without arm(), a second arm() before wait(), and arm(0).
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@
 
 namespace ladder {
 
-// Starts to reduce a bucket [numel], in place.
+// Starts reducing a bucket [numel] in place.
 using StartReduction = std::function<WorkPtr(Communicator& comm, const at::Tensor& bucket)>;
 WorkPtr start_all_reduce(Communicator& comm, const at::Tensor& bucket);
 
 class GradientBucketer {
  public:
-  // A later step may reduce otherwise than by an all-reduce: step 5 does.
+  // Later steps may use another reduction than an all-reduce; step 5 does.
   GradientBucketer(FlatGradients& grads, const std::vector<GradientBucket>& plan,
                    Communicator& comm, StartReduction start_reduction = start_all_reduce);
 
@@ -56,19 +56,19 @@ class GradientBucketer {
   struct Bucket {
     at::Tensor gradients;  // [numel], a view of the flat gradient
     std::vector<std::size_t> tensors;
-    std::size_t num_waiting = 0;  // tensors that still miss a part of their gradient
+    std::size_t num_waiting = 0;  // tensors whose gradient is not complete yet
     WorkPtr reduction;            // once it has started
   };
-  struct Pending {  // of one tensor
+  struct Pending {  // for one tensor
     std::size_t bucket = 0;
-    std::int64_t num_passes = 0;  // backward passes that have still to add to it
+    std::int64_t num_passes = 0;  // backward passes that have yet to add to it
   };
 
   FlatGradients& grads_;
   Communicator& comm_;
   StartReduction start_reduction_;
   std::vector<Bucket> buckets_;        // in the plan's order
-  std::vector<Pending> pending_;       // by tensor of the layout
+  std::vector<Pending> pending_;       // indexed like the layout's tensors
   std::int64_t num_microbatches_ = 0;  // 0: not armed
   std::size_t num_started_ = 0;
   std::size_t num_finished_ = 0;  // as far as poll() has seen

@@ -94,7 +94,7 @@ TEST(GradientBucketer, SumsAreTheFoldInRankOrderAndCostWhatTheorySays) {
   }
 }
 
-// Four units of three tensors. Backward goes through the tensors one by one, from the last to the first.
+// Four units of three tensors. Backward goes through the tensors one by one, from last to first.
 std::vector<Unit> chain() {
   std::vector<Unit> units;
   for (const char* unit : {"a", "b", "c", "d"}) {
@@ -107,8 +107,8 @@ std::vector<Unit> chain() {
   return units;
 }
 
-// MPI moves on only while somebody calls it. Every hook does, so a bucket is summed by the time the next
-// one leaves, and when backward ends only the last one is on its way.
+// MPI makes progress only while it is called. Every hook calls it, so a bucket is summed by the
+// time the next one is sent, and when backward ends only the last one is in flight.
 TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);

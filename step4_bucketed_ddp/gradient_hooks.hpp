@@ -1,11 +1,11 @@
 // Says when a gradient is ready.
 //
-// autograd adds a parameter's gradient to .grad at some moment of the backward pass, and calls the
-// parameter's post-accumulate hook right after it. These hooks pass the call on, with the parameter's
-// index: the moment at which communication can start. A tied weight is added up first, and then
-// called for once. A parameter that took no part in a backward pass is not called for at all.
+// At some point in the backward pass autograd adds a parameter's gradient to .grad, and calls the
+// parameter's post-accumulate hook right afterwards. From then on the gradient may be sent: these
+// hooks pass the call on, with the parameter's index. A tied weight gets one call, after all its
+// parts have been added up. A parameter that took no part in a backward pass gets none.
 //
-// Local. A parameter has one such hook at a time; destroying this takes the hooks off again.
+// Local. A parameter has one such hook at a time; the destructor removes the hooks.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace ladder {
 
 class GradientHooks {
  public:
-  // `leaves`: a model's own tensors. Each one that is trainable gets a hook, which calls on_gradient
-  // with its index among the leaves, from inside backward.
+  // `leaves`: a model's own tensors. Each trainable one gets a hook, which calls on_gradient with
+  // the leaf's index from inside backward.
   GradientHooks(const std::vector<NamedTensor>& leaves,
                 std::function<void(std::size_t leaf)> on_gradient);
   ~GradientHooks();

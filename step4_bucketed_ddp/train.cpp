@@ -1,4 +1,4 @@
-// Step 4: gradients are sent while the backward that makes them still runs.
+// Step 4: gradients are sent while the backward that computes them is still running.
 #include "step4_bucketed_ddp/train.hpp"
 
 #include "common/optim/norm.hpp"
@@ -34,9 +34,9 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
-    bucketer.arm(batch.size());  // each bucket leaves as soon as its last gradient is there
+    bucketer.arm(batch.size());  // each bucket is sent as soon as its last gradient is ready
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
-    bucketer.wait();  // for what is still on its way
+    bucketer.wait();  // for the buckets that are still in flight
     const double grad_norm = clip_gradients(grads, options.clip_norm);
     optimizer.step(run.learning_rate());
     grads.zero();

@@ -1,18 +1,18 @@
-// Step 4: gradients reduced in buckets, while backward still runs.
+// Step 4: gradients are reduced in buckets while backward is still running.
 #pragma once
 
 #include "common/train/trainer.hpp"
 
 namespace ladder::step4 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
-// A replica, nothing else: the buckets are the gradients.
+// A replica and nothing else: the buckets are the gradients themselves.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// One all-reduce per bucket, padding included; one of one double, one of two.
+// One all-reduce per bucket, padding included, plus one of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

@@ -1,4 +1,4 @@
-// Pure: no rank is needed to plan for many. And the cost card, held against the lesson's figures.
+// Pure: no ranks are needed to plan for many. Also checks the cost card against the lesson.
 #include "step5_zero1/shard_plan.hpp"
 
 #include <ATen/ops/arange.h>
@@ -52,7 +52,7 @@ TEST(ShardPlan, SlicesAreWholeBlocksAndEquallyLong) {
   }
 }
 
-// Unit after unit, the slices of rank 0, 1, … lie side by side; each rank's own are packed.
+// Unit after unit, the slices of rank 0, 1, … are next to each other; each rank's own are packed.
 TEST(ShardPlan, EveryElementHasOneOwner) {
   for (int n = 1; n <= 8; ++n) {
     const FlatLayout layout = hostile_layout(n);

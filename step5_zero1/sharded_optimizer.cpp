@@ -33,7 +33,7 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   std::copy(own.begin(), own.end(), sums + comm.rank() * num_own);
   comm.all_gather(own_slice(all, comm), all)->wait();
 
-  // They come rank after rank. The order of the blocks is unit after unit, and in a unit rank after
+  // They arrive rank by rank. The order of the blocks is unit by unit, and within a unit rank by
   // rank.
   std::vector<double> ordered;
   std::int64_t begin = 0;

@@ -1,11 +1,11 @@
-// ZeRO-1: every rank keeps the optimizer's state of its own slices, and updates these alone.
+// ZeRO-1: every rank keeps the optimizer state for its own slices, and updates only those.
 //
-//   reduce_scatter   the gradients' sums: slice r lands on rank r, which is all that it needs
-//   clip, step       on the own slices
-//   all_gather       the new parameters: everybody has all of them again
+//   reduce_scatter   sums the gradients: slice r lands on rank r, which needs no other
+//   clip, step       on this rank's slices
+//   all_gather       the new parameters: every rank has all of them again
 //
-// An all-reduce is a reduce_scatter with an all_gather behind it. Here the optimizer stands between
-// the two, and gathers parameters instead of gradients: the same bytes, and 8/N instead of 8 bytes
+// An all-reduce is a reduce_scatter followed by an all_gather. Here the optimizer runs between the
+// two, and parameters are gathered instead of gradients: the same bytes, but 8/N instead of 8 bytes
 // of state per parameter (Rajbhandari et al., arXiv 1910.02054, section 5.1).
 //
 // Collective: start_reduce_scatter(), clip_gradients(), sharded_norm(), all_gather_parameters().
@@ -23,28 +23,28 @@
 
 namespace ladder {
 
-// Starts the sum of a unit's gradients [N·n] over ranks, in place: rank r's slice r holds it when the
-// work is done. The other slices are left as they are, this rank's own gradients: of no further use.
+// Starts to sum a unit's gradients [N·n] over ranks, in place: when the work is done, slice r on
+// rank r holds its part of the sum. The other slices keep this rank's own gradients, now useless.
 WorkPtr start_reduce_scatter(Communicator& comm, const at::Tensor& unit);
 
 class ShardedOptimizer : public Optimizer {
  public:
-  // `params` and `grads`: this rank's slice of each unit, updated and read where they lie.
+  // `params` and `grads`: this rank's slice of each unit. Both are used in place.
   // Memory: AdamW 8 bytes per element of the plan's slices, counted as optimizer; SGD none.
   ShardedOptimizer(const ShardPlan& plan, const std::vector<at::Tensor>& params,
                    const std::vector<at::Tensor>& grads, const OptimizerOptions& options);
 };
 
-// The norm of what all ranks' slices make up, to the last bit that of one process: block sums are
-// gathered, one double per 1024 elements, and added up in the order of the blocks.
+// The norm over all ranks' slices, to the bit that of one process: block sums, one double per 1024
+// elements, are gathered and added up in block order.
 double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
 
-// Scales the own slices so that the whole gradient has at most clip_norm (0: as it is), and returns
-// the whole gradient's norm before that.
+// Scales this rank's slices so that the norm of the whole gradient is at most clip_norm (0: no
+// clipping), and returns that norm before scaling.
 double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm);
 
-// Every rank's slice of each unit, on every rank: the parameters are whole again. All units are in
-// flight at once; units with nothing to train are left out.
+// Sends every rank's slice of each unit to every rank: the parameters are whole again. All units
+// are in flight at once; units without a trainable tensor are skipped.
 void all_gather_parameters(FlatModel& model, Communicator& comm);
 
 }  // namespace ladder

@@ -46,9 +46,9 @@ class ShardedOptimizerTest : public ::testing::Test {
   Traffic last_ = comm_.traffic();
 };
 
-// Behind step 4's hooks, with a tensor that is used twice, one and several microbatches: the own
-// slices hold the sum of all ranks, the others what this rank has added to them itself. Only the
-// last backward communicates, so m microbatches send what one does.
+// Behind step 4's hooks, with a tensor that is used twice, one and several microbatches: this
+// rank's slices hold the sum of all ranks, the others what it has added to them itself. Only the
+// last backward communicates, so m microbatches send as much as one.
 TEST_F(ShardedOptimizerTest, SumsLandOnTheirOwnersAndCostWhatTheorySays) {
   HostileModel model(num_ranks_), all(num_ranks_), own(1);
   const FlatLayout& layout = model.flat.layout();

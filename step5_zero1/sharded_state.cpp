@@ -17,7 +17,7 @@ at::Tensor scratch(std::int64_t numel) {
   return at::empty({numel}, at::kFloat);
 }
 
-// One unit of a sharded buffer [N·n], on rank 0; the others get nothing. Collective.
+// Returns one unit of a sharded buffer [N·n] on rank 0, and nothing on other ranks. Collective.
 at::Tensor gather_on_rank_0(const at::Tensor& slice, Communicator& comm) {
   if (comm.rank() != 0) {
     comm.send(slice, /*peer=*/0, kTag)->wait();
@@ -69,12 +69,12 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
       std::size_t unit = ~std::size_t{0};
       at::Tensor full;
     };
-    std::vector<Gathered> gathered(shards.size());  // of each buffer the unit that is being written
+    std::vector<Gathered> gathered(shards.size());  // for each buffer, the unit being written
     for (const auto& [name, source] : sources) {
       Gathered& buffer = gathered[source.shard];
       if (buffer.unit != source.unit) {
         const UnitSlice& slice = plan.slices[source.unit];
-        buffer.full.reset();  // before the next one comes
+        buffer.full.reset();  // before the next one is gathered
         buffer = {source.unit,
                   gather_on_rank_0(
                       shards[source.shard].tensor.narrow(0, slice.shard_start, slice.numel), comm)};

@@ -74,7 +74,7 @@ class ShardedStateTest : public ::testing::Test {
     for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text. ");
     data_ = {.source = folder_.write("text.txt", text), .microbatch_size = 2, .context = 16};
   }
-  void TearDown() override { comm_.barrier(); }  // nobody reads rank 0's folder any more
+  void TearDown() override { comm_.barrier(); }  // no rank still reads rank 0's folder
 
   // As Run::save() does: rank 0 writes, the others give their parts.
   fs::path save(const TrainState& state, std::int64_t step) {
@@ -151,7 +151,7 @@ TEST_F(ShardedStateTest, RanksGoOnFromWhatOneProcessSaved) {
   }
 }
 
-// Whoever writes holds one unit of each buffer; whoever does not, nothing.
+// The rank that writes holds one unit of each buffer; the others hold nothing.
 TEST_F(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
   ShardedRun run(OptimizerKind::kAdamW, data_, comm_);
   std::int64_t largest = 0;

@@ -1,4 +1,4 @@
-// Step 5: every rank keeps the optimizer's state of one slice of the model, and updates that slice.
+// Step 5: every rank keeps the optimizer state for its slices of the model, and updates only those.
 #include "step5_zero1/train.hpp"
 
 #include "common/optim/norm.hpp"
@@ -21,7 +21,7 @@ namespace ladder::step5 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // every unit has N equal slices
+  FlatModel flat(layout_of(options, shard_multiple(comm.size())));  // each unit has N equal slices
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
@@ -38,12 +38,12 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
-    bucketer.arm(batch.size());  // a unit's sum goes to the ranks in slices, each to its owner
+    bucketer.arm(batch.size());  // each rank will receive its slice of every unit's sum
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     bucketer.wait();
     const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
-    optimizer.step(run.learning_rate());  // the own slices: 1/N of the model
-    all_gather_parameters(flat, comm);    // what the others have updated
+    optimizer.step(run.learning_rate());  // updates this rank's slices: 1/N of the model
+    all_gather_parameters(flat, comm);    // fetches the slices that the other ranks updated
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

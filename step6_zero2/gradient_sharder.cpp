@@ -21,7 +21,7 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
     Unit& unit = units_.emplace_back();
     unit.range = range;
     unit.shard = grad_shard_.narrow(0, range.start / comm.size(), range.numel / comm.size());
-    std::int64_t end = range.numel;  // of the gap behind the tensor: the last one comes first
+    std::int64_t end = range.numel;  // of the gap after the tensor; the last tensor comes first
     for (const std::int64_t index : range.tensors) {
       const FlatTensor& tensor = plan.layout.tensors[static_cast<std::size_t>(index)];
       const std::int64_t start = tensor.start - range.start;
@@ -37,7 +37,7 @@ void GradientSharder::arm(std::int64_t num_microbatches) {
   check(num_microbatches_ == 0, "rank ", comm_.rank(),
         ": GradientSharder: arm() again without wait()");
   check(num_microbatches >= 1, "rank ", comm_.rank(), ": GradientSharder: arm(", num_microbatches,
-        ") awaits no backward");
+        ") expects no backward pass");
   num_microbatches_ = num_microbatches;
   num_started_ = 0;
   for (Unit& unit : units_) unit.num_waiting = unit.range.tensors.size();
@@ -49,10 +49,10 @@ void GradientSharder::on_gradient(std::size_t tensor) {
   Leaf& leaf = tensors_[tensor];
   Unit& unit = units_[leaf.unit];
   check(num_started_ < num_microbatches_ * num_units(), "rank ", comm_.rank(), ": parameter '",
-        leaves_[tensor].name, "' has got more than the ", num_microbatches_,
+        leaves_[tensor].name, "' received more than the ", num_microbatches_,
         " gradient(s) that arm() announced");
   check(!leaf.has_gradient, "rank ", comm_.rank(), ": parameter '", leaves_[tensor].name,
-        "' has got another gradient before its unit was complete. ",
+        "' received another gradient before its unit was complete. ",
         [this] { return describe_missing(); });
   if (!unit.full.defined()) {
     const MemoryScope scope(MemoryCategory::kGradients);
@@ -60,7 +60,7 @@ void GradientSharder::on_gradient(std::size_t tensor) {
   }
   at::Tensor& grad = leaves_[tensor].tensor.mutable_grad();
   unit.full.narrow(0, leaf.start, grad.numel()).view(grad.sizes()).copy_(grad);
-  grad.reset();  // the full gradient is in the unit's buffer now, and nowhere else
+  grad.reset();  // now only the unit's buffer holds the full gradient
   leaf.has_gradient = true;
   if (--unit.num_waiting == 0) start_complete_units();
   if (reduction_) reduction_->test();
@@ -77,7 +77,7 @@ void GradientSharder::start_complete_units() {
     on_its_way_ = std::exchange(unit.full, at::Tensor());
     reduction_ = start_reduce_scatter(comm_, on_its_way_);
     ++num_started_;
-    unit.num_waiting = unit.range.tensors.size();  // of the next pass
+    unit.num_waiting = unit.range.tensors.size();  // for the next pass
     for (const std::int64_t tensor : unit.range.tensors)
       tensors_[static_cast<std::size_t>(tensor)].has_gradient = false;
   }
@@ -98,13 +98,13 @@ std::string GradientSharder::describe_missing() const {
   for (const std::int64_t index : unit.range.tensors) {
     const auto tensor = static_cast<std::size_t>(index);
     if (tensors_[tensor].has_gradient) continue;
-    return concat("Parameter '", leaves_[tensor].name, "' has got ", num_started_ / num_units(),
+    return concat("Parameter '", leaves_[tensor].name, "' received ", num_started_ / num_units(),
                   " of ", num_microbatches_,
                   " gradients: it took no part in a backward pass. Freeze it (requires_grad "
                   "false), or use it on every rank");
   }
   const auto first = static_cast<std::size_t>(unit.range.tensors.front());
-  return concat("The unit of '", leaves_[first].name, "' has all its gradients and has not left");
+  return concat("The unit of '", leaves_[first].name, "' has all its gradients but was not sent");
 }
 
 void GradientSharder::wait() {

@@ -118,7 +118,8 @@ TEST(GradientSharder, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
   }
 }
 
-// Four units of three tensors. Backward goes through the tensors one by one, from the last to the first.
+// Four units of three tensors. Backward goes through the tensors one by one, from the last to the
+// first.
 std::vector<Unit> chain() {
   std::vector<Unit> units;
   for (const char* unit : {"a", "b", "c", "d"}) {
@@ -131,8 +132,8 @@ std::vector<Unit> chain() {
   return units;
 }
 
-// MPI moves on only while somebody calls it. Every hook does, so a unit has arrived by the time the next
-// one leaves, and nobody waits for it.
+// MPI makes progress only while it is called. Every hook calls it, so a unit has been reduced by
+// the time the next one is sent, and no rank waits for it.
 TEST(GradientSharder, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);
@@ -295,8 +296,8 @@ std::int64_t activations_in_backward(const GptOptions& options, Communicator& co
   return during;
 }
 
-// It is complete only when the embedding's backward has added its half: until then the head's is not
-// the sharder's yet, but autograd's.
+// It is complete only when the embedding's backward has added its half: until then the head's is
+// not the sharder's yet, but autograd's.
 TEST(GradientSharder, ATiedEmbeddingsGradientWaitsInsideAutograd) {
   install_memory_ledger();
   GptOptions options = {.vocab_size = 3000, .context = 4, .layers = 2, .heads = 2, .channels = 20};

@@ -1,4 +1,4 @@
-// What a GradientSharder costs, as formulas: for the cost cards of the steps that use one.
+// What a GradientSharder costs, as formulas for the cost cards of the steps that use one.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace ladder {
 
-// The most that full gradients take at once: one unit that backward fills, and the one before it on
-// its way. With several microbatches the embedding of one is on its way while the head of the next
-// fills.
+// The largest number of bytes of full gradients at any moment: the unit that backward is filling
+// and the one before it, in flight. With several microbatches the embedding of one is in flight
+// while the head of the next is being filled.
 std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num_microbatches);
 
-// One reduce_scatter per unit: what one backward sends.
+// What one backward sends: one reduce_scatter per unit.
 Traffic sharder_traffic(const FlatLayout& layout, int world_size, int rank);
 
 }  // namespace ladder

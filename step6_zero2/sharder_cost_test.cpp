@@ -12,7 +12,7 @@ namespace {
 constexpr int kNumRanks = 4;
 constexpr std::int64_t kMultiple = kNumRanks * 1024;
 
-// Units of so many multiples of 4096 elements; a negative one is frozen.
+// Units of these multiples of 4096 elements; a negative one is frozen.
 FlatLayout layout_of_units(const std::vector<std::int64_t>& multiples) {
   std::vector<Unit> units;
   for (const std::int64_t multiple : multiples) {
@@ -27,7 +27,7 @@ TEST(SharderCost, TwoNeighboursThatAreLargestTogetherAreInFlight) {
   const auto in_flight = [](const std::vector<std::int64_t>& multiples, std::int64_t m) {
     return gradient_bytes_in_flight(layout_of_units(multiples), m) / (4 * kMultiple);
   };
-  EXPECT_EQ(in_flight({1, 5, 2, 4}, 1), 7);  // 5 and 2; not 5 and 4, which are no neighbours
+  EXPECT_EQ(in_flight({1, 5, 2, 4}, 1), 7);  // 5 and 2; not 5 and 4, which are not neighbors
   EXPECT_EQ(in_flight({1, 5, 2, 4}, 3), 7);
   EXPECT_EQ(in_flight({9, 5, 2, 8}, 1), 14);  // one pass: nothing comes after unit 0
   EXPECT_EQ(in_flight({9, 5, 2, 8}, 2), 17);  // unit 0 is on its way while unit 3 of the next fills

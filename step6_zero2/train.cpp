@@ -24,7 +24,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatModel flat(layout_of(options, shard_multiple(comm.size())));
   const Model model = build_model(options, flat);
   const ShardPlan plan = plan_shards(flat.layout(), comm.size(), comm.rank());
-  GradientSharder sharder(plan, flat.leaves(), comm);  // holds 1/N of the gradients
+  GradientSharder sharder(plan, flat.leaves(), comm);  // keeps 1/N of the gradients
   const std::vector<at::Tensor> own_grads = plan.slices_of_shard(sharder.grad_shard());
   ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), own_grads,
                              options.optimizer);
@@ -37,7 +37,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
-    sharder.arm(batch.size());  // a unit's gradients leave, and are released, in every backward
+    sharder.arm(batch.size());  // every backward sends each unit's gradients, then frees them
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);
     sharder.wait();
     const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);

@@ -1,4 +1,4 @@
-// How much of the model is whole at once: a formula, for the cost card.
+// How much of the model is whole at once: a formula for the cost card.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace ladder {
 
-// The most elements, padding included, of units that are whole at the same time, on top of the
-// shards: in forward a unit, those gathered ahead of it, and a tied embedding. Backward goes through
-// neighbours of the same number, the other way round, and never holds more.
+// The largest number of elements, padding included, in units that are whole at the same time, on
+// top of the shards: in forward, one unit, those gathered ahead of it, and a tied embedding.
+// Backward holds equally many neighbors, in the opposite direction, and never more elements.
 std::int64_t peak_whole_numel(const FlatLayout& layout, int prefetch, bool is_tied);
 
 }  // namespace ladder

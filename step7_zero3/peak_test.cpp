@@ -23,7 +23,7 @@ TEST(Peak, IsThatOfTheWorstMoment) {
   EXPECT_EQ(peak_whole_numel(layout, 1, /*is_tied=*/false), 10 + 4);
   EXPECT_EQ(peak_whole_numel(layout, 2, /*is_tied=*/false), 10 + 4 + 6);
   EXPECT_EQ(peak_whole_numel(layout, 3, /*is_tied=*/false), 10 + 4 + 6 + 5);
-  // The embedding is kept beside all that follows.
+  // The embedding is kept in addition to all that follow.
   EXPECT_EQ(peak_whole_numel(layout, 0, /*is_tied=*/true), 10 + 6);
   EXPECT_EQ(peak_whole_numel(layout, 1, /*is_tied=*/true), 10 + 6 + 5);
   EXPECT_EQ(peak_whole_numel(layout, 2, /*is_tied=*/true), 10 + 4 + 6 + 5);

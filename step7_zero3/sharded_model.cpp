@@ -27,7 +27,7 @@ ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator
 }
 
 at::Tensor ShardedModel::forward(const at::Tensor& tokens) {
-  units_.reshard_all();  // what a backward that never came has left
+  units_.reshard_all();  // units left whole by a forward without a backward
   at::Tensor x = tokens;
   for (std::size_t layer = 0; layer <= last_; ++layer) {
     begin_forward(layer);
@@ -58,8 +58,8 @@ void ShardedModel::on_gradient_of_output(const at::Tensor& output, std::size_t l
   output.register_hook([this, layer](const at::Tensor& /*gradient*/) { begin_backward(layer); });
 }
 
-// Backward goes through the layers in reverse. The gradient at the output of one is the gradient at
-// the input of the one after it, whose backward is over then.
+// Backward goes through the layers in reverse. When the gradient arrives at the output of one
+// layer, which is the input of the next, the backward of that next layer is over.
 void ShardedModel::begin_backward(std::size_t layer) {
   if (layer < last_) {
     units_.reshard(layer + 1);
@@ -67,7 +67,7 @@ void ShardedModel::begin_backward(std::size_t layer) {
   }
   for (std::size_t u = layer; u >= 1 && u + prefetch_ >= layer; --u) units_.start_unshard(u);
   if (layer >= 1) units_.unshard(layer);
-  // Whole already, unless another forward has come between.
+  // Already whole, unless another forward came in between.
   if (const auto read = model_.layers[layer].reads) units_.unshard(*read);
 }
 

@@ -1,28 +1,28 @@
-// ZeRO-3: a model of which every rank holds 1/N, and which is never whole on any rank.
+// ZeRO-3: every rank holds 1/N of the model, and no rank ever holds all of it.
 //
 //   forward    for each layer, from the first to the last:  unshard, compute, reshard
 //   backward   for each layer, from the last to the first:  unshard, compute, reshard
 //
-// The units of the next `prefetch` layers are gathered ahead, while this layer computes. Backward is
-// autograd's own; a hook on each layer's output is called when the gradient arrives there, just before
-// the layer's backward runs, and makes its unit whole again. What forward leaves whole, backward need
-// not gather: the last layer, whose backward comes right after its forward, and a unit that another
-// layer reads (a tied embedding), which is kept from its own forward to that layer's backward. The
-// first layer looks tokens up; its backward reads no parameter, so nothing is gathered for it. Another
-// forward, as for an evaluation, may come between a forward and its backward: it drops all units, and
-// backward gathers again what it needs, a tied embedding too.
+// The units of the next `prefetch` layers are gathered ahead, while this layer computes. Autograd
+// runs the backward; a hook on each layer's output fires when the gradient arrives there, just
+// before the layer's own backward, and unshards its unit. Backward need not gather what forward
+// leaves whole: the last layer, whose backward follows right after its forward, and a unit that
+// another layer reads (a tied embedding), which is kept from its own forward until that layer's
+// backward. The first layer looks up tokens; its backward reads no parameter, so nothing is
+// gathered for it. Another forward, such as an evaluation, may come between a forward and its
+// backward: it drops all units, and backward gathers whatever it needs again, a tied embedding too.
 //
-// Gradients are not its concern: a GradientSharder (step 6) on leaves() takes them away, unit by
-// unit (Rajbhandari et al., arXiv 1910.02054, section 5.3; PyTorch FSDP, Zhao et al., VLDB 2023,
+// It leaves gradients to a GradientSharder (step 6) on leaves(), which takes them away unit by unit
+// (Rajbhandari et al., arXiv 1910.02054, section 5.3; PyTorch FSDP, Zhao et al., VLDB 2023,
 // section 3).
 //
-// Collective: forward(), and the backward of what it returns. Every rank calls them equally often, in
-//             the same order. The constructor is local: a tensor's start depends on seed and name
-//             alone, so all ranks agree on the whole.
+// Collective: forward(), and the backward of what it returns. Every rank calls them equally often,
+//             in the same order. The constructor is local: a tensor's initial values depend only on
+//             seed and name, so all ranks build the same model.
 // Lifetime:   `comm` outlives this, and this outlives the graph of a backward.
-// Memory:     4 bytes per element of the plan's slices, and the units that are whole: this layer's,
-//             those gathered ahead, and those kept (peak.hpp). If the embedding is frozen no gradient
-//             arrives there, and the first block stays whole until the next forward.
+// Memory:     4 bytes per element of the plan's slices, plus the units that are whole: this
+//             layer's, those gathered ahead, and those kept (peak.hpp). If the embedding is frozen,
+//             no gradient arrives there, and the first block stays whole until the next forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +39,8 @@ namespace ladder {
 
 class ShardedModel {
  public:
-  // Builds one unit at a time and keeps this rank's slice of it. Calls `build` twice: first on the meta
-  // device, for the plan. Throws CheckError for a prefetch below 0.
+  // Builds one unit at a time and keeps this rank's slice of it. Calls `build` twice, the first
+  // time on the meta device, for the plan. Throws CheckError for a prefetch below 0.
   ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm);
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]
@@ -51,15 +51,15 @@ class ShardedModel {
 
  private:
   // Layers and their units have the same index, from 0 to last_.
-  void begin_forward(std::size_t layer);   // its unit is whole, the next ones are on their way
-  void end_forward(std::size_t layer);     // its unit is gone, unless it is kept
-  void begin_backward(std::size_t layer);  // the gradient has arrived at its output
+  void begin_forward(std::size_t layer);   // unshards its unit, starts gathering the next ones
+  void end_forward(std::size_t layer);     // reshards its unit, unless it is kept
+  void begin_backward(std::size_t layer);  // called when the gradient has arrived at its output
   void on_gradient_of_output(const at::Tensor& output, std::size_t layer);
-  bool is_kept(std::size_t layer) const;  // from forward to backward
+  bool is_kept(std::size_t layer) const;  // whether its unit stays whole until it is needed again
 
   ShardPlan plan_;
   ShardedUnits units_;
-  Model model_;  // a layer's tensors have memory while its unit is whole
+  Model model_;  // a layer's tensors have memory only while its unit is whole
   std::size_t last_;
   std::size_t prefetch_;
 };

@@ -39,7 +39,7 @@ GptOptions shape(std::int64_t layers, std::int64_t channels, bool is_tied) {
 class ShardedModelTest : public ::testing::Test {
  protected:
   void SetUp() override { install_memory_ledger(); }
-  // Of parameters, beside this model's shard, in bytes.
+  // Bytes of parameters in addition to this model's shard.
   std::int64_t whole_bytes(const ShardedModel& model, std::int64_t before) const {
     return read_memory().live(MemoryCategory::kParameters) - before - 4 * model.plan().numel;
   }
@@ -76,7 +76,7 @@ class ShardedModelTest : public ::testing::Test {
     EXPECT_EQ(sent -= traffic_before, theory);
   }
 
-  // One microbatch, forward and backward, of which whole.gradient() knows what comes out.
+  // One microbatch, forward and backward; whole.gradient() knows the result.
   at::Tensor gradient(ShardedModel& model, const WholeModel& whole) {
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     whole.loss(model.forward(tokens), tokens).backward();
@@ -136,8 +136,8 @@ TEST_F(ShardedModelTest, ForwardWithoutGradientsLeavesNothingBehind) {
   }
 }
 
-// A graph that is dropped: what was kept for its backward goes when the next forward comes, which
-// sees what an optimizer has made of the parameters meanwhile.
+// A graph that is dropped: the next forward frees what was kept for its backward, and sees the
+// parameters as an optimizer has updated them meanwhile.
 TEST_F(ShardedModelTest, ABackwardThatNeverComesLeavesNoTrace) {
   for (const bool is_tied : {false, true}) {
     const WholeModel whole(shape(3, 20, is_tied), kSeed);
@@ -175,9 +175,9 @@ TEST_F(ShardedModelTest, AnotherForwardMayComeBeforeTheBackward) {
   }
 }
 
-// Some tensors of a block, all of one, of two, of the head: backward goes through them all the same.
-// Without a gradient at the embedding's output nobody says that backward is over: what its hook
-// would have dropped goes when the next forward comes.
+// Some tensors of a block, all of one, of two, of the head: backward goes through them
+// nevertheless. Without a gradient at the embedding's output, nothing signals the end of backward:
+// the next forward frees what the hook there would have dropped.
 TEST_F(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
   const std::vector<std::set<std::string>> frozen_prefixes = {
       {"h.1.ln_1.weight", "h.1.mlp.c_fc.bias", "wpe"},

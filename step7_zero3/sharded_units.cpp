@@ -45,9 +45,9 @@ void ShardedUnits::add(const Unit& unit) {
   }
   const at::Tensor& full = units_.back().full;
   for (const NamedTensor& named : unit.tensors) {
-    at::Tensor tensor = named.tensor;  // a handle: what is done to it is done to the model's
+    at::Tensor tensor = named.tensor;  // a handle: set_data() below changes the model's own tensor
     check(tensor.scalar_type() == at::kFloat, "ShardedUnits: '", named.name, "' is ",
-          tensor.scalar_type(), ", shards are Float");
+          tensor.scalar_type(), ", but shards are Float");
     const FlatTensor& planned = plan_.layout.tensors[leaves_.size()];
     const at::Tensor view =
         full.narrow(0, planned.start - place.start, planned.numel).view(planned.shape);
@@ -78,7 +78,7 @@ void ShardedUnits::unshard(std::size_t unit) {
 void ShardedUnits::reshard(std::size_t unit) {
   ShardedUnit& u = units_[unit];
   if (!u.has_memory) return;
-  if (u.gather) u.gather->wait();  // nobody wanted it after all
+  if (u.gather) u.gather->wait();  // gathered ahead, but not used after all
   u.gather.reset();
   give_memory_back(u.full);
   u.has_memory = false;

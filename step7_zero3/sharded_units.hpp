@@ -1,18 +1,18 @@
 // ZeRO-3's memory: a unit's parameters come and go, and the model does not notice.
 //
-//   unshard(u)   a unit's parameters are whole: memory for them is allocated, and filled by an
+//   unshard(u)   makes a unit's parameters whole: allocates memory for them and fills it by an
 //                all_gather of the ranks' slices
-//   reshard(u)   the memory is given back; each rank keeps its slice
+//   reshard(u)   frees the memory; each rank keeps its slice
 //
 // The model's own tensors are views of one storage per unit. A storage is a handle: reshard() takes
-// its memory away, unshard() puts other memory in, of the same size and alignment. Whoever holds the
-// storage sees the new memory, the tensors that autograd has saved for backward as well. So nothing
-// is computed twice, and backward is exact, as long as a unit is whole when its backward runs
-// (ShardedModel's concern).
+// its memory away, unshard() gives it new memory of the same size and alignment. Every tensor on
+// that storage then sees the new memory, including those that autograd has saved for backward. So
+// nothing is computed twice, and backward is exact as long as a unit is whole when its backward
+// runs; ShardedModel sees to that.
 //
 // Collective: start_unshard() and unshard(), in the same order on all ranks. The rest is local.
 // Lifetime:   `comm` outlives this. The model's tensors keep their storages alive.
-// Memory:     4 bytes per element of the plan's slices; and of each unit that is whole.
+// Memory:     4 bytes per element of the plan's slices, and per element of each unit that is whole.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -28,21 +28,20 @@ namespace ladder {
 
 class ShardedUnits {
  public:
-  // Knows where everything will lie; add() brings the units.
+  // Allocates the shard; add() then brings the units.
   ShardedUnits(const ShardPlan& plan, Communicator& comm);
   ~ShardedUnits() = default;
   ShardedUnits(const ShardedUnits&) = delete;
   ShardedUnits& operator=(const ShardedUnits&) = delete;
 
-  // Takes over the tensors of the next unit: keeps the own slice of their values, makes each a view of
-  // the unit's storage, and reshards it. Throws CheckError naming a tensor that is not fp32, or a unit
-  // that the plan does not expect.
+  // Takes over the tensors of the next unit: keeps this rank's slice of their values, makes each a
+  // view of the unit's storage, and reshards the unit. Throws CheckError naming a tensor that is
+  // not fp32, or a unit that the plan does not expect.
   void add(const Unit& unit);
 
-  void start_unshard(
-      std::size_t unit);           // its gather is on its way; nothing happens if it is, or whole
-  void unshard(std::size_t unit);  // it is whole; starts the gather if nobody has
-  void reshard(std::size_t unit);  // nothing happens if its memory is gone already
+  void start_unshard(std::size_t unit);  // starts its gather; no effect if it is in flight or whole
+  void unshard(std::size_t unit);  // makes it whole; starts the gather if needed, and waits for it
+  void reshard(std::size_t unit);  // frees its memory; no effect if it has none
   void reshard_all();
 
   std::size_t num_units() const { return units_.size(); }
@@ -51,8 +50,8 @@ class ShardedUnits {
 
  private:
   struct ShardedUnit {
-    at::Tensor full;  // [numel], over the storage that comes and goes
-    WorkPtr gather;   // while it is on its way
+    at::Tensor full;  // [numel], on the storage whose memory comes and goes
+    WorkPtr gather;   // while it is in flight
     bool has_memory = false;
   };
 

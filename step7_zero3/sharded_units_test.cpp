@@ -53,7 +53,7 @@ class ShardedUnitsTest : public ::testing::Test {
   }
 
   std::int64_t numel_of(std::size_t unit) const { return plan_.layout.units[unit].numel; }
-  // Beside the shards, in bytes.
+  // In addition to the shards, in bytes.
   std::int64_t whole_bytes() const {
     return read_memory().live(MemoryCategory::kParameters) - before_ - 4 * plan_.numel;
   }
@@ -137,8 +137,8 @@ TEST_F(ShardedUnitsTest, OneGatherMakesAUnitWholeHoweverOftenItIsAskedFor) {
   }
 }
 
-// What was gathered ahead and is not wanted after all; several on their way, waited for in another
-// order.
+// A unit that was gathered ahead but is not used after all; several in flight, waited for in
+// another order.
 TEST_F(ShardedUnitsTest, GathersMayBeDroppedOrWaitedForInAnyOrder) {
   sharded_.start_unshard(0);
   sharded_.start_unshard(1);
@@ -152,7 +152,7 @@ TEST_F(ShardedUnitsTest, GathersMayBeDroppedOrWaitedForInAnyOrder) {
   expect_values_of_all(1);
 }
 
-// Between forward and backward the memory is gone, and somebody else writes to it.
+// Between forward and backward the memory is freed, and other code writes to it.
 TEST_F(ShardedUnitsTest, WhatAutogradHasSavedSeesTheNewMemory) {
   const at::Tensor x = values_of(7, 32, at::kFloat).view({2, 16});
   const auto loss_of = [&](const std::vector<Unit>& units) {

@@ -1,4 +1,4 @@
-// What a trainer does with a model beside training it, for one that is whole nowhere.
+// Saving and evaluating a model that no rank holds completely.
 #pragma once
 
 #include "common/comm/communicator.hpp"
@@ -8,14 +8,15 @@
 
 namespace ladder {
 
-// What a checkpoint holds, from the shards of all ranks: collective to save, as step 5's
-// sharded_tensors() is.
+// The state that a checkpoint stores, made of the shards of all ranks. Saving it is collective, as
+// with step 5's sharded_tensors().
 TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchStream& batches,
                          Communicator& comm);
 
-// As evaluate() of step 2: rank r runs microbatch r, r + N, …, and the loss is that of one process to
-// the bit. But every rank must run equally many forwards, as each of them gathers parameters: one
-// that has no microbatch left runs the first one again, and drops the result. Collective.
+// Like evaluate() of step 2: rank r runs microbatches r, r + N, …, and the loss equals that of one
+// process to the bit. But every rank must run equally many forwards, because each forward gathers
+// parameters: a rank with no microbatch left runs the first one again and drops the result.
+// Collective.
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
                            Communicator& comm);
 

@@ -37,7 +37,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets);  // units come and go
     sharder.wait();
     const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
-    optimizer.step(run.learning_rate());  // nobody else needs the new parameters yet
+    optimizer.step(run.learning_rate());  // the next forward gathers the new parameters
     sharder.zero_grad();
     const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

@@ -1,25 +1,25 @@
-// Step 7: ZeRO-3, parameters, gradients and the optimizer's state in slices.
+// Step 7: ZeRO-3, which shards parameters, gradients and optimizer state.
 #pragma once
 
 #include "common/train/trainer.hpp"
 
 namespace ladder::step7 {
 
-// Collective: every rank of the world calls it with the same options. Throws what any rank finds
-// wrong; the others then wait until the caller ends them (run_main does).
+// Collective: every rank of the world calls it with the same options. If one rank throws, the
+// others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
 // 1/N of everything.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// On top of these: the parameters of the units that are whole at once, and the full gradients of two
-// neighbours.
+// In addition, the parameters of the units that are whole at once, and the full gradients of two
+// neighboring units.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Of each unit and microbatch one reduce_scatter and one all_gather, of a block two; two all_gathers
-// of block sums, for two norms; one all-reduce of one double, one of two.
+// Per unit and microbatch, one reduce_scatter and one all_gather (two for a block); two all_gathers
+// of block sums, for two norms; one all-reduce of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
-// Of these, what each microbatch sends.
+// The part of that which each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {

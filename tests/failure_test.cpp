@@ -109,8 +109,9 @@ TEST_F(Failure, DifferentOptions) {
     EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step, "--lr 0.5")), 2),
                 HasSubstr("error: rank 1 was started with --lr 0.5, rank 0 with 0.001"));
   }
-  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[3])), 2),
-              HasSubstr("error: rank 1 runs \"step4_bucketed_ddp\" and rank 0 \"step3_naive_dp\""));
+  EXPECT_THAT(
+      expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[3])), 2),
+      HasSubstr("error: rank 1 runs \"step4_bucketed_ddp\" but rank 0 runs \"step3_naive_dp\""));
   EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[3]), trainer(kSteps[3], "--stepz 1")), 2),
               AllOf(HasSubstr("rank 1: error: "), HasSubstr("--stepz")));
   EXPECT_FALSE(fs::exists(folder_.path("run")));
@@ -137,7 +138,7 @@ TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
   }
   const std::string resumed = command + "9 --resume auto";
   EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
-              HasSubstr("error: hashes of the checkpoint to go on from: "));
+              HasSubstr("error: hashes of the checkpoint to resume from: "));
 }
 
 // The starts of new runs, but of two different models: a step that broadcasts would hide this, and
@@ -153,7 +154,7 @@ TEST_F(Failure, DifferentCheckpointsToStartFrom) {
     const std::string command =
         concat(program(step), kSmall, "--quiet --steps 2 --init-from start --out ../run");
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
-                HasSubstr("error: hashes of the checkpoint to go on from: "));
+                HasSubstr("error: hashes of the checkpoint to resume from: "));
   }
 }
 
@@ -167,7 +168,7 @@ TEST_F(Failure, OneRankThatNeedNotSave) {
     const std::string command =
         concat(program(step), options, "--out run --resume ", one_word(folder_.path("a/run")));
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
-                HasSubstr("error: is the checkpoint to go on from the newest in --out: "));
+                HasSubstr("error: is the checkpoint to resume from the newest in --out: "));
   }
 }
 

@@ -71,10 +71,10 @@ TEST_F(Reference, ImpossiblePlacesAreRefusedBeforeTraining) {
     EXPECT_THAT(result.output, HasSubstr(concat("--save-reference ", place, why)));
     EXPECT_FALSE(std::filesystem::exists(folder_.path("second")));
   };
-  expect("kept", 2, " is there already");
-  expect("second", 2, " lies in the run's own folder");
-  expect("second/kept", 2, " lies in the run's own folder");
-  expect("kept/report.json/deep", 1, ": cannot be made");
+  expect("kept", 2, " already exists");
+  expect("second", 2, " is inside the run's own folder");
+  expect("second/kept", 2, " is inside the run's own folder");
+  expect("kept/report.json/deep", 1, ": cannot be created");
   EXPECT_EQ(read_text_file(folder_.path("kept/report.json")), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 2);
 }

@@ -1,5 +1,5 @@
-// The model that the options describe: what its layers are, where its tensors lie, and the model
-// itself. Nothing beyond this header asks which family it belongs to.
+// The model that the options describe: how to build it, where its tensors lie in a flat buffer, and
+// the model itself. Code that uses this header need not know which family the model belongs to.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace ladder {
 
 ModelBuilder model_builder(const TrainOptions& options);
 
-// Where the model's tensors lie in a flat buffer; units are multiples of unit_multiple elements.
-// Allocates no tensor.
+// Where the model's tensors lie in a flat buffer; units are padded to multiples of unit_multiple
+// elements. Allocates no tensor.
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
 
-// Builds the model into `flat`, unit by unit: its tensors are views of flat.params() and never have
-// memory of their own. Throws CheckError if `flat` has another layout.
+// Builds the model into `flat`, unit by unit: its tensors become views of flat.params() and keep no
+// memory of their own. Throws CheckError if the layout of `flat` differs.
 Model build_model(const TrainOptions& options, FlatModel& flat);
 
 }  // namespace ladder

@@ -43,7 +43,7 @@ std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
   return found;
 }
 
-// Every wanted tensor is in the file with its shape, and nothing else is.
+// Checks that the file holds every wanted tensor with its shape and type, and no others.
 void check_fits(const SafetensorsReader& reader, const StateTensors& wanted, const fs::path& path) {
   std::map<std::string, const StoredTensor*> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored[tensor.name] = &tensor;
@@ -54,7 +54,7 @@ void check_fits(const SafetensorsReader& reader, const StateTensors& wanted, con
     check(found->second->shape == shape, path.string(), ": \"", name, "\" has the shape ",
           at::IntArrayRef(found->second->shape), ", this run needs ", at::IntArrayRef(shape),
           kShapeHint);
-    check(found->second->dtype == dtype, path.string(), ": \"", name, "\" is of type ",
+    check(found->second->dtype == dtype, path.string(), ": \"", name, "\" has type ",
           c10::toString(found->second->dtype), ", this run needs ", c10::toString(dtype));
     stored.erase(found);
   }
@@ -88,7 +88,7 @@ std::string write_all(const fs::path& path, const StateTensors& tensors) {
   return hash.digest();
 }
 
-// state.json, every member of which has been looked at.
+// The contents of state.json, all checked.
 struct SavedState {
   LoadedCheckpoint loaded;
   std::int64_t optimizer_steps = 0;
@@ -99,7 +99,7 @@ struct SavedState {
 
 SavedState read_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "state.json";
-  check(fs::is_directory(checkpoint), checkpoint.string(), ": there is no such checkpoint");
+  check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
   const Json json = parse_json(read_text_file(path), path);
   const std::int64_t version = count_in(json, "format_version", path);
   check(version == kFormatVersion, path.string(), ": has format version ", version,
@@ -114,7 +114,7 @@ SavedState read_state(const fs::path& checkpoint) {
                         .data = {count_in(data, "epoch", path), count_in(data, "samples", path)},
                         .tokenizer = data.at("tokenizer").get<std::string>(),
                         .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
-    check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is no object");
+    check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     return state;
   } catch (const Json::exception& error) {
@@ -130,7 +130,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
   const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
-  check(!fs::exists(target), target.string(), ": there is a checkpoint of this step already");
+  check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
   fs::remove_all(partial);
   make_folders(partial);
   const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);
@@ -157,8 +157,9 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const SavedState saved = read_state(checkpoint);
-  check(saved.tokenizer == state.tokenizer, checkpoint.string(), ": was trained on the tokenizer '",
-        excerpt(saved.tokenizer), "', the data here have '", state.tokenizer, "'");
+  check(saved.tokenizer == state.tokenizer, checkpoint.string(),
+        ": was trained with the tokenizer '", excerpt(saved.tokenizer),
+        "', but this run's data use '", state.tokenizer, "'");
   const fs::path model_path = checkpoint / "model.safetensors";
   const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
   SafetensorsReader model(model_path);
@@ -166,9 +167,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   check_fits(model, state.parameters, model_path);
   check(optimizer.tensors().empty() == state.optimizer.stored.empty(), optimizer_path.string(),
         state.optimizer.stored.empty()
-            ? ": holds the state of AdamW, this run has --optimizer sgd"
-            : ": holds no state, as of SGD, this run has --optimizer adamw",
-        "; --init-from takes the parameters alone");
+            ? ": holds the state of AdamW, but this run has --optimizer sgd"
+            : ": holds no state, as after SGD, but this run has --optimizer adamw",
+        "; --init-from takes only the parameters");
   check_fits(optimizer, state.optimizer, optimizer_path);
   state.optimizer_steps = saved.optimizer_steps;
   state.data = saved.data;
@@ -194,7 +195,7 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep) {
   const std::vector<fs::path> all = checkpoints_by_step(run);
   if (keep == 0 || static_cast<std::int64_t>(all.size()) <= keep) return;
   for (auto old = all.begin(); old != all.end() - keep; ++old) {
-    // Renamed first: a kill in the middle must not leave half a checkpoint under a checkpoint's name.
+    // Renamed first: a kill in between must not leave half a checkpoint under its name.
     const fs::path hidden = checkpoints_of(run) / (kPartialPrefix + old->filename().string());
     fs::rename(*old, hidden);
     fs::remove_all(hidden);

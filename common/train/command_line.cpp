@@ -26,7 +26,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   std::string best;
-  // What is farther is no typing mistake. The two dashes are no letters of it.
+  // Anything farther away is not a typo. Half the length, because the two dashes always agree.
   std::size_t best_distance = std::min<std::size_t>(unknown.size() / 2, 4);
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -45,7 +45,8 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
     const std::string name = "--" + item.fullname();
     if (item.name == "++" || item.name == "--") {
-      throw UsageError(concat(path, ": sections like [", item.fullname(), "] mean nothing here"));
+      throw UsageError(
+          concat(path, ": sections like [", item.fullname(), "] have no meaning here"));
     }
     if (app.get_option_no_throw(name) == nullptr) {
       const std::string nearest = nearest_option(app, name);
@@ -58,21 +59,22 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   return {};
 }
 
-// The options as a --config file. That file knows no escapes, so a value that would need one is left out.
+// The options as a --config file. Such a file has no escapes, so a value that would need one is
+// left out.
 std::string config_text(const Json& values) {
   std::string text;
   for (const auto& [name, value] : values.items()) {
     const std::string quoted = value.dump();
     const bool needs_escapes = quoted.find('\\') != std::string::npos;
-    text += needs_escapes ? concat("# ", name, ": give it on the command line, a file cannot hold ",
+    text += needs_escapes ? concat("# ", name, ": give it on the command line; a file cannot hold ",
                                    quoted, "\n")
                           : concat(name, " = ", quoted, "\n");
   }
   return text;
 }
 
-// An option at the end of the line, or in front of "=" with nothing behind it. The parser's own message
-// begins with the option's name.
+// For an option without a value, at the end of the line or before an "=" that nothing follows. The
+// parser's own message begins with the option's name.
 std::string explain_missing_value(const CLI::App& app, const std::string& message) {
   const std::string name = message.substr(0, message.find(':'));
   const CLI::Option* option = app.get_option_no_throw(name);
@@ -103,18 +105,18 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   bool print_config = false;
   std::string dry_run;
   app.add_flag("--print-config", print_config,
-               "show all options with the values in force, as a --config file, and stop")
+               "show all options with their current values, as a --config file, and exit")
       ->group("Help")
       ->configurable(false);
   CLI::Option* dry_run_option =
       app.add_option(
              "--dry-run", dry_run,
-             "show parameters, memory and tokens for RANKS ranks (default: those here), and stop")
+             "show parameters, memory and tokens on RANKS ranks (default: as started), and exit")
           ->expected(0, 1)
           ->type_name("[RANKS]")
           ->group("Help")
           ->configurable(false);
-  app.set_config("--config", "", "read options from this file: lines like steps = 100")
+  app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
       ->type_name("FILE")
       ->group("Help");

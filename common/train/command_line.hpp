@@ -12,14 +12,14 @@ namespace ladder {
 // What the command line asks for besides training.
 struct CommandLine {
   TrainOptions options;
-  bool should_exit = false;  // --help, --print-config: `text` says all there is to say
+  bool should_exit = false;  // --help, --print-config: print `text` and exit
   std::string text;
   int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
 };
 
-// Reads the command line and the file of --config; the command line wins. Validates. Throws
-// UsageError that names the option, its value and the way out; for an unknown option also the
-// nearest one that exists.
+// Reads and validates the command line and the file of --config; the command line takes precedence.
+// Throws UsageError naming the option, its value and the way out; for an unknown option, also the
+// most similar one that exists.
 CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
                                const std::set<OptionGroup>& groups);
 

@@ -131,9 +131,9 @@ TEST(Options, ATextMayBeEmptyButNotForgotten) {
   EXPECT_EQ(parse({"--sample", "-- a comment"}).options.output.sample, "-- a comment");
   for (const std::vector<const char*>& forgotten :
        {std::vector<const char*>{"--out"}, {"--out="}, {"--out", "--quiet"}})
-    expect_refused(forgotten, {"--out needs a value: a text"});
-  expect_refused({"--data"}, {"--data needs a value: a text, for example --data corpus"});
-  expect_refused({"--config"}, {"--config needs a value: a file's name"});
+    expect_refused(forgotten, {"--out needs a value: text"});
+  expect_refused({"--data"}, {"--data needs a value: text, for example --data corpus"});
+  expect_refused({"--config"}, {"--config needs a value: a file name"});
 }
 
 TEST(Options, AFlagNeedsNoValueButTakesOne) {

@@ -11,8 +11,8 @@ namespace ladder {
 
 namespace {
 
-// A line can be rewritten. mpirun gives its ranks a terminal even where it writes to a file itself;
-// ./ladder then says so by TERM.
+// Whether a line can be rewritten. mpirun gives its ranks a terminal even if its own output goes to
+// a file; ./ladder then sets TERM=dumb.
 bool can_rewrite_lines() {
   const char* const term = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);

@@ -1,5 +1,5 @@
-// What a run shows while it works: on a terminal a progress line that is rewritten, elsewhere plain
-// lines.
+// What a run shows while it works: on a terminal, a progress line that is rewritten; elsewhere,
+// plain lines.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct Progress {
 
 class Console {
  public:
-  // Writes nothing at all unless `is_enabled` (rank 0, not --quiet).
+  // Writes nothing unless `is_enabled` (rank 0, not --quiet).
   explicit Console(bool is_enabled);
   ~Console();  // ends a progress line that is still open
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  void line(const std::string& text);  // to stay
-  // To stay if is_logged; else on terminals only, until the next one.
+  void line(const std::string& text);  // permanent
+  // Permanent if is_logged; otherwise only on terminals, until the next one replaces it.
   void progress(const Progress& progress, bool is_logged);
 
  private:

@@ -1,4 +1,4 @@
-// What the steps' cost cards are made of: pure formulas, no tensor is allocated.
+// Building blocks of the steps' cost cards: pure formulas that allocate no tensor.
 #pragma once
 
 #include "common/comm/traffic.hpp"
@@ -12,10 +12,10 @@ namespace ladder {
 // for SGD), per element of the layout.
 StateBytes replica_state_bytes(const TrainOptions& options);
 
-// What the optimizer keeps for so many elements: 8 bytes each for AdamW's two moments, 0 for SGD.
+// The optimizer state for `numel` elements: 8 bytes each for AdamW's two moments, 0 for SGD.
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
-// One all-reduce of this many doubles: the scalars of a step.
+// One all-reduce of `count` doubles: the scalars of a step.
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
 
 }  // namespace ladder

@@ -43,10 +43,10 @@ void make_folders(const fs::path& folder) {
   for (; !missing.empty(); missing.pop_back()) {
     std::error_code error;
     fs::create_directory(missing.back(), error);
-    check(!error, missing.back().string(), ": cannot be made: ", error.message());
+    check(!error, missing.back().string(), ": cannot be created: ", error.message());
     sync_to_disk(missing.back().parent_path());
   }
-  check(fs::is_directory(folder), folder.string(), ": is a file, a folder is needed");
+  check(fs::is_directory(folder), folder.string(), ": is a file, but a folder is needed");
 }
 
 void copy_file_to_disk(const fs::path& from, const fs::path& to) {

@@ -1,5 +1,5 @@
-// Files and folders of a run, written so that they survive a power failure: what a function here has
-// made is on the disk when it returns, and so is the entry in its folder.
+// Files and folders of a run, written so that they survive a power failure: when a function here
+// returns, what it made is on disk, and so is the entry in the folder above.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ std::string read_text_file(const std::string& path);
 // finds the old file or the new one. Throws CheckError with the name and the reason.
 void write_text_file(const std::string& path, const std::string& text);
 
-// Makes the folder and those above it that are missing. Throws CheckError with the name and the
+// Makes the folder and any missing folders above it. Throws CheckError with the name and the
 // reason.
 void make_folders(const std::filesystem::path& folder);
 
-// Copies a file to a place where there is none. Throws CheckError with the name and the reason.
+// Copies a file; `to` must not exist. Throws CheckError with the name and the reason.
 void copy_file_to_disk(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Renames, within one file system. Throws CheckError with both names and the reason.
@@ -27,11 +27,11 @@ void rename_on_disk(const std::filesystem::path& from, const std::filesystem::pa
 // Flushes a file, or the entries of a folder. Throws CheckError with the name and the reason.
 void sync_to_disk(const std::string& path);
 
-// An absolute path without links, dots and a slash at the end, so that it has a name and can be
+// The absolute path without links, dots or a trailing slash, so that it has a name and can be
 // compared. The path need not exist.
 std::filesystem::path plain_path(const std::filesystem::path& path);
 
-// Also true for the folder itself. Neither need exist.
+// True for paths inside the folder and for the folder itself. Neither need exist.
 bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 }  // namespace ladder

@@ -42,9 +42,10 @@ bool is_still_there(int descriptor, const fs::path& path) {
 
 FolderLock::FolderLock(const fs::path& folder, const std::string& what)
     : folder_(plain_path(folder)), file_(folder_ / ".lock") {
-  // Whoever held the lock deletes the file before letting go of it: what we lock may be gone by then.
+  // The previous holder deletes the file before it releases the lock: the file that we lock may be
+  // gone by then.
   for (int attempt = 0; !try_lock(what); ++attempt)
-    check(attempt < 1000, what, ": cannot be locked, for it keeps being taken away");
+    check(attempt < 1000, what, ": cannot be locked: it keeps being deleted");
   const std::string signature = own_signature();
   [[maybe_unused]] const auto is_informal =
       ::pwrite(descriptor_, signature.data(), signature.size(), 0) +
@@ -56,10 +57,10 @@ bool FolderLock::try_lock(const std::string& what) {
   try {
     make_folders(folder_);
   } catch (const CheckError& error) {
-    throw CheckError(concat(what, ": cannot be made: ", error.what()));
+    throw CheckError(concat(what, ": cannot be created: ", error.what()));
   }
   descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0 && errno == ENOENT) return false;  // the folder was taken away again
+  if (descriptor_ < 0 && errno == ENOENT) return false;  // the folder was deleted meanwhile
   check(descriptor_ >= 0, what, ": cannot be locked: ", std::strerror(errno));
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const int reason = errno;
@@ -77,7 +78,7 @@ bool FolderLock::try_lock(const std::string& what) {
 
 FolderLock::~FolderLock() {
   std::error_code ignored;
-  // While it is locked, and only if it is ours: nobody else's file is deleted.
+  // While it is locked, and only if it is still ours: no other process's file is deleted.
   if (is_still_there(descriptor_, file_)) fs::remove(file_, ignored);
   ::close(descriptor_);
   if (has_made_folder_) fs::remove(folder_, ignored);  // refused unless it is empty

@@ -1,7 +1,7 @@
 // One writer at a time for the folder of a run.
 //
-// The lock is the kernel's (flock), on the file FOLDER/.lock, and belongs to the process: it is gone
-// when the process is, however that ended. Who only reads the folder needs no lock.
+// The lock is the kernel's (flock), on the file FOLDER/.lock, and belongs to the process: when the
+// process ends, however it ends, the lock is released. Readers of the folder need no lock.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@ namespace ladder {
 
 class FolderLock {
  public:
-  // Makes the folder if it is missing. Throws CheckError, with nothing changed, if another process
-  // holds the lock; the message names the folder as `what` ("--out runs/a") and that process.
+  // Makes the folder if it is missing. If another process holds the lock, changes nothing and
+  // throws CheckError; the message names that process, and the folder as `what` ("--out runs/a").
   FolderLock(const std::filesystem::path& folder, const std::string& what);
-  // Takes away the file, and the folder if this object made it and it is empty.
+  // Removes the file, and the folder if this object made it and it is empty.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

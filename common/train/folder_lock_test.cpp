@@ -47,14 +47,15 @@ TEST(FolderLock, LeavesNothingThatItHasMadeAndAllElse) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path("used")), {}), 1);
 }
 
-// A killed process leaves its file. It is a lock no longer.
+// A killed process leaves its file, which is no longer a lock.
 TEST(FolderLock, AFileThatNobodyHoldsIsNoLock) {
   const TempFolder folder;
   folder.write(".lock", "process 1 on nowhere");
   EXPECT_NO_THROW(FolderLock(folder.path(), "--out here"));
 }
 
-// The holder deletes the file; who has opened it before must not take that for a lock of the folder.
+// The holder deletes the file; a process that opened it before must not take that for a lock of the
+// folder.
 TEST(FolderLock, ADeletedFileIsNoLock) {
   const TempFolder folder;
   std::optional<FolderLock> first(std::in_place, folder.path(), "--out here");
@@ -64,7 +65,7 @@ TEST(FolderLock, ADeletedFileIsNoLock) {
   EXPECT_THROW(FolderLock(folder.path(), "--out here"), CheckError);
 }
 
-// Those who have opened the file while its holder deletes it must not take it for the lock.
+// A process that opens the file while its holder deletes it must not take it for the lock.
 TEST(FolderLock, NeverHasTwoHolders) {
   const TempFolder folder;
   std::atomic<int> num_holders = 0, num_taken = 0, num_shared = 0;
@@ -76,7 +77,7 @@ TEST(FolderLock, NeverHasTwoHolders) {
         if (++num_holders > 1) ++num_shared;
         std::this_thread::yield();
         --num_holders;
-      } catch (const CheckError&) {  // somebody else has it
+      } catch (const CheckError&) {  // another thread has it
       }
     }
   };
@@ -91,7 +92,7 @@ TEST(FolderLock, AnImpossibleFolderIsNamed) {
   const TempFolder folder;
   folder.write("file", "");
   EXPECT_THAT([&] { FolderLock(folder.path("file/run"), "--out file/run"); },
-              ThrowsMessage<CheckError>(HasSubstr("--out file/run: cannot be made")));
+              ThrowsMessage<CheckError>(HasSubstr("--out file/run: cannot be created")));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Text that a trained model writes.
+// Text generation with a trained model.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,15 @@
 
 namespace ladder {
 
-// A continuation of options.output.sample (without it), up to the end of the text or max_tokens.
-// Bytes in, bytes out; drawn at temperature 0.7, the same for the same seed. `forward` returns the
-// logits [1, T, V] of tokens [1, T], T ≤ context; it is called equally often on all ranks that pass
-// the same options and get the same logits. Throws CheckError for a vocabulary that is not bytes.
+// Returns a continuation of options.output.sample, without the sample itself, up to the end of the
+// text or max_tokens. Bytes in, bytes out; drawn at temperature 0.7, the same for the same seed.
+// `forward` returns the logits [1, T, V] of tokens [1, T], T ≤ context. Ranks that pass the same
+// options and get the same logits call it equally often. Throws CheckError for a vocabulary that is
+// not bytes.
 std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
                      const TrainOptions& options, std::int64_t max_tokens = 400);
 
-// The same with anything that has a forward(tokens).
+// The same for any model that has forward(tokens).
 template <class AnyModel>
 std::string generate(AnyModel& model, const TrainOptions& options) {
   return generate([&model](const at::Tensor& tokens) { return model.forward(tokens); }, options);

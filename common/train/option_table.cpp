@@ -13,7 +13,7 @@ class OptionTable {
  public:
   OptionTable(CLI::App& app, TrainOptions& options) : app_(app), o_(options) {}
 
-  // The values of all options, by name without the dashes.
+  // The current values of all options, by name without the dashes.
   const Json& values() const { return values_; }
 
   void add_all() {
@@ -35,7 +35,7 @@ class OptionTable {
         [&member](const std::string& text) { return parse_value(text, member); });
     remember(name, member);
   }
-  // A value of true or false that may be left out, which means true.
+  // An option of true or false; without a value it means true.
   void flag(const char* name, bool& member, const char* help) {
     add(name, concat("[", kBoolType, "]"), "", help, [&member](const std::string& text) {
       return parse_value(text.empty() ? "true" : text, member);
@@ -61,7 +61,7 @@ class OptionTable {
     remember(name, current);
   }
 
-  // `assign` takes the text of a value, and returns false for one that does not fit.
+  // `assign` takes a value as text, and returns false if it is invalid.
   CLI::Option* add(const char* name, const std::string& type, const std::string& current,
                    const char* help, std::function<bool(const std::string&)> assign) {
     const auto read = [&app = app_, name, assign](const std::string& text) {
@@ -78,22 +78,21 @@ class OptionTable {
 
   void add_run() {
     group_ = "Run";
-    value("--steps", o_.num_steps, "optimizer steps in total, those before a resume included");
-    value("--seed", o_.seed, "seed of the model's start and of the order of samples");
+    value("--steps", o_.num_steps, "optimizer steps in total, including those before a resume");
+    value("--seed", o_.seed, "seed for the model's initial values and the order of samples");
     value("--threads", o_.num_threads,
-          "compute threads per rank; bits are equal between steps with 1 only");
+          "compute threads per rank; steps agree to the bit only with 1");
     choice("--products", o_.model.products,
            {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
-           "library of the fp32 matrix products on the CPU: oneDNN, or the BLAS that "
+           "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
            "torch.nn.Linear calls; their last bits differ");
     value("--memory-cap-mb", o_.memory_cap_mb,
-          "MiB of tensors that a rank may hold, to play a smaller device; 0: no cap");
+          "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap");
     choice("--transport", o_.transport,
            {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
            "what carries messages between ranks");
-    value(
-        "--link", o_.link,
-        "LATENCY_US:GBPS, slow the transport down to such a network (50:1), to see what it costs");
+    value("--link", o_.link,
+          "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network");
   }
 
   void add_data() {
@@ -103,31 +102,31 @@ class OptionTable {
     value("--val-data", o_.data.validation_source,
           "validation data of the same kinds; the corpus has its own");
     choice("--rows", o_.data.rows, {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}},
-           "packed windows of the context's length, or one padded document a row");
+           "packed windows of the context's length, or one padded document per row");
     choice("--order", o_.data.order,
            {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
-           "a new permutation every epoch, or as they lie");
+           "a new permutation every epoch, or the order of the data");
     choice("--tail", o_.data.tail, {{"drop", Tail::kDrop}, {"pad", Tail::kPad}},
-           "samples of an epoch that do not divide over the ranks: leave out, or repeat some");
+           "samples of an epoch that do not divide evenly over the ranks: drop, or repeat some");
     value("--micro-batch-size", o_.data.microbatch_size, "rows per forward and backward");
     value("--num-microbatches", o_.data.num_microbatches,
           "forwards and backwards per optimizer step and rank");
     value("--eval-samples", o_.data.validation_samples,
-          "rows of the validation data per evaluation, 0: all");
+          "rows of the validation data per evaluation; 0: all");
     flag("--overfit-one-batch", o_.data.overfit_one_batch,
-         "train on the first step's samples for ever: a test of the loop");
+         "train on the first step's samples in every step, to test the loop");
   }
 
   void add_model() {
     group_ = "Model";
     value("--context", o_.model.context, "tokens per row, T");
     value("--layers", o_.model.layers, "blocks, L");
-    value("--heads", o_.model.heads, "attention heads, H; they divide the channels");
+    value("--heads", o_.model.heads, "attention heads, H; must divide --channels");
     value("--channels", o_.model.channels, "width, C");
     value("--vocab-size", o_.data.vocab_size,
           "number of token ids of a .bin file; 0: text, read as bytes");
     value("--tie-embeddings", o_.model.tie_embeddings,
-          "true: the head's weight is the token embedding");
+          "true: the head uses the token embedding as its weight");
   }
 
   void add_optimizer() {
@@ -136,55 +135,56 @@ class OptionTable {
            {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
            "AdamW, or SGD without momentum");
     value("--lr", o_.lr.lr, "largest learning rate");
-    value("--min-lr", o_.lr.min_lr, "where the way down ends, after the last step");
+    value("--min-lr", o_.lr.min_lr, "learning rate that the decay reaches after the last step");
     choice("--lr-schedule", o_.lr.schedule,
            {{"cosine", LrSchedule::kCosine},
             {"linear", LrSchedule::kLinear},
             {"constant", LrSchedule::kConstant}},
-           "shape of the way down");
+           "shape of the decay after the warmup");
     value("--warmup-steps", o_.lr.warmup_steps, "steps over which the learning rate rises");
-    value("--weight-decay", o_.optimizer.weight_decay, "on tensors of two dimensions and more");
-    value("--beta1", o_.optimizer.beta1, "AdamW's memory of gradients");
-    value("--beta2", o_.optimizer.beta2, "AdamW's memory of squared gradients");
+    value("--weight-decay", o_.optimizer.weight_decay, "on tensors of two or more dimensions");
+    value("--beta1", o_.optimizer.beta1, "AdamW's decay rate for the mean of gradients");
+    value("--beta2", o_.optimizer.beta2, "AdamW's decay rate for the mean of squared gradients");
     value("--eps", o_.optimizer.eps, "AdamW's guard against division by zero");
-    value("--clip-norm", o_.clip_norm, "largest norm of the gradient, 0: off");
+    value("--clip-norm", o_.clip_norm, "largest norm of the gradient; 0: no clipping");
   }
 
   void add_output() {
     group_ = "Output";
-    value("--out", o_.output.out, "folder of the run; without it a fresh one under runs/");
+    value("--out", o_.output.out, "folder of the run; default: a fresh one under runs/");
     value("--resume", o_.output.resume,
-          "none, auto (the newest checkpoint in --out), or a checkpoint's folder");
+          "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run");
     value("--init-from", o_.output.init_from,
           "start a new run from the parameters of this checkpoint");
     value("--log-every", o_.output.log_every, "steps between lines on the console");
     value("--eval-every", o_.output.eval_every,
-          "steps between evaluations on the validation data, 0: never");
-    value("--save-every", o_.output.save_every, "steps between checkpoints, 0: at the end only");
-    value("--keep", o_.output.keep, "newest checkpoints that are kept, 0: all");
-    value("--sample", o_.output.sample, "text that the trained model continues at the end");
-    flag("--quiet", o_.output.is_quiet, "nothing on the console");
+          "steps between evaluations on the validation data; 0: never");
+    value("--save-every", o_.output.save_every, "steps between checkpoints; 0: only at the end");
+    value("--keep", o_.output.keep, "how many of the newest checkpoints to keep; 0: all");
+    value("--sample", o_.output.sample, "text for the trained model to continue at the end");
+    flag("--quiet", o_.output.is_quiet, "print nothing on the console");
   }
 
   void add_simulated_ranks() {
     group_ = "Oracle";
     value("--simulate-ranks", o_.simulate_ranks,
-          "play this many ranks in one process, with their order of sums");
+          "play this many ranks in one process, adding up in their order");
     choice("--fold", o_.fold,
            {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
-           "order of sums: a rank's microbatches and then ranks, or ranks within each microbatch");
+           "order of sums: over a rank's microbatches first, or over the ranks first");
   }
 
   void add_reference() {
     group_ = "Reference";
-    value("--save-reference", o_.save_reference,
-          "new folder for this run's numbers and parameters, which later steps are compared with; "
-          "a stopped run is kept once it has been resumed and has ended");
+    value(
+        "--save-reference", o_.save_reference,
+        "new folder for this run's numbers and parameters, to compare later steps with; a stopped "
+        "run is kept once it has been resumed and has ended");
   }
 
   void add_buckets() {
     group_ = "Buckets";
-    value("--bucket-mb", o_.bucket_mb, "capacity of a gradient bucket in MiB, 0.0625 is 64 KiB");
+    value("--bucket-mb", o_.bucket_mb, "capacity of a gradient bucket in MiB; 0.0625 is 64 KiB");
   }
 
   void add_prefetch() {

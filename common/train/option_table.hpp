@@ -1,5 +1,5 @@
 // All options of a trainer: name, member, help. One table serves the parser, --help, --print-config
-// and the report, so none of them can be behind the others.
+// and the report, so they cannot disagree.
 #pragma once
 
 #include "common/train/json.hpp"
@@ -11,9 +11,9 @@ class App;
 
 namespace ladder {
 
-// Adds the options of options.groups to the parser, bound to the members of `options`, which must
-// outlive it. Returns the values that they have now, by name without the dashes.
-// A value that does not fit throws UsageError.
+// Adds the common options and those of options.groups to the parser, bound to the members of
+// `options`, which must outlive it. Returns their current values, by name without the dashes.
+// Parsing throws UsageError for an invalid value.
 Json add_options(CLI::App& parser, TrainOptions& options);
 
 }  // namespace ladder

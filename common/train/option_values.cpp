@@ -7,8 +7,8 @@ namespace ladder {
 
 std::string expected_value(const CLI::Option& option) {
   static const std::map<std::string, std::string> kWords = {
-      {"TEXT", "a text"},
-      {"FILE", "a file's name"},
+      {"TEXT", "text"},
+      {"FILE", "a file name"},
       {"FLOAT", "a number"},
       {"INT", "a whole number"},
       {"UINT", "a whole number from 0 to 18446744073709551615"}};

@@ -1,4 +1,4 @@
-// The values of options: from text, to text, and what to say of one that is missing or wrong.
+// The values of options: from text, to text, and the message for one that is missing or wrong.
 #pragma once
 
 #include <charconv>
@@ -16,7 +16,7 @@ namespace ladder {
 
 inline constexpr const char* kBoolType = "true|false";
 
-// True if the whole text is such a value; then it is the member's.
+// Stores the value in `member` and returns true if the whole text is a value of its type.
 template <class Number>
 bool parse_value(const std::string& text, Number& member) {
   Number value{};
@@ -52,11 +52,11 @@ std::string type_name() {
   return std::is_signed_v<Value> ? "INT" : "UINT";
 }
 
-// What the option takes, for messages: "a whole number, for example --steps 200".
+// What the option expects, for messages: "a whole number, for example --steps 200".
 std::string expected_value(const CLI::Option& option);
 
-// Throws UsageError if the text is no value, as in `--steps ""`, or the name of an option: `--out
-// --steps 3` means a forgotten value, and not a folder of the name --steps. A text may be empty.
+// Throws UsageError if the text is not a value, as in `--steps ""`, or is the name of an option: in
+// `--out --steps 3` a value was forgotten, and --steps is not a folder. A text option may be empty.
 void check_is_value(const CLI::App& app, const CLI::Option& option, const std::string& text);
 
 }  // namespace ladder

@@ -21,7 +21,7 @@ void finalize(TrainOptions& options) {
     check_usage(!__builtin_mul_overflow(tokens, factor, &tokens), "--micro-batch-size ",
                 options.data.microbatch_size, " times --num-microbatches ",
                 options.data.num_microbatches, " times --simulate-ranks ", options.simulate_ranks,
-                " times --context ", options.model.context, " are more tokens than can be counted");
+                " times --context ", options.model.context, " is more tokens than can be counted");
   }
   at_least("--steps", options.num_steps, 0);
   at_least("--threads", options.num_threads, 1);
@@ -58,15 +58,15 @@ void finalize(TrainOptions& options) {
   check_usage(options.output.eval_every == 0 || options.data.source == "corpus" ||
                   !options.data.validation_source.empty(),
               "--eval-every ", options.output.eval_every,
-              " needs validation data: give --val-data beside --data ", options.data.source);
+              " needs validation data: give --val-data as well as --data ", options.data.source);
   check_usage(options.output.resume != "auto" || !options.output.out.empty(),
-              "--resume auto goes on with the newest checkpoint in --out: give it");
+              "--resume auto continues from the newest checkpoint in --out: give --out");
   check_usage(options.output.init_from.empty() || options.output.resume == "none",
               "--init-from starts a new run, --resume ", options.output.resume,
-              " goes on with an old one: give one of them");
+              " continues an old one: give only one of them");
   check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
               "--sample continues text, but --vocab-size ", options.data.vocab_size,
-              " says that the data are token ids");
+              " says that the data consist of token ids");
 }
 
 std::int64_t memory_cap_bytes(const TrainOptions& options) {

@@ -1,7 +1,7 @@
-// Everything a trainer can be told, in one typed struct that is validated once.
+// All options of a trainer, in one typed struct that is validated once.
 //
-// Long options in kebab case, the same for all steps; a step adds its own groups. The defaults
-// below are those of the command line.
+// On the command line they are long options in kebab case, the same for all steps; a step may add
+// its own groups. The defaults below are those of the command line.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@
 
 namespace ladder {
 
-// The order in which gradients are summed: a rank's microbatches first and then over ranks (steps 0
-// to 5), or the ranks within each microbatch first (steps 6 and 7, which reduce after every
-// microbatch).
+// The order in which gradients are summed: first over a rank's microbatches and then over ranks
+// (steps 0 to 5), or first over the ranks within each microbatch (steps 6 and 7, which reduce after
+// every microbatch).
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
 enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch };
 
 struct OutputOptions {
-  // The folder of the run. Empty: nothing is written; the command line then makes a fresh one.
+  // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
   std::string out = {};
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
   std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
@@ -34,24 +34,24 @@ struct OutputOptions {
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t save_every = 0;  // 0: at the end only
-  std::int64_t keep = 3;        // newest checkpoints that are kept; 0: all
+  std::int64_t keep = 3;        // how many of the newest checkpoints are kept; 0: all
   bool is_quiet = false;        // nothing on the console
 };
 
 struct TrainOptions {
   std::string step = {};              // name of the trainer, for example "step0_single_gpu"
-  std::set<OptionGroup> groups = {};  // what this step has besides the common options
-  std::int64_t num_steps = 200;       // optimizer steps in total, those before a resume included
+  std::set<OptionGroup> groups = {};  // the options that this step adds to the common ones
+  std::int64_t num_steps = 200;       // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
   GptOptions model;
   DataOptions data;
   OptimizerOptions optimizer;
   LrOptions lr;
   double clip_norm = 1.0;    // 0: off
-  double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: all there is
+  double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
   Transport transport = Transport::kAuto;
-  std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: as fast as it goes
+  std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
   std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
   Fold fold = Fold::kMicrobatchesFirst;
@@ -60,9 +60,9 @@ struct TrainOptions {
   int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
 };
 
-// Carries shared values into the parts (the model's vocabulary, the data's context and seed) and
-// checks everything that can be checked without opening the data. parse_command_line() has done it;
-// code that fills in the struct calls it.
+// Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
+// checks everything that can be checked without opening the data. Throws UsageError.
+// parse_command_line() calls it; code that fills in the struct itself must call it too.
 void finalize(TrainOptions& options);
 
 // --memory-cap-mb in bytes; 0: no cap.
@@ -71,7 +71,7 @@ std::int64_t memory_cap_bytes(const TrainOptions& options);
 // --bucket-mb in bytes.
 std::int64_t bucket_capacity_bytes(const TrainOptions& options);
 
-// All options by their names on the command line, with the values in force.
+// All options by their command-line names, with their current values.
 Json to_json(const TrainOptions& options);
 
 }  // namespace ladder

@@ -1,13 +1,13 @@
-// A run kept aside, for other runs to be compared with: --save-reference DIR.
+// A run that is kept so that others can be compared with it: --save-reference DIR.
 //
-//   DIR/report.json          as the run's own
+//   DIR/report.json          a copy of the run's own
 //   DIR/model.safetensors    its final parameters
 //
-// ./ladder compare RUN DIR says whether another run equals it, and if not where they part.
+// ./ladder compare RUN DIR says whether another run equals it, and if not, where they first differ.
 //
-// Only a run that has taken its last step is kept. One that a signal has stopped is not: resumed
-// with the same command, it is kept when it ends. A resumed run is kept with the steps that it took
-// itself, as its report has them, and is compared on these.
+// Only a run that has taken its last step is kept. If a signal stopped it, resume it with the same
+// command, and it is kept when it ends. The report of a resumed run covers only the steps since
+// then, so only these are compared.
 #pragma once
 
 #include <filesystem>
@@ -18,24 +18,24 @@
 
 namespace ladder {
 
-// Finds out before training whether the reference can be written, by making a hidden folder beside
-// its place; DIR itself appears when all is in it. Does nothing without the option, and on other
-// ranks than 0. Local.
+// Makes sure before training that the reference can be written, by making a hidden folder next to
+// DIR; DIR itself appears once it is complete. Does nothing without the option, or on ranks other
+// than 0. Local.
 class ReferenceFolder {
  public:
-  // Throws UsageError, with nothing written, if DIR is there already (nothing is overwritten), or
-  // if it and --out lie one in the other; CheckError if it cannot be made.
+  // Throws UsageError, with nothing written, if DIR already exists (nothing is overwritten), or if
+  // one of DIR and --out is inside the other; CheckError if it cannot be created.
   ReferenceFolder(const TrainOptions& options, bool is_main);
-  ~ReferenceFolder();  // takes the hidden folder away; a killed process leaves it
+  ~ReferenceFolder();  // removes the hidden folder; a killed process leaves it behind
   ReferenceFolder(const ReferenceFolder&) = delete;
   ReferenceFolder& operator=(const ReferenceFolder&) = delete;
 
-  // Copies report and parameters of the run in `out`, and returns a line that says so, or why the
-  // run is not kept. Throws CheckError for a run that has taken no step.
+  // Copies report and parameters of the run in `out`. Returns a line that says so, or why the run
+  // is not kept. Throws CheckError for a run that has taken no step.
   std::string keep(const std::filesystem::path& out, const TrainReport& report);
 
  private:
-  std::filesystem::path folder_;   // empty: nothing is to be kept
+  std::filesystem::path folder_;   // empty: there is nothing to keep
   std::filesystem::path partial_;  // what we have made, and may delete
 };
 

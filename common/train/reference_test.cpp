@@ -74,18 +74,18 @@ TEST_F(ReferenceFolderTest, WhatIsThereAlreadyIsRefused) {
   folder_.write("file", "");
   fs::create_symlink("nowhere", folder_.path("link"));
   for (const char* name : {"empty", "empty/", "file", "link", "."})
-    expect_refused(name, "is there already");
+    expect_refused(name, "already exists");
 }
 
 TEST_F(ReferenceFolderTest, ItsPlaceAndTheRunsAreApart) {
-  expect_refused("run", "is there already");
-  expect_refused("new", "lies in the run's own folder", "new");
-  expect_refused("new", "lies in the run's own folder", "new/");
-  expect_refused("run/kept", "lies in the run's own folder");
-  expect_refused("run/../run/a/b/", "lies in the run's own folder");
+  expect_refused("run", "already exists");
+  expect_refused("new", "is inside the run's own folder", "new");
+  expect_refused("new", "is inside the run's own folder", "new/");
+  expect_refused("run/kept", "is inside the run's own folder");
+  expect_refused("run/../run/a/b/", "is inside the run's own folder");
   expect_refused("new", "holds the run's own folder", "new/run");
   fs::create_directory_symlink("run", folder_.path("link"));
-  expect_refused("link/kept", "lies in the run's own folder");
+  expect_refused("link/kept", "is inside the run's own folder");
   EXPECT_THAT(keep("run2"), HasSubstr("reference: "));  // a name that only begins alike
 }
 

@@ -19,7 +19,7 @@ Json memory_json(const TrainReport& report) {
   if (!memory_ledger_is_installed()) return nullptr;
   const MemoryReading& memory = report.memory;
   const std::int64_t unnamed =
-      memory.live(MemoryCategory::kActivations);  // alive between steps, and no scope says why
+      memory.live(MemoryCategory::kActivations);  // alive between steps, claimed by no scope
   Json by_name = memory.other_bytes;
   if (unnamed != 0) by_name["unnamed"] = unnamed;
   return {{"parameters", memory.live(MemoryCategory::kParameters)},

@@ -1,7 +1,8 @@
-// What a run tells about itself: report.json.
+// A run's account of itself: report.json.
 //
-// The keys are a contract that tests, benchmarks and outside tools rely on; docs/report.md lists
-// them. Doubles are written so that they read back to the same bits, what is not finite is null.
+// The keys are a contract on which tests, benchmarks and outside tools rely; docs/report.md lists
+// them. Doubles are written so that they read back to the same bits; other than finite ones are
+// null.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct ValidationLoss {
   double loss = 0;        // nats per target token
 };
 
-// Bytes of model state per rank, padding included: what theory says, or what the ledger found.
+// Bytes of model state per rank, padding included: as theory predicts, or as the ledger measured.
 struct StateBytes {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -32,9 +33,9 @@ struct StateBytes {
   bool operator==(const StateBytes&) const = default;
 };
 
-// The most that a rank ever holds of each during training, padding included. The largest of one
-// need not come when that of another does. Communication is left out: how much scratch lives at once
-// is a matter of timing.
+// The most bytes of each category that a rank holds during training, padding included. The
+// categories need not peak at the same moment. Communication is left out: how much scratch exists
+// at once depends on timing.
 struct PeakBytes {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -42,7 +43,7 @@ struct PeakBytes {
   bool operator==(const PeakBytes&) const = default;
 };
 
-// Of a step that holds what it holds all the time.
+// The peak of a step that always holds the same amounts.
 inline PeakBytes peak_of(const StateBytes& held) {
   return {held.parameters, held.gradients, held.optimizer};
 }
@@ -52,7 +53,7 @@ inline PeakBytes peak_of(const StateBytes& held) {
 struct TrainReport {
   std::int64_t first_step = 0;      // number of steps that an earlier run had taken
   int num_replicas = 1;             // of the model, each on its own samples
-  int num_stages = 1;               // that each replica is cut into
+  int num_stages = 1;               // into which each replica is cut
   std::int64_t num_parameters = 0;  // without padding
   std::vector<double> losses;       // nats per target token
   std::vector<double> grad_norms;   // before clipping
@@ -64,7 +65,7 @@ struct TrainReport {
   double tokens_per_second = 0;
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
-  std::string param_hash;  // of the final parameters; empty where no state was handed over
+  std::string param_hash;            // of the final parameters; empty if no state was handed over
   std::int64_t data_bytes_read = 0;  // by this rank
   MemoryReading memory;              // live: between steps; peaks: during training, saves left out
   std::int64_t save_peak_bytes = 0;  // largest total during a save; 0: nothing was saved
@@ -72,13 +73,13 @@ struct TrainReport {
   StateBytes memory_theory;
   PeakBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave
-  Traffic traffic_theory;    // what the formulas say of them
+  Traffic traffic_theory;    // the same as the formulas predict
   bool was_stopped = false;  // by a signal, before the last step
-  std::string sample;        // what --sample asked for
+  std::string sample;        // the text that --sample asked for
 };
 
-// Target tokens of all ranks per second. The first step, which warms up, is left out once there are
-// more.
+// Target tokens per second, over all ranks. The first step warms up, so it is left out as soon as
+// there is a second one.
 class Speed {
  public:
   void add(double tokens, double seconds);
@@ -92,8 +93,8 @@ class Speed {
 
 Json finite_or_null(double value);
 
-// The report of a whole run from those of its ranks. Collective: every rank calls it; the result is
-// rank 0's, the others get null.
+// Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
+// gets the result, the others null.
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm);
 
 }  // namespace ladder

@@ -20,9 +20,9 @@ bool holds_a_run(const fs::path& folder) {
          fs::exists(folder / "checkpoints");
 }
 
-// --resume may name a checkpoint or a run, of which it means the newest.
+// --resume may name a checkpoint, or a run: then it means the newest checkpoint of that run.
 fs::path checkpoint_in(const fs::path& folder) {
-  check(fs::is_directory(folder), "--resume ", folder.string(), ": there is no such folder");
+  check(fs::is_directory(folder), "--resume ", folder.string(), ": no such folder");
   if (fs::exists(folder / "state.json")) return folder;
   const std::optional<fs::path> newest = newest_checkpoint(folder);
   check(newest.has_value(), "--resume ", folder.string(),
@@ -30,8 +30,8 @@ fs::path checkpoint_in(const fs::path& folder) {
   return *newest;
 }
 
-// The options that decide what is computed and that differ from those of the run that wrote a
-// checkpoint: such a run goes on, but not as the old one would have.
+// The options that affect the computation and differ from those of the run that wrote a checkpoint:
+// the run then continues, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
   static const std::set<std::string> kHarmless = {
       "out",        "resume",    "init-from",      "log-every",      "eval-every", "eval-samples",
@@ -63,7 +63,7 @@ void Run::check_folder() const {
   const std::string& resume = options_.output.resume;
   const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
   check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
-        " already holds a run: choose another folder, or go on with it by --resume auto");
+        " already holds a run: choose another folder, or continue that run with --resume auto");
 }
 
 void Run::resume(TrainState state) {
@@ -87,7 +87,7 @@ void Run::resume(TrainState state) {
 }
 
 void Run::load(const fs::path& checkpoint, TrainState& state) {
-  // Every rank looks, as all of them must know whether this state is saved already.
+  // Every rank looks, because all must know whether this state is already saved.
   const std::optional<fs::path> newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
   check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out_), "--resume ",
         checkpoint.string(), " is not the newest checkpoint in --out ", out_.string(),
@@ -97,9 +97,8 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
   step_ = loaded.step;
   resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
-              " counts from the start, and ", checkpoint.string(), " has taken ", step_,
-              " already");
-  if (newest && lies_in(checkpoint, out_)) {  // the state of this step is saved, then
+              " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
+  if (newest && lies_in(checkpoint, out_)) {  // then the state of this step is already saved
     saved_step_ = step_;
     report_.param_hash = loaded.param_hash;
   }
@@ -109,7 +108,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
                                        : num_replicas();
   if (saved_ranks != num_replicas()) {
     console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_replicas(),
-                         ": a step has other rows now, and sums gradients in another order"));
+                         ": steps now see different rows and sum gradients in another order"));
   }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
@@ -120,7 +119,7 @@ void Run::open_files() {
   sweep_partial_checkpoints(out_);
   std::error_code ignored;
   if (step_ < options_.num_steps)
-    fs::remove(out_ / "report.json", ignored);  // of an earlier part of this run: no longer true
+    fs::remove(out_ / "report.json", ignored);  // from an earlier part of this run, now outdated
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {
@@ -152,7 +151,7 @@ bool Run::next_step() {
   return true;
 }
 
-// What is held: of all steps that which leaves most behind.
+// What is held between steps: the reading after the step that leaves most behind.
 void Run::read_held_memory() {
   keep_training_peaks();
   MemoryReading now = read_memory();
@@ -176,7 +175,7 @@ double Run::learning_rate() const {
 }
 
 void Run::record(const StepRecord& record) {
-  if (non_finite_value(record) != nullptr) {  // no later step mends it, nothing is worth saving
+  if (non_finite_value(record) != nullptr) {  // no later step can repair it: save nothing
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
     throw CheckError(concat(explain_divergence(record, step_ + 1, options_),
                             newest ? "; the newest good checkpoint is " + newest->string() : ""));
@@ -257,7 +256,7 @@ void Run::write_state(const TrainState& state) {
   saved_step_ = step_;
   if (!is_writing()) {
     report_.param_hash = tensor_hash(state.parameters);
-    state.optimizer.for_each([](const std::string&, const at::Tensor&) {});  // gives its part
+    state.optimizer.for_each([](const std::string&, const at::Tensor&) {});  // sends its part
     return;
   }
   Json config = to_json(options_);
@@ -276,7 +275,8 @@ void Run::finish(const TrainState& state) {
   report_.num_microbatches = state.num_microbatches;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {
-    console_.line(concat("stopped on a signal after step ", step_, "; go on with --resume auto"));
+    console_.line(
+        concat("stopped on a signal after step ", step_, "; continue with --resume auto"));
   }
 }
 

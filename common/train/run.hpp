@@ -1,12 +1,13 @@
-// One run's plumbing on one rank: how far it is, what it logs, where its files lie, when it stops.
+// One run's plumbing on one rank: its progress, its log, its files, and when it stops.
 //
-// Local: nothing here communicates, except for what a state handed over brings along. What is global
-// (losses, norms, the wish to stop) is handed in by the loop, where the collective that made it global
-// can be seen. Files and console belong to rank 0 of the world.
+// Local: nothing here communicates, except the functions of a state that is passed in. Global
+//        values
+// (losses, norms, stop requests) are passed in by the loop, which shows the collective that made
+// them global. Files and console belong to rank 0 of the world.
 //
 // With an `out` folder a run writes metrics.jsonl (a line per logged step) and checkpoints/. A
-// folder that holds another run is refused unless that run is resumed; lines that the resumed
-// checkpoint does not know of are cut off.
+// folder that holds another run is refused unless that run is resumed; its log is then cut back to
+// the resumed checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -28,51 +29,52 @@ namespace ladder {
 
 class Run {
  public:
-  // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A communicator
-  // alone is a mesh in which every rank is a replica.) Throws CheckError for an `out` that is in use.
+  // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A single
+  // communicator is a mesh in which every rank is a replica.) Throws CheckError if `out` holds
+  // another run.
   Run(const TrainOptions& options, const Mesh& mesh);
 
-  // Reads the checkpoint that --resume names into this state, or the parameters of --init-from;
-  // changes nothing without both.
+  // Reads the checkpoint that --resume names, or the parameters of --init-from, into this state;
+  // changes nothing if neither is given.
   void resume(TrainState state);
 
-  // True while there is a step to take. What the loop's body has left in memory by then is what a
-  // step leaves behind.
+  // True while there is a step to take. The report counts the memory in use at this call as what is
+  // held between steps.
   bool next_step();
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
-  // Of what --resume or --init-from has read; empty for a run that starts from its seed.
+  // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
   const std::string& resumed_hashes() const { return resumed_hashes_; }
-  bool is_saved() const { return saved_step_ == step_; }  // what --out holds is this very state
-  double learning_rate() const;                           // of the step to take
+  bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
+  double learning_rate() const;                           // of the next step
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
-  // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run ends
-  // on all ranks, and before anything is saved: the older checkpoints stay as they are.
+  // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
+  // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
-  bool should_sample() const;  // after the last step, if --sample asks for text; rank 0's is shown
+  bool should_sample() const;  // after the last step, if --sample asks for text; rank 0 shows it
   void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides
-  // Collective where the state's tensors are spread over ranks: rank 0 writes, all give their part.
+  // Collective if the state's tensors are spread over ranks: each sends its part, rank 0 writes.
   void save(const TrainState& state);
 
-  // After the last step: saves the state, unless it just has been. Collective as save() is.
+  // After the last step: saves the state, unless that was just done. Collective if save() is.
   void finish(const TrainState& state);
   const TrainReport& report() const { return report_; }  // of this rank
 
  private:
-  // Data-parallel replicas, simulated ones included: what decides about the order of sums.
+  // Data-parallel replicas, simulated ones included: their number decides the order of sums.
   std::int64_t num_replicas() const { return mesh_.num_replicas() * options_.simulate_ranks; }
   bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
-  void check_folder() const;  // that it holds no run, or the one that is resumed
+  void check_folder() const;  // it must hold no run, or the one that is resumed
   void load(const std::filesystem::path& checkpoint, TrainState& state);
   void open_files();
   void write_metrics(const Json& line);
   void write_state(const TrainState& state);
   void read_held_memory();
-  void keep_training_peaks();  // those of a save are counted apart
+  void keep_training_peaks();  // peaks during a save are counted separately
 
   TrainOptions options_;
   Mesh mesh_;

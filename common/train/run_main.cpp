@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// runs/STEP-DATE-TIME, with a number behind it if that is taken.
+// runs/STEP-DATE-TIME, with a number appended if that is taken.
 fs::path fresh_run_folder(const std::string& step) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -44,14 +44,14 @@ fs::path fresh_run_folder(const std::string& step) {
   return folder;
 }
 
-// Writes the error with its rank, and returns the exit code that goes with it. Most errors are
-// everybody's: rank 0 says it, and is given the time to end the others before they say it too.
+// Prints the error with its rank, and returns the matching exit code. Most errors occur on all
+// ranks: rank 0 reports them, and gets time to end the others before they report them too.
 int report_error(const std::exception& error, int rank, int num_ranks) {
   if (rank > 0) {
     std::signal(SIGTERM, SIG_DFL);  // nothing is left to save
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
-  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // brings a stack trace along
+  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // what() has a stack trace
   const char* message = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
   const std::string who = concat("rank ", rank);
   const bool says_who = std::string_view(message).starts_with(who);
@@ -61,8 +61,8 @@ int report_error(const std::exception& error, int rank, int num_ranks) {
   return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
 }
 
-// The folder that the run writes to, made where none is named and locked until all is written. Taken
-// away again if nothing came of the run.
+// The folder that the run writes to: made if none is named, locked until everything is written, and
+// removed again if the run leaves nothing in it.
 class RunFolder {
  public:
   RunFolder(TrainOptions& options, bool is_main) {
@@ -104,7 +104,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   const Json json = gather_report(report, options, comm);
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
-  // Of a run that had taken all its steps before, the account of these stays.
+  // If all steps had been taken before, the report of those steps stays.
   const bool is_account_kept = report.losses.empty() && fs::exists(path);
   if (!is_account_kept) write_text_file(path, to_text(json, 1) + "\n");
   const std::string kept = reference.keep(options.output.out, report);
@@ -113,14 +113,14 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
       std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
     }
     std::printf("report: %s%s\n", path.c_str(),
-                is_account_kept ? ", as it was: no step was left to take" : "");
+                is_account_kept ? ", unchanged: no step was left to take" : "");
     if (!kept.empty()) std::printf("%s\n", kept.c_str());
   }
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
-// A command line that is wrong on one rank alone must end the others too, which wait for it in the
-// World's constructor.
+// A command line that is wrong on only one rank must end the others too, which wait for that rank
+// in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
     return parse_command_line(argc, argv, trainer.step, trainer.groups);
@@ -132,7 +132,7 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
 }
 
 int run_world(const TrainOptions& options, const Trainer& trainer) {
-  const StopSignal stop_signal;  // from here on a signal saves and stops
+  const StopSignal stop_signal;  // from here on, a signal means: save and stop
   World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
   return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
 }

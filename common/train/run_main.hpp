@@ -1,4 +1,4 @@
-// main() of every trainer: command line, world, training, report, exit code.
+// The main() of every trainer: command line, world, training, report, exit code.
 #pragma once
 
 #include <functional>
@@ -14,12 +14,12 @@ inline constexpr int kExitError = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitStopped = 75;  // saved and stopped on a signal
 
-// Everything between argc and the exit code. An error on one rank is shown with its rank, and ends
-// all of them. Writes OUT/report.json (rank 0) after training.
+// Does everything from argc to the exit code. An error on one rank is shown with its rank and ends
+// all ranks. Rank 0 writes OUT/report.json after training.
 int run_main(int argc, char** argv, const Trainer& trainer);
 
-// Runs `body` and returns its exit code. An error on one rank is shown with its rank, and ends all of
-// them with the code that goes with it, as nobody must wait for a rank that has failed.
+// Runs `body` and returns its exit code. An error on one rank is shown with its rank, and ends all
+// ranks with the matching code, because none may wait for a rank that has failed.
 int run_in_world(World& world, const std::function<int()>& body);
 
 // What --dry-run shows: parameters, bytes per rank by category, tokens per step.

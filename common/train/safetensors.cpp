@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 
-// The header's JSON, once the length in front of it is known to make sense.
+// Returns the header's JSON, after checking the length in front of it.
 std::string read_header(std::ifstream& file, const std::string& path, std::int64_t file_bytes) {
   check(file_bytes >= 8, path, ": not a safetensors file: ", file_bytes, " bytes are too few");
   std::uint64_t length = 0;
   file.read(reinterpret_cast<char*>(&length),
-            sizeof length);  // little-endian, as are the machines we run on
+            sizeof length);  // little-endian, like the machines we run on
   check(length <= static_cast<std::uint64_t>(kMaxHeaderBytes), path,
         ": not a safetensors file: its header would have ", length, " bytes, the format allows ",
         kMaxHeaderBytes);
@@ -46,7 +46,7 @@ SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredT
 }
 
 void SafetensorsWriter::write(const at::Tensor& tensor) {
-  check(num_written_ < tensors_.size(), path_, ": one tensor more than the header names");
+  check(num_written_ < tensors_.size(), path_, ": more tensors than the header names");
   const StoredTensor& expected = tensors_[num_written_++];
   const StoredTensor actual{expected.name, tensor.scalar_type(), tensor.sizes().vec()};
   check(actual.dtype == expected.dtype && actual.shape == expected.shape, path_, ": \"",

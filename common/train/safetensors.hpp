@@ -1,8 +1,8 @@
 // Reading and writing safetensors files: an 8-byte length, a JSON header, then the tensors' bytes.
 //
-// The writer takes the tensors one after the other, so a caller that holds only a part of a model
-// at a time can stream it. The reader maps nothing and trusts nothing: it refuses a file whose
-// header and length do not agree to the byte. Format: https://huggingface.co/docs/safetensors
+// The writer takes the tensors one by one, so a caller that holds only part of a model at a time
+// can stream it. The reader maps nothing and trusts nothing: it refuses a file whose header and
+// length do not agree to the byte. Format: https://huggingface.co/docs/safetensors
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +23,8 @@ class SafetensorsWriter {
   SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
   void write(
-      const at::Tensor& tensor);  // the next tensor of the list: its dtype and shape must match
-  void finish();                  // flushes to the disk; throws unless every tensor was written
+      const at::Tensor& tensor);  // the next tensor in the list: its dtype and shape must match
+  void finish();                  // flushes to disk; throws unless every tensor was written
 
  private:
   std::string path_;
@@ -38,12 +38,12 @@ class SafetensorsReader {
   // Throws CheckError with the file's name and what is wrong with it.
   explicit SafetensorsReader(std::string path);
 
-  // In the order of the data.
+  // In the order of their data.
   const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  // Copies the named tensor into `target`, which has its shape and dtype; throws CheckError with
-  // both if not.
+  // Copies the named tensor into `target`, which must have its shape and dtype; otherwise throws
+  // CheckError with both.
   void read(const std::string& name, const at::Tensor& target);
 
  private:
@@ -51,7 +51,7 @@ class SafetensorsReader {
   std::ifstream file_;
   SafetensorsHeader header_;
   std::int64_t data_start_ = 0;               // in the file
-  std::map<std::string, std::size_t> index_;  // of a name in the header's lists
+  std::map<std::string, std::size_t> index_;  // name -> position in the header's lists
 };
 
 }  // namespace ladder

@@ -37,7 +37,7 @@ std::string dtype_name(at::ScalarType dtype) {
       concat("safetensors: tensors of type ", c10::toString(dtype), " cannot be stored"));
 }
 
-// Product of the shape and the element size; refuses what is negative or does not fit 63 bits.
+// Product of the shape and the element size; refuses negative values and those that exceed 63 bits.
 std::int64_t num_bytes(const StoredTensor& tensor, const std::string& where) {
   auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
   for (const std::int64_t extent : tensor.shape) {
@@ -53,7 +53,7 @@ struct Entry {
   std::vector<std::int64_t> offsets;  // begin and end
 };
 
-// Takes the JSON apart as it is read: one pass, and nothing is kept that is not part of the format.
+// Interprets the JSON while it is parsed: one pass, keeping nothing that is not part of the format.
 class HeaderReader final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -63,7 +63,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
 
   bool start_object(std::size_t) override {
     if (place_ == Place::kOutside) return enter(Place::kHeader);
-    if (place_ != Place::kHeader) refuse("there is no place for an object");
+    if (place_ != Place::kHeader) refuse("an object is not allowed here");
     if (name_ == "__metadata__") return enter(Place::kMetadata);
     entries.push_back({});
     entries.back().tensor.name = name_;
@@ -84,13 +84,13 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     check(known.insert(text).second, path_, ": the key \"", excerpt(text), "\" occurs twice");
     check(known.size() <= kMaxEntries, path_, ": has more than ", kMaxEntries, " entries");
     if (is_member && text != "dtype" && text != "shape" && text != "data_offsets")
-      refuse("\"" + excerpt(text) + "\" is no member of the format");
+      refuse("\"" + excerpt(text) + "\" is not part of the format");
     return true;
   }
   bool start_array(std::size_t) override {
     if (place_ == Place::kEntry && member_ == "shape") return enter(Place::kShape);
     if (place_ == Place::kEntry && member_ == "data_offsets") return enter(Place::kOffsets);
-    refuse("there is no place for a list");
+    refuse("a list is not allowed here");
   }
   bool end_array() override {
     if (place_ == Place::kOffsets && entries.back().offsets.size() != 2)
@@ -106,23 +106,23 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     refuse(concat(value, " is negative or too large"));
   }
   bool number_float(double, const std::string& text) override {
-    refuse(excerpt(text) + " is no whole number that fits 63 bits");
+    refuse(excerpt(text) + " is not a whole number that fits 63 bits");
   }
   bool string(std::string& text) override {
     if (place_ == Place::kMetadata) {
       metadata[metadata_key_] = text;
       return true;
     }
-    if (place_ != Place::kEntry || member_ != "dtype") refuse("there is no place for a text");
+    if (place_ != Place::kEntry || member_ != "dtype") refuse("a string is not allowed here");
     const auto known =
         std::find_if(kDtypes.begin(), kDtypes.end(), [&](const auto& d) { return text == d.name; });
     if (known == kDtypes.end()) refuse("unknown dtype \"" + excerpt(text) + "\"");
     entries.back().tensor.dtype = known->dtype;
     return true;
   }
-  bool null() override { refuse("there is no place for null"); }
-  bool boolean(bool) override { refuse("there is no place for true or false"); }
-  bool binary(Json::binary_t&) override { refuse("there is no place for bytes"); }
+  bool null() override { refuse("null is not allowed here"); }
+  bool boolean(bool) override { refuse("true or false is not allowed here"); }
+  bool binary(Json::binary_t&) override { refuse("bytes are not allowed here"); }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
     throw CheckError(concat(path_, ": not valid JSON: ", excerpt(error.what())));
   }
@@ -136,7 +136,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
   bool number(std::int64_t value) {
     if (place_ != Place::kShape && place_ != Place::kOffsets)
-      refuse("there is no place for a number");
+      refuse("a number is not allowed here");
     const bool is_shape = place_ == Place::kShape;
     std::vector<std::int64_t>& list =
         is_shape ? entries.back().tensor.shape : entries.back().offsets;
@@ -171,16 +171,16 @@ SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t
     const std::string& name = entry.tensor.name;
     const std::int64_t needed = num_bytes(entry.tensor, path);
     check(begin == covered, path, ": the data of \"", excerpt(name), "\" starts at ", begin,
-          ", the one before ends at ", covered);
-    // Both are at least 0, so their difference fits; nothing here is added up.
+          ", but the previous one ends at ", covered);
+    // Both are at least 0, so their difference cannot overflow; nothing here is added.
     check(end - begin == needed, path, ": \"", excerpt(name), "\" has ", end - begin,
-          " bytes, its shape needs ", needed);
+          " bytes, but its shape needs ", needed);
     header.tensors.push_back(std::move(entry.tensor));
     header.offsets.push_back(begin);
     covered = end;
   }
   check(covered == data_bytes, path, ": the header describes ", covered,
-        " bytes of data, the file has ", data_bytes);
+        " bytes of data, but the file has ", data_bytes);
   return header;
 }
 

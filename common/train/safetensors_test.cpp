@@ -130,20 +130,20 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
   expect_refused(folder_.path("nothing"), "cannot be opened");
 }
 
-// What is legal JSON and no header.
+// Legal JSON that is not a header.
 TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
   const auto entry = [](const std::string& shape, const std::string& offsets) {
     return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
   };
   EXPECT_NO_THROW(SafetensorsReader(file_of(entry("[2]", "[0,8]"), 8)));
   for (const char* shape : {"[2.0]", "[2.9]", "[2e0]", "[1e400]", "[18446744073709551616]"})
-    expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "no whole number");
+    expect_refused(file_of(entry(shape, "[0,8]"), 8), shape[1] == '1' ? "" : "not a whole number");
   for (const char* offsets : {"[0.0,8]", "[0,8.2]", "[0.9,8]", "[-0.1,8]"})
-    expect_refused(file_of(entry("[2]", offsets), 8), "no whole number");
+    expect_refused(file_of(entry("[2]", offsets), 8), "not a whole number");
   expect_refused(file_of(entry("[9223372036854775808]", "[0,8]"), 8), "too large");
   expect_refused(file_of(entry("[2]", "[0,-9223372036854775808]"), 8), "negative or too large");
   expect_refused(file_of(entry("[2]", "[0,18446744073709551615]"), 8), "too large");
-  // A shape and offsets that agree, so that the end of the data, counted in the file, would not fit.
+  // A shape and offsets that agree, so that the position of the data's end would overflow.
   expect_refused(file_of(entry("[2305843009213693951]", "[0,9223372036854775804]"), 8),
                  "the file has 8");
   expect_refused(file_of(entry("[2]", "[8,0]"), 8), "starts at 8");
@@ -175,7 +175,7 @@ TEST_F(SafetensorsTest, DepthAndCountsAreBounded) {
   expect_refused(file_of(metadata + "}}", 0), "more than 1000000 entries");
 }
 
-// Seconds to write a file of so many empty tensors, open it, and read them all.
+// Seconds to write a file of this many empty tensors, open it, and read them all.
 double seconds_for_tensors(int count, const std::string& path) {
   std::vector<StoredTensor> tensors;
   for (int i = 0; i < count; ++i) tensors.push_back({concat("h.", i, ".weight"), at::kFloat, {0}});
@@ -189,7 +189,7 @@ double seconds_for_tensors(int count, const std::string& path) {
   return timer.seconds();
 }
 
-// Eight times the tensors take about eight times as long; with quadratic time they would take 64 times.
+// Eight times the tensors take about eight times as long; with quadratic time it would be 64.
 TEST_F(SafetensorsTest, TimeGrowsWithTheTensorsAndNotWithTheirSquare) {
   const std::string path = folder_.path("many.safetensors");
   double few = 1e9, many = 1e9;

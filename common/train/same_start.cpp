@@ -15,8 +15,8 @@ struct Difference {
   std::string value_on_rank_0;
 };
 
-// The first value in which a rank differs from rank 0. All compare what all have sent as text, so
-// all find the same.
+// The first value in which a rank differs from rank 0. Every rank compares the texts of all ranks,
+// so all find the same difference.
 std::optional<Difference> first_difference(const Json& own, Communicator& comm) {
   const std::vector<std::string> texts = all_gather_text(to_text(own), comm);
   const Json wanted = parse_json(texts[0], "what rank 0 sent");
@@ -39,7 +39,7 @@ std::optional<Difference> first_difference(const Json& own, Communicator& comm) 
 
 void check_same_options(const TrainOptions& options, Communicator& comm) {
   if (const auto step = first_difference({{"step", options.step}}, comm)) {
-    throw UsageError(concat("rank ", step->rank, " runs ", step->value, " and rank 0 ",
+    throw UsageError(concat("rank ", step->rank, " runs ", step->value, " but rank 0 runs ",
                             step->value_on_rank_0, "; all ranks must run the same step"));
   }
   if (const auto option = first_difference(to_json(options), comm)) {
@@ -52,10 +52,10 @@ void check_same_options(const TrainOptions& options, Communicator& comm) {
 void check_same_start(const Run& run, const BatchStream& batches, Communicator& comm) {
   const DataPosition position = batches.position();
   const Json own = {{"steps taken", run.num_steps_taken()},
-                    {"hashes of the checkpoint to go on from", run.resumed_hashes()},
-                    {"is the checkpoint to go on from the newest in --out", run.is_saved()},
+                    {"hashes of the checkpoint to resume from", run.resumed_hashes()},
+                    {"is the checkpoint to resume from the newest in --out", run.is_saved()},
                     {"epoch", position.epoch},
-                    {"samples used up of the epoch", position.samples},
+                    {"samples used in the epoch", position.samples},
                     {"samples in the training data", batches.training_data().num_samples()},
                     {"tokens in the training data", batches.training_data().num_tokens()},
                     {"samples in the validation data", batches.validation_data().num_samples()}};

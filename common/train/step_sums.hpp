@@ -7,10 +7,10 @@ namespace ladder {
 
 struct StepSums {
   double loss = 0;                 // a rank's part of the step's loss; their sum is the loss
-  bool is_stop_requested = false;  // this rank has had a signal; one is enough, and all obey
+  bool is_stop_requested = false;  // this rank has received a signal; one is enough to stop all
 };
 
-// Over all ranks, in one all-reduce of two doubles, folded in rank order. Collective, blocking.
+// Sums over all ranks in one all-reduce of two doubles, folded in rank order. Collective, blocking.
 StepSums all_reduce_sum(const StepSums& own, Communicator& comm);
 
 }  // namespace ladder

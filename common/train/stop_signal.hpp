@@ -1,5 +1,5 @@
-// Turns signals into a question that the loop can ask: SIGUSR1, SIGTERM and the first SIGINT ask
-// the run to save and stop. A second SIGINT kills.
+// Turns signals into a flag that the loop can query: SIGUSR1, SIGTERM and the first SIGINT ask the
+// run to save and stop. A second SIGINT kills it.
 #pragma once
 
 namespace ladder {
@@ -7,7 +7,7 @@ namespace ladder {
 class StopSignal {
  public:
   StopSignal();   // installs the handlers
-  ~StopSignal();  // puts the default ones back and forgets what was raised
+  ~StopSignal();  // restores the default handlers and clears the flag
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 

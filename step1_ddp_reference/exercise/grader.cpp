@@ -163,7 +163,7 @@ class Grade : public Examination {
     examine("arm() twice", [this](Communicator& comm) {
       const Setup setup(make_, comm);
       setup.ddp.arm(1);
-      expect_error("arm() before the wait() of the step before", {rank_name()},
+      expect_error("arm() before the wait() of the previous step", {rank_name()},
                    [&] { setup.ddp.arm(1); });
     });
   }

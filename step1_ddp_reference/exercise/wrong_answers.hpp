@@ -303,7 +303,7 @@ inline std::vector<WrongAnswer<MakeDdp>> wrong_answers() {
       {"lets one microbatch more pass", lets_one_microbatch_more_pass, 1,
        "a second microbatch after arm(1): its forward says nothing", "a second microbatch"},
       {"arms a step of nothing", arms_a_step_of_nothing, 1, "arm(0) says nothing", "arm("},
-      {"arms twice", arms_twice, 1, "arm() before the wait() of the step before says nothing",
+      {"arms twice", arms_twice, 1, "arm() before the wait() of the previous step says nothing",
        "arm() before the wait()"},
       {"broadcasts when made", broadcasts_when_made, 1,
        "what constructor and destructor send is broadcast of", "constructor"},

@@ -1,7 +1,7 @@
-// Exercise of step 5: the optimizer stands between the two halves of an all-reduce.
+// Exercise of step 5: the optimizer runs between the two halves of an all-reduce.
 //
 // own_slice() is given. Write the five bodies as step5_zero1/sharded_optimizer.hpp describes them;
-// shard_plan.hpp, which is finished, says who owns what. Then:
+// shard_plan.hpp, which is complete, says which rank owns what. Then run:
 //   ./ladder exercise step5_zero1
 #include "step5_zero1/sharded_optimizer.hpp"
 
@@ -11,7 +11,7 @@
 namespace ladder {
 namespace {
 
-// Of a unit, or of anything else that is made of N equal pieces [N·n]: this rank's piece, as a view.
+// This rank's piece, as a view, of a unit or of any other tensor made of N equal pieces [N·n].
 [[maybe_unused]] at::Tensor own_slice(const at::Tensor& unit, const Communicator& comm) {
   const std::int64_t numel = unit.numel() / comm.size();
   return unit.narrow(0, comm.rank() * numel, numel);
@@ -20,7 +20,7 @@ namespace {
 }  // namespace
 
 WorkPtr start_reduce_scatter(Communicator& /*comm*/, const at::Tensor& /*unit*/) {
-  // Where does the sum of this rank's piece belong? Do not wait: backward goes on meanwhile.
+  // Where should the sum of this rank's piece go? Do not wait: backward continues meanwhile.
   not_implemented("step5_zero1: start_reduce_scatter()");
 }
 
@@ -29,25 +29,25 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& /*plan*/,
                                    const std::vector<at::Tensor>& /*grads*/,
                                    const OptimizerOptions& options)
     : Optimizer(/*slices=*/{}, /*state_numel=*/0, options) {
-  // An Optimizer can be made of any slices: it needs to be told which, and for how many elements it
-  // must keep state. plan_own_updates() knows what is frozen. There is nothing to do in this body.
+  // An Optimizer works on any slices: tell its constructor which ones, and for how many elements it
+  // must keep state. plan_own_updates() knows what is frozen. This body itself stays empty.
   not_implemented("step5_zero1: ShardedOptimizer::ShardedOptimizer()");
 }
 
 double sharded_norm(const std::vector<at::Tensor>& /*slices*/, Communicator& /*comm*/) {
-  // block_sums() and norm_of() of common/optim/norm.hpp do the arithmetic. In which order do
-  // the gathered sums arrive, and in which order would one process add them up?
+  // block_sums() and norm_of() in common/optim/norm.hpp do the arithmetic. In which order do the
+  // gathered sums arrive, and in which order would a single process add them up?
   not_implemented("step5_zero1: sharded_norm()");
 }
 
 double clip_gradients(const std::vector<at::Tensor>& /*grads*/, double /*clip_norm*/,
                       Communicator& /*comm*/) {
-  // clip_factor() says by how much. It must be the same on every rank.
+  // clip_factor() returns the factor. It must be the same on every rank.
   not_implemented("step5_zero1: clip_gradients()");
 }
 
 void all_gather_parameters(FlatModel& /*model*/, Communicator& /*comm*/) {
-  // plan_unit_buckets() lists the units; model.params() is the buffer of all of them.
+  // plan_unit_buckets() lists the units; model.params() is the buffer that holds them all.
   not_implemented("step5_zero1: all_gather_parameters()");
 }
 

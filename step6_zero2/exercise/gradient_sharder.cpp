@@ -1,8 +1,9 @@
-// Exercise of step 6: reduce-scatter each unit's gradients during backward, and let go of them.
+// Exercise of step 6: reduce-scatter each unit's gradients during backward, and free them.
 //
-// The hooks are set for you: hooks_ calls on_gradient(tensor) each time a backward has put a gradient
-// into that tensor's .grad. units_ are in the order in which they leave; gaps say which parts of a
-// unit belong to no tensor. Write the rest as step6_zero2/gradient_sharder.hpp describes it, then:
+// The hooks are set for you: hooks_ calls on_gradient(tensor) each time a backward has put a
+// gradient into that tensor's .grad. units_ are in the order in which they are sent; gaps are the
+// parts of a unit that belong to no tensor. Write the rest as step6_zero2/gradient_sharder.hpp
+// describes it, then run:
 //   ./ladder exercise step6_zero2
 #include "step6_zero2/gradient_sharder.hpp"
 
@@ -27,7 +28,7 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
     Unit& unit = units_.emplace_back();
     unit.range = range;
     unit.shard = grad_shard_.narrow(0, range.start / comm.size(), range.numel / comm.size());
-    std::int64_t end = range.numel;  // of the gap behind the tensor: the last one comes first
+    std::int64_t end = range.numel;  // of the gap after the tensor; the last tensor comes first
     for (const std::int64_t index : range.tensors) {
       const FlatTensor& tensor = plan.layout.tensors[static_cast<std::size_t>(index)];
       const std::int64_t start = tensor.start - range.start;
@@ -40,27 +41,29 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
 }
 
 void GradientSharder::arm(std::int64_t num_microbatches) {
-  // How many tensors must each unit wait for before it may leave, and how many units will have left
-  // when all passes are over?
+  // How many tensors must each unit wait for before it may be sent? And how many units will have
+  // been sent when all passes are over?
   static_cast<void>(num_microbatches);
   not_implemented("step6_zero2: GradientSharder::arm()");
 }
 
 void GradientSharder::on_gradient(std::size_t tensor) {
-  // Move it out of .grad into the unit's buffer, which the first one makes (its MemoryScope is that
-  // of gradients). What must .grad be afterwards? Then count, and let the transport move on.
+  // Move the gradient out of .grad into the unit's buffer, which the first gradient allocates (in a
+  // MemoryScope of kGradients). What must .grad be afterwards? Then count, and let the transport
+  // make progress.
   static_cast<void>(tensor);
   not_implemented("step6_zero2: GradientSharder::on_gradient()");
 }
 
 void GradientSharder::start_complete_units() {
-  // start_reduce_scatter(comm_, full) starts a unit's sum, in the same order on all ranks. Who may
-  // still be on its way? And what is in the gaps of a buffer that at::empty() made?
+  // start_reduce_scatter(comm_, full) starts a unit's sum. All ranks must start them in the same
+  // order. Which unit may still be in flight? And what do the gaps of an at::empty() buffer hold?
   not_implemented("step6_zero2: GradientSharder::start_complete_units()");
 }
 
 void GradientSharder::finish_unit_on_its_way() {
-  // Afterwards the own slice of on_its_way_ is part of the unit's shard, and the buffer is gone.
+  // Afterwards this rank's slice of on_its_way_ has been added to the unit's shard, and the buffer
+  // is freed.
   not_implemented("step6_zero2: GradientSharder::finish_unit_on_its_way()");
 }
 
@@ -69,18 +72,18 @@ std::string GradientSharder::describe_missing() const {
   for (const std::int64_t index : unit.range.tensors) {
     const auto tensor = static_cast<std::size_t>(index);
     if (tensors_[tensor].has_gradient) continue;
-    return concat("Parameter '", leaves_[tensor].name, "' has got ", num_started_ / num_units(),
+    return concat("Parameter '", leaves_[tensor].name, "' received ", num_started_ / num_units(),
                   " of ", num_microbatches_,
                   " gradients: it took no part in a backward pass. Freeze it (requires_grad "
                   "false), or use it on every rank");
   }
   const auto first = static_cast<std::size_t>(unit.range.tensors.front());
-  return concat("The unit of '", leaves_[first].name, "' has all its gradients and has not left");
+  return concat("The unit of '", leaves_[first].name, "' has all its gradients but was not sent");
 }
 
 void GradientSharder::wait() {
-  // What if a unit never became complete? Waiting for it would be for ever. describe_missing() has
-  // the words.
+  // What if a unit never became complete? Waiting for it would take forever. describe_missing()
+  // returns the message.
   not_implemented("step6_zero2: GradientSharder::wait()");
 }
 

@@ -1,7 +1,7 @@
 // Exercise of step 7: when are a unit's parameters made whole, and when are they dropped?
 //
-// forward() below walks through the layers, and units_ moves the memory. Write the rest as
-// step7_zero3/sharded_model.hpp describes it, then:
+// forward() below goes through the layers, and units_ allocates and frees the memory. Write the
+// rest as step7_zero3/sharded_model.hpp describes it, then run:
 //   ./ladder exercise step7_zero3
 #include "step7_zero3/sharded_model.hpp"
 
@@ -32,7 +32,7 @@ ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator
 }
 
 at::Tensor ShardedModel::forward(const at::Tensor& tokens) {
-  units_.reshard_all();  // what a backward that never came has left
+  units_.reshard_all();  // units left whole by a forward without a backward
   at::Tensor x = tokens;
   for (std::size_t layer = 0; layer <= last_; ++layer) {
     begin_forward(layer);
@@ -44,35 +44,35 @@ at::Tensor ShardedModel::forward(const at::Tensor& tokens) {
 }
 
 void ShardedModel::begin_forward(std::size_t layer) {
-  // start_unshard() starts a gather, unshard() waits for it as well. What should be on its way while
-  // this unit computes?
+  // start_unshard() only starts a gather; unshard() also waits for it. What should be in flight
+  // while this unit computes?
   static_cast<void>(layer);
   not_implemented("step7_zero3: ShardedModel::begin_forward()");
 }
 
 bool ShardedModel::is_kept(std::size_t layer) const {
-  // Whose backward comes right after its forward? And whose parameters does another unit use?
+  // Which layer's backward follows right after its forward? And whose unit does another layer read?
   static_cast<void>(layer);
   not_implemented("step7_zero3: ShardedModel::is_kept()");
 }
 
 void ShardedModel::end_forward(std::size_t layer) {
-  // Where no backward will come (at::GradMode::is_enabled() says so), nothing may stay behind.
+  // If no backward will come (at::GradMode::is_enabled() tells), nothing may stay whole.
   static_cast<void>(layer);
   not_implemented("step7_zero3: ShardedModel::end_forward()");
 }
 
 void ShardedModel::on_gradient_of_output(const at::Tensor& output, std::size_t layer) {
-  // output.register_hook([this, layer](const at::Tensor& gradient) { … }) is called when the gradient
-  // has arrived at `output`. One that needs no gradient takes no hook.
+  // A hook set by output.register_hook([this, layer](const at::Tensor& gradient) { … }) is called
+  // when the gradient has arrived at `output`. A tensor that requires no gradient takes no hook.
   static_cast<void>(output);
   static_cast<void>(layer);
   not_implemented("step7_zero3: ShardedModel::on_gradient_of_output()");
 }
 
 void ShardedModel::begin_backward(std::size_t layer) {
-  // Which unit's backward is over now? Which ones should be on their way while this one's runs? Whose
-  // backward reads no parameter?
+  // Which layer's backward is over now? Which units should be in flight while this one's backward
+  // runs? And which layer's backward reads no parameter?
   static_cast<void>(layer);
   not_implemented("step7_zero3: ShardedModel::begin_backward()");
 }
