@@ -97,7 +97,7 @@ TEST(SamplesOfRank, RefusesARankThatThereIsNot) {
   for (const int rank : {-1, 2}) {
     EXPECT_THAT([&] { samples_of_rank(sequential(4), 0, rank, 2, Tail::kDrop); },
                 ThrowsMessage<CheckError>(
-                    AllOf(HasSubstr(concat("no rank ", rank)), HasSubstr("2 ranks"))));
+                    AllOf(HasSubstr(concat("no rank ", rank)), HasSubstr("a group of 2"))));
   }
 }
 
