@@ -1,5 +1,5 @@
 // A Communicator for graders: ranks that do not do the same are told so, instead of waiting for
-// each other for ever.
+// each other forever.
 //
 // Before each collective all ranks agree on what it is. Where they differ, each of them gets a
 // Disagreement that says what every rank is about to do, and so does every call after that.
