@@ -6,6 +6,7 @@
 #include <ATen/ops/gelu.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -139,26 +140,27 @@ Layer head_layer(const ParameterMaker& make, const GptOptions& options, const at
 
 }  // namespace
 
-LayerRange all_layers(const GptOptions& options) {
-  return {0, options.layers + 2};
-}
-
-Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange& range,
-                const OnUnit& on_unit, at::Device device) {
+Model build_gpt(const GptOptions& options, std::uint64_t seed,
+                const std::vector<std::int64_t>& layers, const OnUnit& on_unit, at::Device device) {
   validate(options);
-  const LayerRange all = all_layers(options);
-  check(all.begin <= range.begin && range.begin < range.end && range.end <= all.end, "layers ",
-        range.begin, " to ", range.end, " are not in this GPT, which has ", all.end);
+  const std::int64_t head = options.layers + 1;
+  check(!layers.empty(), "a part of a GPT needs at least one layer");
+  std::int64_t previous = -1;
+  for (const std::int64_t layer : layers) {
+    check(previous < layer && layer <= head, "layer ", layer, " after layer ", previous,
+          ": this GPT has the layers 0 to ", head, ", in ascending order");
+    previous = layer;
+  }
   const MemoryScope scope(MemoryCategory::kParameters);
   const ParameterMaker make(derive_seed(seed, "model"), device, options.products);
   Model model;
   Embedding embedding;
-  for (std::int64_t i = range.begin; i < range.end; ++i) {
-    if (i == 0) {
+  for (const std::int64_t layer : layers) {
+    if (layer == 0) {
       embedding = make_embedding(make, options);
       model.layers.push_back(embedding_layer(embedding));
-    } else if (i < all.end - 1) {
-      model.layers.push_back(block_layer(make, options, i - 1));
+    } else if (layer < head) {
+      model.layers.push_back(block_layer(make, options, layer - 1));
     } else {
       model.layers.push_back(head_layer(make, options, embedding.wte));
     }
@@ -169,7 +171,9 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange&
 
 Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit,
                 at::Device device) {
-  return build_gpt(options, seed, all_layers(options), on_unit, device);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(options.layers + 2));
+  std::iota(all.begin(), all.end(), 0);
+  return build_gpt(options, seed, all, on_unit, device);
 }
 
 ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
@@ -188,6 +192,17 @@ std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_
   const std::int64_t head = (C + 2) + C + options.vocab_size;  // ln_f, product, log_softmax
   const std::int64_t per_token = options.layers * (attention + mlp) + head;
   return 4 * num_rows * options.context * per_token;
+}
+
+std::vector<std::int64_t> forward_flops(const GptOptions& options) {
+  const std::int64_t C = options.channels;
+  const std::int64_t products = C * 3 * C + C * C + C * 4 * C + 4 * C * C;
+  const std::int64_t attention = 2 * C * options.context;
+  std::vector<std::int64_t> flops(static_cast<std::size_t>(options.layers + 2),
+                                  2 * (products + attention));
+  flops.front() = 0;
+  flops.back() = 2 * C * options.vocab_size;
+  return flops;
 }
 
 void validate(const GptOptions& options) {

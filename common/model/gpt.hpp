@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/model/model.hpp"
 #include "common/model/modules.hpp"
@@ -23,23 +24,19 @@ struct GptOptions {
   Products products = Products::kOneDnn;  // of all linear layers and the head
 };
 
-// A part of a GPT's list of layers: 0 is the embedding, 1 … L are the blocks, L + 1 is the head.
-struct LayerRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;  // one past the last
-};
-LayerRange all_layers(const GptOptions& options);
-
 // Builds the layers "embedding", "block0", …, "head". A tied head reads layer 0.
 // Throws UsageError naming the option, as validate() does.
 Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
 
-// Builds only these layers; the others are never created. If a tied head is built without the
-// embedding, its own unit has a copy of the token embedding with the same initial values, and the
-// caller must keep the two equal. Throws CheckError for an empty range or one outside the model.
-Model build_gpt(const GptOptions& options, std::uint64_t seed, const LayerRange& range,
-                const OnUnit& on_unit = {}, at::Device device = at::kCPU);
+// Builds only these layers of the list, in ascending order: 0 is the embedding, 1 … L are the blocks, L + 1
+// is the head. The others are never created. If a tied head is built without the embedding, the token
+// embedding is also the last tensor of its own unit, a copy with the same initial values, and the caller must
+// keep the two equal. Throws CheckError for no layers, an order that does not ascend, or a layer that the
+// model does not have.
+Model build_gpt(const GptOptions& options, std::uint64_t seed,
+                const std::vector<std::int64_t>& layers, const OnUnit& on_unit = {},
+                at::Device device = at::kCPU);
 
 // Returns build_gpt() of all layers as a function of the device, to be called later.
 ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
@@ -47,6 +44,10 @@ ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
 // The bytes of fp32 activations that forward, with the summed loss, saves for backward, for
 // num_rows rows of `context` tokens. Backward itself needs more, for the activation gradients.
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
+
+// The floating-point operations of each layer's forward per token, the multiplications of its matrices only;
+// attention over the whole context, the causal half counted in full. A lookup counts as 0.
+std::vector<std::int64_t> forward_flops(const GptOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.
 void validate(const GptOptions& options);

@@ -199,16 +199,17 @@ TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
 }
 
 // A pipeline's first, middle and last stage, run in turn, compute what the whole model computes.
-TEST(Gpt, RangesOfLayersMakeUpTheWhole) {
+using Layers = std::vector<std::int64_t>;
+TEST(Gpt, PartsMakeUpTheWhole) {
   at::manual_seed(6);
   const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
   for (const bool tied : {true, false}) {
     const Model whole = build_gpt(tiny(tied), 5);
     at::Tensor x = tokens;
     std::vector<std::string> names;
-    for (const auto& [begin, end] : {std::pair{0, 2}, {2, 3}, {3, 4}}) {
-      const Model stage = build_gpt(tiny(tied), 5, LayerRange{begin, end});
-      EXPECT_EQ(stage.layers.size(), static_cast<std::size_t>(end - begin));
+    for (const std::vector<std::int64_t>& layers : {Layers{0, 1}, {2}, {3}}) {
+      const Model stage = build_gpt(tiny(tied), 5, layers);
+      EXPECT_EQ(stage.layers.size(), layers.size());
       for (const Unit& unit : stage.units()) names.push_back(unit.name);
       x = stage.forward(x);
     }
@@ -222,16 +223,35 @@ TEST(Gpt, ATiedHeadReadsTheEmbeddingOrHasACopy) {
   EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
   EXPECT_EQ(whole.layers.back().unit.tensors.size(), 2u);
   EXPECT_EQ(build_gpt(tiny(false), 5).layers.back().reads, std::nullopt);
-  const Model last = build_gpt(tiny(true), 5, LayerRange{3, 4});
+  const Model last = build_gpt(tiny(true), 5, Layers{3});
   EXPECT_EQ(last.layers[0].reads, std::nullopt);
   const NamedTensor& copy = last.layers[0].unit.tensors.at(2);
   EXPECT_EQ(copy.name, "wte.weight");
   EXPECT_TRUE(copy.tensor.equal(whole.layers[0].unit.tensors[0].tensor));
 }
 
-TEST(Gpt, RefusesARangeThatIsNoPartOfIt) {
-  for (const auto& [begin, end] : {std::pair{0, 5}, {-1, 2}, {2, 2}, {3, 1}})
-    EXPECT_THROW(build_gpt(tiny(true), 5, LayerRange{begin, end}), CheckError) << begin;
+// As with interleaving: the layers of a part need not be neighbors.
+TEST(Gpt, ATiedHeadReadsTheEmbeddingOfTheSamePart) {
+  const Model ends = build_gpt(tiny(true), 5, Layers{0, 3});
+  EXPECT_EQ(ends.layers[1].reads, std::size_t{0});
+  EXPECT_EQ(ends.layers[1].unit.tensors.size(), 2u);
+}
+
+TEST(Gpt, RefusesWhatIsNoPartOfIt) {
+  for (const Layers& layers : {Layers{}, {-1, 2}, {2, 2}, {3, 1}, {0, 4}})
+    EXPECT_THROW(build_gpt(tiny(true), 5, layers), CheckError) << layers.size();
+}
+
+// Six times the parameters of the products, per token, is the usual estimate of forward and backward.
+TEST(Gpt, FlopsAreTwoPerParameterOfAProductAndAttention) {
+  const GptOptions gpt2 = {
+      .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
+  const std::vector<std::int64_t> flops = forward_flops(gpt2);
+  ASSERT_EQ(flops.size(), 14u);
+  EXPECT_EQ(flops[0], 0);
+  EXPECT_EQ(flops[1], 2 * 12 * 768 * 768 + 4 * 768 * 1024);
+  EXPECT_EQ(flops[12], flops[1]);
+  EXPECT_EQ(flops[13], 2 * 768 * 50257);
 }
 
 }  // namespace

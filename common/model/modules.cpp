@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/model/find_operator.hpp"
+#include "common/model/weight_gradients.hpp"
 
 namespace ladder {
 namespace {
@@ -44,50 +45,77 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
 }
 
-// y = x weightᵀ + bias and its gradients, all three products through times_transposed().
+// Which dimension of a weight is the product's output.
+enum class Orientation { kInOut, kOutIn };
+
+// x [M, in] times the weight, plus bias [out].
+at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation orientation,
+                    Products products, const OptionalTensor& bias = {}) {
+  return times_transposed(products, x, orientation == Orientation::kOutIn ? weight : weight.t(),
+                          bias);
+}
+
+// y = x · weight + bias and its gradients, all three products through times_transposed().
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const OptionalTensor& bias, Products products) {
-    context->save_for_backward({x, weight});
-    context->saved_data["has_bias"] = bias.has_value();
+                            const OptionalTensor& bias, Orientation orientation,
+                            Products products) {
+    context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
+    context->saved_data["orientation"] = static_cast<std::int64_t>(orientation);
     context->saved_data["products"] = static_cast<std::int64_t>(products);
-    return times_transposed(products, x, weight, bias);
+    context->saved_data["queue"] = reinterpret_cast<std::int64_t>(DeferWeightGradients::current());
+    return multiply(x, weight, orientation, products, bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& x = saved[0];
-    const at::Tensor& weight = saved[1];
-    const at::Tensor& dy = outputs[0];
+    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &dy = outputs[0];
+    const auto orientation = static_cast<Orientation>(context->saved_data["orientation"].toInt());
     const auto products = static_cast<Products>(context->saved_data["products"].toInt());
-    at::Tensor dx, dweight, dbias;
-    if (context->needs_input_grad(0)) dx = times_transposed(products, dy, weight.t());
-    if (context->needs_input_grad(1)) {
-      // Choose the product that writes the gradient in the memory order of the weight.
-      dweight = weight.is_contiguous() ? times_transposed(products, dy.t(), x.t())
-                                       : times_transposed(products, x.t(), dy.t()).t();
+    const bool is_out_in = orientation == Orientation::kOutIn;
+    // In the memory order of the weight.
+    const auto dweight = [=] {
+      return is_out_in ? times_transposed(products, dy.t(), x.t())
+                       : times_transposed(products, x.t(), dy.t());
+    };
+    const auto dbias = [=] { return dy.sum(0); };
+
+    variable_list gradients(5);
+    if (context->needs_input_grad(0)) {
+      gradients[0] = times_transposed(products, dy, is_out_in ? weight.t() : weight);
     }
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) dbias = dy.sum(0);
-    return {dx, dweight, dbias, at::Tensor()};
+    auto* queue = reinterpret_cast<WeightGradientQueue*>(context->saved_data["queue"].toInt());
+    const auto finish = [&](std::size_t input, const at::Tensor& parameter, const auto& gradient) {
+      if (!context->needs_input_grad(input)) return;
+      if (queue != nullptr) {
+        queue->push({parameter, gradient});
+      } else {
+        gradients[input] = gradient();
+      }
+    };
+    finish(1, weight, dweight);
+    if (bias.defined()) finish(2, bias, dbias);
+    return gradients;
   }
 };
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                   Products products) {
+                   Orientation orientation, Products products) {
   std::vector<std::int64_t> shape = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, shape.back()});
-  shape.back() = weight.size(0);
-  return Product::apply(rows, weight, bias, products).view(shape);
+  shape.back() = weight.size(orientation == Orientation::kOutIn ? 0 : 1);
+  return Product::apply(rows, weight, bias, orientation, products).view(shape);
 }
 
 }  // namespace
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  return product(x, weight.t(), bias.defined() ? OptionalTensor(bias) : std::nullopt, products);
+  return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,
+                 Orientation::kInOut, products);
 }
 
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products products) {
-  return product(x, weight, std::nullopt, products);
+  return product(x, weight, std::nullopt, Orientation::kOutIn, products);
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {

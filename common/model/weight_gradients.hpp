@@ -1,0 +1,52 @@
+// The half of a backward pass that nobody waits for.
+//
+// The backward of a linear layer computes two gradients: that of its input, which the layer before needs
+// at once, and those of its own weight and bias, which only the optimizer needs. A zero-bubble pipeline
+// computes them at different times. While a DeferWeightGradients is in scope, every linear layer whose
+// forward runs is bound to its queue: its backward computes the first half and leaves the second there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <vector>
+
+namespace ladder {
+
+class WeightGradientQueue {
+ public:
+  // A weight or bias, and how to compute its gradient, [the parameter's shape].
+  struct Half {
+    at::Tensor parameter;  // a leaf that requires a gradient
+    std::function<at::Tensor()> gradient;
+  };
+
+  void push(Half half) { halves_.push_back(std::move(half)); }
+  bool empty() const { return halves_.empty(); }
+
+  // Computes all gradients in the queue, first in, first out, and adds each to its parameter's .grad, as
+  // autograd would have. Calls on_gradient with the parameter right afterwards: its hooks do not fire.
+  void run(const std::function<void(const at::Tensor& parameter)>& on_gradient = {});
+
+ private:
+  std::deque<Half> halves_;  // each keeps the tensors alive that it needs, until it has run
+};
+
+// Lifetime: the queue outlives the backward of every forward that ran in the scope. Like NoGradGuard, it
+// applies to this thread, and the innermost scope counts.
+class DeferWeightGradients {
+ public:
+  explicit DeferWeightGradients(WeightGradientQueue& queue);
+  ~DeferWeightGradients();
+  DeferWeightGradients(const DeferWeightGradients&) = delete;
+  DeferWeightGradients& operator=(const DeferWeightGradients&) = delete;
+
+  static WeightGradientQueue* current();  // of this thread; null: nothing is deferred
+
+ private:
+  WeightGradientQueue* outer_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,97 @@
+#include "common/model/weight_gradients.hpp"
+
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include "common/model/modules.hpp"
+
+namespace ladder {
+namespace {
+
+struct TwoLinears {
+  Linear first, second;
+  explicit TwoLinears() {
+    at::manual_seed(1);
+    const auto leaf = [](at::IntArrayRef shape) {
+      return at::randn(shape).set_requires_grad(true);
+    };
+    first = {leaf({6, 20}), leaf({20})};
+    second = {leaf({20, 5}), {}};
+    for (const at::Tensor& parameter : parameters()) {
+      at::Tensor handle = parameter;
+      handle.mutable_grad() = at::zeros_like(handle);
+    }
+  }
+  std::vector<at::Tensor> parameters() const { return {first.weight, first.bias, second.weight}; }
+  at::Tensor operator()(const at::Tensor& x) const { return second(first(x).tanh()); }
+};
+
+at::Tensor input(int i) {
+  at::manual_seed(10 + static_cast<std::uint64_t>(i));
+  return at::randn({3, 6}).set_requires_grad(true);
+}
+
+// Two passes, their weight halves at the very end: the same bits as two ordinary backwards.
+TEST(WeightGradientQueue, TheTwoHalvesAreTheWhole) {
+  const TwoLinears whole, halved;
+  WeightGradientQueue queues[2];
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor x = input(i), wanted = input(i);
+    whole(wanted).square().sum().backward();
+    at::Tensor loss;
+    {
+      const DeferWeightGradients scope(queues[i]);
+      loss = halved(x).square().sum();
+    }
+    loss.backward();  // outside the scope: forward has bound it to the queue
+    EXPECT_TRUE(x.grad().equal(wanted.grad()));
+  }
+  for (const at::Tensor& parameter : halved.parameters()) {
+    EXPECT_EQ(parameter.grad().abs().max().item<float>(), 0.0f);
+  }
+  for (WeightGradientQueue& queue : queues) queue.run();
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(halved.parameters()[i].grad().equal(whole.parameters()[i].grad())) << i;
+}
+
+TEST(WeightGradientQueue, RunsInTheOrderOfBackwardOnceAndNamesEachParameter) {
+  const TwoLinears model;
+  WeightGradientQueue queue;
+  {
+    const DeferWeightGradients scope(queue);
+    model(input(0)).sum().backward();
+  }
+  std::vector<const void*> seen;
+  EXPECT_FALSE(queue.empty());
+  queue.run([&](const at::Tensor& parameter) { seen.push_back(parameter.unsafeGetTensorImpl()); });
+  queue.run([&](const at::Tensor&) { FAIL(); });
+  EXPECT_TRUE(queue.empty());
+  const std::vector<const void*> wanted = {model.second.weight.unsafeGetTensorImpl(),
+                                           model.first.weight.unsafeGetTensorImpl(),
+                                           model.first.bias.unsafeGetTensorImpl()};
+  EXPECT_EQ(seen, wanted);
+}
+
+TEST(WeightGradientQueue, DefersOnlyInItsScopeAndOnlyWhatIsTrained) {
+  TwoLinears model;
+  WeightGradientQueue outer, inner;
+  const DeferWeightGradients scope(outer);
+  {
+    const DeferWeightGradients nested(inner);
+    EXPECT_EQ(DeferWeightGradients::current(), &inner);
+  }
+  EXPECT_EQ(DeferWeightGradients::current(), &outer);
+  model.first.weight = model.first.weight.detach();
+  model.second.weight = model.second.weight.detach();
+  model(input(0)).sum().backward();
+  int num_run = 0;
+  outer.run([&](const at::Tensor& parameter) {
+    ++num_run;
+    EXPECT_EQ(parameter.numel(), 20);
+  });
+  EXPECT_EQ(num_run, 1);  // the bias
+}
+
+}  // namespace
+}  // namespace ladder
