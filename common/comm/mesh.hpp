@@ -1,27 +1,57 @@
 // Which rank plays which role.
 //
 // A model may be cut into stages on different ranks (a pipeline), and may have several replicas,
-// each training on its own samples. The ranks that hold the same part in different replicas form a
-// data-parallel group, which sums gradients. Without a pipeline every rank is a replica, and the
-// data-parallel group is the world.
+// each training on its own samples. Two groups contain this rank:
+//
+//   data_parallel  the same stage of all replicas, in the order of the replicas; it sums gradients
+//   stages         all stages of this replica, in their order; activations travel through it
+//
+// Neighboring ranks are neighboring stages: rank = dp_rank · num_stages + pp_rank. Four ranks and
+// two stages:
+//
+//             stage 0   stage 1
+//   replica 0  rank 0    rank 1    stages: {0, 1} and {2, 3}
+//   replica 1  rank 2    rank 3    data_parallel: {0, 2} and {1, 3}
+//
+// Without a pipeline every rank is a replica of one stage.
 #pragma once
+
+#include <memory>
 
 #include "common/comm/communicator.hpp"
 
 namespace ladder {
 
-// Lifetime: the communicators must outlive the mesh.
+// Lifetime: the communicators that were passed in must outlive the mesh and its copies. The groups
+//           made by split() belong to it, and to its copies, which share them.
 struct Mesh {
-  // Every rank is a replica.
-  Mesh(Communicator& all_ranks)
-      : world(all_ranks), data_parallel(all_ranks) {}  // NOLINT(*-explicit-*)
-  Mesh(Communicator& all_ranks, Communicator& group) : world(all_ranks), data_parallel(group) {}
+  // Every rank is a replica: the data-parallel group is the world itself, and `stages` a group of
+  // one with a meter of its own. Local.
+  Mesh(Communicator& all_ranks);  // NOLINT(*-explicit-*)
+  // Of groups as above. Local.
+  Mesh(Communicator& all_ranks, Communicator& data_parallel_group, Communicator& stage_group)
+      : world(all_ranks), data_parallel(data_parallel_group), stages(stage_group) {}
+
+  // Collective: splits the world into the groups of this many stages. Their traffic is part of the
+  // world's. Throws UsageError naming --pipeline-stages, on every rank and before anything is sent,
+  // unless num_stages divides the number of ranks.
+  static Mesh split(Communicator& all_ranks, int num_stages);
 
   int num_replicas() const { return data_parallel.size(); }
-  int num_stages() const { return world.size() / data_parallel.size(); }
+  int num_stages() const { return stages.size(); }
+  int dp_rank() const { return data_parallel.rank(); }  // this rank's replica
+  int pp_rank() const { return stages.rank(); }         // this rank's stage
 
   Communicator& world;
   Communicator& data_parallel;
+  Communicator& stages;
+
+ private:
+  Mesh(Communicator& all_ranks, Communicator& data_parallel_group,
+       std::shared_ptr<Communicator> stage_group);
+
+  std::shared_ptr<Communicator> own_data_parallel_;  // null: the mesh does not own the group
+  std::shared_ptr<Communicator> own_stages_;
 };
 
 }  // namespace ladder

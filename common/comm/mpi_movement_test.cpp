@@ -7,7 +7,6 @@
 
 #include <numeric>
 
-#include "common/comm/mesh.hpp"
 #include "common/comm/mpi_communicator.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/testing/closeness.hpp"
@@ -159,17 +158,6 @@ TEST_F(MpiMovement, SplitsIntoOddAndEven) {
   EXPECT_EQ(sent[CommOp::kAllGather].bytes_sent, (part->size() - 1) * 4);
   EXPECT_EQ(sent.bytes_sent(), (part->size() - 1) * 4) << "the split itself is not counted";
   EXPECT_EQ(part->traffic(), comm_.traffic()) << "one meter for all groups of a process";
-}
-
-// rank = replica · stages + stage, as with a pipeline of two stages.
-TEST_F(MpiMovement, AMeshKnowsReplicasAndStages) {
-  EXPECT_EQ(Mesh(comm_).num_replicas(), size_);
-  EXPECT_EQ(Mesh(comm_).num_stages(), 1);
-  if (size_ % 2 == 1) return;
-  const auto data_parallel = comm_.split(rank_ % 2, rank_);
-  const Mesh mesh(comm_, *data_parallel);
-  EXPECT_EQ(mesh.num_replicas(), size_ / 2);
-  EXPECT_EQ(mesh.num_stages(), 2);
 }
 
 TEST_F(MpiMovement, SplitOrdersByKeyAndLeavesOutNegativeColors) {

@@ -1,0 +1,37 @@
+#include "common/comm/mesh.hpp"
+
+#include <utility>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+Mesh::Mesh(Communicator& all_ranks)
+    : Mesh(all_ranks, all_ranks, std::make_shared<SelfCommunicator>()) {}
+
+Mesh::Mesh(Communicator& all_ranks, Communicator& data_parallel_group,
+           std::shared_ptr<Communicator> stage_group)
+    : Mesh(all_ranks, data_parallel_group, *stage_group) {
+  own_stages_ = std::move(stage_group);
+}
+
+Mesh Mesh::split(Communicator& all_ranks, int num_stages) {
+  const int size = all_ranks.size();
+  check_usage(num_stages >= 1, "--pipeline-stages is ", num_stages,
+              ", it must be at least 1; 1 is no pipeline");
+  check_usage(size % num_stages == 0, "--pipeline-stages is ", num_stages,
+              ", which does not divide ", size, size == 1 ? " rank" : " ranks",
+              ": every replica needs a rank for each of its ", num_stages,
+              " stages; start a multiple of ", num_stages,
+              " ranks, or choose a number of stages that divides ", size);
+  const int dp_rank = all_ranks.rank() / num_stages;
+  const int pp_rank = all_ranks.rank() % num_stages;
+  std::shared_ptr<Communicator> data_parallel = all_ranks.split(/*color=*/pp_rank, /*key=*/dp_rank);
+  std::shared_ptr<Communicator> stages = all_ranks.split(/*color=*/dp_rank, /*key=*/pp_rank);
+  Mesh mesh(all_ranks, *data_parallel, std::move(stages));
+  mesh.own_data_parallel_ = std::move(data_parallel);
+  return mesh;
+}
+
+}  // namespace ladder

@@ -1,0 +1,203 @@
+#include "common/comm/mesh.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "common/comm/paced_communicator.hpp"
+#include "common/comm/rank_values.hpp"
+#include "common/comm/self_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class MeshTest : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+
+  std::vector<int> possible_num_stages() const {
+    std::vector<int> divisors;
+    for (int p = 1; p <= size_; ++p) {
+      if (size_ % p == 0) divisors.push_back(p);
+    }
+    return divisors;
+  }
+  // The ranks that are in a group, in its order.
+  at::Tensor world_ranks_in(Communicator& group) const {
+    const at::Tensor ranks = at::full({group.size()}, -1, at::kInt);
+    group.all_gather(at::full({1}, rank_, at::kInt), ranks)->wait();
+    return ranks;
+  }
+};
+
+TEST_F(MeshTest, WithoutAPipelineEveryRankIsAReplica) {
+  const Mesh mesh = comm_;
+  EXPECT_EQ(&mesh.world, &comm_);
+  EXPECT_EQ(&mesh.data_parallel, &comm_);
+  EXPECT_EQ(mesh.num_replicas(), size_);
+  EXPECT_EQ(mesh.dp_rank(), rank_);
+  EXPECT_EQ(mesh.num_stages(), 1);
+  EXPECT_EQ(mesh.pp_rank(), 0);
+  EXPECT_EQ(all_reduce_sum(rank_ + 0.5, mesh.stages), rank_ + 0.5);
+}
+
+TEST_F(MeshTest, ARankIsAStageOfAReplica) {
+  for (const int num_stages : possible_num_stages()) {
+    const Mesh mesh = Mesh::split(comm_, num_stages);
+    EXPECT_EQ(&mesh.world, &comm_);
+    EXPECT_EQ(mesh.num_stages(), num_stages);
+    EXPECT_EQ(mesh.num_replicas(), size_ / num_stages);
+    EXPECT_EQ(mesh.dp_rank(), rank_ / num_stages);
+    EXPECT_EQ(mesh.pp_rank(), rank_ % num_stages);
+    EXPECT_TRUE(bits_equal(world_ranks_in(mesh.data_parallel),
+                           at::arange(rank_ % num_stages, size_, num_stages, at::kInt)));
+    const int first_stage = rank_ - rank_ % num_stages;
+    EXPECT_TRUE(bits_equal(world_ranks_in(mesh.stages),
+                           at::arange(first_stage, first_stage + num_stages, at::kInt)));
+  }
+}
+
+TEST_F(MeshTest, MayBeOfGivenGroups) {
+  SelfCommunicator alone;
+  const Mesh mesh(comm_, alone, comm_);
+  EXPECT_EQ(&mesh.data_parallel, &alone);
+  EXPECT_EQ(&mesh.stages, &comm_);
+  EXPECT_EQ(mesh.num_stages(), size_);
+  EXPECT_EQ(mesh.num_replicas(), 1);
+}
+
+// The example in the header.
+TEST_F(MeshTest, FourRanksAndTwoStages) {
+  if (size_ != 4) return;
+  const Mesh mesh = Mesh::split(comm_, 2);
+  const bool is_first_stage = rank_ == 0 || rank_ == 2;
+  const bool is_first_replica = rank_ == 0 || rank_ == 1;
+  const at::Tensor data_parallel = world_ranks_in(mesh.data_parallel);
+  EXPECT_EQ(data_parallel[0].item<int>(), is_first_stage ? 0 : 1);
+  EXPECT_EQ(data_parallel[1].item<int>(), is_first_stage ? 2 : 3);
+  const at::Tensor stages = world_ranks_in(mesh.stages);
+  EXPECT_EQ(stages[0].item<int>(), is_first_replica ? 0 : 2);
+  EXPECT_EQ(stages[1].item<int>(), is_first_replica ? 1 : 3);
+}
+
+TEST_F(MeshTest, OneStageIsTheWorld) {
+  const Mesh mesh = Mesh::split(comm_, 1);
+  const at::Tensor in_world = values_of(rank_, 1001, at::kFloat);
+  const at::Tensor in_group = in_world.clone();
+  const auto traffic_of = [&](Communicator& comm, const at::Tensor& tensor) {
+    const Traffic before = comm.traffic();
+    comm.all_reduce(tensor)->wait();
+    Traffic sent = comm.traffic();
+    return sent -= before;
+  };
+  const Traffic by_group = traffic_of(mesh.data_parallel, in_group);
+  EXPECT_EQ(by_group, traffic_of(comm_, in_world));
+  EXPECT_TRUE(bits_equal(in_group, in_world));
+  mesh.stages.barrier();
+  EXPECT_EQ(all_reduce_sum(rank_ + 0.5, mesh.stages), rank_ + 0.5);
+}
+
+// Sends in both groups, and returns what they should add to the world's meter.
+Traffic use_groups_of(const Mesh& mesh) {
+  mesh.data_parallel.all_reduce(at::ones({101}))->wait();
+  mesh.stages.broadcast(at::ones({7}), 0)->wait();
+  Traffic expected = all_reduce_traffic(101, 4, mesh.num_replicas(), mesh.dp_rank());
+  expected += broadcast_traffic(7, 4, mesh.num_stages(), mesh.pp_rank(), 0);
+  WorkPtr sent;
+  if (mesh.pp_rank() + 1 < mesh.num_stages()) {
+    sent = mesh.stages.send(at::full({3}, 1.0f * mesh.pp_rank()), mesh.pp_rank() + 1, 0);
+    expected += send_traffic(3, 4);
+  }
+  if (mesh.pp_rank() > 0) {
+    const at::Tensor received = at::zeros({3});
+    mesh.stages.recv(received, mesh.pp_rank() - 1, 0)->wait();
+    EXPECT_TRUE(bits_equal(received, at::full({3}, mesh.pp_rank() - 1.0f)));
+    expected[CommOp::kRecv].calls = 1;
+  }
+  if (sent != nullptr) sent->wait();
+  return expected;
+}
+
+TEST_F(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
+  PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 1, .gbit_per_s = 100});
+  for (Communicator* const world : std::vector<Communicator*>{&comm_, &paced}) {
+    for (const int num_stages : possible_num_stages()) {
+      const Traffic at_first = world->traffic();
+      const Mesh mesh = Mesh::split(*world, num_stages);
+      EXPECT_EQ(world->traffic(), at_first) << "splitting is not counted";
+      const Traffic expected = use_groups_of(mesh);
+      Traffic sent = world->traffic();
+      EXPECT_EQ(sent -= at_first, expected) << num_stages << " stages";
+      EXPECT_EQ(mesh.stages.traffic(), world->traffic());
+      EXPECT_EQ(mesh.data_parallel.traffic(), world->traffic());
+    }
+  }
+}
+
+// Each broadcast's root needs the link for 0.2 s.
+TEST_F(MeshTest, GroupsShareTheLinkOfTheirRank) {
+  if (size_ != 4) return;
+  PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 0.2e6, .gbit_per_s = 1000});
+  const Mesh mesh = Mesh::split(paced, 2);
+  comm_.barrier();
+  const Timer timer;
+  const at::Tensor tensors = at::ones({2, 5});
+  const WorkPtr first = mesh.data_parallel.broadcast(tensors[0], 0);
+  const WorkPtr second = mesh.stages.broadcast(tensors[1], 0);
+  first->wait();
+  second->wait();
+  if (rank_ == 0) {
+    EXPECT_GE(timer.seconds(), 0.4) << "the root of both";
+  }
+}
+
+TEST_F(MeshTest, CopiesShareTheGroups) {
+  std::optional<Mesh> original = Mesh::split(comm_, size_);
+  const Mesh copy = *original;
+  original.reset();
+  EXPECT_EQ(copy.pp_rank(), rank_);
+  EXPECT_EQ(all_reduce_sum(1.0, copy.stages), size_);
+  std::optional<Mesh> without = Mesh(comm_);
+  const Mesh copy_without = *without;
+  without.reset();
+  EXPECT_EQ(all_reduce_sum(1.0, copy_without.stages), 1.0);
+}
+
+TEST_F(MeshTest, RefusesStagesThatDoNotDivideTheRanks) {
+  for (const int num_stages : {size_ + 1, 2 * size_, 7}) {
+    EXPECT_THAT([&] { Mesh::split(comm_, num_stages); },
+                ThrowsMessage<UsageError>(
+                    AllOf(HasSubstr(concat("--pipeline-stages is ", num_stages,
+                                           ", which does not divide ", size_, " rank")),
+                          HasSubstr(concat("start a multiple of ", num_stages, " ranks")))));
+  }
+  for (const int num_stages : {0, -1, -size_}) {
+    EXPECT_THAT([&] { Mesh::split(comm_, num_stages); },
+                ThrowsMessage<UsageError>(HasSubstr(
+                    concat("--pipeline-stages is ", num_stages, ", it must be at least 1"))));
+  }
+  SelfCommunicator alone;
+  EXPECT_THROW(Mesh::split(alone, 2), UsageError);
+  EXPECT_EQ(Mesh::split(alone, 1).num_stages(), 1);
+}
+
+}  // namespace
+}  // namespace ladder
