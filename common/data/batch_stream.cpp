@@ -93,7 +93,8 @@ Microbatches BatchStream::next() {
                  training_.num_samples());  // padding exceeds the end
   }
   Microbatches batch = read(training_, samples, rows_per_microbatch());
-  num_microbatches_ += batch.size();
+  counts_.microbatches += batch.size();
+  counts_.rows += static_cast<std::int64_t>(num_samples);
   return batch;
 }
 

@@ -50,6 +50,11 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
+struct BatchCounts {
+  std::int64_t microbatches = 0;
+  std::int64_t rows = 0;
+};
+
 class BatchStream {
  public:
   // Opens the data. Throws UsageError for sizes below 1 and for validation data with another
@@ -64,7 +69,7 @@ class BatchStream {
   DataPosition position() const { return position_; }  // where next() continues
   void seek(const DataPosition& position);             // throws CheckError if it is not in the data
 
-  std::int64_t num_microbatches() const { return num_microbatches_; }  // returned by next() so far
+  const BatchCounts& counts() const { return counts_; }  // of what next() has returned so far
 
   // The optimizer steps in a whole epoch, including the short last one.
   std::int64_t steps_per_epoch() const;
@@ -91,7 +96,7 @@ class BatchStream {
   DataPosition position_;
   std::vector<std::int64_t> selection_;  // this reader's, since the last seek or start of an epoch
   std::size_t num_taken_ = 0;            // of the selection
-  std::int64_t num_microbatches_ = 0;
+  BatchCounts counts_;
 };
 
 }  // namespace ladder

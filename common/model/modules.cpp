@@ -1,5 +1,6 @@
 #include "common/model/modules.hpp"
 
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
@@ -7,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <utility>
 
 #include "common/model/find_operator.hpp"
 #include "common/model/weight_gradients.hpp"
@@ -55,46 +57,54 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation o
                           bias);
 }
 
+// The parameters of a product whose weight half is deferred, and where to. Autograd does not see them: its hooks
+// would fire for a gradient that is not there yet.
+struct Deferred : torch::CustomClassHolder {
+  Deferred(WeightGradientQueue& to, at::Tensor weight_leaf, OptionalTensor bias_leaf)
+      : queue(to), weight(std::move(weight_leaf)), bias(std::move(bias_leaf)) {}
+  WeightGradientQueue& queue;
+  at::Tensor weight;
+  OptionalTensor bias;
+};
+
 // y = x · weight + bias and its gradients, all three products through times_transposed().
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const OptionalTensor& bias, Orientation orientation,
-                            Products products) {
-    context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
+                            const OptionalTensor& bias, Orientation orientation, Products products,
+                            const c10::intrusive_ptr<Deferred>& deferred) {
+    context->save_for_backward({x, weight});
     context->saved_data["orientation"] = static_cast<std::int64_t>(orientation);
     context->saved_data["products"] = static_cast<std::int64_t>(products);
-    context->saved_data["queue"] = reinterpret_cast<std::int64_t>(DeferWeightGradients::current());
+    context->saved_data["has_bias"] = bias.has_value();
+    if (deferred) context->saved_data["deferred"] = c10::IValue::make_capsule(deferred);
     return multiply(x, weight, orientation, products, bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &dy = outputs[0];
-    const auto orientation = static_cast<Orientation>(context->saved_data["orientation"].toInt());
+    const at::Tensor &x = saved[0], &weight = saved[1], &dy = outputs[0];
     const auto products = static_cast<Products>(context->saved_data["products"].toInt());
-    const bool is_out_in = orientation == Orientation::kOutIn;
-    // In the memory order of the weight.
-    const auto dweight = [=] {
+    const bool is_out_in = context->saved_data["orientation"].toInt() ==
+                           static_cast<std::int64_t>(Orientation::kOutIn);
+    const auto dweight = [=] {  // in the memory order of the weight
       return is_out_in ? times_transposed(products, dy.t(), x.t())
                        : times_transposed(products, x.t(), dy.t());
     };
     const auto dbias = [=] { return dy.sum(0); };
 
-    variable_list gradients(5);
-    if (context->needs_input_grad(0)) {
+    variable_list gradients(6);
+    if (context->needs_input_grad(0))
       gradients[0] = times_transposed(products, dy, is_out_in ? weight.t() : weight);
+    if (context->needs_input_grad(1)) gradients[1] = dweight();
+    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2))
+      gradients[2] = dbias();
+    if (const auto found = context->saved_data.find("deferred");
+        found != context->saved_data.end()) {
+      const auto& deferred = static_cast<Deferred&>(*found->second.toCapsule());
+      if (deferred.weight.requires_grad()) deferred.queue.push({deferred.weight, dweight});
+      if (deferred.bias && deferred.bias->requires_grad())
+        deferred.queue.push({*deferred.bias, dbias});
     }
-    auto* queue = reinterpret_cast<WeightGradientQueue*>(context->saved_data["queue"].toInt());
-    const auto finish = [&](std::size_t input, const at::Tensor& parameter, const auto& gradient) {
-      if (!context->needs_input_grad(input)) return;
-      if (queue != nullptr) {
-        queue->push({parameter, gradient});
-      } else {
-        gradients[input] = gradient();
-      }
-    };
-    finish(1, weight, dweight);
-    if (bias.defined()) finish(2, bias, dbias);
     return gradients;
   }
 };
@@ -104,7 +114,13 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
   std::vector<std::int64_t> shape = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, shape.back()});
   shape.back() = weight.size(orientation == Orientation::kOutIn ? 0 : 1);
-  return Product::apply(rows, weight, bias, orientation, products).view(shape);
+  WeightGradientQueue* queue = DeferWeightGradients::current();
+  if (queue == nullptr)
+    return Product::apply(rows, weight, bias, orientation, products, nullptr).view(shape);
+  const OptionalTensor hidden_bias = bias ? OptionalTensor(bias->detach()) : std::nullopt;
+  return Product::apply(rows, weight.detach(), hidden_bias, orientation, products,
+                        c10::make_intrusive<Deferred>(*queue, weight, bias))
+      .view(shape);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "common/model/modules.hpp"
 
@@ -91,6 +93,32 @@ TEST(WeightGradientQueue, DefersOnlyInItsScopeAndOnlyWhatIsTrained) {
     EXPECT_EQ(parameter.numel(), 20);
   });
   EXPECT_EQ(num_run, 1);  // the bias
+}
+
+// A hook would say that the gradient is final, when half of it is missing.
+TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
+  class Hook final : public torch::autograd::PostAccumulateGradHook {
+   public:
+    explicit Hook(int& count) : count_(count) {}
+    void operator()(const at::Tensor& /*parameter*/) override { ++count_; }
+
+   private:
+    int& count_;
+  };
+  const TwoLinears model;
+  int num_calls = 0;
+  for (const at::Tensor& parameter : model.parameters()) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Hook>(num_calls));
+  }
+  WeightGradientQueue queue;
+  {
+    const DeferWeightGradients scope(queue);
+    model(input(0)).sum().backward();
+  }
+  queue.run();
+  EXPECT_EQ(num_calls, 0);
+  model(input(0)).sum().backward();
+  EXPECT_EQ(num_calls, 3);
 }
 
 }  // namespace

@@ -17,4 +17,18 @@ Model build_model(const TrainOptions& options, FlatModel& flat) {
   return model_builder(options)([&](const Unit& unit) { flat.add(unit); }, at::kCPU);
 }
 
+FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers) {
+  const Model shapes = build_gpt(options.model, options.seed, layers, /*on_unit=*/{}, at::kMeta);
+  return plan_flat_layout(shapes.units());
+}
+
+Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
+                  FlatModel& flat) {
+  return build_gpt(options.model, options.seed, layers, [&](const Unit& unit) { flat.add(unit); });
+}
+
+std::vector<std::int64_t> layer_costs(const TrainOptions& options) {
+  return forward_flops(options.model);
+}
+
 }  // namespace ladder

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/model/model.hpp"
 #include "common/optim/flat_layout.hpp"
@@ -17,8 +18,16 @@ ModelBuilder model_builder(const TrainOptions& options);
 // elements. Allocates no tensor.
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1);
 
+// The same for a part of the model: these layers of its list, in ascending order (gpt.hpp).
+FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers);
+
+// What the forward of each layer costs, in floating-point operations per token.
+std::vector<std::int64_t> layer_costs(const TrainOptions& options);
+
 // Builds the model into `flat`, unit by unit: its tensors become views of flat.params() and keep no
 // memory of their own. Throws CheckError if the layout of `flat` differs.
 Model build_model(const TrainOptions& options, FlatModel& flat);
+Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
+                  FlatModel& flat);
 
 }  // namespace ladder

@@ -98,6 +98,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   CommandLine line;
   line.options.step = step;
   line.options.groups = groups;
+  if (groups.contains(OptionGroup::kPipeline)) line.options.data.num_microbatches = 4;
   CLI::App app("Trains a GPT: " + step + " of Ladder. Its README.md is the lesson.", step);
   app.allow_extras();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -134,6 +135,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }
   refuse_unknown(app);
+  if (line.options.pipeline.local_batch_size > 0) {
+    check_usage(app.get_option("--num-microbatches")->count() == 0, "--local-batch-size ",
+                line.options.pipeline.local_batch_size, " and --num-microbatches ",
+                line.options.data.num_microbatches, " say the same: give only one of them");
+  }
   finalize(line.options);
   if (print_config) {
     line.should_exit = true;

@@ -26,6 +26,7 @@ class OptionTable {
     if (o_.groups.contains(OptionGroup::kReference)) add_reference();
     if (o_.groups.contains(OptionGroup::kBuckets)) add_buckets();
     if (o_.groups.contains(OptionGroup::kPrefetch)) add_prefetch();
+    if (o_.groups.contains(OptionGroup::kPipeline)) add_pipeline();
   }
 
  private:
@@ -191,6 +192,25 @@ class OptionTable {
     group_ = "Prefetch";
     value("--prefetch", o_.prefetch,
           "units whose parameters are gathered ahead of the one in use: 0, 1 or 2");
+  }
+
+  void add_pipeline() {
+    group_ = "Pipeline";
+    value("--pipeline-stages", o_.pipeline.num_stages,
+          "stages into which the model is cut; ranks / stages replicas; 0: one stage per rank");
+    choice("--pipeline-schedule", o_.pipeline.schedule,
+           {{"gpipe", Schedule::kGpipe},
+            {"1f1b", Schedule::k1f1b},
+            {"interleaved", Schedule::kInterleaved},
+            {"zero-bubble", Schedule::kZeroBubble}},
+           "order of forwards and backwards");
+    value("--chunks-per-stage", o_.pipeline.chunks_per_stage,
+          "pieces of the model on each stage; interleaved needs 2 or more");
+    value("--accumulation", o_.pipeline.accumulation,
+          "runs of the pipeline (flushes) per optimizer step, --num-microbatches in each");
+    value("--local-batch-size", o_.pipeline.local_batch_size,
+          "rows per flush and replica, instead of --num-microbatches; a multiple of "
+          "--micro-batch-size");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }

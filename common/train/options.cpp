@@ -1,9 +1,52 @@
 #include "common/train/options.hpp"
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {
+
+namespace {
+
+// A pipeline's own options, and how they divide the batch.
+void finalize_pipeline(TrainOptions& options) {
+  PipelineOptions& pipeline = options.pipeline;
+  const std::int64_t rows = options.data.microbatch_size, local = pipeline.local_batch_size;
+  const auto values = [&] {
+    const std::string batch = local > 0
+                                  ? concat("--local-batch-size ", local)
+                                  : concat("--num-microbatches ", options.data.num_microbatches);
+    return concat("--micro-batch-size ", rows, ", ", batch, ", --pipeline-stages ",
+                  pipeline.num_stages);
+  };
+  check_usage(rows >= 1, values, ": a microbatch needs at least one row");
+  check_usage(pipeline.num_stages >= 0, values,
+              ": there must be at least one stage (0: one per rank)");
+  check_usage(local >= 0, values, ": the local batch must be at least one microbatch");
+  if (local > 0) {
+    check_usage(local % rows == 0, values, ": ", local, " rows do not divide into microbatches of ",
+                rows);
+    options.data.num_microbatches = local / rows;
+  }
+  check_usage(options.data.num_microbatches >= std::max(1, pipeline.num_stages), values,
+              ": a flush needs at least as many microbatches as there are stages, here it has ",
+              options.data.num_microbatches);
+  check_usage(pipeline.accumulation >= 1, "--accumulation is ", pipeline.accumulation,
+              ", it must be at least 1");
+  const bool is_interleaved = pipeline.schedule == Schedule::kInterleaved;
+  check_usage(pipeline.chunks_per_stage >= 1 && (pipeline.chunks_per_stage > 1) == is_interleaved,
+              "--chunks-per-stage is ", pipeline.chunks_per_stage,
+              is_interleaved
+                  ? ", but --pipeline-schedule interleaved needs 2 or more"
+                  : ", but only --pipeline-schedule interleaved takes another number than 1");
+}
+
+}  // namespace
+
+std::int64_t microbatches_per_step(const TrainOptions& options) {
+  return options.data.num_microbatches * options.pipeline.accumulation;
+}
 
 void finalize(TrainOptions& options) {
   options.model.vocab_size =
@@ -11,16 +54,18 @@ void finalize(TrainOptions& options) {
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   validate(options.model);
+  if (options.groups.contains(OptionGroup::kPipeline)) finalize_pipeline(options);
   const auto at_least = [](const char* name, auto value, auto limit) {
     check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
   };
   const auto rows = {options.data.microbatch_size, options.data.num_microbatches,
-                     options.simulate_ranks};
+                     options.pipeline.accumulation, options.simulate_ranks};
   std::int64_t tokens = options.model.context;
   for (const std::int64_t factor : rows) {
     check_usage(!__builtin_mul_overflow(tokens, factor, &tokens), "--micro-batch-size ",
                 options.data.microbatch_size, " times --num-microbatches ",
-                options.data.num_microbatches, " times --simulate-ranks ", options.simulate_ranks,
+                options.data.num_microbatches, " times --accumulation ",
+                options.pipeline.accumulation, " times --simulate-ranks ", options.simulate_ranks,
                 " times --context ", options.model.context, " is more tokens than can be counted");
   }
   at_least("--steps", options.num_steps, 0);

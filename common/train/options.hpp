@@ -14,6 +14,7 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
+#include "common/train/pipeline_options.hpp"
 
 namespace ladder {
 
@@ -23,7 +24,7 @@ namespace ladder {
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch };
+enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch, kPipeline };
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
@@ -58,6 +59,7 @@ struct TrainOptions {
   std::string save_reference = {};  // kReference: a folder for what later steps are compared with
   double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
   int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
+  PipelineOptions pipeline;         // kPipeline
 };
 
 // Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
@@ -67,6 +69,9 @@ void finalize(TrainOptions& options);
 
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);
+
+// The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
+std::int64_t microbatches_per_step(const TrainOptions& options);
 
 // --bucket-mb in bytes.
 std::int64_t bucket_capacity_bytes(const TrainOptions& options);

@@ -13,6 +13,7 @@
 #include "common/comm/traffic.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/data/batch_stream.hpp"
 #include "common/train/json.hpp"
 #include "common/train/options.hpp"
 
@@ -61,7 +62,7 @@ struct TrainReport {
   std::vector<double> learning_rates;
   std::vector<std::int64_t> target_tokens;
   std::vector<double> step_seconds;
-  std::int64_t num_microbatches = 0;  // forwards and backwards of this rank, over all steps
+  BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
   double tokens_per_second = 0;
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;

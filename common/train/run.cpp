@@ -33,10 +33,27 @@ fs::path checkpoint_in(const fs::path& folder) {
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
-  static const std::set<std::string> kHarmless = {
-      "out",        "resume",    "init-from",      "log-every",      "eval-every", "eval-samples",
-      "save-every", "keep",      "sample",         "quiet",          "val-data",   "transport",
-      "link",       "bucket-mb", "save-reference", "simulate-ranks", "prefetch",   "memory-cap-mb"};
+  static const std::set<std::string> kHarmless = {"out",
+                                                  "resume",
+                                                  "init-from",
+                                                  "log-every",
+                                                  "eval-every",
+                                                  "eval-samples",
+                                                  "save-every",
+                                                  "keep",
+                                                  "sample",
+                                                  "quiet",
+                                                  "val-data",
+                                                  "transport",
+                                                  "link",
+                                                  "bucket-mb",
+                                                  "save-reference",
+                                                  "simulate-ranks",
+                                                  "prefetch",
+                                                  "memory-cap-mb",
+                                                  "pipeline-stages",
+                                                  "pipeline-schedule",
+                                                  "chunks-per-stage"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -272,7 +289,7 @@ void Run::finish(const TrainState& state) {
   if (saved_step_ != step_) save(state);
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.data_bytes_read;
-  report_.num_microbatches = state.num_microbatches;
+  report_.batch_counts = state.batch_counts;
   report_.was_stopped = is_stopping_ && step_ < options_.num_steps;
   if (report_.was_stopped) {
     console_.line(

@@ -51,6 +51,8 @@ class Run {
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
 
+  void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
+
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
   void record_validation(double loss);
   bool should_sample() const;  // after the last step, if --sample asks for text; rank 0 shows it

@@ -91,7 +91,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
                                                      : peak_of(report.memory_theory);
   report.traffic_theory =
       run_traffic(trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                  report.num_microbatches, world_size, rank);
+                  report.batch_counts, world_size, rank);
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {

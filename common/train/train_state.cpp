@@ -17,7 +17,7 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
           batches.position(),
           batches.training_data().tokenizer(),
           batches.training_data().bytes_read(),
-          batches.num_microbatches(),
+          batches.counts(),
           [&optimizer, &batches](const TrainState& loaded) {
             optimizer.set_num_steps(loaded.optimizer_steps);
             batches.seek(loaded.data);

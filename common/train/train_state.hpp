@@ -19,8 +19,8 @@ struct TrainState {
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
-  std::int64_t data_bytes_read = 0;   // by this rank so far; for the report, not stored
-  std::int64_t num_microbatches = 0;  // likewise
+  std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
+  BatchCounts batch_counts = {};     // likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
 };

@@ -3,13 +3,18 @@
 namespace ladder {
 
 Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
-                    std::int64_t num_microbatches, int world_size, int rank) {
+                    const BatchCounts& counts, int world_size, int rank) {
   Traffic traffic = trainer.step_traffic(options, world_size, rank);
   traffic *= num_steps;
-  if (trainer.microbatch_traffic == nullptr) return traffic;
-  Traffic missing = trainer.microbatch_traffic(options, world_size, rank);
-  missing *= num_steps * options.data.num_microbatches - num_microbatches;
-  return traffic -= missing;
+  const auto subtract = [&](auto part_of, std::int64_t times) {
+    if (part_of == nullptr) return;
+    Traffic missing = part_of(options, world_size, rank);
+    traffic -= missing *= times;
+  };
+  const std::int64_t full = num_steps * microbatches_per_step(options);
+  subtract(trainer.microbatch_traffic, full - counts.microbatches);
+  subtract(trainer.row_traffic, full * options.data.microbatch_size - counts.rows);
+  return traffic;
 }
 
 }  // namespace ladder

@@ -22,14 +22,16 @@ struct Trainer {
   Traffic (*step_traffic)(const TrainOptions& options, int world_size, int rank);
   // The part of it that each microbatch sends (an epoch's last step may have fewer); null: nothing.
   Traffic (*microbatch_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // On top of that, what each row of a microbatch sends (an epoch's last one may have fewer).
+  Traffic (*row_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
 
-// Theory: what a whole run of num_steps optimizer steps sends, with num_microbatches in all of them
-// together.
+// Theory: what a whole run of num_steps optimizer steps sends, with so many microbatches and rows in
+// all of them together.
 Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
-                    std::int64_t num_microbatches, int world_size, int rank);
+                    const BatchCounts& counts, int world_size, int rank);
 
 }  // namespace ladder

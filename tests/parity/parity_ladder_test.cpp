@@ -129,7 +129,7 @@ class Climber {
     EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
     const Traffic traffic =
         run_traffic(rung.trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                    report.num_microbatches, size(), rank());
+                    report.batch_counts, size(), rank());
     for (int i = 0; i < kNumCommOps; ++i) {
       const auto op = static_cast<CommOp>(i);
       EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);

@@ -1,0 +1,20 @@
+// How a model is cut into the stages of a pipeline, and how a batch goes through it (step 8).
+#pragma once
+
+#include <cstdint>
+
+namespace ladder {
+
+// The order in which the stages run forwards and backwards.
+enum class Schedule { kGpipe, k1f1b, kInterleaved, kZeroBubble };
+
+// One run of the pipeline, a flush, takes --num-microbatches microbatches.
+struct PipelineOptions {
+  int num_stages = 0;  // 0: as many as there are ranks, so that there is one replica
+  Schedule schedule = Schedule::k1f1b;
+  int chunks_per_stage = 1;           // more than 1 with kInterleaved only
+  std::int64_t accumulation = 1;      // flushes per optimizer step
+  std::int64_t local_batch_size = 0;  // rows per flush and replica; 0: --num-microbatches says it
+};
+
+}  // namespace ladder

@@ -1,0 +1,32 @@
+// How the trainer uses a pipeline: its stages, its data, its validation loss.
+#pragma once
+
+#include <vector>
+
+#include "common/comm/mesh.hpp"
+#include "common/model/model.hpp"
+#include "common/train/options.hpp"
+#include "step8_pipeline_ga/pipeline_cut.hpp"
+#include "step8_pipeline_ga/pipeline_runner.hpp"
+
+namespace ladder {
+
+// --pipeline-stages, or one stage per rank. Throws UsageError naming all values if the stages do not
+// divide the ranks or a flush has fewer microbatches than there are stages.
+int num_stages_of(const TrainOptions& options, int world_size);
+
+// The schedule that the options name, for any number of microbatches.
+Planner planner_of(const TrainOptions& options, int num_stages);
+
+// The data options of a whole optimizer step: the microbatches of all its flushes.
+DataOptions step_data(const TrainOptions& options);
+
+// The parts of a stage's model that run separately: one for each of its chunks.
+std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage);
+
+// The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the loss of one
+// process to the bit. Collective over the world.
+double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
+                const Mesh& mesh);
+
+}  // namespace ladder

@@ -1,0 +1,36 @@
+#include "step8_pipeline_ga/stage_sums.hpp"
+
+#include <algorithm>
+
+#include "common/optim/norm.hpp"
+
+namespace ladder {
+
+double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages) {
+  std::vector<double> sums(static_cast<std::size_t>(plan.num_norm_blocks));
+  for (const StagePlan::NormPiece& piece : plan.norm_pieces) {
+    const std::vector<double> own = block_sums({flat.narrow(0, piece.start, piece.numel)});
+    std::copy(own.begin(), own.end(), sums.begin() + piece.first_block);
+  }
+  all_reduce_sum(sums, stages);  // one stage's value and zeros: no rounding
+  return norm_of(sums);
+}
+
+double clip_gradients(const StagePlan& plan, FlatGradients& grads, double clip_norm,
+                      Communicator& stages) {
+  const double norm = pipeline_norm(plan, grads.flat(), stages);
+  const double factor = clip_factor(norm, clip_norm);
+  if (factor != 1.0) grads.flat().mul_(factor);
+  return norm;
+}
+
+std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {
+  return stages.split(plan.tied ? 0 : -1, stages.rank());
+}
+
+void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied) {
+  if (tied == nullptr) return;
+  tied->all_reduce(grads.flat().narrow(0, plan.tied->start, plan.tied->numel))->wait();
+}
+
+}  // namespace ladder

@@ -1,0 +1,67 @@
+// Step 8: every rank runs one stage of the model, and microbatches flow through the stages.
+#include "step8_pipeline_ga/train.hpp"
+
+#include "common/optim/norm.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/run.hpp"
+#include "common/train/same_start.hpp"
+#include "common/train/step_sums.hpp"
+#include "step0_single_gpu/objective.hpp"
+#include "step2_sharded_data/data_shard.hpp"
+#include "step3_naive_dp/naive_dp.hpp"
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/pipeline_use.hpp"
+#include "step8_pipeline_ga/stage_plan.hpp"
+#include "step8_pipeline_ga/stage_state.hpp"
+#include "step8_pipeline_ga/stage_sums.hpp"
+
+namespace ladder::step8 {
+
+TrainReport train(const TrainOptions& options, World& world) {
+  const Mesh mesh = Mesh::split(world.comm(), num_stages_of(options, world.comm().size()));
+  Run run(options, mesh);
+  const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
+  run.announce(to_string(plan.cut));
+  FlatModel flat(plan.layout);  // of this stage's layers; the others are never created here
+  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
+  FlatGradients grads(flat);
+  GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
+                            mesh.data_parallel);
+  Optimizer optimizer(flat, grads, options.optimizer);
+  BatchStream batches(step_data(options),
+                      data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
+  run.resume(stage_state(plan, flat, optimizer, batches, mesh));
+  check_same_start(run, batches, mesh.world);
+  broadcast_parameters(flat, mesh.data_parallel);
+  const auto tied = tied_stages(plan, mesh.stages);  // null, but for a tied model's two ends
+  PipelineRunner pipeline(chunks_of(model, plan.cut, plan.stage), options.model.channels,
+                          mesh.stages, planner_of(options, mesh.num_stages()));
+  const auto count = [&](const at::Tensor& parameter) { bucketer.count_gradient(parameter); };
+
+  while (run.next_step()) {
+    const Microbatches batch = batches.next();
+    const double num_targets = all_reduce_sum(kNextToken.count(batch), mesh.data_parallel);
+    bucketer.arm(batch.size());
+    const double loss = pipeline.accumulate_gradients(kNextToken, batch, num_targets,
+                                                      options.data.num_microbatches, count);
+    bucketer.wait();
+    all_reduce_tied_gradient(plan, grads, tied.get());
+    const double grad_norm = clip_gradients(plan, grads, options.clip_norm, mesh.stages);
+    optimizer.step(run.learning_rate());
+    grads.zero();
+    const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
+    const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
+    run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
+    if (run.should_save()) run.save(stage_state(plan, flat, optimizer, batches, mesh));
+    if (run.should_evaluate()) {
+      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
+    }
+  }
+  run.finish(stage_state(plan, flat, optimizer, batches, mesh));
+  if (run.should_sample()) run.record_sample(generate(pipeline, options));
+  return run.report();
+}
+
+}  // namespace ladder::step8
