@@ -30,10 +30,14 @@ struct MpiGroup;
 class MpiEngine;
 class MpiOperation;
 
-// Tests set these to small values. Values above MPI's own limits are reduced to those.
+// For tests, which set the numbers to small values. Values above MPI's own limits are reduced to
+// those.
 struct MpiLimits {
   std::int64_t message_bytes = std::int64_t{1} << 30;  // longer messages travel in pieces
   std::int64_t num_tags = std::numeric_limits<int>::max();
+  // A send is done only when its receiver has started to receive it (MPI_Issend). Without this MPI
+  // may buffer short messages, and hide a cycle of ranks that would wait forever with longer ones.
+  bool synchronous_sends = false;
 };
 
 class MpiCommunicator final : public Communicator {

@@ -19,7 +19,8 @@ MpiLimits within_mpi(MpiLimits limits, MPI_Comm comm) {
   check(limits.message_bytes >= 1, "MpiLimits: message_bytes is ", limits.message_bytes);
   check(limits.num_tags >= 1, "MpiLimits: num_tags is ", limits.num_tags);
   return {.message_bytes = std::min(limits.message_bytes, kMaxInt),
-          .num_tags = std::min({limits.num_tags, num_tags, kMaxInt})};
+          .num_tags = std::min({limits.num_tags, num_tags, kMaxInt}),
+          .synchronous_sends = limits.synchronous_sends};
 }
 
 }  // namespace

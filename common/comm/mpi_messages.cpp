@@ -15,11 +15,12 @@ MPI_Request* MpiMessages::new_request() {
 void MpiMessages::send(MPI_Comm comm, const std::byte* data, std::int64_t bytes, int peer,
                        int tag) {
   OpTraffic& traffic = (*group_.meter)[op_];
+  const auto start = group_.limits.synchronous_sends ? &MPI_Issend : &MPI_Isend;
   for (std::int64_t begin = 0; begin < bytes; begin += group_.limits.message_bytes) {
     const std::int64_t piece = std::min(group_.limits.message_bytes, bytes - begin);
     check_mpi(
-        MPI_Isend(data + begin, static_cast<int>(piece), MPI_BYTE, peer, tag, comm, new_request()),
-        "MPI_Isend");
+        start(data + begin, static_cast<int>(piece), MPI_BYTE, peer, tag, comm, new_request()),
+        "MPI_Isend or MPI_Issend");
     traffic.bytes_sent += piece;
     ++traffic.messages;
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <thread>
 
 #include "common/comm/mpi_communicator.hpp"
 #include "common/comm/rank_values.hpp"
@@ -135,6 +136,63 @@ TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
   if (rank_ == 0) work = comm_.send(at::full({4}, 5.0f), 1, 0);
   if (work) work->wait();
   EXPECT_TRUE(bits_equal(received, at::full({4}, rank_ == 1 ? 5.0f : 0.0f)));
+}
+
+// All ranks send to the next one and wait before they receive. MPI promises nothing here; it ends
+// because Open MPI buffers short messages.
+TEST_F(MpiMovement, ShortSendsAreDoneBeforeTheyAreReceived) {
+  if (size_ == 1) return;
+  const at::Tensor received = at::zeros({1});
+  comm_.send(at::full({1}, float(rank_)), (rank_ + 1) % size_, 0)->wait();
+  const int previous = (rank_ + size_ - 1) % size_;
+  comm_.recv(received, previous, 0)->wait();
+  EXPECT_EQ(received.item<float>(), float(previous));
+}
+
+// The same ring does not end with synchronous sends, nor in a group split from them, whatever the
+// length: below and above MPI's eager limit, which is 4 kB in Open MPI's shared memory.
+TEST_F(MpiMovement, SynchronousSendsAreDoneWhenTheyAreReceived) {
+  if (size_ == 1) return;
+  World world = synchronous_world();
+  const auto part = world.comm().split(0, rank_);
+  const int next = (rank_ + 1) % size_;
+  const int previous = (rank_ + size_ - 1) % size_;
+  for (Communicator* const comm : {&world.comm(), part.get()}) {
+    for (const std::int64_t numel : {1, 1000, 1001, 200000}) {
+      const at::Tensor received = at::zeros({numel});
+      const WorkPtr sent = comm->send(at::full({numel}, float(rank_)), next, 3);
+      for (int i = 0; i < 100; ++i) {
+        EXPECT_FALSE(sent->test()) << numel;
+        std::this_thread::yield();
+      }
+      comm_.barrier();  // until here, no rank receives
+      EXPECT_FALSE(sent->test()) << numel;
+      comm_.barrier();
+      comm->recv(received, previous, 3)->wait();
+      sent->wait();
+      EXPECT_TRUE(bits_equal(received, at::full({numel}, float(previous))));
+    }
+  }
+}
+
+TEST_F(MpiMovement, CollectivesWorkWithSynchronousSends) {
+  World world = synchronous_world();
+  for (const std::int64_t numel : {0, 1, 3, 5000}) {
+    const at::Tensor full = values_of(rank_, numel * size_, at::kFloat);
+    const at::Tensor shard = at::zeros({numel});
+    const WorkPtr scattered = world.comm().reduce_scatter(full, shard);
+    const at::Tensor sum = values_of(rank_, numel, at::kFloat);
+    const WorkPtr reduced = world.comm().all_reduce(sum);
+    const at::Tensor from_last = at::full({numel}, rank_, at::kInt);
+    const WorkPtr broadcast = world.comm().broadcast(from_last, size_ - 1);
+    broadcast->wait();
+    reduced->wait();
+    scattered->wait();
+    EXPECT_TRUE(bits_equal(sum, fold_of_all(size_, numel, at::kFloat)));
+    EXPECT_TRUE(bits_equal(from_last, at::full({numel}, size_ - 1, at::kInt)));
+    world.comm().all_gather(shard, full)->wait();
+    EXPECT_TRUE(bits_equal(full, fold_of_all(size_, numel * size_, at::kFloat)));
+  }
 }
 
 TEST_F(MpiMovement, BarrierIsCountedAndSendsNoPayload) {

@@ -10,6 +10,9 @@
 #include <memory>
 #include <string>
 
+#ifdef LADDER_WITH_MPI
+#include "common/comm/mpi_communicator.hpp"
+#endif
 #include "common/core/check.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/testing/time_limit.hpp"
@@ -88,6 +91,14 @@ int run_in_world() {
 
 World& mpi_world() {
   return *world;
+}
+
+World synchronous_world() {
+#ifdef LADDER_WITH_MPI
+  return World(MpiCommunicator::create({.synchronous_sends = true}));
+#else
+  return World(Transport::kSelf);
+#endif
 }
 
 }  // namespace ladder

@@ -10,4 +10,9 @@ namespace ladder {
 
 World& mpi_world();  // all ranks; call it inside a test
 
+// Another World of all ranks, in which a send is done only when its receiver has started to receive
+// (MpiLimits::synchronous_sends). A program that is correct in it does not rely on MPI to buffer
+// its messages. Collective.
+World synchronous_world();
+
 }  // namespace ladder
