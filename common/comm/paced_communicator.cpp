@@ -1,15 +1,19 @@
 #include "common/comm/paced_communicator.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 namespace {
@@ -42,23 +46,56 @@ bool read_number(std::string_view text, double& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// The times at which links will be done, as they are sent between ranks.
+at::Tensor no_link_times(int num_links) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  return at::empty({num_links}, at::kLong);
+}
+
+at::Tensor link_time(Clock::time_point done) {
+  at::Tensor time = no_link_times(1);
+  *time.mutable_data_ptr<std::int64_t>() = done.time_since_epoch().count();
+  return time;
+}
+
 class PacedWork final : public Work {
  public:
-  PacedWork(WorkPtr inner, Clock::time_point link_done)
-      : inner_(std::move(inner)), link_done_(link_done) {}
+  // `times_work` sends or receives the link times, or both. This rank's own link, if the operation
+  // occupies it, is done at `own_link_done`.
+  PacedWork(WorkPtr inner, WorkPtr times_work, at::Tensor link_times,
+            Clock::time_point own_link_done = {})
+      : inner_(std::move(inner)),
+        times_work_(std::move(times_work)),
+        link_times_(std::move(link_times)),
+        own_link_done_(own_link_done) {}
 
-  bool test() override { return inner_->test() && Clock::now() >= link_done_; }
+  bool test() override {
+    return inner_->test() && times_work_->test() && Clock::now() >= links_done();
+  }
   void wait() override {
-    for (auto now = Clock::now(); now < link_done_; now = Clock::now()) {
-      inner_->test();
-      std::this_thread::sleep_until(std::min(link_done_, now + kNap));
-    }
+    sleep_until(own_link_done_);
     inner_->wait();
+    times_work_->wait();
+    sleep_until(links_done());
   }
 
  private:
+  Clock::time_point links_done() const {  // once the times are here
+    const auto* const times = link_times_.const_data_ptr<std::int64_t>();
+    return Clock::time_point(
+        Clock::duration(*std::max_element(times, times + link_times_.numel())));
+  }
+  void sleep_until(Clock::time_point end) {
+    for (auto now = Clock::now(); now < end; now = Clock::now()) {
+      inner_->test();
+      std::this_thread::sleep_until(std::min(end, now + kNap));
+    }
+  }
+
   WorkPtr inner_;
-  Clock::time_point link_done_;
+  WorkPtr times_work_;
+  at::Tensor link_times_;
+  Clock::time_point own_link_done_;
 };
 
 }  // namespace
@@ -96,6 +133,8 @@ class PacedCommunicator::LinkClock {
     return free_at_ = std::max(free_at_, Clock::now()) + needed;
   }
 
+  Traffic of_link_times;  // what their exchange has sent, in all groups that share the link
+
  private:
   Link link_;
   Clock::time_point free_at_ = Clock::now();
@@ -110,44 +149,71 @@ PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner,
   check(inner_ != nullptr, "a paced communicator needs one to pace");
 }
 
-// Takes an inner operation that has started: one that was refused never occupies the link.
-WorkPtr PacedCommunicator::paced(WorkPtr inner, const OpTraffic& sent) {
-  if (sent.messages == 0) return inner;
-  return std::make_unique<PacedWork>(std::move(inner), link_->occupy(sent));
+Traffic PacedCommunicator::traffic() const {
+  Traffic traffic = inner_->traffic();
+  return traffic -= link_->of_link_times;
+}
+
+// Each of these first starts the inner operation: one that is refused never occupies the link.
+// Either all ranks exchange link times or none does, because they pass the same numel.
+
+WorkPtr PacedCommunicator::wait_for_all_links(WorkPtr inner, const OpTraffic& sent) {
+  if (sent.messages == 0) return inner;  // on all ranks: none has anything to send
+  const Clock::time_point done = link_->occupy(sent);
+  const at::Tensor times = no_link_times(size());
+  WorkPtr exchange = inner_->all_gather(link_time(done), times);
+  link_->of_link_times += all_gather_traffic(size(), times.element_size(), size(), rank());
+  return std::make_unique<PacedWork>(std::move(inner), std::move(exchange), times, done);
 }
 
 WorkPtr PacedCommunicator::all_reduce(at::Tensor inout) {
   WorkPtr work = inner_->all_reduce(inout);
   const Traffic sent = all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank());
-  return paced(std::move(work), sent[CommOp::kAllReduce]);
+  return wait_for_all_links(std::move(work), sent[CommOp::kAllReduce]);
 }
 
 WorkPtr PacedCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
   WorkPtr work = inner_->reduce_scatter(full, std::move(shard));
   const Traffic sent = reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank());
-  return paced(std::move(work), sent[CommOp::kReduceScatter]);
+  return wait_for_all_links(std::move(work), sent[CommOp::kReduceScatter]);
 }
 
 WorkPtr PacedCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
   WorkPtr work = inner_->all_gather(shard, full);
   const Traffic sent = all_gather_traffic(full.numel(), full.element_size(), size(), rank());
-  return paced(std::move(work), sent[CommOp::kAllGather]);
+  return wait_for_all_links(std::move(work), sent[CommOp::kAllGather]);
 }
 
 WorkPtr PacedCommunicator::broadcast(at::Tensor inout, int root) {
   WorkPtr work = inner_->broadcast(inout, root);
+  if (size() == 1 || inout.numel() == 0) return work;
   const Traffic sent = broadcast_traffic(inout.numel(), inout.element_size(), size(), rank(), root);
-  return paced(std::move(work), sent[CommOp::kBroadcast]);
+  const bool is_root = rank() == root;
+  const auto done = is_root ? link_->occupy(sent[CommOp::kBroadcast]) : Clock::time_point();
+  const at::Tensor time = link_time(done);  // the root's, once it is here
+  WorkPtr time_work = inner_->broadcast(time, root);
+  link_->of_link_times += broadcast_traffic(1, time.element_size(), size(), rank(), root);
+  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time, done);
 }
 
 WorkPtr PacedCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
   WorkPtr work = inner_->send(tensor, peer, tag);
+  if (tensor.numel() == 0) return work;
   const Traffic sent = send_traffic(tensor.numel(), tensor.element_size());
-  return paced(std::move(work), sent[CommOp::kSend]);
+  const Clock::time_point done = link_->occupy(sent[CommOp::kSend]);
+  const at::Tensor time = link_time(done);
+  WorkPtr time_work = inner_->send(time, peer, tag);
+  link_->of_link_times += send_traffic(1, time.element_size());
+  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time, done);
 }
 
 WorkPtr PacedCommunicator::recv(at::Tensor tensor, int peer, int tag) {
-  return inner_->recv(std::move(tensor), peer, tag);
+  WorkPtr work = inner_->recv(tensor, peer, tag);
+  if (tensor.numel() == 0) return work;
+  const at::Tensor time = no_link_times(1);
+  WorkPtr time_work = inner_->recv(time, peer, tag);  // the sender's message after the tensor
+  ++link_->of_link_times[CommOp::kRecv].calls;
+  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time);
 }
 
 std::unique_ptr<Communicator> PacedCommunicator::split(int color, int key) {

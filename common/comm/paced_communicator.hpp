@@ -6,17 +6,27 @@
 //
 //   k · latency + b / bandwidth
 //
-// from its start, or from when the link is done with all earlier operations. It is done when the
-// inner operation is done and this time has passed. An operation in which this rank sends nothing
-// (a receive, a broadcast from another rank, anything on one rank) does not wait for the link, and
-// neither does a barrier.
+// from its start, or from when the link is done with all earlier operations. On each rank it is
+// done when the inner operation is done and these links have sent their part of it:
 //
-// Only the completion of an operation is delayed; the bytes themselves are sent at once. So results
-// and traffic are the inner communicator's, and a receiver is not affected by the sender's link:
-// its receive may be done before the send is.
+//   send                                    the link of this rank
+//   recv                                    the sender's
+//   broadcast                               the root's
+//   all_reduce, reduce_scatter, all_gather  those of all ranks: the slowest one decides
 //
-// wait() sleeps while the link is busy, as if a network card did the work, and wakes up regularly
-// to advance the inner operations: other ranks, whose links may be faster, can depend on them.
+// So a receive does not wait for this rank's own link. A barrier, an empty tensor, and anything on
+// one rank wait for no link.
+//
+// Only the completion of an operation is delayed; the bytes themselves are sent at once. Right
+// after them, through the same inner communicator, the sender sends the time at which its link will
+// be done, 8 bytes that take no link and are not in traffic(). So results and traffic are the inner
+// communicator's.
+//
+// Collective: as Communicator; all ranks of the group pace it. They must be on one machine, whose
+//             steady clock (CLOCK_MONOTONIC) is the same for all of its processes.
+//
+// wait() sleeps while a link is busy, as if a network card did the work, and wakes up regularly to
+// advance the inner operations: other ranks, whose links may be faster, can depend on them.
 #pragma once
 
 #include <memory>
@@ -53,12 +63,12 @@ class PacedCommunicator final : public Communicator {
   WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
   void barrier() override { inner_->barrier(); }
   std::unique_ptr<Communicator> split(int color, int key) override;  // shares this group's link
-  Traffic traffic() const override { return inner_->traffic(); }
+  Traffic traffic() const override;
 
  private:
   class LinkClock;
   PacedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<LinkClock> link);
-  WorkPtr paced(WorkPtr inner, const OpTraffic& sent);
+  WorkPtr wait_for_all_links(WorkPtr inner, const OpTraffic& sent);
 
   std::unique_ptr<Communicator> inner_;
   std::shared_ptr<LinkClock> link_;  // this rank's, shared by all its groups
