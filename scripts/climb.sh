@@ -83,6 +83,7 @@ climb() {
     say "stage $((i + 1)) of ${#stages[@]}: $name, $ranks rank(s)$(time_left $((${#stages[@]} - i)))"
     start=$SECONDS
     launch "$ranks" "${COMMAND[@]}" --out "$out/$name"
+    exit_if_stopping
     if ((ranks < RANKS)); then
       slow_seconds=$((SECONDS - start))
     else

@@ -5,14 +5,15 @@
 # save and stop, exit code 75. A second INT sends kill_signal. STOPPING and STOPPED are the messages to the user.
 STOPPING="saving and stopping"
 STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
+interrupts=0 is_stopping=0
 supervise() {
-  local status is_interrupted
-  interrupts=0 child=""
-  trap 'is_interrupted=1; interrupts=$((interrupts + 1)); stop_child' INT
-  trap 'is_interrupted=1; kill -USR1 "$child" 2>/dev/null || true' TERM HUP USR1
+  local status is_interrupted comes_early=0
+  child=""
+  trap 'interrupts=$((interrupts + 1)); stop_child' INT
+  trap stop_child TERM HUP USR1
   setsid "$@" </dev/null &
   child=$!
-  if ((interrupts > 0)); then stop_child; fi  # interrupted before there was a child
+  if ((comes_early)); then stop_child; fi
   while :; do
     is_interrupted=0
     status=0
@@ -28,14 +29,21 @@ supervise() {
   fi
   return "$status"
 }
+# Uses variables of supervise. A signal may come before there is a child.
 stop_child() {
-  if ((interrupts == 1)); then
-    say "$STOPPING; Ctrl-C again kills"
-    kill -USR1 "$child" 2>/dev/null || true
-  else
+  is_interrupted=1 is_stopping=1
+  if [[ -z $child ]]; then
+    comes_early=1
+  elif ((interrupts > 1)); then
     kill "-$kill_signal" "$child" 2>/dev/null || true
+  else
+    if ((interrupts == 1)); then say "$STOPPING; Ctrl-C again kills"; fi
+    await_session "$child"
+    kill -USR1 "$child" 2>/dev/null || true
   fi
 }
+# For whoever would go on: what was asked to stop may have been at its end, and has ended well.
+exit_if_stopping() { ((is_stopping == 0)) || exit 130; }
 
 # launch RANKS PROGRAM OPTION…
 launch() {

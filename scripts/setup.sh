@@ -190,21 +190,35 @@ is_built() {
   cmake --build "$ROOT/build/$name" --target "$@" -- -n 2>/dev/null | grep -q 'no work to do'
 }
 
-# build_behind TARGET…: builds in build/release in the background, in a process group of its own that ends with us.
+# await_session PID: waits until setsid has given the process a session, or it has ended. Before that there is no group to
+# end, and a signal can get lost: just after the fork it is still a bash with our traps, which it then forgets.
+await_session() {
+  until kill -0 -- "-$1" 2>/dev/null || ! kill -0 "$1" 2>/dev/null; do sleep 0.01; done
+}
+
+# build_behind TARGET…: builds in build/release in the background, in a session of its own that ends with us.
 # finish_build waits for it, and fails if there was none.
 build_behind() {
   local log="$LOGS/build-behind.log"
   say "building the other steps in the background (log: .ladder/logs/build-behind.log)"
+  builder=""
+  trap end_build EXIT
   setsid nice cmake --build "$ROOT/build/release" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
   builder=$!
-  trap 'kill -TERM -- "-$builder" 2>/dev/null || true' EXIT
+}
+end_build() {
+  trap '' INT TERM HUP
+  builder=${builder:-${!:-}}  # we may end before it has its name, or before it is there
+  [[ -n $builder ]] || return 0
+  await_session "$builder"
+  kill -TERM -- "-$builder" 2>/dev/null || true
 }
 finish_build() {
   [[ -n ${builder:-} ]] || return 1
   tail -n 1 --pid="$builder" -s 0.5 -f "$LOGS/build-behind.log" | show_progress build-behind "the other steps"
   wait "$builder" || explain_failure build-behind
-  builder=""
   trap - EXIT
+  builder=""
 }
 
 # Does what every command needs before it builds in build/release; need_release then builds these targets.
