@@ -28,7 +28,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from ladder_table import read_stages  # noqa: E402
+from ladder_table import own_options, read_stages  # noqa: E402
 from processes import run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -159,9 +159,8 @@ def ranks_of(text):
 
 def train(build, stage, ranks, options, out):
     """Runs one stage; returns its report."""
-    own = [] if stage["options"] == "-" else [str(ranks) if word == "N" else word for word in stage["options"].split()]
     program = build / stage["step"] / stage["step"]
-    command = [str(program), "--quiet", "--out", str(out), *own, *options]
+    command = [str(program), "--quiet", "--out", str(out), *own_options(stage, ranks), *options]
     if ranks > 1 and stage["ranks"] == "N":
         command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
     run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
@@ -170,7 +169,7 @@ def train(build, stage, ranks, options, out):
 
 def measure(arguments, options):
     rows, faults = [], []
-    stages = read_stages(ROOT / "scripts/ladder_stages.tsv")
+    stages = [stage for stage in read_stages(ROOT / "scripts/ladder_stages.tsv") if stage["name"] == stage["step"]]
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
             for stage in stages:

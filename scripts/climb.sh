@@ -125,12 +125,16 @@ check_stages() {
   done
 }
 stage_command() {
-  local words i
+  local words i pipeline_stages=$((RANKS % 2 == 0 ? 2 : RANKS))
   if [[ $ranks == N ]]; then ranks=$RANKS; fi
   if [[ $stage_options == - ]]; then stage_options=""; fi
   read -ra words <<<"$stage_options"
   for i in "${!words[@]}"; do
-    if [[ ${words[i]} == N ]]; then words[i]=$RANKS; fi
+    case ${words[i]} in
+      N) words[i]=$RANKS ;;
+      P) words[i]=$pipeline_stages ;;
+      R) words[i]=$((RANKS / pipeline_stages)) ;;
+    esac
   done
   # shellcheck disable=SC2206
   COMMAND=("$(program "$step")" --layers 4 --heads 4 --channels 128 --context 128 --micro-batch-size $((8 / RANKS))

@@ -45,6 +45,14 @@ def stages_of_run(stages, num_microbatches):
     return [{**stage, "equals": next(name for name in stage["equals"].split(",") if name in names)} for stage in stages]
 
 
+def own_options(stage, num_ranks):
+    """The stage's own options on so many ranks."""
+    pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
+    values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages}
+    words = [] if stage["options"] == "-" else stage["options"].split()
+    return [str(values.get(word, word)) for word in words]
+
+
 # ---- bounds -----------------------------------------------------------------------------------------------------------
 
 
@@ -101,16 +109,17 @@ def whole_bytes_read(report):
     """By a rank that reads the data of all, from the format: a row of n targets takes n + 1 tokens. The least and the
     most: of documents, rows of any length, the report does not say how many there were."""
     config, targets = report["config"], sum(report["target_tokens"])
-    ranks = report["world_size"] * config.get("simulate-ranks", 1)
-    full_rows = len(report["losses"]) * ranks * config["micro-batch-size"] * config["num-microbatches"]
+    replicas = report["data_parallel_size"] * config.get("simulate-ranks", 1)
+    microbatches = config["num-microbatches"] * config.get("accumulation", 1)
+    full_rows = len(report["losses"]) * replicas * config["micro-batch-size"] * microbatches
     rows = targets / config["context"]
     least, most = (rows, rows) if config["rows"] == "windows" else (min(rows, full_rows), full_rows)
     return (targets + least) * token_bytes(config), (targets + most) * token_bytes(config)
 
 
 def expected_bytes_read(stage, report):
-    """By each rank, windows; the most of it, if every rank has its equal share."""
-    return whole_bytes_read(report)[1] / (report["world_size"] if stage["reads"] == "share" else 1)
+    """By each rank, windows; the most of it, if every replica has its equal share."""
+    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if stage["reads"] == "share" else 1)
 
 
 def data_faults(stage, report, of_all):
@@ -118,7 +127,8 @@ def data_faults(stage, report, of_all):
     if report["config"]["rows"] == "windows":
         return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
     least, most = whole_bytes_read(report)
-    wholes = [sum(read)] if stage["reads"] == "share" else read
+    stages = report["world_size"] // report["data_parallel_size"]  # each reads what its replica does
+    wholes = [sum(read) // stages] if stage["reads"] == "share" else read
     faults = [f"its ranks read {whole} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
     return faults + [f"{whole} bytes of data are not from {least:.0f} to {most:.0f}" for whole in wholes if not least <= whole <= most]
 
@@ -268,7 +278,7 @@ def right_report(stage):
     traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
     state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
     report = {
-        "step": stage["step"], "world_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
+        "step": stage["step"], "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
         "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "target_tokens": [8] * 10,
         "val_losses": [], "param_hash": "equal", "tokens_per_second": 1.0, "memory_theory": [state] * ranks,
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,

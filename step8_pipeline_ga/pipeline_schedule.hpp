@@ -1,19 +1,21 @@
 // Who computes what, and when: pipeline schedules as data.
 //
-// A model is cut into chunks, neighbors in its list of layers. Stage r of p runs chunk r; with v chunks
-// per stage it runs chunks r, r + p, r + 2p, …. A microbatch goes forward through all chunks in order
-// and backward in reverse, so a stage that waits for its neighbors is idle: the bubble. The schedules
-// differ in how much of it there is, and in how many microbatches a stage must remember:
+// A model is cut into chunks, neighbors in its list of layers. Stage r of p runs chunk r; with v
+// chunks per stage it runs chunks r, r + p, r + 2p, …. A microbatch goes forward through all
+// chunks in order and backward in reverse, so a stage that waits for its neighbors is idle: the
+// bubble. The schedules differ in how much of it there is, and in how many microbatches a stage
+// must remember:
 //
 //   GPipe         all forwards, then all backwards (Huang et al., arXiv 1811.06965)
-//   1F1B          p − r forwards, then one backward and one forward in turn: the same bubble, but at most
-//                 p − r microbatches remembered instead of m (Narayanan et al., arXiv 2104.04473)
+//   1F1B          p − r forwards, then one backward and one forward in turn: the same bubble, but
+//                 at most p − r microbatches remembered instead of m (Narayanan et al.,
+//                 arXiv 2104.04473)
 //   interleaved   1F1B with v chunks per stage: the bubble is divided by v (the same, section 2.2)
-//   zero bubble   ZB-H1: a backward is cut in two, and the half that no other stage waits for fills the
-//                 gaps (Qi et al., arXiv 2401.10241, section 3)
+//   zero bubble   ZB-H1: a backward is cut in two, and the half that no other stage waits for fills
+//                 the gaps (Qi et al., arXiv 2401.10241, section 3)
 //
-// A plan is a value, the same on every rank. It says everything that a stage does, messages included,
-// and in which order, so that the code that executes it knows no schedule by name.
+// A plan is a value, the same on every rank. It says everything that a stage does, messages
+// included, and in which order, so that the code that executes it knows no schedule by name.
 #pragma once
 
 #include <compare>
@@ -29,7 +31,7 @@ enum class ActionKind {
   kForward,
   kBackward,        // both halves
   kInputBackward,   // the gradient of the chunk's input, which the stage before waits for
-  kWeightBackward,  // the gradients of its linear layers' weights and biases, for which nobody waits
+  kWeightBackward,  // the gradients of its linear layers' weights and biases; nobody waits for them
   kSendActivation,  // the chunk's output, to the stage of the next chunk
   kRecvActivation,  // the chunk's input, from the stage of the chunk before
   kSendGradient,    // the gradient of the chunk's input, to the stage of the chunk before
@@ -60,18 +62,18 @@ struct PipelinePlan {
   bool operator==(const PipelinePlan&) const = default;
 };
 
-// Plans one run of the pipeline (a flush). Any num_microbatches from 1 will do. Throws CheckError for
-// counts below 1, for several chunks per stage in another schedule than kInterleaved, and for several
-// chunks on a single stage, where there is nothing to interleave.
+// Plans one run of the pipeline (a flush). Any num_microbatches from 1 will do. Throws CheckError
+// for counts below 1, for several chunks per stage in another schedule than kInterleaved, and for
+// several chunks on a single stage, where there is nothing to interleave.
 PipelinePlan plan_pipeline(Schedule schedule, int num_stages, std::int64_t num_microbatches,
                            int chunks_per_stage = 1);
 
 // Forwards only, for an evaluation.
 PipelinePlan plan_forwards(int num_stages, std::int64_t num_microbatches, int chunks_per_stage = 1);
 
-std::string to_string(
-    const Action& action);                 // "F3", "B3", "I3", "W3", "send activation 3", …; with
-                                           // a chunk other than the first: "F3.c1"
+// "F3", "B3", "I3", "W3", "send activation 3", "receive gradient 3"; with a chunk other than the
+// first: "F3.c1".
+std::string to_string(const Action& action);
 const char* to_string(Schedule schedule);  // "gpipe", "1f1b", "interleaved", "zero-bubble"
 
 }  // namespace ladder

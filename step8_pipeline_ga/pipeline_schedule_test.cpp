@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <tuple>
 
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/schedule_check.hpp"

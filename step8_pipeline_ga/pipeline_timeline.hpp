@@ -1,5 +1,5 @@
-// When each action of a pipeline was executed, or would be: what schedule_simulation.hpp computes, the
-// runner measures, and schedule_drawing.hpp draws.
+// When each action of a pipeline was executed, or would be: what schedule_simulation.hpp computes,
+// the runner measures, and schedule_drawing.hpp draws.
 #pragma once
 
 #include <vector>

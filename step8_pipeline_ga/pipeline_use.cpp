@@ -1,25 +1,26 @@
 #include "step8_pipeline_ga/pipeline_use.hpp"
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule_drawing.hpp"
+#include "step8_pipeline_ga/schedule_simulation.hpp"
 
 namespace ladder {
-
-int num_stages_of(const TrainOptions& options, int world_size) {
-  const int num_stages = options.pipeline.num_stages > 0 ? options.pipeline.num_stages : world_size;
-  check_usage(world_size % num_stages == 0, "--pipeline-stages is ", num_stages,
-              ", which does not divide ", world_size,
-              " ranks: every replica needs one rank per stage");
-  check_usage(options.data.num_microbatches >= num_stages, "--micro-batch-size ",
-              options.data.microbatch_size, ", --num-microbatches ", options.data.num_microbatches,
-              ", ", num_stages, " stages: a flush needs at least as many microbatches as stages");
-  return num_stages;
-}
 
 Planner planner_of(const TrainOptions& options, int num_stages) {
   return [=, pipeline = options.pipeline](std::int64_t num_microbatches) {
     return plan_pipeline(pipeline.schedule, num_stages, num_microbatches,
                          pipeline.chunks_per_stage);
   };
+}
+
+std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
+  const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
+  check_plan(plan);
+  const Timeline timeline = simulate(plan, {});
+  const std::string title = concat(to_string(options.pipeline.schedule), ", ", num_stages,
+                                   " stages, ", plan.num_microbatches, " microbatches");
+  return is_svg ? draw_svg(timeline, title, "units") : title + "\n" + draw_text(timeline, "units");
 }
 
 DataOptions step_data(const TrainOptions& options) {

@@ -1,6 +1,7 @@
 // How the trainer uses a pipeline: its stages, its data, its validation loss.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/comm/mesh.hpp"
@@ -11,12 +12,12 @@
 
 namespace ladder {
 
-// --pipeline-stages, or one stage per rank. Throws UsageError naming all values if the stages do not
-// divide the ranks or a flush has fewer microbatches than there are stages.
-int num_stages_of(const TrainOptions& options, int world_size);
-
 // The schedule that the options name, for any number of microbatches.
 Planner planner_of(const TrainOptions& options, int num_stages);
+
+// The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward: as text, or as an
+// SVG file.
+std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
 
 // The data options of a whole optimizer step: the microbatches of all its flushes.
 DataOptions step_data(const TrainOptions& options);

@@ -170,7 +170,7 @@ class Rendezvous {
       }
     }
     for (int stage = 0; stage < plan_.num_stages; ++stage) {
-      if (next(stage) != nullptr) return circle_from(stage);
+      if (next(stage) != nullptr) return cycle_from(stage);
     }
     return "";
   }
@@ -183,7 +183,7 @@ class Rendezvous {
   }
 
   // Every stage that is left waits for another that is left: its partner has not met it yet.
-  std::string circle_from(int stage) {
+  std::string cycle_from(int stage) {
     std::vector<int> waiting;
     for (; std::find(waiting.begin(), waiting.end(), stage) == waiting.end();
          stage = plan_.stage_of(other_end(*next(stage)).chunk)) {

@@ -178,7 +178,7 @@ TEST(ScheduleCheck, AWarmUpMayBeTooShort) {
 }
 
 // Three stages with two chunks each: the last stage sends to the first, so they can wait in a ring.
-TEST(ScheduleCheck, DescribesTheWholeCircle) {
+TEST(ScheduleCheck, DescribesTheWholeCycle) {
   PipelinePlan plan = plan_pipeline(Schedule::kInterleaved, 3, 6, 2);
   move_before(plan, {kRecvActivation, 3, 0}, {kForward, 0, 0});
   EXPECT_EQ(what_is_wrong_with(plan),
@@ -187,7 +187,17 @@ TEST(ScheduleCheck, DescribesTheWholeCircle) {
             "stage 0");
 }
 
-// Two stages with two chunks each: activations travel both ways, and only the order tells them apart.
+// Stage 0 waits, too, but for stages that would have gone on.
+TEST(ScheduleCheck, BlamesOnlyTheCycle) {
+  PipelinePlan plan = plan_pipeline(Schedule::k1f1b, 3, 4);
+  move_before(plan, {kRecvGradient, 1, 0}, {kForward, 1, 0});
+  EXPECT_EQ(what_is_wrong_with(plan),
+            "deadlock: stage 1 waits to receive gradient 0 from stage 2, which waits to receive "
+            "activation 0 from stage 1");
+}
+
+// On two stages with two chunks each, activations travel both ways, and only their order tells them
+// apart.
 TEST(ScheduleCheck, MessagesMatchByOrder) {
   PipelinePlan plan = plan_pipeline(Schedule::kGpipe, 2, 4);
   swap(plan, {kRecvActivation, 1, 0}, {kRecvActivation, 1, 1});
@@ -207,8 +217,8 @@ TEST(ScheduleCheck, MessagesMatchByOrder) {
 
 // ---- any change, against an execution ----
 
-// Executes a plan as a transport without tags would: what meets, is exchanged, whatever it is called.
-// Knows nothing of the checks. A result is the list of all that went into it.
+// Executes a plan as a transport without tags would: what meets, is exchanged, whatever it is
+// called. Knows nothing of the checks. A result is the list of all that went into it.
 class Execution {
  public:
   enum class Outcome { kRight, kWrong, kHangs };
@@ -337,8 +347,8 @@ TEST(ScheduleCheck, PlansOfTheSchedulesRun) {
   }
 }
 
-// Exchanges neighbors in a plan's lists at random, up to 30 times. Whatever comes out, the check and
-// the execution agree: accepted is right, "deadlock" hangs, and anything else goes wrong.
+// Exchanges neighbors in a plan's lists at random, up to 30 times. Whatever comes out, the check
+// and the execution agree: accepted is right, "deadlock" hangs, and anything else goes wrong.
 TEST(ScheduleCheck, AgreesWithAnExecutionAfterAnyExchange) {
   std::mt19937 random(8);
   const auto below = [&](std::size_t n) {

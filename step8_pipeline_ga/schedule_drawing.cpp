@@ -69,7 +69,8 @@ std::string rounded(double value) {
   return text;
 }
 
-std::string in_words(const TimelineSummary& summary, const std::string& unit) {
+std::string in_words(const Picture& picture, const std::string& unit) {
+  const TimelineSummary& summary = picture.summary;
   std::string text = concat(rounded(summary.total_s), " ", unit,
                             "; bubble: ", rounded(100 * summary.bubble_per_ideal),
                             " % of the ideal time, ", rounded(100 * summary.bubble_per_total),
@@ -77,7 +78,7 @@ std::string in_words(const TimelineSummary& summary, const std::string& unit) {
   for (std::size_t stage = 0; stage < summary.live.size(); ++stage) {
     text += concat(stage == 0 ? " " : ", ", summary.live[stage]);
   }
-  return text;
+  return picture.chunks_per_stage == 1 ? text : text + " (each chunk counts)";
 }
 
 // "3", or "3b" on the second chunk of a stage.
@@ -140,7 +141,7 @@ std::string draw_text(const Timeline& timeline, const std::string& unit, int max
   }
   text += "with the number of the microbatch";
   if (picture.chunks_per_stage > 1) text += "; a, b, … the chunk of the stage";
-  return concat(text, "; . idle\n", in_words(picture.summary, unit), "\n");
+  return concat(text, "; . idle\n", in_words(picture, unit), "\n");
 }
 
 // ---- SVG ----
@@ -150,7 +151,7 @@ namespace {
 constexpr double kLeft = 70, kTop = 44, kPlotWidth = 910, kRowHeight = 30, kRowGap = 6;
 
 // Mixed with white, more for later chunks.
-std::string fill(ActionKind kind, int nth_chunk, int chunks_per_stage) {
+std::string color_of(ActionKind kind, int nth_chunk, int chunks_per_stage) {
   const double white = 0.7 * nth_chunk / chunks_per_stage;
   int mixed = 0;
   for (const int shift : {16, 8, 0}) {
@@ -214,7 +215,8 @@ std::string boxes(const Picture& picture) {
       const double x = kLeft + timed.begin_s * scale;
       const double width = (timed.end_s - timed.begin_s) * scale;
       const std::string number = number_of(timed.action, picture);
-      text += box(x, y, width, kRowHeight, fill(timed.action.kind, nth, picture.chunks_per_stage));
+      text +=
+          box(x, y, width, kRowHeight, color_of(timed.action.kind, nth, picture.chunks_per_stage));
       if (width < 7.0 * static_cast<double>(number.size()) + 2) continue;
       text += concat("<text class=\"number\" x=\"", x + width / 2, "\" y=\"", y + 20, "\">", number,
                      "</text>\n");
@@ -229,7 +231,7 @@ std::string legend(const Picture& picture, double y) {
   double x = kLeft;
   for (const ActionKind kind : picture.kinds) {
     for (int nth = 0; nth < picture.chunks_per_stage; ++nth, x += 16) {
-      text += box(x, y - 11, 14, 14, fill(kind, nth, picture.chunks_per_stage));
+      text += box(x, y - 11, 14, 14, color_of(kind, nth, picture.chunks_per_stage));
     }
     const std::string name = look_of(kind).name;
     text += label(x + 4, y, "start", name);
@@ -247,7 +249,7 @@ std::string draw_svg(const Timeline& timeline, const std::string& title, const s
   const Picture picture = picture_of(timeline);
   const double bottom = kTop + static_cast<double>(timeline.size()) * (kRowHeight + kRowGap);
   const double width = kLeft + kPlotWidth + 20, height = bottom + 80;
-  const std::string words = in_words(picture.summary, unit);
+  const std::string words = in_words(picture, unit);
   std::string text = concat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height,
       "\" role=\"img\"><title>", escaped(title), "</title>\n<desc>When each of the ",

@@ -18,8 +18,9 @@ namespace ladder {
 //   F forward, B backward, with the number of the microbatch; . idle
 //   15 units; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
 //
-// The shortest computation has room for its number, unless a row would get longer than max_columns;
-// then numbers are left out where they do not fit. Throws CheckError if max_columns has no room at all.
+// The shortest computation has room for its number, unless a row would get longer than
+// max_columns; then numbers are left out where they do not fit. Throws CheckError if max_columns
+// has no room at all.
 std::string draw_text(const Timeline& timeline, const std::string& unit = "s",
                       int max_columns = 160);
 

@@ -46,8 +46,8 @@ class Arrivals {
   }
 
  private:
-  // What is computed `num_chunks` further along the microbatch's way. Later chunks do not care whether
-  // a gradient comes from a whole backward or from an input half.
+  // What is computed `num_chunks` further along the microbatch's way. Later chunks do not care
+  // whether a gradient comes from a whole backward or from an input half.
   static Action result(const Action& computation, int num_chunks) {
     const auto [kind, chunk, microbatch] = computation;
     if (kind == ActionKind::kForward) return {kind, chunk + num_chunks, microbatch};

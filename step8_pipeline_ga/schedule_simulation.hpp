@@ -10,8 +10,8 @@
 
 namespace ladder {
 
-// Seconds that one microbatch takes on one chunk; all chunks are equal. Note that a stage cut into v
-// chunks computes each of them in 1/v of its time.
+// Seconds that one microbatch takes on one chunk; all chunks are equal. Note that a stage cut into
+// v chunks computes each of them in 1/v of its time.
 struct PipelineCosts {
   double forward_s = 1;
   double backward_s = 2;        // both halves in one
@@ -20,9 +20,10 @@ struct PipelineCosts {
   double link_s = 0;  // a message's way, from the end of a computation to where it is needed
 };
 
-// Simulates an execution in which a stage computes in the order of the plan, each time as early as it
-// can. Messages take none of the stages' time: the sender goes on at once, and the receiver waits only
-// before the computation that needs the message. Returns the computations, without the messages.
+// Simulates an execution in which a stage computes in the order of the plan, each time as early as
+// it can. Messages take none of the stages' time: the sender goes on at once, and the receiver
+// waits only before the computation that needs the message. Returns the computations, without the
+// messages.
 //
 // Throws CheckError if the stages wait for one another, which check_plan() finds out too.
 Timeline simulate(const PipelinePlan& plan, const PipelineCosts& costs);
@@ -38,15 +39,16 @@ struct TimelineSummary {
 // Of a simulated or a measured timeline. Messages in it count as idle time.
 TimelineSummary summarize(const Timeline& timeline);
 
-// For each stage, how many forwards it has to remember at most: each from its begin until `last_use`
-// ends, or the whole backward. A linear layer's weight half needs the layer's input, so a stage that
-// cuts backwards in two remembers until then. kInputBackward instead tells how many are on their way
-// through later stages. Chunks count one by one. 0 if there are no backwards at all.
+// For each stage, how many forwards it has to remember at most: each from its begin until
+// `last_use` ends, or the whole backward. A linear layer's weight half needs the layer's input, so
+// a stage that cuts backwards in two remembers until then. kInputBackward instead tells how many
+// are on their way through later stages. Chunks count one by one. 0 if there are no backwards at
+// all.
 std::vector<std::int64_t> peak_live(const Timeline& timeline,
                                     ActionKind last_use = ActionKind::kWeightBackward);
 
-// The formulas, for plan_pipeline() with the same arguments and for messages that take no time. Time
-// without any bubble:
+// The formulas, for plan_pipeline() with the same arguments and messages that take no time. The
+// time without any bubble:
 double ideal_s(Schedule schedule, std::int64_t num_microbatches, int chunks_per_stage,
                const PipelineCosts& costs);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step8_pipeline_ga/pipeline_use.hpp"
 
 namespace ladder::step8 {
 
@@ -29,6 +30,7 @@ inline Trainer trainer() {
       .step_traffic = step_traffic,
       .microbatch_traffic = microbatch_traffic,
       .row_traffic = row_traffic,
+      .draw_schedule = draw_schedule,
       .groups = {OptionGroup::kBuckets, OptionGroup::kPipeline},
   };
 }

@@ -31,7 +31,7 @@ const std::string kSmall = " --layers 1 --heads 2 --channels 16 --context 16 --d
 
 const std::vector<std::string> kSteps = {
     "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp", "step4_bucketed_ddp",
-    "step5_zero1",         "step6_zero2",        "step7_zero3"};
+    "step5_zero1",         "step6_zero2",        "step7_zero3",    "step8_pipeline_ga"};
 
 std::string program(const std::string& step) {
   return one_word(concat(LADDER_BUILD, "/", step, "/", step));
@@ -59,7 +59,8 @@ class Failure : public ::testing::Test {
 
   // The command line of one trainer.
   static std::string trainer(const std::string& step, const std::string& more = "") {
-    return concat(program(step), kSmall,
+    const std::string one_block_per_stage = step == kSteps.back() ? "--layers 2 " : "";
+    return concat(program(step), kSmall, one_block_per_stage,
                   "--micro-batch-size 2 --steps 100000 --log-every 1 --out ../run ", more);
   }
 
@@ -176,7 +177,7 @@ TEST_F(Failure, OneRankThatNeedNotSave) {
 TEST_F(Failure, ARunThatDiverges) {
   const std::string options = "--optimizer sgd --save-every 2 --keep 1 --resume auto --steps ";
   const std::string diverging = options + "40 --lr 1e30 --clip-norm 0";
-  for (const std::string& step : {kSteps[2], kSteps[4], kSteps[6]}) {
+  for (const std::string& step : {kSteps[2], kSteps[4], kSteps[6], kSteps[7]}) {
     SCOPED_TRACE(step);
     expect_end(two_ranks(trainer(step, options + "4"), trainer(step, options + "4")), 0);
     EXPECT_THAT(expect_end(two_ranks(trainer(step, diverging), trainer(step, diverging)), 1),
@@ -201,7 +202,7 @@ TEST_F(Failure, AFolderThatAnotherRunWritesTo) {
 // The disk is full while all ranks save: all end, and no partial checkpoint counts as one.
 TEST_F(Failure, ADiskThatIsFull) {
   folder_.write("a/small_disk.sh", "trap '' XFSZ; ulimit -f 300; exec \"$@\"");
-  for (const std::string& step : {kSteps[3], kSteps[4], kSteps[6]}) {
+  for (const std::string& step : {kSteps[3], kSteps[4], kSteps[6], kSteps[7]}) {
     const std::string command = trainer(step, "--channels 128 --steps 3 --save-every 1");
     EXPECT_THAT(expect_end(two_ranks("bash small_disk.sh " + command, command), 1),
                 AllOf(HasSubstr("rank 0: error: "), HasSubstr("cannot be written")));
@@ -225,10 +226,10 @@ TEST_F(Failure, ARankThatIsKilled) {
   }
 }
 
-// Whichever rank dies during a save, a checkpoint is either whole or absent: in steps 5 to 7 all
+// Whichever rank dies during a save, a checkpoint is either whole or absent: in steps 5 to 8 all
 // ranks save together, because each has a part of the state.
 TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
-  for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6]}) {
+  for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6], kSteps[7]}) {
     for (const int rank : {0, 1}) {
       SCOPED_TRACE(concat(step, ", rank ", rank));
       const std::string options = "--layers 4 --channels 128 --keep 2 --save-every 1";

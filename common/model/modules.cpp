@@ -115,7 +115,7 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
   const at::Tensor rows = x.reshape({-1, shape.back()});
   shape.back() = weight.size(orientation == Orientation::kOutIn ? 0 : 1);
   WeightGradientQueue* queue = DeferWeightGradients::current();
-  if (queue == nullptr)
+  if (queue == nullptr || !rows.requires_grad())  // no first half without a gradient of the input
     return Product::apply(rows, weight, bias, orientation, products, nullptr).view(shape);
   const OptionalTensor hidden_bias = bias ? OptionalTensor(bias->detach()) : std::nullopt;
   return Product::apply(rows, weight.detach(), hidden_bias, orientation, products,

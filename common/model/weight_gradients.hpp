@@ -4,6 +4,7 @@
 // at once, and those of its own weight and bias, which only the optimizer needs. A zero-bubble pipeline
 // computes them at different times. While a DeferWeightGradients is in scope, every linear layer whose
 // forward runs is bound to its queue: its backward computes the first half and leaves the second there.
+// A layer whose input needs no gradient has no first half; its backward is computed at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>

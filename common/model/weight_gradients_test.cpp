@@ -95,6 +95,20 @@ TEST(WeightGradientQueue, DefersOnlyInItsScopeAndOnlyWhatIsTrained) {
   EXPECT_EQ(num_run, 1);  // the bias
 }
 
+TEST(WeightGradientQueue, WithoutAnInputGradientNothingIsDeferred) {
+  const TwoLinears whole, halved;
+  WeightGradientQueue queue;
+  whole(input(0).detach()).sum().backward();
+  {
+    const DeferWeightGradients scope(queue);
+    halved(input(0).detach()).sum().backward();
+  }
+  EXPECT_TRUE(halved.first.weight.grad().equal(whole.first.weight.grad()));
+  EXPECT_EQ(halved.second.weight.grad().abs().max().item<float>(), 0.0f);
+  queue.run();
+  EXPECT_TRUE(halved.second.weight.grad().equal(whole.second.weight.grad()));
+}
+
 // A hook would say that the gradient is final, when half of it is missing.
 TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
   class Hook final : public torch::autograd::PostAccumulateGradHook {

@@ -117,6 +117,17 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
           ->type_name("[RANKS]")
           ->group("Help")
           ->configurable(false);
+  std::string schedule_file;
+  CLI::Option* show_schedule = nullptr;
+  if (groups.contains(OptionGroup::kPipeline)) {
+    show_schedule = app.add_option("--show-schedule", schedule_file,
+                                   "draw what each stage computes when, as text or into FILE.svg, "
+                                   "and exit")
+                        ->expected(0, 1)
+                        ->type_name("[FILE.svg]")
+                        ->group("Help")
+                        ->configurable(false);
+  }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
       ->type_name("FILE")
@@ -144,6 +155,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   if (print_config) {
     line.should_exit = true;
     line.text = config_text(to_json(line.options));
+  }
+  if (show_schedule != nullptr && show_schedule->count() > 0) {
+    check_usage(schedule_file.empty() || schedule_file.ends_with(".svg"), "--show-schedule is '",
+                schedule_file, "', it must be the name of an .svg file, or nothing for text");
+    line.show_schedule = schedule_file;
   }
   if (dry_run_option->count() > 0) {
     check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&

@@ -1,6 +1,7 @@
 // The command line of a trainer, and its --config file.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 
@@ -15,6 +16,8 @@ struct CommandLine {
   bool should_exit = false;  // --help, --print-config: print `text` and exit
   std::string text;
   int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
+  // --show-schedule: the SVG file to write, empty for text on the terminal.
+  std::optional<std::string> show_schedule;
 };
 
 // Reads and validates the command line and the file of --config; the command line takes precedence.

@@ -44,6 +44,17 @@ void finalize_pipeline(TrainOptions& options) {
 
 }  // namespace
 
+int num_stages_of(const TrainOptions& options, int world_size) {
+  const int num_stages = options.pipeline.num_stages > 0 ? options.pipeline.num_stages : world_size;
+  check_usage(world_size % num_stages == 0, "--pipeline-stages is ", num_stages,
+              ", which does not divide ", world_size,
+              " rank(s): every replica needs one rank per stage");
+  check_usage(options.data.num_microbatches >= num_stages, "--micro-batch-size ",
+              options.data.microbatch_size, ", --num-microbatches ", options.data.num_microbatches,
+              ", ", num_stages, " stages: a flush needs at least as many microbatches as stages");
+  return num_stages;
+}
+
 std::int64_t microbatches_per_step(const TrainOptions& options) {
   return options.data.num_microbatches * options.pipeline.accumulation;
 }

@@ -131,6 +131,20 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
   }
 }
 
+void show_schedule(const CommandLine& line, const Trainer& trainer, int num_ranks) {
+  const int num_stages =
+      line.options.pipeline.num_stages > 0 ? line.options.pipeline.num_stages : num_ranks;
+  const std::string& file = *line.show_schedule;
+  const std::string drawing = trainer.draw_schedule(line.options, num_stages, !file.empty());
+  if (file.empty()) {
+    std::fputs(drawing.c_str(), stdout);
+  } else {
+    check(!fs::exists(file), "--show-schedule ", file, ": already exists; choose another name");
+    write_text_file(file, drawing);
+    std::printf("wrote %s\n", file.c_str());
+  }
+}
+
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on, a signal means: save and stop
   World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
@@ -155,6 +169,10 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     rank = launched_rank();
     num_ranks = launched_ranks();
     const CommandLine line = parse_or_abort(argc, argv, trainer, rank, num_ranks);
+    if (line.show_schedule) {
+      if (rank == 0) show_schedule(line, trainer, num_ranks);
+      return kExitDone;
+    }
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
           line.should_exit ? line.text : describe_run(line.options, trainer, line.dry_run_ranks);
@@ -173,14 +191,19 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
 
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
   const std::int64_t num_parameters = layout_of(options).num_parameters;
-  const std::int64_t num_readers = world_size * options.simulate_ranks;
+  const bool is_pipeline = trainer.groups.contains(OptionGroup::kPipeline);
+  const int num_stages = is_pipeline ? num_stages_of(options, world_size) : 1;
+  const std::int64_t num_readers = world_size / num_stages * options.simulate_ranks;
   const std::int64_t rows =
-      options.data.microbatch_size * options.data.num_microbatches * num_readers;
+      options.data.microbatch_size * microbatches_per_step(options) * num_readers;
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
   text += concat("parameters          ", num_parameters, "\n");
   text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
                  options.model.context, ")\n");
+  if (is_pipeline)
+    text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
+                   " replica(s)\n");
   for (int rank = 0; rank < world_size; ++rank) {
     const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
     text += concat("rank ", rank, " holds        ", bytes.total(), " bytes (",
@@ -201,8 +224,9 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                    ") per step\n");
   }
   const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
-  return text + concat("Activations come on top: a forward keeps ", saved, " bytes (",
-                       format_bytes(saved), ") for its backward.\n",
+  return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",
+                       format_bytes(saved), ") for its backward",
+                       num_stages > 1 ? ", on all stages together.\n" : ".\n",
                        "Backward adds what its kernels need; a run reports the peak.\n");
 }
 

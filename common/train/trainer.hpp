@@ -26,6 +26,8 @@ struct Trainer {
   Traffic (*row_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // --show-schedule: a pipeline's schedule as text or as an SVG file; null: there is no pipeline.
+  std::string (*draw_schedule)(const TrainOptions& options, int num_stages, bool is_svg) = nullptr;
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
 

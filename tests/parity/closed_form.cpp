@@ -84,7 +84,7 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
   expect_held(whole, zero, comm.size(), report);
 
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
-  const std::int64_t num_microbatches = report.num_microbatches;
+  const std::int64_t num_microbatches = report.batch_counts.microbatches;
   // Elements that pass through a reduce_scatter or an all_gather; an all-reduce counts twice.
   const auto num_moved = [&](std::int64_t of_whole, std::int64_t of_blocks) {
     if (zero == 2) return of_whole * (num_microbatches + num_steps);
@@ -100,6 +100,35 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
   const double sent = all_reduce_sum(static_cast<double>(report.traffic.bytes_sent()), comm);
   EXPECT_GE(sent, static_cast<double>(least * (comm.size() - 1)));
   EXPECT_LE(sent, static_cast<double>((most + numbers) * (comm.size() - 1)));
+}
+
+void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
+                                    Communicator& comm) {
+  const GptOptions& model = options.model;
+  const Size whole = size_of(tensors_of(model), /*num_ranks=*/1);
+  expect_size(model, whole);
+  EXPECT_EQ(report.num_parameters, whole.parameters);
+  const auto of_all_ranks = [&](std::int64_t value) {
+    return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
+  };
+  const bool has_copy = model.tie_embeddings && report.num_stages > 1;
+  const std::int64_t copy = round_up(model.vocab_size * model.channels, kAlignment);
+  const std::int64_t bytes =
+      report.num_replicas * kElementBytes * (whole.aligned + (has_copy ? copy : 0));
+  EXPECT_EQ(of_all_ranks(report.memory.live(MemoryCategory::kParameters)), bytes);
+  EXPECT_EQ(of_all_ranks(report.memory.live(MemoryCategory::kGradients)), bytes);
+  const std::int64_t moments = of_all_ranks(report.memory.live(MemoryCategory::kOptimizer));
+  EXPECT_TRUE(moments == 2 * bytes || moments == 0) << moments;
+
+  // Every stage of a replica counts that replica's rows.
+  const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / report.num_stages;
+  const std::int64_t microbatches =
+      of_all_ranks(report.batch_counts.microbatches) / report.num_stages;
+  const std::int64_t boundaries = report.num_stages * options.pipeline.chunks_per_stage - 1;
+  const OpTraffic& sent = report.traffic[CommOp::kSend];
+  EXPECT_EQ(of_all_ranks(sent.bytes_sent),
+            2 * kElementBytes * boundaries * rows * model.context * model.channels);
+  EXPECT_EQ(of_all_ranks(sent.messages), 2 * boundaries * microbatches);
 }
 
 }  // namespace ladder

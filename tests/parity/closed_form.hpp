@@ -5,6 +5,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/model/gpt.hpp"
+#include "common/train/options.hpp"
 #include "common/train/report.hpp"
 
 namespace ladder {
@@ -20,5 +21,14 @@ namespace ladder {
 // Collective: every rank calls it with its own report.
 void expect_closed_form(const GptOptions& model, const std::string& step, const TrainReport& report,
                         Communicator& comm);
+
+// The same for step 8, on p stages and N replicas, for windows (rows of T tokens, all of them full):
+//
+//   held, by the stages of a replica   together what a single process holds; with a tied embedding on two
+//                                      stages, that of V·C parameters twice
+//   sent between stages, by all ranks  2·e·T·C bytes per row and boundary between chunks, in 2 messages per
+//                                      microbatch
+void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
+                                    Communicator& comm);
 
 }  // namespace ladder

@@ -47,18 +47,21 @@ std::map<std::string, Stage> launchers_stages(int num_microbatches) {
 // With one microbatch each step must equal the previous one.
 TEST(LaunchersTable, HasTheSameRungs) {
   std::map<std::string, std::string> equals, wanted = {{oracle().step(), "-"}};
-  for (const auto& [name, stage] : launchers_stages(1)) {
+  const std::map<std::string, Stage> stages = launchers_stages(1);
+  for (const auto& [name, stage] : stages) {
     EXPECT_TRUE(stage.within == "bits" || stage.equals == "-") << name;
-    equals[stage.step] = stage.equals;
+    equals[stage.step] = stage.equals == "-" ? "-" : stages.at(stage.equals).step;
   }
   for (const Rung& rung : rungs()) wanted[rung.step()] = rung.equals.front();
+  wanted[pipeline().step()] = pipeline().equals.front();
   EXPECT_EQ(equals, wanted);
 }
 
 // With several microbatches bits are equal only if the sums have the same order.
 TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
   const std::map<std::string, Stage> stages = launchers_stages(2);
-  EXPECT_EQ(stages.size(), rungs().size() + 2) << "the oracle in both orders, and the rungs";
+  EXPECT_EQ(stages.size(), rungs().size() + 4)
+      << "the oracle in both orders and untied, the rungs, and the pipeline";
   for (const auto& [name, stage] : stages) {
     if (stage.step == oracle().step()) {
       EXPECT_EQ(stage.equals, "-") << name;

@@ -8,14 +8,12 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include "common/comm/gather_text.hpp"
 
-#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint.hpp"
-#include "tests/parity/closed_form.hpp"
+#include "tests/parity/climber.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/planted_errors.hpp"
@@ -26,125 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// Runs trainers on all ranks, and the oracle on one. All ranks see the same files.
-class Climber {
- public:
-  Climber() : comm_(mpi_world().comm()), texts_(folder_) {
-    install_memory_ledger();
-    shared_folder_ = all_gather_text(folder_.path().string(), comm_)[0];
-  }
-
-  int rank() const { return comm_.rank(); }
-  int size() const { return comm_.size(); }
-  TrainOptions options(const Configuration& configuration) const {
-    return options_of(configuration, texts_);
-  }
-  void wait_for_all() { comm_.barrier(); }
-
-  FinishedRun climb(const Rung& rung, TrainOptions options) {
-    start_apart(rung, options);
-    options.step = rung.step();
-    options.output.out = folder_for(rung.step());
-    const std::int64_t before = read_memory().total_live_bytes;
-    FinishedRun run = {rung.step(), rung.trainer.train(options, mpi_world()), options.output.out};
-    expect_theory(rung, options, run.report, before);
-    share_hash(run);  // rank 0 has written its checkpoint
-    return run;
-  }
-
-  // Runs on the first num_ranks ranks; the others wait and get an empty report.
-  FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
-    start_apart(rung, options);
-    options.step = rung.step();
-    options.output.out = folder_for(rung.step());
-    FinishedRun run = {rung.step(), {}, options.output.out};
-    const bool takes_part = rank() < num_ranks;
-    std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
-    if (takes_part) {
-      World world(std::move(group));
-      run.report = rung.trainer.train(options, world);
-    }
-    wait_for_all();
-    return run;
-  }
-
-  FinishedRun climb_with(PlantedError error, TrainOptions options) {
-    options.step = "step3_naive_dp";
-    options.output.out = folder_for("planted");
-    FinishedRun run = {to_string(error), train_with(error, options, mpi_world()),
-                       options.output.out};
-    wait_for_all();
-    return run;
-  }
-
-  // Local: simulates all ranks in this one.
-  FinishedRun ask_oracle(TrainOptions options, Fold fold) {
-    return ask_oracle(std::move(options), fold, size());
-  }
-  FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_ranks) {
-    World alone(std::make_unique<SelfCommunicator>());
-    options.step = oracle().step();
-    options.groups = {OptionGroup::kSimulatedRanks};
-    options.simulate_ranks = num_ranks;
-    options.fold = fold;
-    options.output.out = concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++);
-    return {oracle().step(), oracle().trainer.train(options, alone), options.output.out};
-  }
-
- private:
-  // Replicas with the same seed are equal even without a broadcast, so each rank gets its own seed
-  // here. The data keep the common seed, which finalize() has already passed on.
-  void start_apart(const Rung& rung, TrainOptions& options) const {
-    if (rung.starts_by_broadcast) options.seed += static_cast<std::uint64_t>(rank());
-  }
-
-  // A new folder for every run, the same on all ranks.
-  std::string folder_for(const std::string& name) {
-    return concat(shared_folder_, "/", num_runs_++, "-", name);
-  }
-
-  // If the model is sharded, only rank 0 has seen all of it; otherwise every rank compares its own
-  // hash with the wanted one. Collective.
-  void share_hash(FinishedRun& run) {
-    const std::string of_rank_0 = all_gather_text(run.report.param_hash, comm_)[0];
-    if (run.report.param_hash.empty()) run.report.param_hash = of_rank_0;
-  }
-
-  void expect_theory(const Rung& rung, const TrainOptions& options, const TrainReport& report,
-                     std::int64_t live_before) const {
-    SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
-    expect_closed_form(options.model, rung.step(), report, comm_);
-    const StateBytes theory = rung.trainer.state_bytes(options, size(), rank());
-    EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kCommunication), theory.communication);
-    EXPECT_EQ(report.memory.total_live_bytes - live_before, theory.total());
-    const PeakBytes peak = rung.trainer.peak_bytes != nullptr
-                               ? rung.trainer.peak_bytes(options, size(), rank())
-                               : peak_of(theory);
-    EXPECT_EQ(report.memory.peak(MemoryCategory::kParameters), peak.parameters);
-    EXPECT_EQ(report.memory.peak(MemoryCategory::kGradients), peak.gradients);
-    EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
-    const Traffic traffic =
-        run_traffic(rung.trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                    report.batch_counts, size(), rank());
-    for (int i = 0; i < kNumCommOps; ++i) {
-      const auto op = static_cast<CommOp>(i);
-      EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);
-      EXPECT_EQ(report.traffic[op].bytes_sent, traffic[op].bytes_sent) << to_string(op);
-      EXPECT_EQ(report.traffic[op].messages, traffic[op].messages) << to_string(op);
-    }
-  }
-
-  Communicator& comm_;
-  TempFolder folder_;
-  Texts texts_;
-  std::string shared_folder_;
-  int num_runs_ = 0;     // by all ranks together: the same on each
-  int num_answers_ = 0;  // by the oracle on this rank alone
-};
 
 // The bytes of data that each rank reads: the whole global batch in step 1, its own part in step 2.
 void expect_sharded_reading(const FinishedRun& whole, const FinishedRun& sharded, Rows rows,

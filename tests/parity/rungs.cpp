@@ -9,6 +9,7 @@
 #include "step5_zero1/train.hpp"
 #include "step6_zero2/train.hpp"
 #include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/train.hpp"
 
 namespace ladder {
 
@@ -33,8 +34,14 @@ const std::vector<Rung>& rungs() {
   return all;
 }
 
+const Rung& pipeline() {
+  static const Rung rung = {step8::trainer(), {"step0_single_gpu", "step4_bucketed_ddp"}};
+  return rung;
+}
+
 const Rung& rung_of(const std::string& step) {
   if (step == oracle().step()) return oracle();
+  if (step == pipeline().step()) return pipeline();
   for (const Rung& rung : rungs()) {
     if (rung.step() == step) return rung;
   }

@@ -22,8 +22,10 @@ struct Rung {
 
 // Step 0, which simulates all ranks in one process. Every rung is compared with it.
 const Rung& oracle();
-// All trainers, in the order of the course.
+// The data-parallel trainers, in the order of the course.
 const std::vector<Rung>& rungs();
+// Step 8. Its ranks are not only replicas, so pipeline_ladder_test climbs it by itself.
+const Rung& pipeline();
 const Rung& rung_of(const std::string& step);
 
 }  // namespace ladder

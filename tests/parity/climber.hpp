@@ -1,0 +1,59 @@
+// Runs trainers on all ranks, and the oracle on one. All ranks see the same files.
+#pragma once
+
+#include <string>
+
+#include "common/comm/communicator.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/options.hpp"
+#include "tests/parity/comparison.hpp"
+#include "tests/parity/configurations.hpp"
+#include "tests/parity/planted_errors.hpp"
+#include "tests/parity/planted_pipeline_errors.hpp"
+#include "tests/parity/rungs.hpp"
+
+namespace ladder {
+
+class Climber {
+ public:
+  Climber();
+
+  int rank() const { return comm_.rank(); }
+  int size() const { return comm_.size(); }
+  TrainOptions options(const Configuration& configuration) const {
+    return options_of(configuration, texts_);
+  }
+  void wait_for_all() { comm_.barrier(); }
+
+  // Trains on all ranks, and compares what each holds and sends with theory.
+  FinishedRun climb(const Rung& rung, TrainOptions options);
+  // The same in a world of these ranks' own, such as one with another transport.
+  FinishedRun climb(const Rung& rung, TrainOptions options, World& world);
+  // Trains on the first num_ranks ranks; the others wait and get an empty report.
+  FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options);
+  FinishedRun climb_with(PlantedError error, TrainOptions options);
+  FinishedRun climb_with(PipelineError error, TrainOptions options);
+  // Local: simulates all ranks in this one.
+  FinishedRun ask_oracle(TrainOptions options, Fold fold) {
+    return ask_oracle(std::move(options), fold, size());
+  }
+  FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_ranks);
+
+  // A new folder for every run, the same on all ranks.
+  std::string folder_for(const std::string& name);
+
+ private:
+  void start_apart(const Rung& rung, TrainOptions& options) const;
+  void share_hash(FinishedRun& run);
+  void expect_theory(const Rung& rung, const TrainOptions& options, const TrainReport& report,
+                     std::int64_t live_before) const;
+
+  Communicator& comm_;
+  TempFolder folder_;
+  Texts texts_;
+  std::string shared_folder_;
+  int num_runs_ = 0;     // by all ranks together: the same on each
+  int num_answers_ = 0;  // by the oracle on this rank alone
+};
+
+}  // namespace ladder

@@ -1,0 +1,290 @@
+// The pipeline's rung of the parity ladder: on as many ranks as this program has, every schedule equals the
+// oracle, and step 4 on as many replicas, to the bit; what each stage holds and sends is what theory says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/mpi_communicator.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/train/checkpoint.hpp"
+#include "step8_pipeline_ga/schedule_simulation.hpp"
+#include "tests/parity/climber.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A shape of the pipeline and of its batches.
+struct Shape {
+  Schedule schedule = Schedule::k1f1b;
+  int num_stages = 2;
+  std::int64_t num_microbatches = 2;  // per flush
+  int chunks_per_stage = 1;
+  std::int64_t accumulation = 1;
+  std::int64_t layers = 0;  // 0: one block per chunk
+
+  std::string name() const {
+    return concat(to_string(schedule), ", ", num_stages, " stages of ", chunks_per_stage, " with ",
+                  layers, " blocks, ", num_microbatches, " microbatches, ", accumulation,
+                  " flush(es)");
+  }
+};
+
+TrainOptions with_shape(TrainOptions options, const Shape& shape) {
+  options.pipeline = {.num_stages = shape.num_stages,
+                      .schedule = shape.schedule,
+                      .chunks_per_stage = shape.chunks_per_stage,
+                      .accumulation = shape.accumulation};
+  options.data.num_microbatches = shape.num_microbatches;
+  options.model.layers =
+      shape.layers > 0 ? shape.layers : shape.num_stages * shape.chunks_per_stage;
+  return options;
+}
+
+// As many microbatches per step, for a trainer without flushes.
+TrainOptions without_flushes(TrainOptions options) {
+  options.data.num_microbatches = microbatches_per_step(options);
+  options.pipeline = {};
+  return options;
+}
+
+// Shapes for this number of ranks: every schedule, microbatches that the stages divide or do not, uneven cuts,
+// one block per stage, several flushes, and two replicas on four ranks.
+std::vector<Shape> shapes_on(int num_ranks) {
+  using enum Schedule;
+  switch (num_ranks) {
+    case 1:
+      return {{k1f1b, 1, 1}, {kGpipe, 1, 3, 1, 2}, {kZeroBubble, 1, 3}, {k1f1b, 1, 2, 1, 1, 2}};
+    case 2:
+      return {{k1f1b, 2, 2},           {k1f1b, 2, 5, 1, 1, 3}, {kGpipe, 2, 3, 1, 2},
+              {kZeroBubble, 2, 4},     {kZeroBubble, 2, 8},    {kInterleaved, 2, 4, 2},
+              {kInterleaved, 2, 3, 2}, {k1f1b, 1, 2},          {k1f1b, 2, 7}};
+    case 3:
+      return {{k1f1b, 3, 4}, {kGpipe, 3, 3, 1, 1, 4}, {kZeroBubble, 3, 5}, {kInterleaved, 3, 4, 2}};
+    default:
+      return {{k1f1b, 4, 4},           {kGpipe, 4, 5},
+              {kZeroBubble, 4, 8},     {k1f1b, 2, 3},
+              {kInterleaved, 4, 6, 2}, {kZeroBubble, 2, 2, 1, 2},
+              {kGpipe, 2, 2},          {kInterleaved, 2, 3, 2, 2}};
+  }
+}
+
+// The untied configurations of the ladder, in turn: clipping on and off, AdamW and SGD, windows and ragged
+// documents, small and large buckets, odd and even widths.
+std::vector<Configuration> untied() {
+  std::vector<Configuration> all;
+  for (const Configuration& configuration : covering_set()) {
+    if (!configuration.tie_embeddings) all.push_back(configuration);
+  }
+  return all;
+}
+
+TEST(PipelineLadder, EveryScheduleEqualsTheOracleAndStep4) {
+  Climber climber;
+  const std::vector<Configuration> configurations = untied();
+  std::size_t next = 0;
+  for (const Shape& shape : shapes_on(climber.size())) {
+    const Configuration& configuration = configurations[next++ % configurations.size()];
+    const TrainOptions options = with_shape(climber.options(configuration), shape);
+    SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name(), ", ", shape.name()));
+    const FinishedRun run = climber.climb(pipeline(), options);
+    EXPECT_EQ(run.report.losses.size(), 12u);
+    const int num_replicas = climber.size() / shape.num_stages;
+    EXPECT_EQ(run.report.num_replicas, num_replicas);
+    EXPECT_EQ(run.report.num_stages, shape.num_stages);
+    const FinishedRun step4 =
+        climber.climb_on(num_replicas, rung_of("step4_bucketed_ddp"), without_flushes(options));
+    if (climber.rank() != 0) continue;
+    const FinishedRun oracle =
+        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, num_replicas);
+    EXPECT_THAT(differences(run, oracle), IsEmpty());
+    EXPECT_THAT(differences(run, step4), IsEmpty());
+  }
+  climber.wait_for_all();
+}
+
+// Autograd adds up both parts of a tied embedding's gradient for every microbatch; two stages each add up their own
+// part over all microbatches, and then the two. That is another order of the same sum, so it is equal up to rounding;
+// with all parts on one stage, to the bit.
+TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
+  Climber climber;
+  for (const Configuration& configuration : {covering_set()[0], covering_set()[9]}) {
+    const Shape shape = {Schedule::k1f1b, climber.size(), 4};
+    const TrainOptions options = with_shape(climber.options(configuration), shape);
+    SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name()));
+    const FinishedRun run = climber.climb(pipeline(), options);
+    if (climber.rank() != 0) continue;
+    const FinishedRun oracle =
+        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, 1);
+    if (climber.size() == 1) {
+      EXPECT_THAT(differences(run, oracle), IsEmpty());
+    }
+    for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
+      EXPECT_NEAR(run.report.losses[i] / oracle.report.losses[i], 1, 2e-6) << i;
+      EXPECT_NEAR(run.report.grad_norms[i] / oracle.report.grad_norms[i], 1, 1e-5) << i;
+      EXPECT_NEAR(run.report.param_norms[i] / oracle.report.param_norms[i], 1, 1e-6) << i;
+    }
+  }
+  climber.wait_for_all();
+}
+
+// Sends that complete only when they are received, and activations that no MPI sends eagerly.
+TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
+  Climber climber;
+  World world(MpiCommunicator::create({.synchronous_sends = true}));
+  TrainOptions options =
+      with_shape(climber.options(untied()[2]), {Schedule::k1f1b, climber.size(), 5});
+  options.num_steps = 2;
+  options.output.eval_every = 0;
+  options.model.channels = 64;
+  options.data.microbatch_size = 4;  // 24 KiB
+  for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
+    options.pipeline.schedule = schedule;
+    const FinishedRun run = climber.climb(pipeline(), options, world);
+    if (climber.rank() != 0) continue;
+    const FinishedRun oracle =
+        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, 1);
+    EXPECT_THAT(differences(run, oracle), IsEmpty()) << to_string(schedule);
+  }
+  climber.wait_for_all();
+}
+
+// One more live microbatch costs what its forward saves, to the byte, and 1F1B saves as many of these as the formula
+// says. A later stage may also hold two messages when it holds the most: the next activation, which has arrived
+// already, and the last gradient, which has not left yet.
+TEST(PipelineLadder, HoldsAsManyActivationsAsTheFormulaSays) {
+  Climber climber;
+  const int p = climber.size();
+  TrainOptions options = climber.options(untied()[2]);
+  options.num_steps = 2;
+  options.output.eval_every = 0;
+  const auto peak = [&](Schedule schedule, std::int64_t num_microbatches) {
+    const FinishedRun run =
+        climber.climb(pipeline(), with_shape(options, {schedule, p, num_microbatches}));
+    const std::int64_t token_ids =  // of the whole step, and targets
+        16 * num_microbatches * options.data.microbatch_size * options.model.context;
+    return run.report.memory.peak(MemoryCategory::kActivations) - token_ids;
+  };
+  const std::int64_t per_microbatch = peak(Schedule::kGpipe, 9) - peak(Schedule::kGpipe, 8);
+  const auto live = [&](Schedule schedule) {
+    return most_live_microbatches(schedule, p, 8, 1, climber.rank());
+  };
+  EXPECT_EQ(live(Schedule::kGpipe), 8);
+  EXPECT_EQ(live(Schedule::k1f1b), p - climber.rank());
+  const std::int64_t fewer = live(Schedule::kGpipe) - live(Schedule::k1f1b);
+  const std::int64_t saved = peak(Schedule::kGpipe, 8) - peak(Schedule::k1f1b, 8);
+  const std::int64_t message =
+      4 * options.data.microbatch_size * options.model.context * options.model.channels;
+  EXPECT_GT(per_microbatch, 8 * message);
+  EXPECT_LE(saved, fewer * per_microbatch);
+  EXPECT_GE(saved, fewer * per_microbatch - (climber.rank() > 0 ? 2 * message : 0));
+}
+
+// One run continued by step 8 and others in turn, on different numbers of stages and replicas.
+TEST(PipelineLadder, ACheckpointWalksThroughPipelines) {
+  Climber climber;
+  if (climber.size() != 4) return;  // only in the test on four ranks
+  struct Leg {
+    std::string step;
+    int num_ranks;
+    int num_stages;
+    std::int64_t end;
+  };
+  const std::vector<Leg> legs = {{"step0_single_gpu", 1, 1, 3},
+                                 {"step8_pipeline_ga", 4, 2, 6},
+                                 {"step7_zero3", 4, 1, 8},
+                                 {"step8_pipeline_ga", 3, 3, 10},
+                                 {"step0_single_gpu", 1, 1, 12}};
+  Configuration configuration = untied()[1];
+  configuration.num_microbatches = 3;
+  std::string checkpoint = "none";
+  for (const Leg& leg : legs) {
+    TrainOptions options = climber.options(configuration);
+    options.model.layers = 3;
+    options.num_steps = leg.end;
+    options.output.resume = checkpoint;
+    options.pipeline.num_stages = leg.num_stages;
+    const Rung& rung = rung_of(leg.step);
+    const FinishedRun run = climber.climb_on(leg.num_ranks, rung, options);
+    if (climber.rank() == 0) {
+      SCOPED_TRACE(concat(leg.step, " on ", leg.num_ranks, " ranks goes on from ", checkpoint));
+      const FinishedRun wanted =
+          climber.ask_oracle(options, rung.fold, leg.num_ranks / leg.num_stages);
+      EXPECT_EQ(run.report.first_step, wanted.report.first_step);
+      EXPECT_THAT(differences(run, wanted), IsEmpty());
+    }
+    checkpoint = run.folder;
+    climber.wait_for_all();
+  }
+}
+
+// The text that the model writes at the end, for which every token goes through the whole pipeline.
+TEST(PipelineLadder, WritesTheTextOfTheOracle) {
+  Climber climber;
+  TrainOptions options =
+      with_shape(climber.options(untied()[2]), {Schedule::k1f1b, climber.size(), 4});
+  options.num_steps = 4;
+  options.output.sample = "line ";
+  const FinishedRun run = climber.climb(pipeline(), options);
+  if (climber.rank() == 0) {
+    const FinishedRun wanted =
+        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, 1);
+    EXPECT_EQ(run.report.sample, wanted.report.sample);
+    EXPECT_FALSE(run.report.sample.empty());
+  }
+  climber.wait_for_all();
+}
+
+// Each mistake shows in the first step that it can, in the loss, the gradient norm or the parameters.
+TEST(PipelineLadder, FindsEveryPlantedErrorAndSaysWhere) {
+  Climber climber;
+  if (climber.size() % 2 != 0) return;  // two stages, and on four ranks two replicas
+  Shape shape = {Schedule::k1f1b, 2, 3, 1, 2};
+  for (const bool is_tied : {false, true}) {
+    Configuration configuration = untied()[2];
+    configuration.tie_embeddings = is_tied;
+    const TrainOptions options = with_shape(climber.options(configuration), shape);
+    const FinishedRun right = climber.climb(pipeline(), options);
+    EXPECT_THAT(differences(climber.climb_with(PipelineError::kNone, options), right), IsEmpty());
+    using enum PipelineError;
+    std::vector<PipelineError> errors = {kScaledAgainAfterEachFlush, kWipedBetweenFlushes,
+                                         kAnotherMicrobatchsActivation};
+    if (climber.size() > 2)
+      errors.push_back(kSummedBeforeTheLastBackward);  // one replica sums nothing
+    if (is_tied) errors = {kMissingTiedPart};
+    for (const PipelineError error : errors) {
+      const FinishedRun wrong = climber.climb_with(error, options);
+      std::string all;
+      for (const std::string& line : differences(wrong, right)) all += line + "\n";
+      if (climber.rank() != 0) continue;
+      EXPECT_THAT(all,
+                  HasSubstr(concat(to_string(error), " against step8_pipeline_ga: step 1 of 12")));
+      EXPECT_THAT(all, HasSubstr("the gradient norm is "));
+      EXPECT_THAT(all, HasSubstr("more than rounding"));
+    }
+  }
+}
+
+TEST(PipelineLadder, RefusesShapesThatCannotBe) {
+  Climber climber;
+  const auto message = [&](const Shape& shape) -> std::string {
+    try {
+      climber.climb(pipeline(), with_shape(climber.options(untied()[2]), shape));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const int p = climber.size();
+  EXPECT_THAT(message({Schedule::k1f1b, p + 1, 8}), HasSubstr("--pipeline-stages"));
+  if (p == 1) return;
+  EXPECT_THAT(message({Schedule::k1f1b, p, p - 1}), HasSubstr("at least as many microbatches"));
+  EXPECT_THAT(message({Schedule::k1f1b, p, p, 1, 1, p - 1}),
+              HasSubstr(concat("--layers ", p - 1, " is too few for --pipeline-stages ", p)));
+}
+
+}  // namespace
+}  // namespace ladder
