@@ -59,6 +59,8 @@ class Communicator {
   virtual WorkPtr broadcast(at::Tensor inout, int root) = 0;
   // Point to point: `peer` is another rank; `tag` is 0 or greater (MPI guarantees tags up to
   // 32767). Messages from one sender with the same tag arrive in the order in which they were sent.
+  // Whether a send can be done before its receiver calls recv is up to the transport. So ranks that
+  // send to each other start their receives before they wait for their sends.
   virtual WorkPtr send(const at::Tensor& tensor, int peer, int tag) = 0;
   virtual WorkPtr recv(at::Tensor tensor, int peer, int tag) = 0;
   virtual void barrier() = 0;
