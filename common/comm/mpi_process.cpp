@@ -28,6 +28,7 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, /*key=*/0, MPI_INFO_NULL, &machine),
       "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(machine, &num_local_ranks_), "MPI_Comm_size");
   check_mpi(MPI_Comm_free(&machine), "MPI_Comm_free");
 }
 

@@ -11,12 +11,14 @@ class MpiProcess {
   MpiProcess& operator=(const MpiProcess&) = delete;
 
   int local_rank() const { return local_rank_; }
+  int num_local_ranks() const { return num_local_ranks_; }  // on this machine
   [[noreturn]] static void abort(int exit_code);
 
  private:
   bool is_ours_ = false;
   int exceptions_at_start_ = 0;
   int local_rank_ = 0;
+  int num_local_ranks_ = 1;
 };
 
 }  // namespace ladder

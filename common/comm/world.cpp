@@ -60,6 +60,7 @@ const char* to_string(Transport transport) {
 struct World::Process {
   Transport transport = Transport::kSelf;
   int local_rank = 0;
+  int num_local_ranks = 1;
 #ifdef LADDER_WITH_MPI
   std::optional<MpiProcess> mpi;
 #endif
@@ -69,6 +70,7 @@ struct World::Process {
 #ifdef LADDER_WITH_MPI
     mpi.emplace();
     local_rank = mpi->local_rank();
+    num_local_ranks = mpi->num_local_ranks();
     comm = MpiCommunicator::create();
     check_usage(launched_ranks() == 1 || comm->size() == launched_ranks(), "the launcher started ",
                 launched_ranks(), " ranks, but MPI sees ", comm->size(),
@@ -89,6 +91,11 @@ World::World(Transport transport, Link link) : process_(std::make_unique<Process
     process_->comm = std::make_unique<SelfCommunicator>();
   }
   if (link.is_on()) {
+    const int num_ranks = process_->comm->size();
+    check_usage(process_->num_local_ranks == num_ranks,
+                "--link simulates a network on one machine, but only ", process_->num_local_ranks,
+                " of the ", num_ranks, " ranks are on this one; start all of them here, or leave ",
+                "--link out and use the network that is there");
     process_->comm = std::make_unique<PacedCommunicator>(std::move(process_->comm), link);
   }
 }

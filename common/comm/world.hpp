@@ -24,7 +24,8 @@ const char* to_string(Transport transport);
 class World {
  public:
   // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
-  // `mpi` in a build without it. With a link, the communicator is paced by it.
+  // `mpi` in a build without it. With a link, the communicator is paced by it; throws UsageError if
+  // the ranks are on several machines.
   explicit World(Transport transport, Link link = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
   // nor ends MPI. Its transport() is kMpi for any group of several ranks; its local_rank() is 0.
