@@ -203,6 +203,65 @@ TEST(Options, HelpTeaches) {
   EXPECT_THAT(parse({"--help"}, {}).text, ::testing::Not(HasSubstr("--simulate-ranks")));
 }
 
+const std::set<OptionGroup> kPipelines = {OptionGroup::kPipeline};
+
+TEST(Options, APipelineTakesAFlushInMicrobatchesOrInRows) {
+  const TrainOptions o =
+      parse({"--local-batch-size", "12", "--micro-batch-size", "2", "--accumulation", "3"},
+            kPipelines)
+          .options;
+  EXPECT_EQ(o.data.num_microbatches, 6);
+  EXPECT_EQ(microbatches_per_step(o), 18);
+  EXPECT_EQ(parse({}, kPipelines).options.data.num_microbatches, 4);
+  EXPECT_EQ(microbatches_per_step(parse({"--num-microbatches", "5"}, kPipelines).options), 5);
+  EXPECT_EQ(parse({"--pipeline-schedule", "zero-bubble"}, kPipelines).options.pipeline.schedule,
+            Schedule::kZeroBubble);
+}
+
+// Each message has all three values.
+TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
+  const auto refused = [](const std::vector<const char*>& words,
+                          const std::vector<const char*>& parts) {
+    for (const char* part : parts)
+      EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  };
+  refused(
+      {"--local-batch-size", "9", "--micro-batch-size", "2", "--pipeline-stages", "3"},
+      {"--micro-batch-size 2, --local-batch-size 9, --pipeline-stages 3: 9 rows do not divide"});
+  refused({"--micro-batch-size", "0"}, {"--micro-batch-size 0, --num-microbatches 4"});
+  refused({"--local-batch-size", "-2"}, {"--local-batch-size"});
+  refused({"--num-microbatches", "2", "--pipeline-stages", "3"},
+          {"--micro-batch-size 4, --num-microbatches 2, --pipeline-stages 3", "it has 2"});
+  refused({"--local-batch-size", "8", "--num-microbatches", "2"}, {"say the same"});
+  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages -1"});
+  refused({"--accumulation", "0"}, {"--accumulation is 0"});
+  refused({"--chunks-per-stage", "2"}, {"only --pipeline-schedule interleaved"});
+  refused({"--pipeline-schedule", "interleaved"}, {"needs 2 or more"});
+  refused({"--pipeline-schedule", "1b1f"}, {"gpipe|1f1b|interleaved|zero-bubble"});
+  expect_refused({"--pipeline-stages", "2"}, {"unknown option --pipeline-stages"});
+}
+
+TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
+  const TrainOptions any = parse({"--num-microbatches", "6"}, kPipelines).options;
+  EXPECT_EQ(num_stages_of(any, 3), 3);
+  EXPECT_THROW(num_stages_of(any, 7), UsageError);  // more stages than microbatches
+  const TrainOptions two = parse({"--pipeline-stages", "2"}, kPipelines).options;
+  EXPECT_EQ(num_stages_of(two, 6), 2);
+  EXPECT_THAT([&] { num_stages_of(two, 5); },
+              ThrowsMessage<UsageError>(HasSubstr("does not divide 5 rank(s)")));
+}
+
+TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {
+  EXPECT_FALSE(parse({}, kPipelines).show_schedule.has_value());
+  EXPECT_EQ(parse({"--show-schedule"}, kPipelines).show_schedule, "");
+  EXPECT_EQ(parse({"--show-schedule", "a.svg"}, kPipelines).show_schedule, "a.svg");
+  EXPECT_THAT(
+      [] {
+        parse({"--show-schedule", "a.png"}, kPipelines);
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--show-schedule is 'a.png'")));
+}
+
 TEST(Options, DryRunTakesRanks) {
   EXPECT_EQ(parse({"--dry-run"}).dry_run_ranks, 1);
   EXPECT_EQ(parse({"--dry-run", "8"}).dry_run_ranks, 8);
