@@ -1,0 +1,172 @@
+// The bubble of every pipeline schedule, measured on paced computing, next to its formula.
+//
+//   mpirun -n 4 --oversubscribe --bind-to none build/release/benchmarks/bubble_benchmark
+//   … --schedule 1f1b --microbatches 8 --timeline 1f1b.svg     draws one run as it was measured
+//
+// bubble_measurement.hpp tells what is real here and what is not. One rank is one stage.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "benchmarks/bubble_measurement.hpp"
+#include "benchmarks/training_process.hpp"
+#include "common/comm/world.hpp"
+#include "common/core/check.hpp"
+#include "common/train/run_main.hpp"
+#include "step8_pipeline_ga/schedule_drawing.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr Schedule kSchedules[] = {Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved,
+                                   Schedule::kZeroBubble};
+
+struct BubbleOptions {
+  std::string schedule = "all";
+  std::vector<std::int64_t> microbatches = std::vector<std::int64_t>(16);
+  int chunks_per_stage = 2;
+  double forward_ms = 20;
+  double backward_ms = 40;
+  std::int64_t message_kib = 1;
+  int num_rounds = 3;
+  std::string timeline;
+
+  BubbleOptions() { std::iota(microbatches.begin(), microbatches.end(), 1); }
+};
+
+void add_bubble_options(CLI::App& app, BubbleOptions& options) {
+  const auto add = [&app](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->capture_default_str();
+  };
+  add("--schedule", options.schedule, "the schedule to run, or all of them")
+      ->check(CLI::IsMember({"all", "gpipe", "1f1b", "interleaved", "zero-bubble"}));
+  add("--microbatches", options.microbatches, "numbers of microbatches, separated by spaces");
+  add("--chunks-per-stage", options.chunks_per_stage, "of the interleaved schedule");
+  add("--forward-ms", options.forward_ms, "how long a stage sleeps for a microbatch's forward");
+  add("--backward-ms", options.backward_ms, "how long it sleeps for the backward");
+  add("--message-kib", options.message_kib,
+      "size of an activation; 384 is that of a row of 256 tokens and 384 channels in fp32");
+  add("--rounds", options.num_rounds, "measurements of each row, of which the median is printed");
+  add("--timeline", options.timeline,
+      "draw the measured timeline of a single schedule and a single number of microbatches here");
+}
+
+void validate(const BubbleOptions& options, int num_stages) {
+  check_usage(num_stages > 1,
+              "one stage waits for nobody; start this program under mpirun -n 4 or "
+              "./ladder bench bubble --ranks 4");
+  for (const std::int64_t count : options.microbatches)
+    check_usage(count > 0, "--microbatches has ", count, "; it must be at least 1");
+  check_usage(options.chunks_per_stage > 1, "--chunks-per-stage is ", options.chunks_per_stage,
+              "; interleaving needs at least 2");
+  check_usage(options.forward_ms > 0 && options.backward_ms > 0,
+              "--forward-ms and --backward-ms must be greater than 0");
+  check_usage(options.message_kib > 0 && options.num_rounds > 0,
+              "--message-kib and --rounds must be at least 1");
+  check_usage(
+      options.timeline.empty() || (options.schedule != "all" && options.microbatches.size() == 1),
+      "--timeline draws one run: name its --schedule and one number of --microbatches");
+}
+
+std::string text_of(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) text += concat(text.empty() ? "" : " ", number);
+  return text;
+}
+
+PacedPipeline pipeline_of(const BubbleOptions& options, Schedule schedule,
+                          std::int64_t num_microbatches) {
+  return {.schedule = schedule,
+          .chunks_per_stage = schedule == Schedule::kInterleaved ? options.chunks_per_stage : 1,
+          .num_microbatches = num_microbatches,
+          .message_numel = options.message_kib * 1024 / 4,
+          .forward_s = 1e-3 * options.forward_ms,
+          .backward_s = 1e-3 * options.backward_ms};
+}
+
+void print_head(const BubbleOptions& options, int num_stages) {
+  std::printf("%s\n",
+              concat(num_stages, " stages; a forward sleeps ", options.forward_ms,
+                     " ms, a backward ", options.backward_ms, " ms; messages of ",
+                     options.message_kib, " KiB; medians of ", options.num_rounds,
+                     " rounds\nBubbles in percent, each as measured and by the formula. Live: "
+                     "microbatches that the stages remember at most")
+                  .c_str());
+  std::printf("%-12s %3s  %9s %9s %6s  %15s  %15s  live\n", "schedule", "m", "measured", "formula",
+              "ratio", "bubble / ideal", "bubble / total");
+}
+
+void print_row(const PacedPipeline& pipeline, const TimelineSummary& measured, int num_stages) {
+  const TimelineSummary predicted = pipeline.predicted(num_stages);
+  const double formula_s = pipeline.predicted_s(num_stages);
+  std::printf("%-12s %3lld  %6.1f ms %6.1f ms %6.3f  %6.1f  %6.1f   %6.1f  %6.1f   %s\n",
+              to_string(pipeline.schedule), static_cast<long long>(pipeline.num_microbatches),
+              1e3 * measured.total_s, 1e3 * formula_s, measured.total_s / formula_s,
+              1e2 * measured.bubble_per_ideal, 1e2 * predicted.bubble_per_ideal,
+              1e2 * measured.bubble_per_total, 1e2 * predicted.bubble_per_total,
+              text_of(measured.live).c_str());
+  std::fflush(stdout);
+  for (std::size_t stage = 0; stage < measured.live.size(); ++stage) {
+    const std::int64_t formula =
+        most_live_microbatches(pipeline.schedule, num_stages, pipeline.num_microbatches,
+                               pipeline.chunks_per_stage, static_cast<int>(stage));
+    check(measured.live[stage] == formula, to_string(pipeline.schedule), ": stage ", stage,
+          " remembered ", measured.live[stage], " microbatches, not ", formula);
+  }
+}
+
+// In milliseconds.
+void draw(const PacedPipeline& pipeline, Timeline timeline, const std::string& file) {
+  for (std::vector<TimedAction>& stage : timeline) {
+    for (TimedAction& timed : stage) timed.begin_s *= 1e3, timed.end_s *= 1e3;
+  }
+  const std::string title =
+      concat(to_string(pipeline.schedule), " on ", timeline.size(), " stages, ",
+             pipeline.num_microbatches, " microbatches: measured, computing paced");
+  std::ofstream(file) << draw_svg(timeline, title, "ms");
+  std::printf("%s%s\n", draw_text(timeline, "ms").c_str(), concat("wrote ", file).c_str());
+}
+
+void run(const BubbleOptions& options, Communicator& comm) {
+  validate(options, comm.size());
+  if (comm.rank() == 0) print_head(options, comm.size());
+  for (const Schedule schedule : kSchedules) {
+    if (options.schedule != "all" && options.schedule != to_string(schedule)) continue;
+    for (const std::int64_t num_microbatches : options.microbatches) {
+      const PacedPipeline pipeline = pipeline_of(options, schedule, num_microbatches);
+      const Timeline timeline = measure_rounds(pipeline, comm, options.num_rounds);
+      if (comm.rank() > 0) continue;
+      print_row(pipeline, summarize(timeline), comm.size());
+      if (!options.timeline.empty()) draw(pipeline, timeline, options.timeline);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Runs the pipeline of step 8 over MPI, one stage per rank, with forwards and backwards that "
+      "only sleep, and "
+      "compares the time and the bubble with the formula. A bubble is the time that stages wait "
+      "for one "
+      "another: (p-1)/m of the computing in GPipe and 1F1B, less in the other schedules.");
+  ladder::BubbleOptions options;
+  ladder::add_bubble_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    ladder::become_training_process();
+    ladder::World world(ladder::Transport::kMpi);
+    return ladder::run_in_world(world, [&] {
+      ladder::run(options, world.comm());
+      return 0;
+    });
+  } catch (const ladder::UsageError& error) {
+    if (ladder::launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+    return 2;
+  }
+}
