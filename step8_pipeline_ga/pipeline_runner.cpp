@@ -71,6 +71,12 @@ class PipelineRunner::Execution {
   }
   bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
   static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
+  // What an earlier action has left for this one.
+  template <class Value>
+  static Value take(std::map<Place, Value>& left, const Action& action) {
+    check(left.contains(place_of(action)), to_string(action), ": nothing has been left for it");
+    return std::move(left.extract(place_of(action)).mapped());
+  }
 
   // What this forward or backward needs from another stage; undefined if nothing.
   at::Tensor wait_for_input(const Action& action) {
@@ -79,7 +85,7 @@ class PipelineRunner::Execution {
         action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputBackward;
     if (!(is_forward && action.chunk > 0) && !(is_backward && !is_last(action))) return {};
     auto& arriving = is_forward ? arriving_activations_ : arriving_gradients_;
-    const Arriving arrived = std::move(arriving.extract(place_of(action)).mapped());
+    const Arriving arrived = take(arriving, action);
     arrived.receipt->wait();
     return arrived.tensor;
   }
@@ -145,7 +151,7 @@ class PipelineRunner::Execution {
 
   void send(std::map<Place, at::Tensor>& tensors, const Action& action, int to_chunk) {
     if (sends_.size() == kSendsInFlight) finish_oldest_send();
-    const at::Tensor tensor = std::move(tensors.extract(place_of(action)).mapped());
+    const at::Tensor tensor = take(tensors, action);
     sends_.push_back(runner_.stages_.send(tensor, plan_.stage_of(to_chunk), kMessageTag));
   }
 
