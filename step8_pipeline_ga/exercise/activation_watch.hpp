@@ -1,0 +1,94 @@
+// For the grader, part 2: finds what is still in memory although nobody needs it.
+//
+// Looks at a microbatch's input, at what autograd saves between, and at the gradient that the next stage has
+// sent, each time when a later forward or backward of this stage begins. Keeps nothing alive itself.
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "step8_pipeline_ga/exercise/graded_pipeline.hpp"
+#include "step8_pipeline_ga/pipeline_schedule.hpp"
+
+namespace ladder::step8 {
+
+class ActivationWatch {
+ public:
+  // `computations`: this stage's, in order. on_fault is called once at most.
+  ActivationWatch(std::vector<Action> computations,
+                  std::function<void(const std::string&)> on_fault)
+      : computations_(std::move(computations)), on_fault_(std::move(on_fault)) {}
+
+  // A forward of this chunk begins: of the microbatch that comes next. Returns it.
+  std::int64_t begin_forward(int chunk) {
+    const std::int64_t microbatch = num_forwards_[chunk]++;
+    begin({chunk, microbatch}, ActionKind::kForward, ActionKind::kForward);
+    return microbatch;
+  }
+  void begin_backward(const Place& place) {
+    begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
+  }
+
+  // Weight halves read the input, too.
+  void keep_input(const Place& place, const at::Tensor& tensor) {
+    keep("the input", place, tensor, {ActionKind::kBackward, ActionKind::kWeightBackward});
+  }
+  void keep_saved(const Place& place, const at::Tensor& tensor) {
+    keep("what autograd has saved", place, tensor,
+         {ActionKind::kBackward, ActionKind::kInputBackward});
+  }
+  void keep_received(const Place& place, const at::Tensor& tensor) {
+    keep("the received gradient", place, tensor,
+         {ActionKind::kBackward, ActionKind::kInputBackward});
+  }
+
+  void finish() { look(computations_.size(), "the runner returns"); }
+
+ private:
+  struct Kept {
+    std::string what;
+    std::size_t last_use;  // index in computations_
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  };
+
+  std::size_t find(const Place& place, ActionKind kind, ActionKind other) const {
+    const auto found =
+        std::find_if(computations_.begin(), computations_.end(), [&](const Action& action) {
+          return Place(action.chunk, action.microbatch) == place &&
+                 (action.kind == kind || action.kind == other);
+        });
+    return static_cast<std::size_t>(found - computations_.begin());
+  }
+  void keep(const std::string& what, const Place& place, const at::Tensor& tensor,
+            std::pair<ActionKind, ActionKind> last_use) {
+    kept_.push_back({what, find(place, last_use.first, last_use.second),
+                     tensor.storage().getWeakStorageImpl()});
+  }
+  void begin(const Place& place, ActionKind kind, ActionKind other) {
+    const std::size_t now = find(place, kind, other);
+    if (now < computations_.size()) look(now, to_string(computations_[now]) + " begins");
+  }
+  void look(std::size_t now, const std::string& when) {
+    std::erase_if(kept_, [](const Kept& kept) { return kept.storage.expired(); });
+    for (const Kept& kept : kept_) {
+      if (kept.last_use >= now || std::exchange(has_fault_, true)) continue;
+      on_fault_(concat("when ", when, ", ", kept.what, " for ",
+                       to_string(computations_[kept.last_use]),
+                       " is still in memory: activations kept too long"));
+    }
+  }
+
+  std::vector<Action> computations_;
+  std::function<void(const std::string&)> on_fault_;
+  std::map<int, std::int64_t> num_forwards_;  // begun, by chunk
+  std::vector<Kept> kept_;
+  bool has_fault_ = false;
+};
+
+}  // namespace ladder::step8

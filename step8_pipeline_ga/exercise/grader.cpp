@@ -1,0 +1,39 @@
+#include "step8_pipeline_ga/exercise/grader.hpp"
+
+#include "common/core/memory_ledger.hpp"
+#include "step8_pipeline_ga/exercise/grade_runner.hpp"
+#include "step8_pipeline_ga/exercise/grade_schedule.hpp"
+
+namespace ladder::step8 {
+
+std::vector<std::string> grade_plan(const MakePlan& attempt, Communicator& comm) {
+  GradeSchedule grade(attempt, comm);
+  grade.computes_in_this_order();
+  grade.costs_what_it_should();
+  grade.leaves_the_others_right();
+  return grade.faults();
+}
+
+std::vector<std::string> grade_runner(const MakeRunner& attempt, Communicator& comm) {
+  install_memory_ledger();
+  GradeRunner grade(attempt, comm);
+  const std::int64_t p = comm.size();
+  grade.adds_the_right_gradients(Schedule::kGpipe, 1, 4, /*flush_size=*/4);
+  grade.adds_the_right_gradients(Schedule::k1f1b, 1, 5, 3);
+  grade.memory_does_not_grow();
+  if (p > 1) grade.adds_the_right_gradients(Schedule::kInterleaved, 2, 2 * p, 2 * p);
+  grade.adds_the_right_gradients(Schedule::kZeroBubble, 1, p + 2, p + 2);
+  return grade.faults();
+}
+
+std::vector<std::string> grade(const MakePlan& plan, const MakeRunner& runner, Communicator& comm) {
+  std::vector<std::string> faults = grade_plan(plan, comm);
+  const std::vector<std::string> of_runner = grade_runner(runner, comm);
+  const bool is_one_right = faults.empty() != of_runner.empty();
+  const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
+  faults.insert(faults.end(), of_runner.begin(), of_runner.end());
+  if (is_one_right) faults.push_back(right_one);
+  return faults;
+}
+
+}  // namespace ladder::step8

@@ -1,0 +1,257 @@
+// Exercise of step 8, part 2: run a microbatch backward through a chunk.
+//
+// run() goes through the plan; forwards and messages are written. Write the two halves of backward as
+// step8_pipeline_ga/pipeline_runner.hpp describes them, then run:
+//   ./ladder exercise step8_pipeline_ga
+// Part 1 is in pipeline_schedule.cpp; this part is graded without it.
+#include "step8_pipeline_ga/pipeline_runner.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/core/check.hpp"
+#include "common/model/weight_gradients.hpp"
+#include "step8_pipeline_ga/schedule_check.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int kMessageTag = 0;  // the same for all messages
+constexpr std::size_t kSendsInFlight = 2;
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+// One run of a plan on this stage.
+class PipelineRunner::Execution {
+ public:
+  Execution(PipelineRunner& runner, const PipelinePlan& plan, const Microbatch* microbatches)
+      : runner_(runner), plan_(plan), microbatches_(microbatches) {
+    for (const Action& action : own_actions())
+      has_weight_halves_ |= action.kind == ActionKind::kWeightBackward;
+  }
+
+  // Called on the last stage with the last chunk's output for a microbatch. Returns what backward
+  // starts from, [].
+  std::function<at::Tensor(const at::Tensor& output, std::int64_t microbatch)> on_output;
+  OnWeightGradient on_weight_gradient;
+
+  void run() {
+    for (const Action& action : own_actions()) {
+      const at::Tensor received = wait_for_input(action);
+      const double begin_s = now_s();
+      execute(action, received);
+      if (runner_.timeline_ != nullptr && !is_message(action.kind))
+        runner_.timeline_->push_back({action, begin_s, now_s()});
+    }
+    while (!sends_.empty()) finish_oldest_send();
+  }
+
+ private:
+  using Place = std::pair<int, std::int64_t>;  // a chunk and a microbatch
+  // A microbatch in a chunk, between its forward and the end of its backward.
+  struct Live {
+    at::Tensor input;              // a leaf if its gradient is wanted
+    torch::autograd::Edge output;  // where backward begins
+    WeightGradientQueue weight_gradients;
+  };
+  struct Arriving {
+    at::Tensor tensor;
+    WorkPtr receipt;
+  };
+
+  const std::vector<Action>& own_actions() const {
+    return plan_.stages[static_cast<std::size_t>(runner_.stages_.rank())];
+  }
+  bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
+  static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
+  // What an earlier action has left for this one.
+  template <class Value>
+  static Value take(std::map<Place, Value>& left, const Action& action) {
+    check(left.contains(place_of(action)), to_string(action), ": nothing has been left for it");
+    return std::move(left.extract(place_of(action)).mapped());
+  }
+
+  // What this forward or backward needs from another stage; undefined if nothing.
+  at::Tensor wait_for_input(const Action& action) {
+    const bool is_forward = action.kind == ActionKind::kForward;
+    const bool is_backward =
+        action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputBackward;
+    if (!(is_forward && action.chunk > 0) && !(is_backward && !is_last(action))) return {};
+    auto& arriving = is_forward ? arriving_activations_ : arriving_gradients_;
+    const Arriving arrived = take(arriving, action);
+    arrived.receipt->wait();
+    return arrived.tensor;
+  }
+
+  void execute(const Action& action, const at::Tensor& received) {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return forward(action, received);
+      case ActionKind::kBackward:
+      case ActionKind::kInputBackward:
+        return backward(action, received);
+      case ActionKind::kWeightBackward:
+        return weight_backward(action);
+      case ActionKind::kSendActivation:
+        return send(activations_, action, action.chunk + 1);
+      case ActionKind::kSendGradient:
+        return send(gradients_, action, action.chunk - 1);
+      case ActionKind::kRecvActivation:
+        return recv(arriving_activations_, action, action.chunk - 1);
+      case ActionKind::kRecvGradient:
+        return recv(arriving_gradients_, action, action.chunk + 1);
+    }
+  }
+
+  void forward(const Action& action, at::Tensor input) {
+    const bool is_training = at::GradMode::is_enabled();
+    Live& live = live_[place_of(action)];
+    if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
+    if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
+    std::optional<DeferWeightGradients> scope;
+    if (has_weight_halves_) scope.emplace(live.weight_gradients);
+    const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
+    at::Tensor output = chunk.forward(input);
+    if (is_last(action)) {
+      output = on_output(output, action.microbatch);
+    } else {
+      activations_[place_of(action)] = output.detach().contiguous();
+    }
+    if (is_training) {
+      live.output = torch::autograd::impl::gradient_edge(output);
+    } else {
+      live_.erase(place_of(action));
+    }
+  }
+
+  // Both halves, or only the input's if the plan has the other one elsewhere. `received`: the gradient of
+  // the chunk's output; undefined if this is the last chunk, whose output is the loss.
+  void backward(const Action& action, const at::Tensor& received) {
+    // forward() left in live_ what you need. Backward begins at `output`: torch::autograd::Engine::
+    // get_default_engine().execute({edge}, {its gradient}, keep_graph, create_graph, accumulate_grad) adds
+    // to .grad of every leaf. What will send() look for in gradients_? And what must not outlive this call?
+    static_cast<void>(action);
+    static_cast<void>(received);
+    not_implemented("step8_pipeline_ga: PipelineRunner::Execution::backward()");
+  }
+
+  void weight_backward(const Action& action) {
+    // The half that backward() left in the queue. Who wants to hear of each gradient?
+    static_cast<void>(action);
+    not_implemented("step8_pipeline_ga: PipelineRunner::Execution::weight_backward()");
+  }
+
+  void send(std::map<Place, at::Tensor>& tensors, const Action& action, int to_chunk) {
+    if (sends_.size() == kSendsInFlight) finish_oldest_send();
+    const at::Tensor tensor = take(tensors, action);
+    sends_.push_back(runner_.stages_.send(tensor, plan_.stage_of(to_chunk), kMessageTag));
+  }
+
+  void finish_oldest_send() {
+    sends_.front()->wait();
+    sends_.pop_front();
+  }
+
+  void recv(std::map<Place, Arriving>& arriving, const Action& action, int from_chunk) {
+    const at::Tensor& tokens = microbatches_[action.microbatch].tokens;
+    const at::Tensor tensor =
+        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, at::kFloat);
+    arriving[place_of(action)] = {
+        tensor, runner_.stages_.recv(tensor, plan_.stage_of(from_chunk), kMessageTag)};
+  }
+
+  PipelineRunner& runner_;
+  const PipelinePlan& plan_;
+  const Microbatch* microbatches_;
+  bool has_weight_halves_ = false;
+  std::map<Place, Live> live_;
+  std::map<Place, at::Tensor> activations_, gradients_;  // computed here, still to be sent
+  std::map<Place, Arriving> arriving_activations_, arriving_gradients_;
+  std::deque<WorkPtr> sends_;  // each holds its tensor
+};
+
+PipelineRunner::PipelineRunner(std::vector<Model> chunks, std::int64_t channels,
+                               Communicator& stages, Planner planner)
+    : chunks_(std::move(chunks)),
+      channels_(channels),
+      stages_(stages),
+      planner_(std::move(planner)) {}
+
+const PipelinePlan& PipelineRunner::plan_of(std::int64_t num_microbatches, bool is_training) {
+  const auto [found, is_new] = plans_.try_emplace({num_microbatches, is_training});
+  if (is_new) {
+    found->second = is_training ? planner_(num_microbatches)
+                                : plan_forwards(stages_.size(), num_microbatches,
+                                                static_cast<int>(chunks_.size()));
+    check_plan(found->second);
+  }
+  return found->second;
+}
+
+double PipelineRunner::accumulate_gradients(const Objective& objective, const Microbatches& batch,
+                                            double num_targets, std::int64_t num_microbatches,
+                                            const OnWeightGradient& on_weight_gradient) {
+  check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
+  double loss = 0;
+  for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
+    const std::int64_t count = std::min(num_microbatches, batch.size() - first);
+    Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
+    flush.on_weight_gradient = on_weight_gradient;
+    flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
+      const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
+      loss += share.item<double>();
+      return share;
+    };
+    flush.run();
+  }
+  return loss;
+}
+
+std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
+                                              const Microbatches& batch) {
+  const at::NoGradGuard no_grad;
+  std::vector<double> sums(static_cast<std::size_t>(batch.size()));
+  if (batch.size() == 0) return sums;
+  Execution run(*this, plan_of(batch.size(), /*is_training=*/false), &batch[0]);
+  run.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
+    const at::Tensor sum = objective.loss_sum(output, batch[microbatch]);
+    sums[static_cast<std::size_t>(microbatch)] = sum.item<double>();
+    return sum;
+  };
+  run.run();
+  return sums;
+}
+
+at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
+  const at::NoGradGuard no_grad;
+  const Microbatch microbatch = {tokens, {}, 0};
+  Execution run(*this, plan_of(1, /*is_training=*/false), &microbatch);
+  at::Tensor output;
+  run.on_output = [&](const at::Tensor& last, std::int64_t /*microbatch*/) {
+    return output = last;
+  };
+  run.run();
+  const int last = stages_.size() - 1;
+  const at::Tensor width = at::empty({1}, at::kLong);
+  if (output.defined()) width.fill_(output.size(-1));
+  stages_.broadcast(width, last)->wait();
+  if (!output.defined())
+    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()}, at::kFloat);
+  stages_.broadcast(output, last)->wait();
+  return output;
+}
+
+}  // namespace ladder
