@@ -118,16 +118,20 @@ void print_row(const PacedPipeline& pipeline, const TimelineSummary& measured, i
   }
 }
 
-// In milliseconds.
-void draw(const PacedPipeline& pipeline, Timeline timeline, const std::string& file) {
-  for (std::vector<TimedAction>& stage : timeline) {
-    for (TimedAction& timed : stage) timed.begin_s *= 1e3, timed.end_s *= 1e3;
-  }
+const char* name_of(Schedule schedule) {
+  constexpr const char* kNames[] = {"GPipe", "1F1B", "Interleaved 1F1B", "Zero bubble"};
+  return kNames[static_cast<int>(schedule)];
+}
+
+void draw(const PacedPipeline& pipeline, const Timeline& timeline, const std::string& file) {
   const std::string title =
-      concat(to_string(pipeline.schedule), " on ", timeline.size(), " stages, ",
-             pipeline.num_microbatches, " microbatches: measured, computing paced");
-  std::ofstream(file) << draw_svg(timeline, title, "ms");
-  std::printf("%s%s\n", draw_text(timeline, "ms").c_str(), concat("wrote ", file).c_str());
+      concat(name_of(pipeline.schedule), " on ", timeline.size(), " stages, ",
+             pipeline.num_microbatches, " microbatches: measured over MPI, computing paced");
+  std::ofstream out(file);
+  out << draw_svg(timeline, title);
+  out.close();
+  check(!out.fail(), "--timeline: cannot write ", file);
+  std::printf("%s%s\n", draw_text(timeline).c_str(), concat("wrote ", file).c_str());
 }
 
 void run(const BubbleOptions& options, Communicator& comm) {
