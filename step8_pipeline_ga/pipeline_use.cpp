@@ -14,6 +14,14 @@ Planner planner_of(const TrainOptions& options, int num_stages) {
   };
 }
 
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
+                              int num_replicas) {
+  return concat(to_string(cut), "global batch: ", rows_per_step(options, num_replicas), " rows (",
+                options.data.microbatch_size, " per microbatch, ", options.data.num_microbatches,
+                " microbatches per flush, ", options.pipeline.accumulation, " flush(es), ",
+                num_replicas, " replica(s)), schedule ", to_string(options.pipeline.schedule));
+}
+
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);

@@ -15,6 +15,10 @@ namespace ladder {
 // The schedule that the options name, for any number of microbatches.
 Planner planner_of(const TrainOptions& options, int num_stages);
 
+// What the run does, for its log: the layers of each stage, and what makes up the global batch.
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
+                              int num_replicas);
+
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward: as text, or as an
 // SVG file.
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);

@@ -23,7 +23,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   const Mesh mesh = Mesh::split(world.comm(), num_stages_of(options, world.comm().size()));
   Run run(options, mesh);
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
-  run.announce(to_string(plan.cut));
+  run.announce(describe_pipeline(options, plan.cut, mesh.num_replicas()));
   FlatModel flat(plan.layout);  // of this stage's layers; the others are never created here
   const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
   FlatGradients grads(flat);

@@ -125,6 +125,11 @@ void finalize(TrainOptions& options) {
               " says that the data consist of token ids");
 }
 
+std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
+  return options.data.microbatch_size * microbatches_per_step(options) * num_replicas *
+         options.simulate_ranks;
+}
+
 std::int64_t memory_cap_bytes(const TrainOptions& options) {
   return static_cast<std::int64_t>(options.memory_cap_mb * 1024 * 1024);
 }

@@ -77,6 +77,9 @@ int num_stages_of(const TrainOptions& options, int world_size);
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);
 
+// The rows of a whole optimizer step (the global, or effective, batch) on so many replicas.
+std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas);
+
 // --bucket-mb in bytes.
 std::int64_t bucket_capacity_bytes(const TrainOptions& options);
 

@@ -93,6 +93,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"world_size", comm.size()},
                {"data_parallel_size", report.num_replicas},
                {"pipeline_stages", report.num_stages},
+               {"global_batch_size", rows_per_step(options, report.num_replicas)},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},
                {"config", to_json(options)},

@@ -193,9 +193,7 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   const std::int64_t num_parameters = layout_of(options).num_parameters;
   const bool is_pipeline = trainer.groups.contains(OptionGroup::kPipeline);
   const int num_stages = is_pipeline ? num_stages_of(options, world_size) : 1;
-  const std::int64_t num_readers = world_size / num_stages * options.simulate_ranks;
-  const std::int64_t rows =
-      options.data.microbatch_size * microbatches_per_step(options) * num_readers;
+  const std::int64_t rows = rows_per_step(options, world_size / num_stages);
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
   text += concat("parameters          ", num_parameters, "\n");
