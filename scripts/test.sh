@@ -96,11 +96,14 @@ exercise_like_a_learner() {
 # Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
 # three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have.
 part_sanitizers() {
+  local selection=(-L '^unit$|^ranks$' -LE 'process|overlap' -E 'ranks_[1245]$' --no-tests=error) programs
   need_configured asan --preset asan
-  need_built asan all
+  # Only what they need. A test's name is that of its program, followed by the number of ranks.
+  programs=$(ctest --test-dir build/asan "${selection[@]}" -N | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+).*/\1/p')
+  # shellcheck disable=SC2086
+  need_built asan $programs
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LADDER_TEST_SECONDS=500 \
-    ctest --test-dir build/asan -L '^unit$|^ranks$' -LE 'process|overlap' -E 'ranks_[1245]$' \
-    --no-tests=error -j2 --output-on-failure
+    ctest --test-dir build/asan "${selection[@]}" -j2 --output-on-failure
 }
 
 # A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-….
