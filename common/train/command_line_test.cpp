@@ -229,7 +229,7 @@ TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
       {"--local-batch-size", "9", "--micro-batch-size", "2", "--pipeline-stages", "3"},
       {"--micro-batch-size 2, --local-batch-size 9, --pipeline-stages 3: 9 rows do not divide"});
   refused({"--micro-batch-size", "0"}, {"--micro-batch-size 0, --num-microbatches 4"});
-  refused({"--local-batch-size", "-2"}, {"--local-batch-size"});
+  refused({"--local-batch-size", "-2"}, {"--local-batch-size -2"});
   refused({"--num-microbatches", "2", "--pipeline-stages", "3"},
           {"--micro-batch-size 4, --num-microbatches 2, --pipeline-stages 3", "it has 2"});
   refused({"--local-batch-size", "8", "--num-microbatches", "2"}, {"say the same"});
@@ -237,7 +237,8 @@ TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   refused({"--accumulation", "0"}, {"--accumulation is 0"});
   refused({"--chunks-per-stage", "2"}, {"only --pipeline-schedule interleaved"});
   refused({"--pipeline-schedule", "interleaved"}, {"needs 2 or more"});
-  refused({"--pipeline-schedule", "1b1f"}, {"gpipe|1f1b|interleaved|zero-bubble"});
+  refused({"--pipeline-schedule", "1b1f"},
+          {"it must be gpipe or 1f1b or interleaved or zero-bubble"});
   expect_refused({"--pipeline-stages", "2"}, {"unknown option --pipeline-stages"});
 }
 

@@ -14,7 +14,7 @@ void finalize_pipeline(TrainOptions& options) {
   PipelineOptions& pipeline = options.pipeline;
   const std::int64_t rows = options.data.microbatch_size, local = pipeline.local_batch_size;
   const auto values = [&] {
-    const std::string batch = local > 0
+    const std::string batch = local != 0
                                   ? concat("--local-batch-size ", local)
                                   : concat("--num-microbatches ", options.data.num_microbatches);
     return concat("--micro-batch-size ", rows, ", ", batch, ", --pipeline-stages ",
