@@ -58,18 +58,27 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """The plain nn.Module: the kernels that step 0 uses where PyTorch offers them to everybody."""
 
-    def __init__(self, layers, heads, channels, context, vocab_size):
+    def __init__(self, layers, heads, channels, context, vocab_size, is_tied=True):
         super().__init__()
         self.wte = nn.Embedding(vocab_size, channels)
         self.wpe = nn.Embedding(context, channels)
         self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
+        self.lm_head = nn.Linear(channels, vocab_size, bias=False)
+        if is_tied:
+            self.lm_head.weight = self.wte.weight
+
+    def embed(self, tokens):
+        return self.wte(tokens) + self.wpe.weight[: tokens.size(1)]
+
+    def logits(self, x):
+        return self.lm_head(self.ln_f(x))
 
     def forward(self, tokens):
-        x = self.wte(tokens) + self.wpe.weight[: tokens.size(1)]
+        x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        return F.linear(self.ln_f(x), self.wte.weight)
+        return self.logits(x)
 
     def name_in_checkpoint(self, name):
         name = name.replace("blocks.", "h.").replace("c_attn", "attn.c_attn").replace("attn_proj", "attn.c_proj")
@@ -113,12 +122,13 @@ def read_safetensors(path):
 
 @torch.no_grad()
 def load(model, checkpoint):
-    """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files hold."""
+    """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files hold, but for the head."""
     stored = read_safetensors(Path(checkpoint) / "model.safetensors")
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
     for name, parameter in model.named_parameters():  # a tied one once, as the embedding
         tensor = stored.pop(model.name_in_checkpoint(name))
-        parameter.copy_(tensor.t() if id(parameter) in transposed and "wte" not in name else tensor)
+        is_head = "wte" in name or "lm_head" in name
+        parameter.copy_(tensor.t() if id(parameter) in transposed and not is_head else tensor)
     if stored:
         raise SystemExit(f"the Python model has no place for {sorted(stored)}")
 
@@ -150,16 +160,31 @@ def make_parallel(model, groups, options, parallel):
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
 
 
-def main():
+def parameter_groups(model, weight_decay):
+    """For AdamW: matrices decay, vectors do not."""
+    parameters = list(model.parameters())
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+
+
+def make_parser(parallels):
+    """The options that race.py passes."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--parallel", choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"], default="ddp")
-    parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
+    parser.add_argument("--parallel", choices=parallels, default=parallels[0])
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--shape", type=json.loads, required=True)
     parser.add_argument("--options", type=json.loads, required=True)
     parser.add_argument("--num-steps", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    return parser
+
+
+def main():
+    parser = make_parser(["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"])
+    parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
     arguments = parser.parse_args()
     shape, options = arguments.shape, arguments.options
     torch.set_num_threads(arguments.threads)
@@ -169,10 +194,7 @@ def main():
     load(model, arguments.checkpoint)
     model.train()
     parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    groups = parameter_groups(model, options["weight_decay"])
     num_parameters = sum(p.numel() for p in parameters)
     if world_size > 1:
         dist.init_process_group("gloo")

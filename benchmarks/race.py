@@ -1,4 +1,4 @@
-"""What speed_vs_python.py, ddp_vs_python.py and zero_vs_python.py share: programs that train one model from one start on one token file.
+"""What speed_vs_python.py, ddp_vs_python.py, zero_vs_python.py and pipeline_vs_python.py share: programs that train one model from one start on one token file.
 
 A run is a dict with num_parameters, step_seconds and losses: a step's report.json, or what python_trainer.py prints.
 """
@@ -25,6 +25,14 @@ LOSSES_COMPARED = 30
 # A trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind torch.nn.Linear. With these
 # options it uses the same BLAS, so what is left of a ratio is not the matrix product.
 PEERS_PRODUCTS = ("--products", "blas")
+
+
+MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def on_ranks(ranks, command):
+    """The command under mpirun, unless one rank is enough."""
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command] if ranks > 1 else command
 
 
 def make_parser(description):
@@ -70,13 +78,16 @@ def write_tokens(path, num_tokens):
 
 
 class Race:
-    """The files that the programs share, in a temporary folder, and how to start each of them."""
+    """The files that the programs share, in a temporary folder, and how to start each of them.
 
-    def __init__(self, arguments, folder, start_program, max_ranks=1):
-        self.arguments, self.folder = arguments, Path(folder)
+    A step has at most max_microbatches, those of all ranks together.
+    """
+
+    def __init__(self, arguments, folder, start_program, max_microbatches=1, is_tied=True):
+        self.arguments, self.folder, self.is_tied = arguments, Path(folder), is_tied
         self.data = self.folder / "tokens.bin"
         self.num_steps = arguments.warmup_steps + arguments.steps
-        rows = max_ranks * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
+        rows = max_microbatches * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
         write_tokens(self.data, rows * arguments.context + 1)
         start = self.folder / "start"
         run_all([self.step_command(start_program, num_steps=0, out=start)])
@@ -88,20 +99,24 @@ class Race:
         commands = []
         for out in outs:
             command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
-            if ranks > 1:
-                command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
-            commands.append(command)
-        run_all(commands, {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+            commands.append(on_ranks(ranks, command))
+        run_all(commands, MPI_AS_ROOT)
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
     def run_python(self, kind, num_steps, ranks=1, parallel="ddp"):
         """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
+        return self.run_peer("python_trainer.py", num_steps, ranks, "--kind", kind, "--parallel", parallel)
+
+    def run_peer(self, program, num_steps, ranks, *further):
+        """A program with the options of python_trainer.py, and further ones."""
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
                  "vocab_size": VOCABULARY}  # fmt: skip
+        if not self.is_tied:
+            shape["is_tied"] = False
         command = [
-            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind, "--parallel", parallel,
+            sys.executable, str(ROOT / "benchmarks" / program), *further,
             "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--shape", json.dumps(shape),
             "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
             "--num-steps", str(num_steps), "--threads", str(a.threads),
@@ -119,6 +134,7 @@ class Race:
             "data": self.data, "vocab-size": VOCABULARY, "order": "sequential", "lr": o["lr"],
             "lr-schedule": "constant", "weight-decay": o["weight_decay"], "beta1": o["betas"][0],
             "beta2": o["betas"][1], "eps": o["eps"], "clip-norm": o["clip_norm"],
+            "tie-embeddings": str(self.is_tied).lower(),
         }  # fmt: skip
         command = [str(program), "--quiet"]
         for name, value in options.items():
@@ -132,14 +148,14 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def check_same_model(runs, names):
+def check_same_model(runs, names, tolerance=LOSS_TOLERANCE):
     """Exits unless all programs have as many parameters as the first and, within rounding, the same losses."""
     (first, expected), *others = runs.items()
     for kind, run in others:
         if run["num_parameters"] != expected["num_parameters"]:
             sys.exit(f"{names[kind]} has {run['num_parameters']} parameters, {names[first]} {expected['num_parameters']}")
         drift = max(abs(a - b) / a for a, b in zip(expected["losses"], run["losses"]))
-        if drift > LOSS_TOLERANCE:
+        if drift > tolerance:
             sys.exit(f"{names[kind]} trains another model: its losses differ by {drift:.1e} relative")
         print(f"{names[kind]}: {run['num_parameters']:,} parameters as {names[first]}; over {len(run['losses'])} steps "
               f"its losses differ by at most {drift:.1e} relative")  # fmt: skip
@@ -150,9 +166,9 @@ def flops_per_token(arguments, num_parameters):
     return 6 * num_parameters + 12 * arguments.layers * arguments.channels * arguments.context
 
 
-def shape_text(a):
-    return (f"{a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, {a.micro_batch_size} rows "
-            f"a step and rank, {a.threads} thread(s) a process, fp32; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
+def shape_text(a, rows="rows a step and rank"):
+    return (f"{a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, {a.micro_batch_size} "
+            f"{rows}, {a.threads} thread(s) a process, fp32; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
             f"steps each\n{cpu_name()}")  # fmt: skip
 
 
@@ -193,14 +209,19 @@ def cpu_name():
     return f"{lines.get('model name', 'CPU unknown')} ({family}, {vectors}), {os.cpu_count()} cores"
 
 
-def run_rounds(arguments, race, runs, num_processes):
-    """Each of `runs` once a round: tokens per second by kind and round, and the machine's load before each round."""
+def run_rounds(arguments, race, runs, num_microbatches, on_run=lambda kind, run: None):
+    """Each of `runs` once a round: tokens per second by kind and round, and the machine's load before each round.
+
+    num_microbatches(kind): how many a step has, those of all ranks together.
+    """
     tokens_per_s, loads = {kind: [] for kind in runs}, []
     for _ in range(arguments.rounds):
         loads.append(os.getloadavg()[0])
         for kind, run in runs.items():
-            seconds = statistics.median(run(race.num_steps)["step_seconds"][arguments.warmup_steps :])
-            tokens_per_s[kind].append(num_processes(kind) * arguments.micro_batch_size * arguments.context / seconds)
+            figures = run(race.num_steps)
+            on_run(kind, figures)
+            seconds = statistics.median(figures["step_seconds"][arguments.warmup_steps :])
+            tokens_per_s[kind].append(num_microbatches(kind) * arguments.micro_batch_size * arguments.context / seconds)
     return tokens_per_s, loads
 
 

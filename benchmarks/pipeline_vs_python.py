@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Measures the pipeline of step 8 against one process, against its bubble, and against PyTorch's own pipeline.
+
+    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py                2 stages; 8 layers, 384 channels, context 256
+    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --stages 4     on 2 cores, four processes share them
+    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --microbatches 8 --rounds 1 --steps 3      a first look
+
+In every round, for every number of microbatches m, each of these programs trains the same model once:
+
+    step 0             one process, all m microbatches
+    step 0, p copies   p processes at once that never communicate: what the machine can give
+    step 8             p stages, GPipe and 1F1B
+    PyTorch            torch.distributed.pipelining over gloo: ScheduleGPipe and Schedule1F1B, the same cut
+
+Three figures tell how good a pipeline is:
+
+    efficiency     its speed over p times that of one process. No schedule without interleaving reaches more than the
+                   limit of its bubble, m / (m + p - 1): stages wait for the first microbatch and for the last
+    of the limit   efficiency / limit: what the code loses apart from its bubble. 1 if nothing; the last stage has the head as
+                   well, so that the stages are not quite equal; "with the cut" takes its largest share s into account: the limit
+                   is then m / (p (1 + (m - 1) s))
+    step 8 / PyTorch   in the same round, with the same matrix product: ours calls oneDNN with --products onednn
+
+The limit holds if every stage has a core. With more stages than cores, other stages use the core of one that waits; then
+efficiency can exceed the limit, and only the ratio of the two programs means something.
+
+First it checks that both programs train the same model: as many parameters, and from one start on one token file the same
+losses. At the end it prints how many bytes of activations each stage held at the peak. GPipe keeps all m microbatches, 1F1B at
+most p - r on stage r (from 0).
+"""
+
+import os
+import re
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from processes import run_all
+from race import MPI_AS_ROOT, ROOT, VOCABULARY, Race, check_same_model, make_parser, on_ranks, parse, print_figures
+from race import ratios_of, require_program, run_rounds, shape_text, write_figures
+
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
+# The losses of the first steps, before two programs that round differently drift apart.
+STEPS_COMPARED, TOLERANCE = 4, 2e-6
+
+
+def parse_arguments():
+    build = ROOT / "build/release"
+    parser = make_parser(__doc__)
+    parser.set_defaults(layers=8, micro_batch_size=1, steps=6, warmup_steps=2, rounds=3)
+    parser.add_argument("--stages", type=int, default=2, help="processes of step 8 and of PyTorch's pipeline")
+    parser.add_argument("--microbatches", default="4,8,16", help="numbers of microbatches per step, at least --stages each")
+    parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
+    parser.add_argument("--step0", default=build / "step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--step8", default=build / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
+    arguments = parse(parser)
+    try:
+        arguments.microbatches = [int(count) for count in arguments.microbatches.split(",")]
+    except ValueError:
+        parser.error(f"--microbatches is {arguments.microbatches}; it must be numbers with commas, such as 4,8")
+    if arguments.stages < 2:
+        parser.error("--stages must be at least 2")
+    if min(arguments.microbatches) < arguments.stages:
+        parser.error("--microbatches must each be at least --stages: Schedule1F1B refuses fewer")
+    require_program(parser, "--step0", arguments.step0)
+    require_program(parser, "--step8", arguments.step8)
+    return arguments
+
+
+def blocks_of_stages(race, arguments):
+    """How many blocks step 8 gives each stage, as it announces it: 'stage 0: embedding, blocks 0-3 (49 % …'."""
+    p = arguments.stages
+    command = race.step_command(arguments.step8, 0, Path(tempfile.mkdtemp(dir=race.folder)))
+    command.remove("--quiet")
+    command += ["--num-microbatches", str(p), "--pipeline-stages", str(p)]
+    text = run_all([on_ranks(p, command)], MPI_AS_ROOT)[0]
+    counts = []
+    for stage in range(p):
+        layers = re.search(rf"^.*stage {stage}: (.*) \(\d+ %", text, re.MULTILINE)
+        if layers is None:
+            sys.exit(f"step 8 announced no stage {stage}:\n{text}")
+        blocks = re.search(r"blocks? (\d+)(?:-(\d+))?", layers[1])
+        counts.append(int(blocks[2] or blocks[1]) - int(blocks[1]) + 1)
+    return counts
+
+
+def largest_share(a, blocks):
+    """Of the stages' arithmetic: a block's four products and attention, and the head's product with the vocabulary."""
+    block, head = 12 * a.channels**2 + 2 * a.channels * a.context, a.channels * VOCABULARY
+    costs = [count * block for count in blocks]
+    costs[-1] += head
+    return max(costs) / sum(costs)
+
+
+def saved_bytes(a, num_blocks, has_head):
+    """What autograd keeps of one microbatch on a stage: saved_activation_bytes() in common/model/gpt.cpp, for its layers."""
+    C = a.channels
+    per_token = num_blocks * (7 * C + 2 + a.heads + 10 * C + 2) + (2 * C + 2 + VOCABULARY if has_head else 0)
+    return 4 * a.micro_batch_size * a.context * per_token
+
+
+def make_runs(race, a, blocks):
+    """Name -> how to run it with so many steps, and name -> microbatches per step."""
+    runs, num_microbatches = {}, {}
+    products = ("--products", a.products)
+    p = a.stages
+    cut = ",".join(str(count) for count in blocks)
+    for m in a.microbatches:
+        ours = ("--num-microbatches", str(m), *products)
+        runs[f"step 0, m={m}"] = lambda steps, o=ours: race.run_step(a.step0, steps, *o)
+        runs[f"step 0, {p} copies, m={m}"] = lambda steps, o=ours: race.run_step(a.step0, steps, *o, copies=p)
+        for kind, name in SCHEDULES.items():
+            pipeline = (*ours, "--pipeline-stages", str(p), "--pipeline-schedule", kind)
+            peer = ("--parallel", kind, "--num-microbatches", str(m), "--blocks", cut)
+            runs[f"step 8 {name}, m={m}"] = lambda steps, o=pipeline: race.run_step(a.step8, steps, *o, ranks=p)
+            runs[f"PyTorch {name}, m={m}"] = lambda steps, o=peer: race.run_peer("python_pipeline.py", steps, p, *o)
+        for name in runs:
+            num_microbatches.setdefault(name, m * p if "copies" in name else m)
+    return runs, num_microbatches
+
+
+def print_summary(a, share, tokens_per_s):
+    """Per schedule and m: scaling first, then the limit, then the peer; medians of the rounds' ratios."""
+    p, rows = a.stages, []
+
+    def ratio(x, y):
+        return statistics.median(b / c for b, c in zip(tokens_per_s[x], tokens_per_s[y]))
+
+    print(f"\nEfficiency on {p} stages; medians of the rounds' ratios")
+    print("                      of one process  of p copies   limit  of the limit  with the cut  step 8 / PyTorch")
+    for m in a.microbatches:
+        limit, limit_of_cut = m / (m + p - 1), m / (p * (1 + (m - 1) * share))
+        for name in SCHEDULES.values():
+            for program in ("step 8", "PyTorch"):
+                kind = f"{program} {name}, m={m}"
+                efficiency = ratio(kind, f"step 0, m={m}") / p
+                row = {"kind": kind, "efficiency": efficiency, "of_copies": ratio(kind, f"step 0, {p} copies, m={m}"),
+                       "limit": limit, "of_limit": efficiency / limit, "of_limit_with_cut": efficiency / limit_of_cut,
+                       "ours_per_peer": ratio(kind, f"PyTorch {name}, m={m}")}  # fmt: skip
+                rows.append(row)
+                # PyTorch's own efficiency is against our one process: there is one base for all.
+                print(f"{kind:21} {efficiency:14.3f} {row['of_copies']:12.3f} {limit:7.3f} {row['of_limit']:13.3f} "
+                      f"{row['of_limit_with_cut']:13.3f}"
+                      + (f" {row['ours_per_peer']:17.3f}" if program == "step 8" else ""))  # fmt: skip
+    return rows
+
+
+def print_memory(a, blocks, peaks):
+    """Peaks of activations next to live microbatches times what one of them saves."""
+    p, rows = a.stages, []
+    print("\nActivations at the peak, MiB: measured (live microbatches x bytes that autograd keeps of one)")
+    for m in a.microbatches:
+        for stage in range(p):
+            one = saved_bytes(a, blocks[stage], stage == p - 1)
+            live = {"GPipe": m, "1F1B": min(m, p - stage)}
+            measured = {name: peaks[f"step 8 {name}, m={m}"][stage] for name in live}
+            row = {"m": m, "stage": stage, "formula": {name: count * one for name, count in live.items()}, "measured": measured}
+            rows.append(row)
+            cells = (f"{name} {measured[name] / 2**20:7.1f} ({count} x {one / 2**20:.1f} = {count * one / 2**20:.1f})"
+                     for name, count in live.items())  # fmt: skip
+            print(f"m={m:<3} stage {stage}: " + ", ".join(cells))
+    return rows
+
+
+def main():
+    a = parse_arguments()
+    print(f"{a.stages} stages; products: {a.products}; {shape_text(a, 'rows a microbatch')}", flush=True)
+    if a.stages > os.cpu_count():
+        print(f"{a.stages} stages share {os.cpu_count()} cores: the limit of the bubble does not hold")
+    with tempfile.TemporaryDirectory(prefix="ladder-pipeline-") as folder:
+        race = Race(a, folder, a.step0, max(a.microbatches), is_tied=False)
+        blocks = blocks_of_stages(race, a)
+        share = largest_share(a, blocks)
+        print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f} % of the arithmetic", flush=True)
+        runs, num_microbatches = make_runs(race, a, blocks)
+        m = min(a.microbatches)
+        same = [f"step 0, m={m}", *(f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch"))]
+        check_same_model({kind: runs[kind](STEPS_COMPARED) for kind in same}, {kind: kind for kind in same}, TOLERANCE)
+        peaks = {}
+
+        def on_run(kind, figures):
+            print(f"  {kind}: {statistics.median(figures['step_seconds']):.2f} s a step", flush=True)
+            if kind.startswith("step 8"):
+                peaks[kind] = [memory["activations_peak"] for memory in figures["memory"]]
+
+        tokens_per_s, loads = run_rounds(a, race, runs, num_microbatches.get, on_run)
+
+    names = {kind: kind for kind in runs}
+    pairs = [(f"step 8 {s}, m={m}", f"PyTorch {s}, m={m}") for m in a.microbatches for s in SCHEDULES.values()]
+    ratios = ratios_of(names, pairs, tokens_per_s)
+    print_figures(names, tokens_per_s, ratios)
+    summary = print_summary(a, share, tokens_per_s)
+    memory = print_memory(a, blocks, peaks)
+    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    write_figures(a, {"tokens_per_second": tokens_per_s, "ratios": ratios, "summary": summary, "memory": memory, "load": loads})
+    if a.at_least and (lowest := min(statistics.median(values) for values in ratios.values())) < a.at_least:
+        sys.exit(f"step 8 / PyTorch is {lowest:.3f} in the worst case, below {a.at_least}")
+
+
+if __name__ == "__main__":
+    main()
