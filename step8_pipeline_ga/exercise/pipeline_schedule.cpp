@@ -19,10 +19,10 @@ namespace {
 
 using Actions = std::vector<Action>;
 
-// Microbatches go through the chunks of a stage in rounds: all of a round through its first chunk, then
-// all of it through its second, and so on. A microbatch that left a stage is back for the next chunk
-// when p microbatches have entered; so a round of fewer makes the stage wait. If p does not divide m,
-// some rounds are longer; they come first.
+// Microbatches go through the chunks of a stage in rounds: all of a round through its first chunk,
+// then all of it through its second, and so on. A microbatch that left a stage is back for the
+// next chunk when p microbatches have entered; so a round of fewer makes the stage wait. If p does
+// not divide m, some rounds are longer; they come first.
 std::int64_t num_rounds(const PipelinePlan& plan) {
   return std::max<std::int64_t>(1, plan.num_microbatches / plan.num_stages);
 }
@@ -49,9 +49,10 @@ Actions in_rounds(ActionKind kind, const PipelinePlan& plan, int stage) {
 
 // How many forwards a stage computes before its first backward, if it has that many. GPipe: all.
 //
-// Interleaved: first, the round has to pass all chunks but the last. Then a stage may be two forwards
-// ahead of the next one: it takes turns, so its neighbor's forward and backward cost it two of each.
-// The first round is the longest, so a head start that is enough for it is enough for all.
+// Interleaved: the first round has to pass all chunks but the last. Then the first microbatch is
+// on its way to the last stage and back for 2 (p − 1 − r) computations, and the stage goes on with
+// forwards. The first round is the longest, so a head start that is enough for it is enough for
+// all.
 std::int64_t head_start(Schedule schedule, const PipelinePlan& plan, int stage) {
   const int num_later = plan.num_stages - 1 - stage;
   if (schedule == Schedule::kGpipe) return plan.num_microbatches;
@@ -73,10 +74,11 @@ Actions take_turns(const Actions& forwards, const Actions& backwards, std::int64
   not_implemented("step8_pipeline_ga: take_turns()");
 }
 
-// Zero bubble: cuts each backward in two, and lets stage r compute the weight half r microbatches later
-// than the input half. So it remembers r microbatches more than the p − r of 1F1B: p on every stage,
-// which is the most that 1F1B has on any. Weight halves fill the gaps between the last input halves;
-// and stage r, which is done with those before the stages in front of it, has r weight halves left.
+// Zero bubble: cuts each backward in two, and lets stage r compute the weight half r microbatches
+// later than the input half. So it remembers r microbatches more than the p − r of 1F1B: p on
+// every stage, which is the most that 1F1B has on any. Weight halves fill the gaps between the
+// last input halves; and stage r, which is done with those before the stages in front of it, has r
+// weight halves left.
 Actions split_backwards(const Actions& order, int stage) {
   Actions split, weight_halves;
   std::size_t num_listed = 0;
@@ -119,17 +121,18 @@ std::optional<Action> send_after(const Action& computation, int num_chunks) {
 
 // Fills plan.stages with the computations of each stage and the messages between them.
 //
-// Time passes in ticks. In each, first all that the last tick computed is sent; then every stage that
-// has the input of its next computation does it. So a message is listed as soon as it can be sent, and
-// travels while both its ends compute. In a tick, activations go first, those of the last stages
-// first, then gradients the other way round: as a rule, a stage sends before it receives.
+// Time passes in ticks. In each, first all that the last tick computed is sent; then every stage
+// that has the input of its next computation does it. So a message is listed as soon as it can be
+// sent, and travels while both its ends compute. In a tick, activations go first, those of the
+// last stages first, then gradients the other way round: as a rule, a stage sends before it
+// receives.
 //
 // A send and its receive enter the two lists at the same moment. So every list is a part of one
-// common order, in which everything comes after what it needs. During an execution, consider the first
-// action of that order that has not been executed: it is next in its stage's list, and if it is a
-// message, it is next in both lists. So it can be executed, even if every send waits for its receive,
-// and nothing ever gets stuck. It follows as well that two stages list the messages between them in
-// the same order, in both directions.
+// common order, in which everything comes after what it needs. During an execution, consider the
+// first action of that order that has not been executed: it is next in its stage's list, and if it
+// is a message, it is next in both lists. So it can be executed, even if every send waits for its
+// receive, and nothing ever gets stuck. It follows as well that two stages list the messages
+// between them in the same order, in both directions.
 void add_messages(PipelinePlan& plan, const std::vector<Actions>& computations) {
   plan.stages.assign(computations.size(), {});
   const auto list = [&plan](const Action& action) {
