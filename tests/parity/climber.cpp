@@ -21,7 +21,7 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options) {
 }
 
 FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world) {
-  start_apart(rung, options);
+  start_apart(size(), rung, options);
   options.step = rung.step();
   options.output.out = folder_for(rung.step());
   const std::int64_t before = read_memory().total_live_bytes;
@@ -32,7 +32,7 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world)
 }
 
 FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
-  start_apart(rung, options);
+  start_apart(num_ranks, rung, options);
   options.step = rung.step();
   options.output.out = folder_for(rung.step());
   FinishedRun run = {rung.step(), {}, options.output.out};
@@ -75,10 +75,10 @@ FinishedRun Climber::ask_oracle(TrainOptions options, Fold fold, int num_ranks) 
 
 // Replicas with the same seed are equal even without a broadcast, so each replica gets its own seed
 // here. The data keep the common seed, which finalize() has already passed on.
-void Climber::start_apart(const Rung& rung, TrainOptions& options) const {
+void Climber::start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
   const bool is_pipeline = rung.step() == pipeline().step();
-  const int num_stages = is_pipeline ? num_stages_of(options, size()) : 1;
+  const int num_stages = is_pipeline ? num_stages_of(options, num_ranks) : 1;
   options.seed += static_cast<std::uint64_t>(rank() / num_stages);
 }
 

@@ -43,7 +43,7 @@ class Climber {
   std::string folder_for(const std::string& name);
 
  private:
-  void start_apart(const Rung& rung, TrainOptions& options) const;
+  void start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const;
   void share_hash(FinishedRun& run);
   void expect_theory(const Rung& rung, const TrainOptions& options, const TrainReport& report,
                      std::int64_t live_before) const;
