@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures the pipeline of step 8 against one process, against its bubble, and against PyTorch's own pipeline.
 
-    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py                2 stages; 8 layers, 384 channels, context 256
-    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --stages 4     on 2 cores, four processes share them
+    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py               2 stages; 8 layers, 384 channels, context 256
+    .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --stages 4    on 2 cores, four processes share them
     .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --microbatches 8 --rounds 1 --steps 3      a first look
 
 In every round, for every number of microbatches m, each of these programs trains the same model once:
@@ -14,19 +14,19 @@ In every round, for every number of microbatches m, each of these programs train
 
 Three figures tell how good a pipeline is:
 
-    efficiency     its speed over p times that of one process. No schedule without interleaving reaches more than the
-                   limit of its bubble, m / (m + p - 1): stages wait for the first microbatch and for the last
-    of the limit   efficiency / limit: what the code loses apart from its bubble. 1 if nothing; the last stage has the head as
-                   well, so that the stages are not quite equal; "with the cut" takes its largest share s into account: the limit
-                   is then m / (p (1 + (m - 1) s))
-    step 8 / PyTorch   in the same round, with the same matrix product: ours calls oneDNN with --products onednn
+    efficiency         its speed over p times that of one process. Its bubble limits it to m / (m + p - 1), because
+                       stages wait for the first microbatch to arrive and for the last one to return
+    of the limit       efficiency / limit: 1 if nothing is lost but the bubble. The head makes the last stage a little
+                       slower than the others; "with the cut", the limit is m / (p (1 + (m - 1) s)), where s is the
+                       largest stage's share of the arithmetic
+    step 8 / PyTorch   in the same round and with the same matrix product (--products onednn: ours uses oneDNN)
 
-The limit holds if every stage has a core. With more stages than cores, other stages use the core of one that waits; then
-efficiency can exceed the limit, and only the ratio of the two programs means something.
+The limit holds if every stage has a core. With more stages than cores, a stage that waits leaves its core to another
+one; then efficiency can exceed the limit, and only the comparison of the two programs means something.
 
-First it checks that both programs train the same model: as many parameters, and from one start on one token file the same
-losses. At the end it prints how many bytes of activations each stage held at the peak. GPipe keeps all m microbatches, 1F1B at
-most p - r on stage r (from 0).
+First it checks that both programs train the same model: as many parameters, and from one start on one token file the
+same losses. At the end it prints how many bytes of activations each stage held at the peak. GPipe keeps all m
+microbatches, 1F1B at most p - r on stage r (from 0).
 """
 
 import os
@@ -50,7 +50,7 @@ def parse_arguments():
     parser = make_parser(__doc__)
     parser.set_defaults(layers=8, micro_batch_size=1, steps=6, warmup_steps=2, rounds=3)
     parser.add_argument("--stages", type=int, default=2, help="processes of step 8 and of PyTorch's pipeline")
-    parser.add_argument("--microbatches", default="4,8,16", help="numbers of microbatches per step, at least --stages each")
+    parser.add_argument("--microbatches", default="4,8,16", help="per step, each at least --stages")
     parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
     parser.add_argument("--step0", default=build / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step8", default=build / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
@@ -94,9 +94,9 @@ def largest_share(a, blocks):
 
 
 def saved_bytes(a, num_blocks, has_head):
-    """What autograd keeps of one microbatch on a stage: saved_activation_bytes() in common/model/gpt.cpp, for its layers."""
+    """What autograd keeps of one microbatch on a stage: saved_activation_bytes() of common/model/gpt.cpp, for its layers."""
     C = a.channels
-    per_token = num_blocks * (7 * C + 2 + a.heads + 10 * C + 2) + (2 * C + 2 + VOCABULARY if has_head else 0)
+    per_token = num_blocks * (16 * C + 4 + a.heads) + (2 * C + 2 + VOCABULARY if has_head else 0)
     return 4 * a.micro_batch_size * a.context * per_token
 
 
@@ -155,8 +155,8 @@ def print_memory(a, blocks, peaks):
             one = saved_bytes(a, blocks[stage], stage == p - 1)
             live = {"GPipe": m, "1F1B": min(m, p - stage)}
             measured = {name: peaks[f"step 8 {name}, m={m}"][stage] for name in live}
-            row = {"m": m, "stage": stage, "formula": {name: count * one for name, count in live.items()}, "measured": measured}
-            rows.append(row)
+            formula = {name: count * one for name, count in live.items()}
+            rows.append({"m": m, "stage": stage, "formula": formula, "measured": measured})
             cells = (f"{name} {measured[name] / 2**20:7.1f} ({count} x {one / 2**20:.1f} = {count * one / 2**20:.1f})"
                      for name, count in live.items())  # fmt: skip
             print(f"m={m:<3} stage {stage}: " + ", ".join(cells))
@@ -175,7 +175,8 @@ def main():
         print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f} % of the arithmetic", flush=True)
         runs, num_microbatches = make_runs(race, a, blocks)
         m = min(a.microbatches)
-        same = [f"step 0, m={m}", *(f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch"))]
+        pipelines = [f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch")]
+        same = [f"step 0, m={m}", *pipelines]
         check_same_model({kind: runs[kind](STEPS_COMPARED) for kind in same}, {kind: kind for kind in same}, TOLERANCE)
         peaks = {}
 
