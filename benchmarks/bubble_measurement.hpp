@@ -1,12 +1,12 @@
-// How long the pipeline's real runner takes, over real messages, when computing is paced: a chunk's forward and
-// backward sleep for a given time.
+// How long the pipeline's real runner takes, over real messages, when computing is paced: a chunk's
+// forward and backward sleep for a given time.
 //
-// So every stage is exactly as fast as every other, and needs no core of its own: four stages run on two
-// cores as on four. What is left to measure is the schedule, and what the runner and the messages add to it.
-// schedule_simulation.hpp predicts the rest.
+// So every stage is exactly as fast as every other, and needs no core of its own: four stages run
+// on two cores as on four. What is left to measure is the schedule, and what the runner and the
+// messages add to it. schedule_simulation.hpp predicts the rest.
 //
-// Collective: every function that takes a communicator, one rank per stage, all on one machine (they share its
-// steady clock).
+// Collective: every function that takes a communicator, one rank per stage, all on one machine
+//             (they share its steady clock).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct PacedPipeline {
   int chunks_per_stage = 1;
   std::int64_t num_microbatches = 8;
   std::int64_t message_numel = 1;  // floats in an activation, and in its gradient
-  // Of a whole stage. With several chunks, each takes its share; a zero-bubble schedule halves a backward.
+  // Of a whole stage. With several chunks, each takes its share; a zero-bubble schedule halves a
+  // backward.
   double forward_s = 0.010;
   double backward_s = 0.020;
 
@@ -31,8 +32,9 @@ struct PacedPipeline {
   TimelineSummary predicted(int num_stages) const;  // by simulation
 };
 
-// When each stage computed what, in one run of the pipeline after another one that warms up: on every rank, for all
-// stages. The batch is cut into flushes of flush_size microbatches; 0: a single flush.
+// When each stage computed what, in one run of the pipeline after another one that warms up: on
+// every rank, for all stages. The batch is cut into flushes of flush_size microbatches; 0: a single
+// flush.
 Timeline measure(const PacedPipeline& pipeline, Communicator& stages, std::int64_t flush_size = 0);
 
 // Of so many measurements the one with the median total.

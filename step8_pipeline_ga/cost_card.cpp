@@ -19,8 +19,8 @@ Place place_of(const TrainOptions& options, int world_size, int rank) {
   return {num_stages, rank % num_stages, world_size / num_stages, rank / num_stages};
 }
 
-// The messages that a microbatch sends from this stage: activations of every chunk but the model's last, gradients
-// of every chunk but its first. As many arrive.
+// The messages that a microbatch sends from this stage: activations of every chunk but the model's
+// last, gradients of every chunk but its first. As many arrive.
 std::int64_t messages_per_microbatch(const TrainOptions& options, const Place& place) {
   const std::int64_t own = options.pipeline.chunks_per_stage;
   return 2 * own - (place.stage == 0 ? 1 : 0) - (place.stage == place.num_stages - 1 ? 1 : 0);

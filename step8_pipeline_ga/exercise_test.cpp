@@ -1,5 +1,6 @@
-// On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason and
-// on all ranks, wherever the mistake shows. exercise/grade.cpp tests that it accepts the reference.
+// On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason
+// and on all ranks, wherever the mistake shows. exercise/grade.cpp tests that it accepts the
+// reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

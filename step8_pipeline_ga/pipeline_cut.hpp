@@ -1,8 +1,9 @@
 // Which layers each stage runs.
 //
-// All stages wait for the slowest one, so the list of layers is cut where the most expensive chunk is as
-// cheap as possible. Blocks cost the same; the embedding, a lookup, costs nothing, and the head's product with
-// the vocabulary may cost as much as several blocks. So the cuts need not be evenly spaced:
+// All stages wait for the slowest one, so the list of layers is cut where the most expensive chunk
+// is as cheap as possible. Blocks cost the same; the embedding, a lookup, costs nothing, and the
+// head's product with the vocabulary may cost as much as several blocks. So the cuts need not be
+// evenly spaced:
 //
 //   layers  | embedding | block0 | block1 | block2 | block3 | block4 | head |
 //   stages  |<------------ 0 ------------>|<----- 1 ------->|<----- 2 ----->|
@@ -26,8 +27,9 @@ struct PipelineCut {
 };
 
 // Cuts a list of layers, of which the first is the embedding and the last is the head, into
-// num_stages · chunks_per_stage chunks with at least one block each. Of several best cuts, the first stages
-// get more. Throws UsageError naming the options if there are fewer blocks than chunks.
+// num_stages · chunks_per_stage chunks with at least one block each. Of several best cuts, the
+// first stages get more. Throws UsageError naming the options if there are fewer blocks than
+// chunks.
 PipelineCut cut_layers(const std::vector<std::int64_t>& layer_costs, int num_stages,
                        int chunks_per_stage = 1);
 

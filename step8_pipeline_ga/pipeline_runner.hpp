@@ -1,20 +1,24 @@
 // Executes a pipeline plan: forwards, backwards and messages, in the plan's order.
 //
-// It knows no schedule by name. A forward takes tokens (the first chunk) or what the stage before has sent;
-// a backward starts at the loss (the last chunk) or at the gradient that the next stage has sent. Between the two,
-// autograd keeps what the forward saved: the activations of a live microbatch. What has been sent keeps no memory:
-// of a chunk's output, only the place in the graph stays where backward will begin.
+// It knows no schedule by name. A forward takes tokens (the first chunk) or what the stage before
+// has sent; a backward starts at the loss (the last chunk) or at the gradient that the next stage
+// has sent. Between the two, autograd keeps what the forward saved: the activations of a live
+// microbatch. What has been sent keeps no memory: of a chunk's output, only the place in the graph
+// stays where backward will begin.
 //
-// Messages have no tags: the plan fixes the order between each pair of ranks, and they match in that order. Sends
-// do not block; a stage waits when it needs what has not arrived, and before it starts a send while
-// kSendsInFlight earlier ones have not left. The plan is checked before it runs: it completes even on a transport
-// that buffers nothing.
+// Messages have no tags: the plan fixes the order between each pair of ranks, and they match in
+// that order. Sends do not block; a stage waits when it needs what has not arrived, and before it
+// starts a send while two earlier ones have not left. The plan is checked before it
+// runs: it completes even on a transport that buffers nothing.
 //
-// Gradients are added up in microbatch order on every stage, whatever the schedule, as in a single process.
+// Gradients are added up in microbatch order on every stage, whatever the schedule, as in a single
+// process.
 //
-// Collective: accumulate_gradients(), loss_sums() and forward(), over the stages of one replica. Every stage passes
-//             the same batches: the first one needs the tokens, the last one the targets, and all need the shapes.
-// Lifetime:   the communicator outlives the runner. A bucketer's hooks fire during accumulate_gradients().
+// Collective: accumulate_gradients(), loss_sums() and forward(), over the stages of one replica.
+//             Every stage passes the same batches: the first one needs the tokens, the last one the
+//             targets, and all need the shapes.
+// Lifetime:   the communicator outlives the runner. A bucketer's hooks fire during
+//             accumulate_gradients().
 // Throws:     what the communicator throws; CheckError for a plan that check_plan() refuses.
 #pragma once
 
@@ -47,9 +51,9 @@ class PipelineRunner {
   PipelineRunner(std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
                  Planner planner);
 
-  // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer), and returns
-  // this stage's part of the step's loss: (Σ summed losses) / num_targets on the last stage, 0 elsewhere.
-  // Gradients are added to what .grad holds.
+  // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
+  // and returns this stage's part of the step's loss: (Σ summed losses) / num_targets on the last
+  // stage, 0 elsewhere. Gradients are added to what .grad holds.
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
                               const OnWeightGradient& on_weight_gradient = {});
@@ -60,8 +64,8 @@ class PipelineRunner {
   // What the last chunk returns for these tokens [B, T], on every stage, without gradients.
   at::Tensor forward(const at::Tensor& tokens);
 
-  // From here on, appends when each forward and backward began and ended, in seconds of the steady clock; null: no
-  // longer. Lifetime: until then.
+  // From here on, appends when each forward and backward began and ended, in seconds of the steady
+  // clock; null: no longer. Lifetime: until then.
   void record(std::vector<TimedAction>* timeline) { timeline_ = timeline; }
 
  private:

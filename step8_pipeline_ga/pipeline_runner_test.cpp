@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kTokens = 6, kChannels = 24;
 
-// A layer per chunk: a linear layer with a residual connection. The first one takes "tokens", numbers.
+// A layer per chunk: a linear layer with a residual connection. The first one takes "tokens",
+// numbers.
 Layer layer(int index) {
   at::manual_seed(100 + static_cast<std::uint64_t>(index));
   const auto leaf = [](at::IntArrayRef shape) {
@@ -169,7 +170,8 @@ TEST(PipelineRunner, EvaluatesAndPredictsWithoutGradients) {
   }
 }
 
-// The gradients of separate weight halves are announced, one by one, as often as there are microbatches; others are not.
+// The gradients of separate weight halves are announced, one by one, as often as there are
+// microbatches; others are not.
 TEST(PipelineRunner, AnnouncesWhatNoHookDoes) {
   const int halves = Stage::comm().rank() > 0 ? 2 * 5 : 0;  // the first input has no gradient
   for (const auto& [schedule, wanted] :
@@ -206,7 +208,8 @@ TEST(PipelineRunner, KeepsNoActivationLongerThanThePlanDoes) {
   EXPECT_GE(one_more, 4 * 2 * kTokens * kChannels);
   const std::int64_t saved = peak(Schedule::kGpipe, 12) - peak(Schedule::k1f1b, 12);
   const int num_live = Stage::comm().size() - Stage::comm().rank();
-  // A later stage may also hold the next activation, which has arrived already, and the last gradient.
+  // A later stage may also hold the next activation, which has arrived already, and the last
+  // gradient.
   const std::int64_t messages = Stage::comm().rank() > 0 ? 2 * 4 * 2 * kTokens * kChannels : 0;
   EXPECT_LE(saved, (12 - num_live) * one_more);
   EXPECT_GE(saved, (12 - num_live) * one_more - messages);

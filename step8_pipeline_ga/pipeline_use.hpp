@@ -19,8 +19,8 @@ Planner planner_of(const TrainOptions& options, int num_stages);
 std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
                               int num_replicas);
 
-// The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward: as text, or as an
-// SVG file.
+// The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
+// as text, or as an SVG file.
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
 
 // The data options of a whole optimizer step: the microbatches of all its flushes.
@@ -29,8 +29,8 @@ DataOptions step_data(const TrainOptions& options);
 // The parts of a stage's model that run separately: one for each of its chunks.
 std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage);
 
-// The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the loss of one
-// process to the bit. Collective over the world.
+// The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the
+// loss of one process to the bit. Collective over the world.
 double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
                 const Mesh& mesh);
 

@@ -1,10 +1,10 @@
 // What one stage holds, and its place in the whole model.
 //
-// Each stage keeps parameters, gradients and optimizer state of its own layers only: their layout is the
-// stage's own. Three things still concern the whole model: the gradient norm, which adds up blocks of all
-// stages in the whole model's order; a checkpoint, which stores each tensor once; and a tied token
-// embedding, which the first stage looks up and the last one multiplies with. If these are different stages,
-// the last one has a copy. The copy counts in neither norm nor checkpoint.
+// Each stage keeps parameters, gradients and optimizer state of its own layers only: their layout
+// is the stage's own. Three things still concern the whole model: the gradient norm, which adds up
+// blocks of all stages in the whole model's order; a checkpoint, which stores each tensor once; and
+// a tied token embedding, which the first stage looks up and the last one multiplies with. If these
+// are different stages, the last one has a copy. The copy counts in neither norm nor checkpoint.
 //
 // A plan is a value; it depends only on the options, the number of stages and the stage.
 #pragma once
@@ -26,8 +26,8 @@ struct StagePlan {
   FlatLayout whole;   // of all layers: the layout of a single process
   FlatLayout layout;  // of this stage's own
 
-  // A piece of the stage's buffers that starts at a block boundary, and the place of its first block of
-  // 1024 elements among the blocks of the whole model.
+  // A piece of the stage's buffers that starts at a block boundary, and the place of its first
+  // block of 1024 elements among the blocks of the whole model.
   struct NormPiece {
     std::int64_t start = 0;
     std::int64_t numel = 0;

@@ -21,8 +21,8 @@ TrainOptions options(bool is_tied, int chunks_per_stage = 1) {
   return options;
 }
 
-// Whatever the number of stages, they store each tensor once, and their norm blocks are those of the whole model,
-// each once.
+// Whatever the number of stages, they store each tensor once, and their norm blocks are those of
+// the whole model, each once.
 TEST(StagePlan, StagesMakeUpTheWholeModel) {
   for (const bool is_tied : {true, false}) {
     for (const auto& [num_stages, chunks] :

@@ -53,7 +53,8 @@ class StageState : public ::testing::TestWithParam<std::tuple<bool, int>> {
   TrainOptions options_;
 };
 
-// Rank 0 sees every tensor of a single process, in the order of their names, with its values; all others see none.
+// Rank 0 sees every tensor of a single process, in the order of their names, with its values; all
+// others see none.
 TEST_P(StageState, RankZeroSeesTheWholeModel) {
   if (!fits()) return;
   SavedStage stage(options_, mesh());

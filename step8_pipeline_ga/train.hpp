@@ -7,15 +7,16 @@
 namespace ladder::step8 {
 
 // Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does. Throws UsageError naming --pipeline-stages if the
-// stages do not divide the ranks, or there are fewer microbatches or blocks than stages.
+//             others wait until the caller ends them, as run_main does. Throws UsageError naming
+//             --pipeline-stages if the stages do not divide the ranks, or there are fewer
+//             microbatches or blocks than stages.
 TrainReport train(const TrainOptions& options, World& world);
 
 // 16 bytes per parameter of the rank's own stage.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// The buckets of the stage's own gradients among its replicas, activations and their gradients to its neighbors, a
-// tied embedding's gradient, the block sums of two norms, and three scalars.
+// The buckets of the stage's own gradients among its replicas, activations and their gradients to
+// its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 // The messages to the neighboring stages: their number, and their bytes.

@@ -1,8 +1,9 @@
 // Step 8's runner is as fast as its schedule allows: in real time, over MPI, on paced computing.
 //
-// On a busy machine every sleep and every message takes a little longer, whatever its length. So a promise counts as
-// kept if one of a few attempts keeps it, each at a slower pace than the one before. A run that overlaps
-// nothing must break the same promise at any pace, or the figures would prove nothing.
+// On a busy machine every sleep and every message takes a little longer, whatever its length. So a
+// promise counts as kept if one of a few attempts keeps it, each at a slower pace than the one
+// before. A run that overlaps nothing must break the same promise at any pace, or the figures would
+// prove nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

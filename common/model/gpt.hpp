@@ -29,11 +29,11 @@ struct GptOptions {
 Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
 
-// Builds only these layers of the list, in ascending order: 0 is the embedding, 1 … L are the blocks, L + 1
-// is the head. The others are never created. If a tied head is built without the embedding, the token
-// embedding is also the last tensor of its own unit, a copy with the same initial values, and the caller must
-// keep the two equal. Throws CheckError for no layers, an order that does not ascend, or a layer that the
-// model does not have.
+// Builds only these layers of the list, in ascending order: 0 is the embedding, 1 … L are the
+// blocks, L + 1 is the head. The others are never created. If a tied head is built without the
+// embedding, the token embedding is also the last tensor of its own unit, a copy with the same
+// initial values, and the caller must keep the two equal. Throws CheckError for no layers, an order
+// that does not ascend, or a layer that the model does not have.
 Model build_gpt(const GptOptions& options, std::uint64_t seed,
                 const std::vector<std::int64_t>& layers, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
@@ -45,8 +45,9 @@ ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
 // num_rows rows of `context` tokens. Backward itself needs more, for the activation gradients.
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
 
-// The floating-point operations of each layer's forward per token, the multiplications of its matrices only;
-// attention over the whole context, the causal half counted in full. A lookup counts as 0.
+// The floating-point operations of each layer's forward per token, the multiplications of its
+// matrices only; attention over the whole context, the causal half counted in full. A lookup counts
+// as 0.
 std::vector<std::int64_t> forward_flops(const GptOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.

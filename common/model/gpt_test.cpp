@@ -242,7 +242,8 @@ TEST(Gpt, RefusesWhatIsNoPartOfIt) {
     EXPECT_THROW(build_gpt(tiny(true), 5, layers), CheckError) << layers.size();
 }
 
-// Six times the parameters of the products, per token, is the usual estimate of forward and backward.
+// Six times the parameters of the products, per token, is the usual estimate of forward and
+// backward.
 TEST(Gpt, FlopsAreTwoPerParameterOfAProductAndAttention) {
   const GptOptions gpt2 = {
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};

@@ -57,8 +57,8 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation o
                           bias);
 }
 
-// The parameters of a product whose weight half is deferred, and where to. Autograd does not see them: its hooks
-// would fire for a gradient that is not there yet.
+// The parameters of a product whose weight half is deferred, and where to. Autograd does not see
+// them: its hooks would fire for a gradient that is not there yet.
 struct Deferred : torch::CustomClassHolder {
   Deferred(WeightGradientQueue& to, at::Tensor weight_leaf, OptionalTensor bias_leaf)
       : queue(to), weight(std::move(weight_leaf)), bias(std::move(bias_leaf)) {}

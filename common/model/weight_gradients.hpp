@@ -1,10 +1,11 @@
 // The half of a backward pass that nobody waits for.
 //
-// The backward of a linear layer computes two gradients: that of its input, which the layer before needs
-// at once, and those of its own weight and bias, which only the optimizer needs. A zero-bubble pipeline
-// computes them at different times. While a DeferWeightGradients is in scope, every linear layer whose
-// forward runs is bound to its queue: its backward computes the first half and leaves the second there.
-// A layer whose input needs no gradient has no first half; its backward is computed at once.
+// The backward of a linear layer computes two gradients: that of its input, which the layer before
+// needs at once, and those of its own weight and bias, which only the optimizer needs. A
+// zero-bubble pipeline computes them at different times. While a DeferWeightGradients is in scope,
+// every linear layer whose forward runs is bound to its queue: its backward computes the first half
+// and leaves the second there. A layer whose input needs no gradient has no first half; its
+// backward is computed at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,16 +28,17 @@ class WeightGradientQueue {
   void push(Half half) { halves_.push_back(std::move(half)); }
   bool empty() const { return halves_.empty(); }
 
-  // Computes all gradients in the queue, first in, first out, and adds each to its parameter's .grad, as
-  // autograd would have. Calls on_gradient with the parameter right afterwards: its hooks do not fire.
+  // Computes all gradients in the queue, first in, first out, and adds each to its parameter's
+  // .grad, as autograd would have. Calls on_gradient with the parameter right afterwards: its hooks
+  // do not fire.
   void run(const std::function<void(const at::Tensor& parameter)>& on_gradient = {});
 
  private:
   std::deque<Half> halves_;  // each keeps the tensors alive that it needs, until it has run
 };
 
-// Lifetime: the queue outlives the backward of every forward that ran in the scope. Like NoGradGuard, it
-// applies to this thread, and the innermost scope counts.
+// Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
+//           NoGradGuard, it applies to this thread, and the innermost scope counts.
 class DeferWeightGradients {
  public:
   explicit DeferWeightGradients(WeightGradientQueue& queue);

@@ -70,8 +70,8 @@ void finalize(TrainOptions& options);
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);
 
-// A pipeline's stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all
-// values if they do not divide the ranks, or if a flush has fewer microbatches.
+// A pipeline's stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError
+// naming all values if they do not divide the ranks, or if a flush has fewer microbatches.
 int num_stages_of(const TrainOptions& options, int world_size);
 
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.

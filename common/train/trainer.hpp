@@ -31,8 +31,8 @@ struct Trainer {
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
 
-// Theory: what a whole run of num_steps optimizer steps sends, with so many microbatches and rows in
-// all of them together.
+// Theory: what a whole run of num_steps optimizer steps sends, with so many microbatches and rows
+//         in all of them together.
 Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
                     const BatchCounts& counts, int world_size, int rank);
 

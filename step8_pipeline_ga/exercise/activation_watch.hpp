@@ -1,7 +1,8 @@
 // For the grader, part 2: finds what is still in memory although nobody needs it.
 //
-// Looks at a microbatch's input, at what autograd saves between, and at the gradient that the next stage has
-// sent, each time when a later forward or backward of this stage begins. Keeps nothing alive itself.
+// Looks at a microbatch's input, at what autograd saves between, and at the gradient that the next
+// stage has sent, each time when a later forward or backward of this stage begins. Keeps nothing
+// alive itself.
 #pragma once
 
 #include <c10/core/Storage.h>

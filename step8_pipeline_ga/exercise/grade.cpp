@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step8_pipeline_ga the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step8_pipeline_ga the
+// learner's?
 #include <memory>
 #include <utility>
 

@@ -13,7 +13,8 @@ class GradePart : public Examination {
   GradePart(std::string name, std::string file, Communicator& comm)
       : Examination(comm), name_(std::move(name)), file_(std::move(file)) {}
 
-  // Does nothing after a fault. Calls part(comm) with a Watch. `what`: in the line about an exception.
+  // Does nothing after a fault. Calls part(comm) with a Watch. `what`: in the line about an
+  // exception.
   template <class Watch = LockstepCommunicator, class Part>
   void examine_part(const std::string& what, Part part) {
     if (!faults().empty()) return;

@@ -1,5 +1,5 @@
-// For the grader, part 2: does backward do what a single process does, in the order of any plan? Each rank is
-// a stage.
+// For the grader, part 2: does backward do what a single process does, in the order of any plan?
+// Each rank is a stage.
 #pragma once
 
 #include <cmath>
@@ -69,7 +69,8 @@ class GradeRunner : public GradePart {
     });
   }
 
-  // In the steady state of 1F1B, each forward takes as much memory as the backward before it has freed.
+  // In the steady state of 1F1B, each forward takes as much memory as the backward before it has
+  // freed.
   void memory_does_not_grow() {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
     begin(Schedule::k1f1b, num_microbatches);

@@ -1,10 +1,12 @@
-// For the grader, part 2: a small model in chunks, microbatches of unequal shapes, and the gradients that each
-// microbatch adds, computed in one process.
+// For the grader, part 2: a small model in chunks, microbatches of unequal shapes, and the
+// gradients that each microbatch adds, computed in one process.
 //
-//   chunk c         [embedding, if c = 0]  →  y = tanh(x W_c + b_c), z = y · gain  →  [head and loss, if c is last]
+//   chunk c   [embedding, if c = 0]  →  y = tanh(x W_c + b_c), z = y · gain
+//             →  [head and loss, if c is last]
 //
-// A stage that has several chunks has one gain for all of them; a single stage has one table for embedding and
-// head, if `is_tied`. So what several chunks, or layers, read gets the sum of their gradients.
+// A stage that has several chunks has one gain for all of them; a single stage has one table for
+// embedding and head, if `is_tied`. So what several chunks, or layers, read gets the sum of their
+// gradients.
 #pragma once
 
 #include <ATen/ops/arange.h>
@@ -30,7 +32,8 @@ class GradedPipeline {
   static constexpr std::int64_t kChannels = 6;
   static constexpr std::int64_t kVocab = 7;
 
-  // Called in the forward of each chunk: when it begins, and with what it has computed when it ends.
+  // Called in the forward of each chunk: when it begins, and with what it has computed when it
+  // ends.
   std::function<void(int chunk)> on_begin;
   std::function<void(int chunk, const at::Tensor& x, const at::Tensor& y, const at::Tensor& z)>
       on_end;

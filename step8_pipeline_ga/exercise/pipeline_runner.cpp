@@ -1,7 +1,7 @@
 // Exercise of step 8, part 2: run a microbatch backward through a chunk.
 //
-// run() goes through the plan; forwards and messages are written. Write the two halves of backward as
-// step8_pipeline_ga/pipeline_runner.hpp describes them, then run:
+// run() goes through the plan; forwards and messages are written. Write the two halves of backward
+// as step8_pipeline_ga/pipeline_runner.hpp describes them, then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 1 is in pipeline_schedule.cpp; this part is graded without it.
 #include "step8_pipeline_ga/pipeline_runner.hpp"
@@ -137,12 +137,13 @@ class PipelineRunner::Execution {
     }
   }
 
-  // Both halves, or only the input's if the plan has the other one elsewhere. `received`: the gradient of
-  // the chunk's output; undefined if this is the last chunk, whose output is the loss.
+  // Both halves, or only the input's if the plan has the other one elsewhere. `received`: the
+  // gradient of the chunk's output; undefined if this is the last chunk, whose output is the loss.
   void backward(const Action& action, const at::Tensor& received) {
     // forward() left in live_ what you need. Backward begins at `output`: torch::autograd::Engine::
-    // get_default_engine().execute({edge}, {its gradient}, keep_graph, create_graph, accumulate_grad) adds
-    // to .grad of every leaf. What will send() look for in gradients_? And what must not outlive this call?
+    // get_default_engine().execute({edge}, {its gradient}, keep_graph, create_graph,
+    // accumulate_grad) adds to .grad of every leaf. What will send() look for in gradients_? And
+    // what must not outlive this call?
     static_cast<void>(action);
     static_cast<void>(received);
     not_implemented("step8_pipeline_ga: PipelineRunner::Execution::backward()");

@@ -1,7 +1,7 @@
 // Exercise of step 8, part 1: plan 1F1B.
 //
-// GPipe works, and add_messages() finds the place of every message in any order of computations. Write the
-// rest as step8_pipeline_ga/pipeline_schedule.hpp describes 1F1B, then run:
+// GPipe works, and add_messages() finds the place of every message in any order of computations.
+// Write the rest as step8_pipeline_ga/pipeline_schedule.hpp describes 1F1B, then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 2 is in pipeline_runner.cpp.
 #include "step8_pipeline_ga/pipeline_schedule.hpp"
@@ -58,8 +58,9 @@ std::int64_t head_start(Schedule schedule, const PipelinePlan& plan, int stage) 
   if (schedule == Schedule::kGpipe) return plan.num_microbatches;
   if (schedule == Schedule::kInterleaved)
     return (plan.chunks_per_stage - 1) * begin_of_round(plan, 1) + 2 * num_later + 1;
-  // 1F1B, of which the zero-bubble schedule makes its own. How many forwards fit in before the first
-  // microbatch has reached the last stage? Count the last stage's first: its backward needs it.
+  // 1F1B, of which the zero-bubble schedule makes its own. How many forwards fit in before the
+  // first microbatch has reached the last stage? Count the last stage's first: its backward needs
+  // it.
   not_implemented("step8_pipeline_ga: head_start()");
 }
 
@@ -70,7 +71,8 @@ Actions take_turns(const Actions& forwards, const Actions& backwards, std::int64
     order.insert(order.end(), backwards.begin(), backwards.end());
     return order;
   }
-  // Every other head start; it may be longer than `forwards`. There are as many backwards as forwards.
+  // Every other head start; it may be longer than `forwards`. There are as many backwards as
+  // forwards.
   not_implemented("step8_pipeline_ga: take_turns()");
 }
 

@@ -1,8 +1,9 @@
 // For the grader: messages as the plan has them, and no others.
 //
-// A runner that starts another message than the plan's next one, or sends a tensor of another shape, gets a
-// CheckError. Whatever goes wrong on a rank, play_the_rest() sends and receives what the plan still has, NaN
-// instead of numbers: so the other ranks come to an end, and nobody waits forever.
+// A runner that starts another message than the plan's next one, or sends a tensor of another
+// shape, gets a CheckError. Whatever goes wrong on a rank, play_the_rest() sends and receives what
+// the plan still has, NaN instead of numbers: so the other ranks come to an end, and nobody waits
+// forever.
 //
 // Collective, lifetime: as LockstepCommunicator.
 #pragma once

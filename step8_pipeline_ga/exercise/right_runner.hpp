@@ -1,5 +1,5 @@
-// A runner that is right, in small parts: a wrong one overrides a part. Read it after you have written your
-// own.
+// A runner that is right, in small parts: a wrong one overrides a part. Read it after you have
+// written your own.
 #pragma once
 
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
-// Schedules that are right, in small parts: a wrong one overrides a part. The grader runs these plans, so
-// that part 2 is graded without part 1. Read it after you have written your own.
+// Schedules that are right, in small parts: a wrong one overrides a part. The grader runs these
+// plans, so that part 2 is graded without part 1. Read it after you have written your own.
 #pragma once
 
 #include <algorithm>

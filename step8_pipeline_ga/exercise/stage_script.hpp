@@ -1,4 +1,5 @@
-// For the grader, part 2: all that a stage has to do for a batch, in flushes, by plans that are right.
+// For the grader, part 2: all that a stage has to do for a batch, in flushes, by plans that are
+// right.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +40,8 @@ class StageScript {
   const std::vector<Action>& computations() const { return computations_; }
   const std::vector<PlannedMessage>& messages() const { return messages_; }
 
-  // How many gradients of separate weight halves have been computed when this message starts; the index
-  // messages().size(): in all.
+  // How many gradients of separate weight halves have been computed when this message starts; the
+  // index messages().size(): in all.
   std::int64_t num_weight_gradients(std::size_t message,
                                     const GradedPipeline::Gradients& gradients) const {
     const std::size_t end =
@@ -54,8 +55,8 @@ class StageScript {
     return count;
   }
 
-  // What the leaves' .grad must hold afterwards: the sum in the order of the computations, which is that of
-  // the microbatches but for a leaf that several chunks share.
+  // What the leaves' .grad must hold afterwards: the sum in the order of the computations, which is
+  // that of the microbatches but for a leaf that several chunks share.
   std::map<std::string, at::Tensor> sums(const GradedPipeline::Gradients& gradients) const {
     std::map<std::string, at::Tensor> sums;
     for (const Action& action : computations_) {

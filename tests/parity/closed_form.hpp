@@ -22,12 +22,13 @@ namespace ladder {
 void expect_closed_form(const GptOptions& model, const std::string& step, const TrainReport& report,
                         Communicator& comm);
 
-// The same for step 8, on p stages and N replicas, for windows (rows of T tokens, all of them full):
+// The same for step 8, on p stages and N replicas, for windows (rows of T tokens, all of them
+// full):
 //
-//   held, by the stages of a replica   together what a single process holds; with a tied embedding on two
-//                                      stages, that of V·C parameters twice
-//   sent between stages, by all ranks  2·e·T·C bytes per row and boundary between chunks, in 2 messages per
-//                                      microbatch
+//   held, by the stages of a replica   together what a single process holds; with a tied embedding on
+//                                      two stages, that of V·C parameters twice
+//   sent between stages, by all ranks  2·e·T·C bytes per row and boundary between chunks, in two
+//                                      messages per microbatch
 void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
                                     Communicator& comm);
 

@@ -1,5 +1,6 @@
-// The pipeline's rung of the parity ladder: on as many ranks as this program has, every schedule equals the
-// oracle, and step 4 on as many replicas, to the bit; what each stage holds and sends is what theory says.
+// The pipeline's rung of the parity ladder: on as many ranks as this program has, every schedule
+// equals the oracle, and step 4 on as many replicas, to the bit; what each stage holds and sends is
+// what theory says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,8 +52,8 @@ TrainOptions without_flushes(TrainOptions options) {
   return options;
 }
 
-// Shapes for this number of ranks: every schedule, microbatches that the stages divide or do not, uneven cuts,
-// one block per stage, several flushes, and two replicas on four ranks.
+// Shapes for this number of ranks: every schedule, microbatches that the stages divide or do not,
+// uneven cuts, one block per stage, several flushes, and two replicas on four ranks.
 std::vector<Shape> shapes_on(int num_ranks) {
   using enum Schedule;
   switch (num_ranks) {
@@ -72,8 +73,8 @@ std::vector<Shape> shapes_on(int num_ranks) {
   }
 }
 
-// The untied configurations of the ladder, in turn: clipping on and off, AdamW and SGD, windows and ragged
-// documents, small and large buckets, odd and even widths.
+// The untied configurations of the ladder, in turn: clipping on and off, AdamW and SGD, windows and
+// ragged documents, small and large buckets, odd and even widths.
 std::vector<Configuration> untied() {
   std::vector<Configuration> all;
   for (const Configuration& configuration : covering_set()) {
@@ -106,9 +107,9 @@ TEST(PipelineLadder, EveryScheduleEqualsTheOracleAndStep4) {
   climber.wait_for_all();
 }
 
-// Autograd adds up both parts of a tied embedding's gradient for every microbatch; two stages each add up their own
-// part over all microbatches, and then the two. That is another order of the same sum, so it is equal up to rounding;
-// with all parts on one stage, to the bit.
+// Autograd adds up both parts of a tied embedding's gradient for every microbatch; two stages each
+// add up their own part over all microbatches, and then the two. That is another order of the same
+// sum, so it is equal up to rounding; with all parts on one stage, to the bit.
 TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
   Climber climber;
   for (const Configuration& configuration : {covering_set()[0], covering_set()[9]}) {
@@ -152,9 +153,9 @@ TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
   climber.wait_for_all();
 }
 
-// One more live microbatch costs what its forward saves, to the byte, and 1F1B saves as many of these as the formula
-// says. A later stage may also hold two messages when it holds the most: the next activation, which has arrived
-// already, and the last gradient, which has not left yet.
+// One more live microbatch costs what its forward saves, to the byte, and 1F1B saves as many of
+// these as the formula says. A later stage may also hold two messages when it holds the most: the
+// next activation, which has arrived already, and the last gradient, which has not left yet.
 TEST(PipelineLadder, HoldsAsManyActivationsAsTheFormulaSays) {
   Climber climber;
   const int p = climber.size();
@@ -238,7 +239,8 @@ TEST(PipelineLadder, WritesTheTextOfTheOracle) {
   climber.wait_for_all();
 }
 
-// Each mistake shows in the first step that it can, in the loss, the gradient norm or the parameters.
+// Each mistake shows in the first step that it can, in the loss, the gradient norm or the
+// parameters.
 TEST(PipelineLadder, FindsEveryPlantedErrorAndSaysWhere) {
   Climber climber;
   if (climber.size() % 2 != 0) return;  // two stages, and on four ranks two replicas
