@@ -50,12 +50,19 @@ std::string names_of(const std::vector<std::int64_t>& layers, std::int64_t head)
 
 }  // namespace
 
-std::vector<std::int64_t> PipelineCut::layers_of(int stage) const {
-  std::vector<std::int64_t> layers;
+std::vector<std::size_t> PipelineCut::chunks_on(int stage) const {
+  std::vector<std::size_t> own;
   for (auto c = static_cast<std::size_t>(stage); c < chunks.size();
        c += static_cast<std::size_t>(num_stages)) {
-    layers.insert(layers.end(), chunks[c].begin(), chunks[c].end());
+    own.push_back(c);
   }
+  return own;
+}
+
+std::vector<std::int64_t> PipelineCut::layers_of(int stage) const {
+  std::vector<std::int64_t> layers;
+  for (const std::size_t c : chunks_on(stage))
+    layers.insert(layers.end(), chunks[c].begin(), chunks[c].end());
   return layers;
 }
 
@@ -95,10 +102,7 @@ std::string to_string(const PipelineCut& cut) {
   const std::int64_t head = cut.chunks.back().back();
   for (int stage = 0; stage < cut.num_stages; ++stage) {
     double share = 0;
-    for (auto c = static_cast<std::size_t>(stage); c < cut.shares.size();
-         c += static_cast<std::size_t>(cut.num_stages)) {
-      share += cut.shares[c];
-    }
+    for (const std::size_t c : cut.chunks_on(stage)) share += cut.shares[c];
     text += concat("stage ", stage, ": ", names_of(cut.layers_of(stage), head), " (",
                    std::lround(100 * share), " % of the forward's arithmetic)\n");
   }

@@ -11,6 +11,7 @@
 // Pure: every rank finds the same cut.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ struct PipelineCut {
   std::vector<std::vector<std::int64_t>> chunks;  // the layers of each; chunk c is on stage c mod p
   std::vector<double> shares;                     // of the whole forward's cost, by chunk
 
-  // The layers of a stage's chunks, in ascending order.
+  // A stage's chunks, as indices, and the layers of all of them; both in ascending order.
+  std::vector<std::size_t> chunks_on(int stage) const;
   std::vector<std::int64_t> layers_of(int stage) const;
 };
 

@@ -40,8 +40,7 @@ DataOptions step_data(const TrainOptions& options) {
 std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage) {
   std::vector<Model> chunks;
   auto layer = model.layers.begin();
-  for (auto c = static_cast<std::size_t>(stage); c < cut.chunks.size();
-       c += static_cast<std::size_t>(cut.num_stages)) {
+  for (const std::size_t c : cut.chunks_on(stage)) {
     const auto end = layer + static_cast<std::ptrdiff_t>(cut.chunks[c].size());
     chunks.push_back({{layer, end}});
     layer = end;

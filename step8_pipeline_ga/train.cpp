@@ -1,7 +1,6 @@
 // Step 8: every rank runs one stage of the model, and microbatches flow through the stages.
 #include "step8_pipeline_ga/train.hpp"
 
-#include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
