@@ -15,9 +15,9 @@
 namespace ladder {
 
 struct Objective {
-  std::int64_t (*count)(const Microbatches& batch);
+  std::function<std::int64_t(const Microbatches& batch)> count;
   // outputs: what the model's forward returned for these tokens. Returns [], differentiable.
-  at::Tensor (*loss_sum)(const at::Tensor& outputs, const Microbatch& microbatch);
+  std::function<at::Tensor(const at::Tensor& outputs, const Microbatch& microbatch)> loss_sum;
 };
 
 // Sum over targets of -log softmax(logits)[target], in nats; kIgnoredTarget adds nothing, so the
@@ -25,7 +25,7 @@ struct Objective {
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 // Next-token prediction: cross_entropy_sum() of logits [B, T, V]; the unit is one target token.
-inline constexpr Objective kNextToken = {
+inline const Objective kNextToken = {
     .count = [](const Microbatches& batch) { return batch.num_targets(); },
     .loss_sum = [](const at::Tensor& logits,
                    const Microbatch& m) { return cross_entropy_sum(logits, m.targets); },

@@ -1,4 +1,4 @@
-// The input of the model: token ids and nothing else.
+// What one optimizer step trains on: token ids, and what an objective needs to know about them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,12 @@ inline constexpr std::int64_t kIgnoredTarget = -100;
 
 // The rows of one forward and backward.
 struct Microbatch {
-  at::Tensor tokens;             // [B, T] int64
-  at::Tensor targets;            // [B, T] int64: the token that follows, or kIgnoredTarget
-  std::int64_t num_targets = 0;  // targets other than kIgnoredTarget, in all rows; may be 0
+  at::Tensor tokens;               // [B, T] int64
+  at::Tensor targets;              // [B, T] int64: the token that follows, or kIgnoredTarget
+  std::int64_t num_targets = 0;    // targets other than kIgnoredTarget, in all rows; may be 0
+  std::int64_t num_documents = 0;  // that begin in these rows
+  std::vector<std::int64_t> samples = {};  // of the data set, from which the rows were made
+  at::Tensor reference = {};  // what an objective's other model says about the rows, if it has one
 };
 
 // The microbatches of one optimizer step on one rank, in order.
@@ -27,6 +30,7 @@ class Microbatches {
   const Microbatch& operator[](std::int64_t i) const {
     return list_.at(static_cast<std::size_t>(i));
   }
+  Microbatch& operator[](std::int64_t i) { return list_.at(static_cast<std::size_t>(i)); }
   std::int64_t size() const { return static_cast<std::int64_t>(list_.size()); }
   std::int64_t num_targets() const {
     std::int64_t sum = 0;

@@ -30,6 +30,12 @@ struct Dataset::Tokens {
   std::int64_t sample_length(std::int64_t k) const {
     return rows == Rows::kWindows ? context + 1 : std::min(document_length(k), context + 1);
   }
+  std::int64_t num_documents(std::int64_t k) const {
+    if (rows == Rows::kDocuments) return sample_length(k) > 1;  // or there is nothing to predict
+    const auto starts = storage.document_starts();
+    const auto begin = std::ranges::lower_bound(starts, first_token(k));
+    return std::ranges::lower_bound(begin, starts.end(), first_token(k) + context) - begin;
+  }
   std::int64_t num_cut_documents() const {
     std::int64_t num_cut = 0;
     for (std::int64_t k = 0; k < num_samples; ++k) num_cut += document_length(k) > context + 1;
@@ -100,6 +106,9 @@ std::int64_t Dataset::num_samples() const {
 std::int64_t Dataset::num_tokens() const {
   return tokens_->storage.num_tokens();
 }
+std::int64_t Dataset::num_documents() const {
+  return static_cast<std::int64_t>(tokens_->storage.document_starts().size());
+}
 std::int64_t Dataset::vocab_size() const {
   return tokens_->storage.vocab_size;
 }
@@ -114,9 +123,8 @@ std::string Dataset::description() const {
   const TokenStorage& storage = tokens_->storage;
   if (num_samples() == 0) return storage.name;
   std::string text = storage.name + ": ";
-  const std::size_t num_documents = storage.document_starts().size();
-  if (num_documents > 0)
-    text += concat(num_documents, num_documents == 1 ? " document, " : " documents, ");
+  if (num_documents() > 0)
+    text += concat(num_documents(), num_documents() == 1 ? " document, " : " documents, ");
   text += concat(num_tokens(), " tokens (", tokenizer(), ", vocabulary ", vocab_size(), "), ",
                  num_samples());
   if (tokens_->rows == Rows::kWindows) return text + concat(" windows of ", tokens_->context);
@@ -127,7 +135,8 @@ std::string Dataset::description() const {
 Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
   const std::int64_t context = tokens_->context;
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size()), context};
-  Microbatch microbatch{at::empty(shape, at::kLong), at::empty(shape, at::kLong), 0};
+  Microbatch microbatch{at::empty(shape, at::kLong), at::empty(shape, at::kLong)};
+  microbatch.samples.assign(indices.begin(), indices.end());
   auto* tokens = microbatch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = microbatch.targets.mutable_data_ptr<std::int64_t>();
   tokens_->storage.visit([&](auto stored) {
@@ -139,6 +148,7 @@ Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
       tokens += context;
       targets += context;
       microbatch.num_targets += length - 1;
+      microbatch.num_documents += tokens_->num_documents(k);
       tokens_->bytes_read += length * static_cast<std::int64_t>(sizeof(stored[0]));
     }
   });

@@ -25,7 +25,8 @@ class Dataset {
   static Dataset open_validation(const DataOptions& options);
 
   std::int64_t num_samples() const;
-  std::int64_t num_tokens() const;  // of the whole data, end-of-text tokens included
+  std::int64_t num_tokens() const;     // of the whole data, end-of-text tokens included
+  std::int64_t num_documents() const;  // 0 if the data does not mark where they begin
   std::int64_t vocab_size() const;
   // "bytes" or "token file". It is stored in checkpoints, which are valid for no other.
   std::string tokenizer() const;

@@ -61,7 +61,19 @@ TEST_F(DatasetTest, WindowsOfText) {
   EXPECT_THAT(values(microbatch.tokens), ElementsAre('d', 'e', 'f', 'a', 'b', 'c', 'd', 'e', 'f'));
   EXPECT_THAT(values(microbatch.targets), ElementsAre('e', 'f', 'g', 'b', 'c', 'd', 'e', 'f', 'g'));
   EXPECT_EQ(microbatch.num_targets, 9);
+  EXPECT_THAT(microbatch.samples, ElementsAre(1, 0, 1));
   EXPECT_EQ(dataset.bytes_read(), 3 * 4 * 2);
+}
+
+TEST_F(DatasetTest, EveryDocumentIsCountedInTheWindowWhereItBegins) {
+  const Dataset dataset = Dataset::open_training(
+      options("a.jsonl", "{\"answer\":\"a\"}\n{\"answer\":\"bc\"}\n{\"answer\":\"defghij\"}\n", 3));
+  EXPECT_EQ(dataset.num_documents(), 3);  // tokens: a . b c . d e f g h i j .
+  std::vector<std::int64_t> counts;
+  for (std::int64_t k = 0; k < dataset.num_samples(); ++k)
+    counts.push_back(read(dataset, {k}).num_documents);
+  EXPECT_THAT(counts, ElementsAre(2, 1, 0, 0));
+  EXPECT_EQ(read(dataset, {1, 0, 3, 1}).num_documents, 4);
 }
 
 TEST_F(DatasetTest, EverySizeOfDataAndWindow) {
@@ -118,6 +130,8 @@ TEST_F(DatasetTest, DocumentsArePaddedAndCut) {
                                                       'd', 'e', 'f', 'g',          //
                                                       'j', 'k', 'l', kEnd));
   EXPECT_EQ(microbatch.num_targets, 2 + 0 + 4 + 4);
+  EXPECT_EQ(microbatch.num_documents, 3);  // one has nothing to predict
+  EXPECT_EQ(dataset.num_documents(), 4);
   EXPECT_EQ(dataset.bytes_read(), (3 + 1 + 5 + 5) * 2);
   EXPECT_THAT(dataset.description(), HasSubstr("1 documents cut"));
 }
