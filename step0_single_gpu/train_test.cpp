@@ -102,14 +102,13 @@ TEST_F(Step0Test, CuttingIntoMicrobatchesChangesRoundingOnly) {
     EXPECT_NEAR(cut.grad_norms[i] / whole.grad_norms[i], 1.0, 1e-4);
     EXPECT_NEAR(cut.param_norms[i] / whole.param_norms[i], 1.0, 1e-6);
   }
-  EXPECT_EQ(cut.target_tokens, whole.target_tokens);
+  EXPECT_EQ(cut.units, whole.units);
 }
 
 TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
   options_.num_steps = 30;
   const TrainReport report = train(options_);
-  const auto [fewest, most] =
-      std::minmax_element(report.target_tokens.begin(), report.target_tokens.end());
+  const auto [fewest, most] = std::minmax_element(report.units.begin(), report.units.end());
   EXPECT_EQ(*most, 6 * 16);
   EXPECT_LT(*fewest, 6 * 16);
   EXPECT_GT(*fewest, 0);

@@ -2,8 +2,10 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
+#include "step8_pipeline_ga/dpo.hpp"
 #include "step8_pipeline_ga/pipeline_use.hpp"
 #include "step8_pipeline_ga/stage_plan.hpp"
+#include "step8_pipeline_ga/step_objective.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 namespace ladder::step8 {
@@ -20,10 +22,45 @@ Place place_of(const TrainOptions& options, int world_size, int rank) {
 }
 
 // The messages that a microbatch sends from this stage: activations of every chunk but the model's
-// last, gradients of every chunk but its first. As many arrive.
-std::int64_t messages_per_microbatch(const TrainOptions& options, const Place& place) {
+// last, once more for a second model, and gradients of every chunk but its first.
+struct Messages {
+  std::int64_t sent, received;
+};
+Messages messages_per_microbatch(const TrainOptions& options, const Place& place) {
   const std::int64_t own = options.pipeline.chunks_per_stage;
-  return 2 * own - (place.stage == 0 ? 1 : 0) - (place.stage == place.num_stages - 1 ? 1 : 0);
+  const std::int64_t forwards = has_second_model(options) ? 2 : 1;
+  const std::int64_t not_first = own - (place.stage == 0 ? 1 : 0);
+  const std::int64_t not_last = own - (place.stage == place.num_stages - 1 ? 1 : 0);
+  return {forwards * not_last + not_first, forwards * not_first + not_last};
+}
+
+// Of each sample, as many rows go through the model: an answer of each kind, or two views.
+std::int64_t rows_per_sample(const TrainOptions& options) {
+  return options.objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
+}
+
+// What the last stages gather so that assignments are balanced over the whole step: the scores of
+// so many samples, all replicas' together.
+Traffic gathered_scores(const TrainOptions& options, const Place& place, std::int64_t samples) {
+  const ObjectiveOptions& objective = options.objective;
+  if (objective.kind != ObjectiveKind::kSelfDistillation ||
+      objective.distillation.scope != SinkhornScope::kBatch || place.stage + 1 < place.num_stages)
+    return {};
+  return all_gather_traffic(2 * samples * objective.distillation.prototypes, 4, place.num_replicas,
+                            place.replica);
+}
+
+// The sums that the objective's metrics are formed from.
+std::int64_t num_metric_sums(const ObjectiveOptions& objective) {
+  switch (objective.kind) {
+    case ObjectiveKind::kLanguageModel:
+      return 0;
+    case ObjectiveKind::kDpo:
+      return kNumDpoSums;
+    case ObjectiveKind::kSelfDistillation:
+      return 1 + objective.distillation.prototypes;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -31,23 +68,29 @@ std::int64_t messages_per_microbatch(const TrainOptions& options, const Place& p
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
   const std::int64_t own = plan_stage(options, place.num_stages, place.stage).layout.numel;
-  return {.parameters = 4 * own, .gradients = 4 * own, .optimizer = optimizer_bytes(options, own)};
+  return {.parameters = (has_second_model(options) ? 2 : 1) * 4 * own,
+          .gradients = 4 * own,
+          .optimizer = optimizer_bytes(options, own)};
 }
 
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
-  const std::int64_t count = messages_per_microbatch(options, place);
+  const auto [sent, received] = messages_per_microbatch(options, place);
   Traffic traffic;
-  traffic[CommOp::kSend] = {.calls = count, .messages = count};
-  traffic[CommOp::kRecv] = {.calls = count};
+  if (options.pipeline.docs_per_step > 0)  // its documents are counted
+    traffic = scalars_traffic(1, place.num_replicas, place.replica);
+  traffic[CommOp::kSend] = {.calls = sent, .messages = sent};
+  traffic[CommOp::kRecv] = {.calls = received};
   return traffic;
 }
 
 Traffic row_traffic(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
-  Traffic traffic;
-  traffic[CommOp::kSend].bytes_sent =
-      messages_per_microbatch(options, place) * options.model.context * options.model.channels * 4;
+  Traffic traffic = gathered_scores(options, place, place.num_replicas);
+  traffic[CommOp::kAllGather] = {.bytes_sent = traffic[CommOp::kAllGather].bytes_sent};
+  traffic[CommOp::kSend].bytes_sent = messages_per_microbatch(options, place).sent *
+                                      rows_per_sample(options) * options.model.context *
+                                      options.model.channels * 4;
   return traffic;
 }
 
@@ -58,6 +101,11 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   traffic += scalars_traffic(2, world_size, rank);
   for (int norm = 0; norm < 2; ++norm)
     traffic += scalars_traffic(plan.num_norm_blocks, place.num_stages, place.stage);
+  if (const std::int64_t sums = num_metric_sums(options.objective); sums > 0)
+    traffic += scalars_traffic(sums, world_size, rank);
+  Traffic gather = gathered_scores(options, place, place.num_replicas);
+  gather[CommOp::kAllGather].bytes_sent = 0;  // the rows below have them
+  traffic += gather;
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
   for (const GradientBucket& bucket : plan_buckets(plan.layout, capacity_bytes))
     traffic += all_reduce_traffic(bucket.numel, 4, place.num_replicas, place.replica);

@@ -14,7 +14,7 @@
 // Gradients are added up in microbatch order on every stage, whatever the schedule, as in a single
 // process.
 //
-// Collective: accumulate_gradients(), loss_sums() and forward(), over the stages of one replica.
+// Collective: accumulate_gradients(), forward() and loss_sums(), over the stages of one replica.
 //             Every stage passes the same batches: the first one needs the tokens, the last one the
 //             targets, and all need the shapes.
 // Lifetime:   the communicator outlives the runner. A bucketer's hooks fire during
@@ -42,6 +42,9 @@ namespace ladder {
 // Plans one run for this many microbatches: called once for each number that occurs.
 using Planner = std::function<PipelinePlan(std::int64_t num_microbatches)>;
 
+// Called with what the last chunk returns for a microbatch.
+using OutputVisitor = std::function<void(const at::Tensor& output, std::int64_t microbatch)>;
+
 // Called for each gradient that no hook fires for: those of separate weight halves.
 using OnWeightGradient = std::function<void(const at::Tensor& parameter)>;
 
@@ -57,6 +60,10 @@ class PipelineRunner {
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
                               const OnWeightGradient& on_weight_gradient = {});
+
+  // Runs the batch forward, without gradients. On the last stage, calls `visit` with each
+  // microbatch's output, in order.
+  void forward(const Microbatches& batch, const OutputVisitor& visit);
 
   // The summed loss of each microbatch, without gradients: on the last stage, zeros elsewhere.
   std::vector<double> loss_sums(const Objective& objective, const Microbatches& batch);

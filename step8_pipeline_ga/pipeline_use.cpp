@@ -34,7 +34,12 @@ std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_s
 DataOptions step_data(const TrainOptions& options) {
   DataOptions data = options.data;
   data.num_microbatches = microbatches_per_step(options);
+  if (options.objective.kind == ObjectiveKind::kDpo) data.rows = Rows::kPairs;
   return data;
+}
+
+std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch) {
+  return options.pipeline.docs_per_step > 0 ? batch.size() : options.data.num_microbatches;
 }
 
 std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage) {
@@ -48,12 +53,14 @@ std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int sta
   return chunks;
 }
 
-double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
-                const Mesh& mesh) {
+double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
+                const Microbatches& batches, const Mesh& mesh) {
   std::vector<Microbatch> own;
   for (std::int64_t i = mesh.dp_rank(); i < batches.size(); i += mesh.num_replicas())
     own.push_back(batches[i]);
-  const std::vector<double> own_sums = pipeline.loss_sums(objective, Microbatches(std::move(own)));
+  Microbatches own_batches(std::move(own));
+  objective.prepare(own_batches, {.is_validation = true});
+  const std::vector<double> own_sums = pipeline.loss_sums(objective, own_batches);
   std::vector<double> sums(static_cast<std::size_t>(batches.size()));
   for (std::size_t i = 0; i < own_sums.size(); ++i) {
     sums[i * static_cast<std::size_t>(mesh.num_replicas()) +
@@ -62,7 +69,7 @@ double evaluate(PipelineRunner& pipeline, const Objective& objective, const Micr
   all_reduce_sum(sums, mesh.world);  // one rank's value and zeros: no rounding
   double sum = 0;
   for (const double of_microbatch : sums) sum += of_microbatch;
-  return sum / static_cast<double>(batches.num_targets());
+  return sum / objective.count(batches);
 }
 
 }  // namespace ladder

@@ -9,6 +9,7 @@
 #include "common/train/options.hpp"
 #include "step8_pipeline_ga/pipeline_cut.hpp"
 #include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/step_objective.hpp"
 
 namespace ladder {
 
@@ -23,15 +24,20 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 // as text, or as an SVG file.
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
 
-// The data options of a whole optimizer step: the microbatches of all its flushes.
+// The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that
+// the objective needs.
 DataOptions step_data(const TrainOptions& options);
+
+// The microbatches of one flush of this step: --num-microbatches, or all with --docs-per-step.
+std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch);
 
 // The parts of a stage's model that run separately: one for each of its chunks.
 std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage);
 
 // The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the
-// loss of one process to the bit. Collective over the world.
-double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
-                const Mesh& mesh);
+// loss of one process to the bit. Collective over the world. What the objective has measured on the
+// way is left for its take_metrics().
+double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
+                const Microbatches& batches, const Mesh& mesh);
 
 }  // namespace ladder

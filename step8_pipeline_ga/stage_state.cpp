@@ -64,14 +64,23 @@ StateTensors staged_tensors(const std::map<std::string, Place>& places, const Me
 
 }  // namespace
 
+StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
+  return staged_tensors(places_of(plan, {""}, model.named_params()), mesh);
+}
+
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
-                       BatchStream& batches, const Mesh& mesh) {
+                       BatchStream& batches, const Mesh& mesh,
+                       const std::vector<NamedTensor>& more) {
+  std::vector<NamedTensor> own = optimizer.named_state(model.layout());
   std::vector<std::string> suffixes;
   for (const NamedTensor& state : optimizer.state()) suffixes.push_back("." + state.name);
-  const auto parameters = places_of(plan, {""}, model.named_params());
-  const auto moments = places_of(plan, suffixes, optimizer.named_state(model.layout()));
-  return state_of(staged_tensors(parameters, mesh), staged_tensors(moments, mesh), optimizer,
-                  batches);
+  for (const auto& [name, flat] : more) {
+    suffixes.push_back("." + name);
+    for (const NamedTensor& tensor : named_views(model.layout(), flat))
+      own.push_back({tensor.name + suffixes.back(), tensor.tensor});
+  }
+  return state_of(stage_parameters(plan, model, mesh),
+                  staged_tensors(places_of(plan, suffixes, own), mesh), optimizer, batches);
 }
 
 }  // namespace ladder

@@ -16,8 +16,14 @@
 
 namespace ladder {
 
-// Lifetime: the arguments outlive the state, but for the plan.
+// The parameters alone. Lifetime: the mesh's communicators outlive the result.
+StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh);
+
+// `more`: tensors in this stage's layout that are stored beside the optimizer's: each under the
+// names of the parameters, with a dot and its own name appended. Lifetime: the arguments outlive the
+// state, but for the plan.
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
-                       BatchStream& batches, const Mesh& mesh);
+                       BatchStream& batches, const Mesh& mesh,
+                       const std::vector<NamedTensor>& more = {});
 
 }  // namespace ladder

@@ -6,15 +6,16 @@
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
-#include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
+#include "step8_pipeline_ga/next_batch.hpp"
 #include "step8_pipeline_ga/pipeline_runner.hpp"
 #include "step8_pipeline_ga/pipeline_use.hpp"
 #include "step8_pipeline_ga/stage_plan.hpp"
 #include "step8_pipeline_ga/stage_state.hpp"
 #include "step8_pipeline_ga/stage_sums.hpp"
+#include "step8_pipeline_ga/step_objective.hpp"
 
 namespace ladder::step8 {
 
@@ -31,34 +32,43 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, grads, options.optimizer);
   BatchStream batches(step_data(options),
                       data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
-  run.resume(stage_state(plan, flat, optimizer, batches, mesh));
+  const StepObjective objective = make_objective(options, plan, mesh, flat, batches);
+  const auto state = [&] {
+    return stage_state(plan, flat, optimizer, batches, mesh, objective.state);
+  };
+  run.resume(state());
   check_same_start(run, batches, mesh.world);
   broadcast_parameters(flat, mesh.data_parallel);
+  objective.start(run);
   const auto tied = tied_stages(plan, mesh.stages);  // null, but for a tied model's two ends
   PipelineRunner pipeline(chunks_of(model, plan.cut, plan.stage), options.model.channels,
                           mesh.stages, planner_of(options, mesh.num_stages()));
   const auto count = [&](const at::Tensor& parameter) { bucketer.count_gradient(parameter); };
 
   while (run.next_step()) {
-    const Microbatches batch = batches.next();
-    const double num_targets = all_reduce_sum(kNextToken.count(batch), mesh.data_parallel);
+    auto [batch, batch_metrics] = next_batch(batches, options, mesh.data_parallel);
+    objective.prepare(batch, {.epoch = batches.position().epoch});
+    const double num_units = all_reduce_sum(objective.count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
-    const double loss = pipeline.accumulate_gradients(kNextToken, batch, num_targets,
-                                                      options.data.num_microbatches, count);
+    const double loss = pipeline.accumulate_gradients(objective, batch, num_units,
+                                                      flush_size(options, batch), count);
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
     const double grad_norm = clip_gradients(plan, grads, options.clip_norm, mesh.stages);
     optimizer.step(run.learning_rate());
+    objective.after_step();
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
-    run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
-    if (run.should_save()) run.save(stage_state(plan, flat, optimizer, batches, mesh));
+    run.record({sums.loss, grad_norm, param_norm, num_units, sums.is_stop_requested,
+                join(batch_metrics, objective.take_metrics())});
+    if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
+      const double val_loss = evaluate(pipeline, objective, batches.validation(), mesh);
+      run.record_validation(val_loss, objective.take_metrics());
     }
   }
-  run.finish(stage_state(plan, flat, optimizer, batches, mesh));
+  run.finish(state());
   if (run.should_sample()) run.record_sample(generate(pipeline, options));
   return run.report();
 }

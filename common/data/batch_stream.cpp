@@ -74,6 +74,14 @@ bool BatchStream::is_epoch_over() const {
 }
 
 Microbatches BatchStream::next() {
+  return take(options_.num_microbatches);
+}
+
+Microbatch BatchStream::next_microbatch() {
+  return take(1)[0];
+}
+
+Microbatches BatchStream::take(std::int64_t num_microbatches) {
   if (is_epoch_over()) {
     position_ = {position_.epoch + 1, 0};
     select();
@@ -82,8 +90,7 @@ Microbatches BatchStream::next() {
           " ranks to get one each when the rest is dropped; use --tail pad, fewer ranks or more "
           "data");
   }
-  const auto step_samples =
-      static_cast<std::size_t>(rows_per_microbatch() * options_.num_microbatches);
+  const auto step_samples = static_cast<std::size_t>(rows_per_microbatch() * num_microbatches);
   const std::size_t num_samples = std::min(step_samples, selection_.size() - num_taken_);
   const auto samples = std::span<const std::int64_t>(selection_).subspan(num_taken_, num_samples);
   if (!options_.overfit_one_batch) {

@@ -65,6 +65,9 @@ class BatchStream {
   // not advance, so all steps get the same ones. Throws CheckError if even a whole epoch has no
   // samples for this reader.
   Microbatches next();
+  // The same for a single microbatch, for steps that are put together one by one.
+  Microbatch next_microbatch();
+  bool is_epoch_over() const;  // the next microbatch then comes from the next epoch
 
   DataPosition position() const { return position_; }  // where next() continues
   void seek(const DataPosition& position);             // throws CheckError if it is not in the data
@@ -83,7 +86,7 @@ class BatchStream {
 
  private:
   void select();  // the shard's samples, starting at the position
-  bool is_epoch_over() const;
+  Microbatches take(std::int64_t num_microbatches);  // fewer at the end of an epoch
   std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
   // Reads the samples in microbatches of `rows` rows.
   static Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,

@@ -191,6 +191,15 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   return all.empty() ? std::nullopt : std::optional(all.back());
 }
 
+fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
+  check(fs::is_directory(folder), option, " ", folder.string(), ": no such folder");
+  if (fs::exists(folder / "state.json")) return folder;
+  const std::optional<fs::path> newest = newest_checkpoint(folder);
+  check(newest.has_value(), option, " ", folder.string(),
+        ": holds neither a checkpoint (state.json) nor a run with checkpoints");
+  return *newest;
+}
+
 void prune_checkpoints(const fs::path& run, std::int64_t keep) {
   const std::vector<fs::path> all = checkpoints_by_step(run);
   if (keep == 0 || static_cast<std::int64_t>(all.size()) <= keep) return;

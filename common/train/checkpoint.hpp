@@ -50,6 +50,10 @@ std::string load_parameters(const std::filesystem::path& checkpoint,
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 
+// The checkpoint that the value of `option` names: itself a checkpoint, or a run, which means that
+// run's newest one. Throws CheckError naming the option if it is neither.
+std::filesystem::path checkpoint_in(const std::string& option, const std::filesystem::path& folder);
+
 // Deletes all but the newest `keep` checkpoints; 0 deletes none.
 void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
 

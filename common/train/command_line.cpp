@@ -151,6 +151,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
                 line.options.pipeline.local_batch_size, " and --num-microbatches ",
                 line.options.data.num_microbatches, " say the same: give only one of them");
   }
+  check_usage(line.options.pipeline.docs_per_step == 0 ||
+                  app.get_option("--num-microbatches")->count() == 0,
+              "--docs-per-step ", line.options.pipeline.docs_per_step, " and --num-microbatches ",
+              line.options.data.num_microbatches,
+              " both say how many microbatches a step has: give only one of them");
   finalize(line.options);
   if (print_config) {
     line.should_exit = true;

@@ -42,10 +42,12 @@ void Console::line(const std::string& text) {
 void Console::progress(const Progress& p, bool is_logged) {
   if (!is_enabled_ || (!is_logged && !is_terminal_)) return;
   clear_progress();
-  std::printf("step %lld/%lld   loss %.4f   grad norm %.3f   lr %.2e   %.0f tokens/s   %s left%s",
-              static_cast<long long>(p.step), static_cast<long long>(p.num_steps), p.loss,
-              p.grad_norm, p.learning_rate, p.tokens_per_second,
-              format_duration(p.seconds_left).c_str(), is_logged ? "\n" : "");
+  std::printf("step %lld/%lld   loss %.4f   ", static_cast<long long>(p.step),
+              static_cast<long long>(p.num_steps), p.loss);
+  for (const auto& [name, value] : p.metrics) std::printf("%s %.4g   ", name.c_str(), value);
+  std::printf("grad norm %.3f   lr %.2e   %.0f %s/s   %s left%s", p.grad_norm, p.learning_rate,
+              p.units_per_second, p.unit.c_str(), format_duration(p.seconds_left).c_str(),
+              is_logged ? "\n" : "");
   std::fflush(stdout);
   has_progress_line_ = !is_logged;
 }

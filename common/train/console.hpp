@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "common/train/step_record.hpp"
+
 namespace ladder {
 
 struct Progress {
@@ -13,8 +15,10 @@ struct Progress {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_second = 0;
+  double units_per_second = 0;
   double seconds_left = 0;
+  std::string unit = {};  // "target tokens"
+  Metrics metrics = {};
 };
 
 class Console {

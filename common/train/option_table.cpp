@@ -26,7 +26,10 @@ class OptionTable {
     if (o_.groups.contains(OptionGroup::kReference)) add_reference();
     if (o_.groups.contains(OptionGroup::kBuckets)) add_buckets();
     if (o_.groups.contains(OptionGroup::kPrefetch)) add_prefetch();
-    if (o_.groups.contains(OptionGroup::kPipeline)) add_pipeline();
+    if (o_.groups.contains(OptionGroup::kPipeline)) {
+      add_pipeline();
+      add_objective();
+    }
   }
 
  private:
@@ -211,6 +214,44 @@ class OptionTable {
     value("--local-batch-size", o_.pipeline.local_batch_size,
           "rows per flush and replica, instead of --num-microbatches; a multiple of "
           "--micro-batch-size");
+    value("--docs-per-step", o_.pipeline.docs_per_step,
+          "fetch microbatches until all replicas together have this many documents: one optimizer "
+          "step; 0: off");
+  }
+
+  void add_objective() {
+    group_ = "Objective";
+    ObjectiveOptions& o = o_.objective;
+    choice("--objective", o.kind,
+           {{"lm", ObjectiveKind::kLanguageModel},
+            {"dpo", ObjectiveKind::kDpo},
+            {"self_distillation", ObjectiveKind::kSelfDistillation}},
+           "next token; pairs of a better and a worse answer; or agreement with a teacher");
+    value("--dpo-beta", o.dpo.beta, "how strongly the model is held to the reference");
+    value("--dpo-label-smoothing", o.dpo.label_smoothing,
+          "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
+    choice(
+        "--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
+        "mean over pairs; or over answer tokens, where a microbatch counts by its share of them");
+    value("--dpo-reference", o.dpo.reference,
+          "checkpoint of the frozen model to compare with; default: that of --init-from");
+    value("--dpo-reference-cache", o.dpo.cache,
+          "file that keeps the frozen model's log-probabilities: computed once for all pairs, then "
+          "read");
+    value("--prototypes", o.distillation.prototypes,
+          "K: the model's first K outputs, averaged over positions, score a sample");
+    value("--student-temperature", o.distillation.student_temperature,
+          "divides the student's scores");
+    value("--teacher-temperature", o.distillation.teacher_temperature,
+          "divides the teacher's scores before they are balanced");
+    value("--teacher-momentum", o.distillation.teacher_momentum,
+          "what the teacher keeps of itself in each optimizer step, 0 to 1");
+    value("--view-noise", o.distillation.view_noise,
+          "share of tokens that each view replaces by random ones, 0 to 1");
+    choice(
+        "--sinkhorn-scope", o.distillation.scope,
+        {{"microbatch", SinkhornScope::kMicrobatch}, {"batch", SinkhornScope::kBatch}},
+        "samples over which the teacher's assignment is balanced: a microbatch, or a whole step");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }

@@ -1,6 +1,7 @@
 #include "common/train/options.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
@@ -13,6 +14,7 @@ namespace {
 void finalize_pipeline(TrainOptions& options) {
   PipelineOptions& pipeline = options.pipeline;
   const std::int64_t rows = options.data.microbatch_size, local = pipeline.local_batch_size;
+  const bool has_docs = pipeline.docs_per_step > 0;
   const auto values = [&] {
     const std::string batch = local != 0
                                   ? concat("--local-batch-size ", local)
@@ -29,9 +31,21 @@ void finalize_pipeline(TrainOptions& options) {
                 rows);
     options.data.num_microbatches = local / rows;
   }
-  check_usage(options.data.num_microbatches >= std::max(1, pipeline.num_stages), values,
+  check_usage(options.data.num_microbatches >= std::max(1, pipeline.num_stages) || has_docs, values,
               ": a flush needs at least as many microbatches as there are stages, here it has ",
               options.data.num_microbatches);
+  check_usage(pipeline.docs_per_step >= 0, "--docs-per-step is ", pipeline.docs_per_step,
+              ", it must be at least 1 document (0: off)");
+  check_usage(!has_docs || (local == 0 && pipeline.accumulation == 1), "--docs-per-step ",
+              pipeline.docs_per_step,
+              " decides how many microbatches a step has, all in one flush; leave out ",
+              local > 0 ? concat("--local-batch-size ", local)
+                        : concat("--accumulation ", pipeline.accumulation));
+  if (has_docs) options.data.num_microbatches = 1;  // those that are fetched at a time
+  check_usage(!has_docs || !options.data.overfit_one_batch, "--docs-per-step ",
+              pipeline.docs_per_step,
+              " reads on until it has enough documents, --overfit-one-batch reads the same rows "
+              "again; give only one of them");
   check_usage(pipeline.accumulation >= 1, "--accumulation is ", pipeline.accumulation,
               ", it must be at least 1");
   const bool is_interleaved = pipeline.schedule == Schedule::kInterleaved;
@@ -42,16 +56,63 @@ void finalize_pipeline(TrainOptions& options) {
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
 }
 
+// The objective's own options.
+void finalize_objective(const TrainOptions& options) {
+  const ObjectiveKind kind = options.objective.kind;
+  const DpoOptions& dpo = options.objective.dpo;
+  const DistillationOptions& distillation = options.objective.distillation;
+  const auto is_in = [](const char* name, double value, double low, double high) {
+    check_usage(value >= low && value <= high, name, " is ", value, ", it must lie between ", low,
+                " and ", high);
+  };
+  const auto is_positive = [](const char* name, double value) {
+    check_usage(value > 0 && std::isfinite(value), name, " is ", value, ", it must be positive");
+  };
+  is_positive("--dpo-beta", dpo.beta);
+  is_in("--dpo-label-smoothing", dpo.label_smoothing, 0, 0.5);
+  is_positive("--student-temperature", distillation.student_temperature);
+  is_positive("--teacher-temperature", distillation.teacher_temperature);
+  is_in("--teacher-momentum", distillation.teacher_momentum, 0, 1);
+  is_in("--view-noise", distillation.view_noise, 0, 1);
+  check_usage(distillation.prototypes >= 2 && distillation.prototypes <= options.model.vocab_size,
+              "--prototypes is ", distillation.prototypes,
+              ", it must be at least 2 and at most the size of the vocabulary, which is ",
+              options.model.vocab_size);
+  check_usage(kind == ObjectiveKind::kDpo || (dpo.reference.empty() && dpo.cache.empty()),
+              dpo.reference.empty() ? "--dpo-reference-cache " : "--dpo-reference ",
+              dpo.reference.empty() ? dpo.cache : dpo.reference, " is for --objective dpo only");
+  if (kind != ObjectiveKind::kDpo) return;
+  check_usage(!dpo.reference.empty() || !options.output.init_from.empty(),
+              "--objective dpo compares with a frozen model, and neither --dpo-reference nor "
+              "--init-from names one: give --dpo-reference CHECKPOINT");
+  check_usage(options.data.rows == Rows::kWindows,
+              "--rows documents is not for --objective dpo, whose rows are the answers of pairs; "
+              "leave it out");
+}
+
 }  // namespace
+
+std::string unit_of(const ObjectiveOptions& options) {
+  switch (options.kind) {
+    case ObjectiveKind::kLanguageModel:
+      return "target tokens";
+    case ObjectiveKind::kDpo:
+      return options.dpo.unit == DpoUnit::kPairs ? "pairs" : "answer tokens";
+    case ObjectiveKind::kSelfDistillation:
+      return "samples";
+  }
+  return {};
+}
 
 int num_stages_of(const TrainOptions& options, int world_size) {
   const int num_stages = options.pipeline.num_stages > 0 ? options.pipeline.num_stages : world_size;
   check_usage(world_size % num_stages == 0, "--pipeline-stages is ", num_stages,
               ", which does not divide ", world_size,
               " rank(s): every replica needs one rank per stage");
-  check_usage(options.data.num_microbatches >= num_stages, "--micro-batch-size ",
-              options.data.microbatch_size, ", --num-microbatches ", options.data.num_microbatches,
-              ", ", num_stages, " stages: a flush needs at least as many microbatches as stages");
+  check_usage(options.data.num_microbatches >= num_stages || options.pipeline.docs_per_step > 0,
+              "--micro-batch-size ", options.data.microbatch_size, ", --num-microbatches ",
+              options.data.num_microbatches, ", ", num_stages,
+              " stages: a flush needs at least as many microbatches as stages");
   return num_stages;
 }
 
@@ -65,7 +126,10 @@ void finalize(TrainOptions& options) {
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   validate(options.model);
-  if (options.groups.contains(OptionGroup::kPipeline)) finalize_pipeline(options);
+  if (options.groups.contains(OptionGroup::kPipeline)) {
+    finalize_pipeline(options);
+    finalize_objective(options);
+  }
   const auto at_least = [](const char* name, auto value, auto limit) {
     check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
   };

@@ -14,6 +14,7 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
+#include "common/train/objective_options.hpp"
 #include "common/train/pipeline_options.hpp"
 
 namespace ladder {
@@ -60,6 +61,7 @@ struct TrainOptions {
   double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
   int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
   PipelineOptions pipeline;         // kPipeline
+  ObjectiveOptions objective;       // kPipeline
 };
 
 // Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
@@ -77,7 +79,8 @@ int num_stages_of(const TrainOptions& options, int world_size);
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);
 
-// The rows of a whole optimizer step (the global, or effective, batch) on so many replicas.
+// The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. With
+// --docs-per-step, those of one microbatch each.
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas);
 
 // --bucket-mb in bytes.

@@ -15,6 +15,9 @@ struct PipelineOptions {
   int chunks_per_stage = 1;           // more than 1 with kInterleaved only
   std::int64_t accumulation = 1;      // flushes per optimizer step
   std::int64_t local_batch_size = 0;  // rows per flush and replica; 0: --num-microbatches says it
+  // Documents per optimizer step, of all replicas: a step is one flush, of as many microbatches as
+  // these take. 0: off.
+  std::int64_t docs_per_step = 0;
 };
 
 }  // namespace ladder

@@ -73,11 +73,17 @@ Json rank_json(const TrainReport& report) {
           {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
 }
 
+// The rows of each full step; null if --docs-per-step decides that anew in every step.
+Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
+  if (options.pipeline.docs_per_step > 0) return nullptr;
+  return rows_per_step(options, report.num_replicas);
+}
+
 }  // namespace
 
-void Speed::add(double tokens, double seconds) {
-  if (++num_steps_ == 2) tokens_ = seconds_ = 0;
-  tokens_ += tokens;
+void Speed::add(double units, double seconds) {
+  if (++num_steps_ == 2) units_ = seconds_ = 0;
+  units_ += units;
   seconds_ += seconds;
 }
 
@@ -93,7 +99,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"world_size", comm.size()},
                {"data_parallel_size", report.num_replicas},
                {"pipeline_stages", report.num_stages},
-               {"global_batch_size", rows_per_step(options, report.num_replicas)},
+               {"global_batch_size", global_batch_size(report, options)},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},
                {"config", to_json(options)},
@@ -102,16 +108,27 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"grad_norms", finite(report.grad_norms)},
                {"param_norms", finite(report.param_norms)},
                {"learning_rates", finite(report.learning_rates)},
-               {"target_tokens", report.target_tokens},
+               {"unit", unit_of(options.objective)},
+               {"units", report.units},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
                {"param_hash", report.param_hash},
                {"step_seconds", finite(report.step_seconds)},
-               {"tokens_per_second", report.tokens_per_second},
+               {"units_per_second", report.units_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
+  if (options.objective.kind == ObjectiveKind::kLanguageModel) {  // whose unit is the target token
+    json["target_tokens"] = report.units;
+    json["tokens_per_second"] = report.units_per_second;
+  }
+  for (const Metrics& metrics : report.metrics) {
+    for (const auto& [name, value] : metrics)
+      json["metrics"][name].push_back(finite_or_null(value));
+  }
   for (const ValidationLoss& loss : report.val_losses) {
-    json["val_losses"].push_back({{"step", loss.step}, {"loss", finite_or_null(loss.loss)}});
+    Json entry = {{"step", loss.step}, {"loss", finite_or_null(loss.loss)}};
+    for (const auto& [name, value] : loss.metrics) entry[name] = finite_or_null(value);
+    json["val_losses"].push_back(entry);
   }
   for (const std::string& text : texts) {
     const Json rank = parse_json(text, "a rank's report");

@@ -20,16 +20,6 @@ bool holds_a_run(const fs::path& folder) {
          fs::exists(folder / "checkpoints");
 }
 
-// --resume may name a checkpoint, or a run: then it means the newest checkpoint of that run.
-fs::path checkpoint_in(const fs::path& folder) {
-  check(fs::is_directory(folder), "--resume ", folder.string(), ": no such folder");
-  if (fs::exists(folder / "state.json")) return folder;
-  const std::optional<fs::path> newest = newest_checkpoint(folder);
-  check(newest.has_value(), "--resume ", folder.string(),
-        ": holds neither a checkpoint (state.json) nor a run with checkpoints");
-  return *newest;
-}
-
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
@@ -53,7 +43,8 @@ std::string describe_changes(const Json& before, const Json& now) {
                                                   "memory-cap-mb",
                                                   "pipeline-stages",
                                                   "pipeline-schedule",
-                                                  "chunks-per-stage"};
+                                                  "chunks-per-stage",
+                                                  "dpo-reference-cache"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -91,13 +82,14 @@ void Run::resume(TrainState state) {
   if (output.resume == "auto") {
     checkpoint = newest_checkpoint(out_);
   } else if (output.resume != "none") {
-    checkpoint = checkpoint_in(output.resume);
+    checkpoint = checkpoint_in("--resume", output.resume);
   }
   if (checkpoint) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    resumed_hashes_ = load_parameters(checkpoint_in(output.init_from), state.parameters);
+    resumed_hashes_ =
+        load_parameters(checkpoint_in("--init-from", output.init_from), state.parameters);
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;
@@ -205,30 +197,35 @@ void Run::record(const StepRecord& record) {
   report_.grad_norms.push_back(record.grad_norm);
   report_.param_norms.push_back(record.param_norm);
   report_.learning_rates.push_back(learning_rate());
-  report_.target_tokens.push_back(static_cast<std::int64_t>(record.num_targets));
+  report_.units.push_back(static_cast<std::int64_t>(record.num_units));
+  report_.metrics.push_back(record.metrics);
   report_.step_seconds.push_back(seconds);
   ++step_;
   is_stopping_ = record.is_stop_requested;
 
   const bool is_logged =
       step_ % options_.output.log_every == 0 || step_ == report_.first_step + 1 || is_done();
-  speed_.add(record.num_targets, seconds);
-  const double speed = report_.tokens_per_second = speed_.tokens_per_second();
-  const double seconds_per_step = speed > 0 ? record.num_targets / speed : seconds;
+  speed_.add(record.num_units, seconds);
+  const double speed = report_.units_per_second = speed_.units_per_second();
+  const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step_);
-  console_.progress({step_, options_.num_steps, record.loss, record.grad_norm,
-                     report_.learning_rates.back(), speed, steps_left * seconds_per_step},
-                    is_logged);
+  console_.progress(
+      {step_, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates.back(),
+       speed, steps_left * seconds_per_step, unit_of(options_.objective), record.metrics},
+      is_logged);
   if (!is_logged) return;
-  write_metrics({{"step", step_},
-                 {"loss", finite_or_null(record.loss)},
-                 {"grad_norm", finite_or_null(record.grad_norm)},
-                 {"param_norm", finite_or_null(record.param_norm)},
-                 {"learning_rate", report_.learning_rates.back()},
-                 {"target_tokens", report_.target_tokens.back()},
-                 {"step_seconds", seconds},
-                 {"tokens_per_second", speed},
-                 {"live_bytes", read_memory().total_live_bytes}});
+  const bool is_tokens = options_.objective.kind == ObjectiveKind::kLanguageModel;
+  Json line = {{"step", step_},
+               {"loss", finite_or_null(record.loss)},
+               {"grad_norm", finite_or_null(record.grad_norm)},
+               {"param_norm", finite_or_null(record.param_norm)},
+               {"learning_rate", report_.learning_rates.back()},
+               {is_tokens ? "target_tokens" : "units", report_.units.back()},
+               {"step_seconds", seconds},
+               {is_tokens ? "tokens_per_second" : "units_per_second", speed},
+               {"live_bytes", read_memory().total_live_bytes}};
+  for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
+  write_metrics(line);
 }
 
 void Run::write_metrics(const Json& line) {
@@ -243,10 +240,16 @@ bool Run::should_evaluate() const {
   return every > 0 && (step_ % every == 0 || step_ == options_.num_steps);
 }
 
-void Run::record_validation(double loss) {
-  report_.val_losses.push_back({step_, loss});
-  console_.line(concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss));
-  write_metrics({{"step", step_}, {"val_loss", finite_or_null(loss)}});
+void Run::record_validation(double loss, const Metrics& metrics) {
+  report_.val_losses.push_back({step_, loss, metrics});
+  std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
+  Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
+  for (const auto& [name, value] : metrics) {
+    text += concat("   ", name, " ", value);
+    line["val_" + name] = finite_or_null(value);
+  }
+  console_.line(text);
+  write_metrics(line);
 }
 
 bool Run::should_sample() const {

@@ -54,7 +54,7 @@ class Run {
   void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
 
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
-  void record_validation(double loss);
+  void record_validation(double loss, const Metrics& metrics = {});
   bool should_sample() const;  // after the last step, if --sample asks for text; rank 0 shows it
   void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides

@@ -46,7 +46,7 @@ class RunTest : public ::testing::Test {
     double loss = 0;
     while (limit-- > 0 && run.next_step()) {
       optimizer.step(run.learning_rate());
-      run.record({.loss = ++loss, .num_targets = 10, .is_stop_requested = run.stop_requested()});
+      run.record({.loss = ++loss, .num_units = 10, .is_stop_requested = run.stop_requested()});
       if (run.should_save()) run.save(full_state(flat, optimizer, batches));
       if (run.should_evaluate()) run.record_validation(0.5);
     }
@@ -160,7 +160,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   run.resume(full_state(flat, optimizer, batches));
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
-    run.record({.num_targets = 1, .is_stop_requested = run.stop_requested()});
+    run.record({.num_units = 1, .is_stop_requested = run.stop_requested()});
   }
   run.finish(full_state(flat, optimizer, batches));
   const TrainReport report = run.report();

@@ -102,7 +102,7 @@ std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
 
 std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted) {
   Comparison comparison(run, wanted);
-  comparison.series("the number of targets", run.report.target_tokens, wanted.report.target_tokens);
+  comparison.series("the number of units", run.report.units, wanted.report.units);
   comparison.series("the loss", run.report.losses, wanted.report.losses);
   comparison.series("the gradient norm", run.report.grad_norms, wanted.report.grad_norms);
   comparison.series("the parameter norm", run.report.param_norms, wanted.report.param_norms);

@@ -123,7 +123,7 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
     run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_evaluate())
-      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
+      run.record_validation(evaluate(pipeline, {kNextToken}, batches.validation(), mesh));
   }
   run.finish(stage_state(plan, flat, optimizer, batches, mesh));
   return run.report();

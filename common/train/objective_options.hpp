@@ -1,0 +1,44 @@
+// What a model is trained for (step 8; all other steps predict the next token).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ladder {
+
+enum class ObjectiveKind { kLanguageModel, kDpo, kSelfDistillation };
+
+// What DPO averages over: pairs; or answer tokens, where a microbatch counts by its share of them.
+enum class DpoUnit { kPairs, kTokens };
+
+// The samples over which a teacher's assignment is balanced: those of each microbatch, or those of
+// the whole optimizer step on all replicas.
+enum class SinkhornScope { kMicrobatch, kBatch };
+
+struct DpoOptions {
+  double beta = 0.1;           // how strongly the model is held to the reference
+  double label_smoothing = 0;  // the share of pairs presumed to be labeled the wrong way round
+  DpoUnit unit = DpoUnit::kPairs;
+  std::string reference = {};  // a checkpoint: the frozen model; empty: that of --init-from
+  std::string cache = {};      // a file of the reference's log-probabilities; empty: none
+};
+
+struct DistillationOptions {
+  std::int64_t prototypes = 32;  // K, the first outputs of the model's head
+  double student_temperature = 0.1;
+  double teacher_temperature = 0.02;
+  double teacher_momentum = 0.99;  // what a teacher keeps of itself in each optimizer step
+  double view_noise = 0.3;         // the share of tokens that a view replaces by random ones
+  SinkhornScope scope = SinkhornScope::kMicrobatch;
+};
+
+struct ObjectiveOptions {
+  ObjectiveKind kind = ObjectiveKind::kLanguageModel;
+  DpoOptions dpo;
+  DistillationOptions distillation;
+};
+
+// What losses are means over: "target tokens", "pairs", "answer tokens" or "samples".
+std::string unit_of(const ObjectiveOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,69 @@
+#include "step8_pipeline_ga/dpo.hpp"
+
+#include <ATen/Functions.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+at::Tensor answer_log_probs(const at::Tensor& logits, const at::Tensor& targets) {
+  const at::Tensor losses =
+      at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), /*weight=*/{},
+                             at::Reduction::None, kIgnoredTarget);  // 0 where there is no target
+  return -losses.view(targets.sizes()).sum(1);
+}
+
+PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
+                       const DpoOptions& options) {
+  check(policy.dim() == 1 && policy.size(0) % 2 == 0 && policy.sizes() == reference.sizes(),
+        "pairs are scored by the log-probabilities of chosen and rejected answers: got ",
+        policy.sizes(), " of the model and ", reference.sizes(), " of the reference");
+  const at::Tensor rewards = options.beta * (policy - reference);
+  const std::int64_t num_pairs = policy.size(0) / 2;
+  const at::Tensor chosen = rewards.narrow(0, 0, num_pairs);
+  const at::Tensor rejected = rewards.narrow(0, num_pairs, num_pairs);
+  const at::Tensor margin = chosen - rejected;
+  const double smoothing = options.label_smoothing;
+  return {-(1 - smoothing) * at::log_sigmoid(margin) - smoothing * at::log_sigmoid(-margin),
+          chosen.detach(), rejected.detach()};
+}
+
+std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit) {
+  if (unit == DpoUnit::kTokens) return batch.num_targets();
+  std::int64_t num_pairs = 0;
+  for (const Microbatch& microbatch : batch)
+    num_pairs += static_cast<std::int64_t>(microbatch.samples.size());
+  return num_pairs;
+}
+
+at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
+                        const DpoOptions& options, MetricSums* sums) {
+  const at::Tensor policy = answer_log_probs(logits, microbatch.targets);
+  const PairScores scores = score_pairs(policy, microbatch.reference, options);
+  if (sums != nullptr) {
+    const at::Tensor log_probs = policy.detach().view({2, -1}).sum(1, false, at::kDouble);
+    sums->resize(kNumDpoSums);
+    (*sums)[kPairSum] += static_cast<double>(scores.loss.size(0));
+    (*sums)[kAccurateSum] += (scores.chosen_reward > scores.rejected_reward).sum().item<double>();
+    (*sums)[kChosenRewardSum] += scores.chosen_reward.sum(at::kDouble).item<double>();
+    (*sums)[kRejectedRewardSum] += scores.rejected_reward.sum(at::kDouble).item<double>();
+    (*sums)[kChosenLogProbSum] += log_probs[0].item<double>();
+    (*sums)[kRejectedLogProbSum] += log_probs[1].item<double>();
+    (*sums)[kAnswerTokenSum] += static_cast<double>(microbatch.num_targets);
+  }
+  if (options.unit == DpoUnit::kPairs) return scores.loss.sum();
+  return scores.loss.mean() * static_cast<double>(microbatch.num_targets);
+}
+
+Metrics dpo_metrics(const MetricSums& sums) {
+  const auto mean = [&](DpoSum sum) { return sums[sum] / sums[kPairSum]; };
+  return {{"accuracy", mean(kAccurateSum)},
+          {"margin", mean(kChosenRewardSum) - mean(kRejectedRewardSum)},
+          {"chosen_reward", mean(kChosenRewardSum)},
+          {"rejected_reward", mean(kRejectedRewardSum)},
+          {"chosen_log_prob", mean(kChosenLogProbSum)},
+          {"rejected_log_prob", mean(kRejectedLogProbSum)},
+          {"answer_tokens", mean(kAnswerTokenSum)}};
+}
+
+}  // namespace ladder

@@ -1,0 +1,60 @@
+// Direct preference optimization: learning from pairs of a better and a worse answer.
+//
+// A pair is a prompt with two answers. The model should raise the probability of the chosen one and
+// lower that of the rejected one, compared with a frozen reference model, which keeps it from
+// drifting away from language. With log p the log-probability of a whole answer,
+//
+//   reward = β · (log p(answer) − log p_reference(answer))
+//   loss   = −log σ(reward of the chosen − reward of the rejected)
+//
+// Rows of a microbatch of B pairs: the B chosen answers, then the B rejected ones in the same order,
+// each after its prompt; one forward scores all 2B. Only tokens of answers have targets.
+//
+// Sources: Rafailov et al. 2023 (2305.18290); label smoothing: Mitchell 2023, "conservative DPO".
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "common/data/batch.hpp"
+#include "common/train/objective_options.hpp"
+#include "common/train/step_record.hpp"
+
+namespace ladder {
+
+// Of each row, the log-probability of its targets: logits [R, T, V], targets [R, T] -> [R], nats.
+at::Tensor answer_log_probs(const at::Tensor& logits, const at::Tensor& targets);
+
+struct PairScores {  // each [B]
+  at::Tensor loss, chosen_reward, rejected_reward;
+};
+
+// policy, reference: log-probabilities of the answers [2B]. With label smoothing s, the loss is
+// −(1 − s) log σ(margin) − s log σ(−margin).
+PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
+                       const DpoOptions& options);
+
+// The units in a batch: its pairs, or the tokens of its answers.
+std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit);
+
+// The summed loss of a microbatch [], whose `reference` [2B] has been filled in: over its pairs; or,
+// if the unit is the token, the mean over its pairs times its number of answer tokens. Adds what
+// the pairs score to `sums`, unless that is null.
+at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
+                        const DpoOptions& options, MetricSums* sums);
+
+// What dpo_loss_sum() adds up, in order; and the means that they make: accuracy (the share of pairs
+// whose chosen answer has the higher reward), margin, rewards, log-probabilities and answer tokens
+// per pair.
+enum DpoSum {
+  kPairSum,
+  kAccurateSum,
+  kChosenRewardSum,
+  kRejectedRewardSum,
+  kChosenLogProbSum,
+  kRejectedLogProbSum,
+  kAnswerTokenSum,
+  kNumDpoSums
+};
+Metrics dpo_metrics(const MetricSums& sums);
+
+}  // namespace ladder

@@ -1,0 +1,73 @@
+#include "step8_pipeline_ga/dpo_objective.hpp"
+
+#include <memory>
+#include <optional>
+
+#include "step8_pipeline_ga/dpo.hpp"
+#include "step8_pipeline_ga/inference_model.hpp"
+#include "step8_pipeline_ga/reference_cache.hpp"
+
+namespace ladder {
+namespace {
+
+class Dpo {
+ public:
+  Dpo(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
+      const BatchStream& batches)
+      : options_(options), plan_(plan), mesh_(mesh), batches_(batches) {}
+
+  void start(Run& run) {
+    const DpoOptions& dpo = options_.objective.dpo;
+    const std::string source = dpo.reference.empty() ? options_.output.init_from : dpo.reference;
+    reference_ = std::make_unique<InferenceModel>(options_, plan_, mesh_);
+    const std::string hash = reference_->load(source);
+    if (dpo.cache.empty()) return;
+    cache_.emplace(dpo.cache, hash, batches_, *reference_, options_.data.microbatch_size, mesh_,
+                   run);
+    reference_.reset();
+  }
+
+  void prepare(Microbatches& batch, const BatchOrigin& origin) const {
+    if (cache_) {
+      for (std::int64_t i = 0; i < batch.size(); ++i)
+        batch[i].reference = cache_->log_probs(batch[i].samples, origin.is_validation);
+    } else {
+      reference_->forward(batch, [&](const at::Tensor& logits, std::int64_t i) {
+        batch[i].reference = answer_log_probs(logits, batch[i].targets);
+      });
+    }
+  }
+
+  at::Tensor loss_sum(const at::Tensor& logits, const Microbatch& microbatch) {
+    return dpo_loss_sum(logits, microbatch, options_.objective.dpo, &sums_);
+  }
+  Metrics take_metrics() { return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_.world)); }
+
+ private:
+  TrainOptions options_;
+  StagePlan plan_;
+  Mesh mesh_;
+  const BatchStream& batches_;
+  std::unique_ptr<InferenceModel> reference_;  // null if there is a cache
+  std::optional<ReferenceCache> cache_;
+  MetricSums sums_;
+};
+
+}  // namespace
+
+StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
+                            const BatchStream& batches) {
+  const auto dpo = std::make_shared<Dpo>(options, plan, mesh, batches);
+  const DpoUnit unit = options.objective.dpo.unit;
+  StepObjective objective;
+  objective.count = [unit](const Microbatches& batch) { return count_pairs(batch, unit); };
+  objective.loss_sum = [dpo](const auto& logits, const auto& m) {
+    return dpo->loss_sum(logits, m);
+  };
+  objective.start = [dpo](Run& run) { dpo->start(run); };
+  objective.prepare = [dpo](auto& batch, const auto& origin) { dpo->prepare(batch, origin); };
+  objective.take_metrics = [dpo] { return dpo->take_metrics(); };
+  return objective;
+}
+
+}  // namespace ladder

@@ -1,0 +1,231 @@
+#include "step8_pipeline_ga/dpo.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+#include "common/core/seed.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// ---- The definitions once more, in double precision, pair by pair
+
+double log_sigmoid(double x) {
+  return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x));
+}
+
+struct Pair {
+  double chosen, rejected, reference_chosen, reference_rejected;
+};
+
+double loss_of_pair(const Pair& p, double beta, double smoothing) {
+  const double z = (p.chosen - p.rejected) - (p.reference_chosen - p.reference_rejected);
+  return -(1 - smoothing) * log_sigmoid(beta * z) - smoothing * log_sigmoid(-beta * z);
+}
+
+at::Tensor doubles(const std::vector<double>& values) {
+  return at::tensor(values, at::kDouble);
+}
+
+PairScores score(const std::vector<Pair>& pairs, const DpoOptions& options) {
+  std::vector<double> policy, reference;
+  for (const Pair& p : pairs) policy.push_back(p.chosen), reference.push_back(p.reference_chosen);
+  for (const Pair& p : pairs)
+    policy.push_back(p.rejected), reference.push_back(p.reference_rejected);
+  return score_pairs(doubles(policy), doubles(reference), options);
+}
+
+TEST(Dpo, AModelThatIsTheReferenceLosesLn2) {
+  const PairScores scores = score({{-3, -7, -3, -7}, {-20, -1, -20, -1}}, {});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NEAR(scores.loss[i].item<double>(), 0.693147, 1e-6);
+    EXPECT_EQ(scores.chosen_reward[i].item<double>(), 0);
+    EXPECT_EQ(scores.rejected_reward[i].item<double>(), 0);
+  }
+}
+
+TEST(Dpo, KnownValues) {
+  const PairScores right = score({{0, -5, -1, -1}}, {});
+  EXPECT_NEAR(right.loss.item<double>(), 0.474077, 1e-6);
+  EXPECT_NEAR(right.chosen_reward.item<double>(), 0.1, 1e-12);
+  EXPECT_NEAR(right.rejected_reward.item<double>(), -0.4, 1e-12);
+  const PairScores swapped = score({{-5, 0, -1, -1}}, {});
+  EXPECT_NEAR(swapped.loss.item<double>(), 0.974077, 1e-6);
+}
+
+TEST(Dpo, EveryPairScoresByTheDefinition) {
+  Random random(1);
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 9; ++i) {
+    const auto draw = [&] { return -100 * random.uniform(); };
+    pairs.push_back({draw(), draw(), draw(), draw()});
+  }
+  for (const double beta : {0.05, 0.1, 2.0}) {
+    for (const double smoothing : {0.0, 0.1, 0.5}) {
+      const PairScores scores = score(pairs, {.beta = beta, .label_smoothing = smoothing});
+      for (std::size_t i = 0; i < pairs.size(); ++i) {
+        const auto k = static_cast<std::int64_t>(i);
+        EXPECT_NEAR(scores.loss[k].item<double>(), loss_of_pair(pairs[i], beta, smoothing), 1e-12);
+        EXPECT_NEAR(scores.chosen_reward[k].item<double>(),
+                    beta * (pairs[i].chosen - pairs[i].reference_chosen), 1e-12);
+        EXPECT_NEAR(scores.rejected_reward[k].item<double>(),
+                    beta * (pairs[i].rejected - pairs[i].reference_rejected), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(Dpo, WithHalfOfTheLabelsWrongOnlyAgreementIsBest) {
+  const DpoOptions half = {.label_smoothing = 0.5};
+  EXPECT_LT(score({{-1, -1, -1, -1}}, half).loss.item<double>(),
+            score({{0, -5, -1, -1}}, half).loss.item<double>());
+}
+
+TEST(Dpo, RefusesHalfAPair) {
+  EXPECT_THAT([] { score_pairs(at::zeros({3}), at::zeros({3}), {}); },
+              ThrowsMessage<CheckError>(HasSubstr("[3]")));
+  EXPECT_THAT([] { score_pairs(at::zeros({4}), at::zeros({2}), {}); },
+              ThrowsMessage<CheckError>(HasSubstr("[2]")));
+}
+
+// ---- From outputs of a model
+
+constexpr std::int64_t kVocabulary = 5;
+
+// Two pairs with answers of 1, 3, 2 and 1 tokens.
+Microbatch two_pairs(at::ScalarType dtype) {
+  const std::int64_t none = kIgnoredTarget;
+  const std::vector<std::int64_t> values = {none, none, 2,    none,  //
+                                            none, 1,    4,    0,     //
+                                            none, 3,    3,    none,  //
+                                            none, none, none, 1};
+  const at::Tensor targets = at::tensor(values, at::kLong).view({4, 4});
+  Microbatch microbatch = {at::zeros({4, 4}, at::kLong), targets, 7, 2, {10, 11}};
+  microbatch.reference = doubles({-3, -6, -2.5, -1}).to(dtype);
+  return microbatch;
+}
+
+at::Tensor outputs(at::ScalarType dtype) {
+  Random random(2);
+  const at::Tensor logits = at::empty({4, 4, kVocabulary}, dtype);
+  for (std::int64_t i = 0; i < logits.numel(); ++i)
+    logits.view({-1})[i].fill_(4 * random.uniform() - 2);
+  return logits;
+}
+
+double log_prob_of_row(const at::Tensor& logits, const at::Tensor& targets) {
+  double sum = 0;
+  for (std::int64_t t = 0; t < targets.numel(); ++t) {
+    const std::int64_t target = targets[t].item<std::int64_t>();
+    if (target == kIgnoredTarget) continue;
+    double total = 0;
+    for (std::int64_t v = 0; v < kVocabulary; ++v) total += std::exp(logits[t][v].item<double>());
+    sum += logits[t][target].item<double>() - std::log(total);
+  }
+  return sum;
+}
+
+TEST(Dpo, OnlyTokensOfAnswersCount) {
+  const Microbatch microbatch = two_pairs(at::kDouble);
+  const at::Tensor logits = outputs(at::kDouble);
+  const at::Tensor found = answer_log_probs(logits, microbatch.targets);
+  for (int row = 0; row < 4; ++row) {
+    EXPECT_NEAR(found[row].item<double>(), log_prob_of_row(logits[row], microbatch.targets[row]),
+                1e-12);
+  }
+  const at::Tensor no_targets = at::full({1, 4}, kIgnoredTarget, at::kLong);
+  EXPECT_EQ(answer_log_probs(logits.narrow(0, 0, 1), no_targets).item<double>(), 0);
+}
+
+TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
+  const Microbatch m = two_pairs(at::kDouble);
+  const at::Tensor logits = outputs(at::kDouble);
+  double p[4], r[4];
+  for (int row = 0; row < 4; ++row) {
+    p[row] = log_prob_of_row(logits[row], m.targets[row]);
+    r[row] = m.reference[row].item<double>();
+  }
+  const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1};
+  const double first = loss_of_pair({p[0], p[2], r[0], r[2]}, 0.3, 0.1);
+  const double second = loss_of_pair({p[1], p[3], r[1], r[3]}, 0.3, 0.1);
+  MetricSums sums;
+  EXPECT_NEAR(dpo_loss_sum(logits, m, options, &sums).item<double>(), first + second, 1e-12);
+
+  const DpoOptions by_tokens = {.beta = 0.3, .label_smoothing = 0.1, .unit = DpoUnit::kTokens};
+  EXPECT_NEAR(dpo_loss_sum(logits, m, by_tokens, &sums).item<double>(), (first + second) / 2 * 7,
+              1e-12);
+
+  // Twice the same pairs: the means are those of once.
+  double rewards[4];
+  for (int row = 0; row < 4; ++row) rewards[row] = 0.3 * (p[row] - r[row]);
+  const double accuracy = ((rewards[0] > rewards[2]) + (rewards[1] > rewards[3])) / 2.0;
+  const double chosen = (rewards[0] + rewards[1]) / 2, rejected = (rewards[2] + rewards[3]) / 2;
+  const Metrics wanted = {{"accuracy", accuracy},
+                          {"margin", chosen - rejected},
+                          {"chosen_reward", chosen},
+                          {"rejected_reward", rejected},
+                          {"chosen_log_prob", (p[0] + p[1]) / 2},
+                          {"rejected_log_prob", (p[2] + p[3]) / 2},
+                          {"answer_tokens", 3.5}};
+  const Metrics found = dpo_metrics(sums);
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(found[i].first, wanted[i].first);
+    EXPECT_NEAR(found[i].second, wanted[i].second, 1e-12) << wanted[i].first;
+  }
+}
+
+TEST(Dpo, UnitsOfABatch) {
+  const Microbatches batch({two_pairs(at::kDouble), two_pairs(at::kDouble)});
+  EXPECT_EQ(count_pairs(batch, DpoUnit::kPairs), 4);
+  EXPECT_EQ(count_pairs(batch, DpoUnit::kTokens), 14);
+}
+
+// Tokens weigh each microbatch by its share of all tokens, whoever has them: the mean losses of
+// microbatches with 30 and 10 answer tokens are weighted 3 to 1.
+TEST(Dpo, TokensWeighMicrobatchesGlobally) {
+  Microbatch a = two_pairs(at::kDouble), b = two_pairs(at::kDouble);
+  a.num_targets = 30;
+  b.num_targets = 10;
+  b.reference = b.reference - 1.5 * doubles({1, 1, -1, 0});
+  const DpoOptions options = {.unit = DpoUnit::kTokens};
+  const at::Tensor logits = outputs(at::kDouble);
+  const auto mean_of = [&](const Microbatch& m) {
+    return dpo_loss_sum(logits, m, {}, nullptr).item<double>() / 2;
+  };
+  ASSERT_GT(std::abs(mean_of(a) - mean_of(b)), 0.01);
+  const double sum =
+      (dpo_loss_sum(logits, a, options, nullptr) + dpo_loss_sum(logits, b, options, nullptr))
+          .item<double>();
+  const auto count = static_cast<double>(count_pairs(Microbatches({a, b}), DpoUnit::kTokens));
+  EXPECT_NEAR(sum / count, 0.75 * mean_of(a) + 0.25 * mean_of(b), 1e-12);
+}
+
+TEST(Dpo, TheGradientIsThatOfTheDefinition) {
+  const Microbatch m = two_pairs(at::kDouble);
+  const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1};
+  const at::Tensor logits = outputs(at::kDouble).requires_grad_(true);
+  dpo_loss_sum(logits, m, options, nullptr).backward();
+  const at::NoGradGuard no_grad;
+  constexpr double kStep = 1e-5;
+  for (std::int64_t i = 0; i < logits.numel(); i += 3) {
+    const auto loss_at = [&](double step) {
+      const at::Tensor moved = logits.detach().clone();
+      moved.view({-1})[i] += step;
+      return dpo_loss_sum(moved, m, options, nullptr).item<double>();
+    };
+    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR(logits.grad().view({-1})[i].item<double>(), slope, 1e-8);
+  }
+}
+
+}  // namespace
+}  // namespace ladder

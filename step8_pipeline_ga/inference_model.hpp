@@ -1,0 +1,38 @@
+// A second copy of a pipeline's model, stage by stage, that is only run forward: a frozen reference,
+// or a teacher. 4 bytes per parameter of the stage.
+#pragma once
+
+#include <string>
+
+#include "common/comm/mesh.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/train/options.hpp"
+#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/stage_plan.hpp"
+
+namespace ladder {
+
+class InferenceModel {
+ public:
+  // Its parameters are those of a new model. Lifetime: the mesh's communicators outlive it.
+  InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh);
+
+  // This stage's parameters, to be written to.
+  const at::Tensor& params() const { return flat_.params(); }
+
+  // Reads this stage's part of a checkpoint, or of a run's newest checkpoint; returns the hash of
+  // the whole model. Local. Throws CheckError if it is damaged or belongs to another model.
+  std::string load(const std::string& checkpoint);
+
+  // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.
+  // Collective over the stages.
+  void forward(const Microbatches& batch, const OutputVisitor& visit);
+
+ private:
+  StagePlan plan_;
+  Mesh mesh_;
+  FlatModel flat_;
+  PipelineRunner pipeline_;
+};
+
+}  // namespace ladder

@@ -1,0 +1,24 @@
+#include "step8_pipeline_ga/next_batch.hpp"
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+
+StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas) {
+  const std::int64_t wanted = options.pipeline.docs_per_step;
+  if (wanted == 0) return {batches.next(), {}};
+  check_usage(batches.training_data().num_documents() > 0, "--docs-per-step ", wanted,
+              " counts documents, but --data ", options.data.source,
+              " does not mark where they begin; use a .jsonl file or the built-in corpus");
+  std::vector<Microbatch> list;
+  double num_documents = 0;
+  do {
+    list.push_back(batches.next_microbatch());
+    num_documents += all_reduce_sum(static_cast<double>(list.back().num_documents), replicas);
+  } while (num_documents < static_cast<double>(wanted) && !batches.is_epoch_over());
+  const auto num_microbatches = static_cast<double>(list.size());
+  return {Microbatches(std::move(list)),
+          {{"documents", num_documents}, {"microbatches", num_microbatches}}};
+}
+
+}  // namespace ladder

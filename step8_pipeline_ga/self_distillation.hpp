@@ -1,0 +1,60 @@
+// Self-distillation: learning to see the same thing in two views, without labels.
+//
+// Two noisy views are made of each sample. A teacher, which follows the student as a moving average,
+// assigns each view to prototypes; the student, which sees the other view, has to predict that. What
+// would be easiest, to assign everything to one prototype, is ruled out by balancing the
+// assignments over several samples: every prototype gets the same share of them.
+//
+// Rows of a microbatch of B samples: the first views, then the second views in the same order. A
+// row's score for prototype k is the mean of the model's output k over the row's positions.
+//
+// Sources: Caron et al., SwAV, 2020 (2006.09882); Caron et al., DINO, 2021 (2104.14294); Cuturi,
+// "Sinkhorn distances", 2013.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "common/data/batch.hpp"
+#include "common/train/objective_options.hpp"
+#include "common/train/step_record.hpp"
+
+namespace ladder {
+
+// Replaces the rows [B, T] by two views of each, [2B, T]. A view replaces a share of `noise` of the
+// tokens by random ones below vocab_size. It depends on the seed, the epoch, the sample and the
+// view, and on nothing else: not on the way in which a batch is cut.
+void make_views(Microbatch& microbatch, std::uint64_t seed, std::int64_t epoch, double noise,
+                std::int64_t vocab_size);
+
+// Of each row, the mean over its positions that have a target, of the first K outputs: logits
+// [R, T, V], targets [R, T] -> [R, K].
+at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
+                            std::int64_t num_prototypes);
+
+// Sinkhorn and Knopp: shares [B, K] proportional to exp(score / temperature), rescaled in turn so
+// that every prototype gets as much as any other, and every sample adds up to 1 (exactly, since that
+// is rescaled last). In double precision; scores of any floating-point type.
+at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int iterations = 3);
+
+// −Σ assignment of one view · log softmax(student's scores of the other view / temperature), the
+// mean of both directions: student [2B, K], assignment [2B, K] -> [B].
+at::Tensor distillation_losses(const at::Tensor& student, const at::Tensor& assignment,
+                               double temperature);
+
+// The samples in a batch of views.
+std::int64_t count_samples(const Microbatches& batch);
+
+// The summed loss [] of a microbatch of views, whose `reference` is the assignment of its rows
+// [2B, K]. Adds what describes the student's predictions to `sums`, unless that is null.
+at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
+                                 const DistillationOptions& options, MetricSums* sums);
+
+// assignment_entropy: of the student's mean prediction; log K if all prototypes are used alike, 0 if
+//                     everything is assigned to one.
+// sample_entropy:     the mean of the single predictions' entropies; log K if the student cannot
+//                     tell the samples apart. Both in nats.
+Metrics distillation_metrics(const MetricSums& sums);
+
+}  // namespace ladder

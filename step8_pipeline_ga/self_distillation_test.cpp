@@ -1,0 +1,254 @@
+#include "step8_pipeline_ga/self_distillation.hpp"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+#include "common/core/seed.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+at::Tensor doubles(const std::vector<double>& values, at::IntArrayRef shape) {
+  return at::tensor(values, at::kDouble).view(shape);
+}
+
+at::Tensor random_doubles(at::IntArrayRef shape, std::uint64_t seed) {
+  Random random(seed);
+  const at::Tensor values = at::empty(shape, at::kDouble);
+  for (std::int64_t i = 0; i < values.numel(); ++i)
+    values.view({-1})[i].fill_(4 * random.uniform() - 2);
+  return values;
+}
+
+void expect_near(const at::Tensor& found, const at::Tensor& wanted, double tolerance) {
+  EXPECT_LE((found.to(at::kDouble) - wanted).abs().max().item<double>(), tolerance)
+      << found << wanted;
+}
+
+// ---- Balanced assignments
+
+TEST(SelfDistillation, AWholeBatchIsAssigned) {
+  const at::Tensor scores = doubles({0, 1, 0, 2, 1, 0, 0, 3}, {4, 2});
+  expect_near(balanced_assignment(scores, 1),
+              doubles({.5936, .4064, .3495, .6505, .9152, .0848, .1650, .8350}, {4, 2}), 5e-5);
+}
+
+// The same samples in two microbatches get other assignments: each is balanced by itself.
+TEST(SelfDistillation, MicrobatchesAreAssignedDifferently) {
+  const at::Tensor first = doubles({0, 1, 0, 2}, {2, 2}), second = doubles({1, 0, 0, 3}, {2, 2});
+  expect_near(balanced_assignment(first, 1), doubles({.6226, .3774, .3776, .6224}, {2, 2}), 5e-5);
+  expect_near(balanced_assignment(second, 1), doubles({.9036, .0964, .1465, .8535}, {2, 2}), 5e-5);
+  const at::Tensor whole = balanced_assignment(at::cat({first, second}), 1);
+  const at::Tensor halves =
+      at::cat({balanced_assignment(first, 1), balanced_assignment(second, 1)});
+  const double drift = (whole - halves).abs().mean().item<double>();
+  EXPECT_NEAR(drift, 0.0217, 1e-4);  // of shares that add up to 1
+}
+
+// The definition as it is written down: columns are samples, and everything is normalized at first.
+std::vector<std::vector<double>> assign_by_definition(const at::Tensor& scores, double temperature,
+                                                      int iterations) {
+  const auto num_samples = static_cast<std::size_t>(scores.size(0));
+  const auto num_prototypes = static_cast<std::size_t>(scores.size(1));
+  std::vector<std::vector<double>> q(num_prototypes, std::vector<double>(num_samples));
+  double total = 0;
+  for (std::size_t k = 0; k < num_prototypes; ++k) {
+    for (std::size_t b = 0; b < num_samples; ++b) {
+      const auto row = static_cast<std::int64_t>(b), column = static_cast<std::int64_t>(k);
+      total += q[k][b] = std::exp(scores[row][column].item<double>() / temperature);
+    }
+  }
+  for (auto& row : q) {
+    for (double& value : row) value /= total;
+  }
+  for (int i = 0; i < iterations; ++i) {
+    for (auto& row : q) {
+      double sum = 0;
+      for (const double value : row) sum += value;
+      for (double& value : row) value /= sum * static_cast<double>(num_prototypes);
+    }
+    for (std::size_t b = 0; b < num_samples; ++b) {
+      double sum = 0;
+      for (const auto& row : q) sum += row[b];
+      for (auto& row : q) row[b] /= sum * static_cast<double>(num_samples);
+    }
+  }
+  for (auto& row : q) {
+    for (double& value : row) value *= static_cast<double>(num_samples);
+  }
+  return q;
+}
+
+TEST(SelfDistillation, AssignmentsFollowTheDefinition) {
+  for (const std::int64_t num_samples : {1, 3, 8}) {
+    for (const std::int64_t num_prototypes : {2, 5}) {
+      for (const int iterations : {1, 3}) {
+        const at::Tensor scores = random_doubles({num_samples, num_prototypes}, 7);
+        const auto wanted = assign_by_definition(scores, 0.5, iterations);
+        const at::Tensor found = balanced_assignment(scores, 0.5, iterations);
+        for (std::int64_t b = 0; b < num_samples; ++b) {
+          for (std::int64_t k = 0; k < num_prototypes; ++k) {
+            EXPECT_NEAR(found[b][k].item<double>(),
+                        wanted[static_cast<std::size_t>(k)][static_cast<std::size_t>(b)], 1e-12);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SelfDistillation, SamplesAddUpToOneAndPrototypesGetAboutAsMuch) {
+  const at::Tensor shares = balanced_assignment(random_doubles({40, 4}, 3), 0.1, 50);
+  expect_near(shares.sum(1), at::ones({40}, at::kDouble), 1e-12);
+  expect_near(shares.sum(0), at::full({4}, 10.0, at::kDouble), 0.2);
+}
+
+TEST(SelfDistillation, LargeScoresAndLowTemperaturesStayFinite) {
+  const at::Tensor shares = balanced_assignment(random_doubles({6, 3}, 5) * 5, 0.02);
+  EXPECT_TRUE(shares.isfinite().all().item<bool>()) << shares;
+  EXPECT_THAT(
+      [] {
+        balanced_assignment(at::zeros({0, 3}), 1);
+      },
+      ThrowsMessage<CheckError>(HasSubstr("[0, 3]")));
+}
+
+// ---- Scores, losses, metrics
+
+TEST(SelfDistillation, ARowScoresByItsMeanOutput) {
+  const at::Tensor logits = random_doubles({2, 3, 4}, 11);
+  const std::vector<std::int64_t> tokens = {5, 6, kIgnoredTarget, 7, 8, 9};  // one is padding
+  const at::Tensor targets = at::tensor(tokens, at::kLong).view({2, 3});
+  const at::Tensor scores = prototype_scores(logits, targets, 2);
+  ASSERT_EQ(scores.sizes(), at::IntArrayRef({2, 2}));
+  for (int k = 0; k < 2; ++k) {
+    const auto at_position = [&](int row, int t) { return logits[row][t][k].item<double>(); };
+    EXPECT_NEAR(scores[0][k].item<double>(), (at_position(0, 0) + at_position(0, 1)) / 2, 1e-12);
+    EXPECT_NEAR(scores[1][k].item<double>(),
+                (at_position(1, 0) + at_position(1, 1) + at_position(1, 2)) / 3, 1e-12);
+  }
+  const at::Tensor padding = at::full({2, 3}, kIgnoredTarget, at::kLong);
+  expect_near(prototype_scores(logits, padding, 2), at::zeros({2, 2}, at::kDouble), 0);
+}
+
+// H(q of the other view, p), both ways.
+double loss_of_sample(const at::Tensor& student, const at::Tensor& assignment, std::int64_t first,
+                      std::int64_t second, double temperature) {
+  const auto cross_entropy = [&](std::int64_t q, std::int64_t p) {
+    double total = 0, sum = 0;
+    for (std::int64_t k = 0; k < student.size(1); ++k)
+      total += std::exp(student[p][k].item<double>() / temperature);
+    for (std::int64_t k = 0; k < student.size(1); ++k) {
+      sum -= assignment[q][k].item<double>() *
+             (student[p][k].item<double>() / temperature - std::log(total));
+    }
+    return sum;
+  };
+  return (cross_entropy(first, second) + cross_entropy(second, first)) / 2;
+}
+
+TEST(SelfDistillation, EachViewIsPredictedFromTheOther) {
+  const at::Tensor student = random_doubles({6, 3}, 1);
+  const at::Tensor assignment = random_doubles({6, 3}, 2).softmax(1);
+  const at::Tensor losses = distillation_losses(student, assignment, 0.5);
+  ASSERT_EQ(losses.sizes(), at::IntArrayRef({3}));
+  for (std::int64_t b = 0; b < 3; ++b) {
+    EXPECT_NEAR(losses[b].item<double>(), loss_of_sample(student, assignment, b, b + 3, 0.5),
+                1e-12);
+  }
+}
+
+TEST(SelfDistillation, LossSumAndMetricsOfAMicrobatch) {
+  const DistillationOptions options = {.prototypes = 3, .student_temperature = 0.5};
+  Microbatch m;
+  m.targets = at::zeros({4, 2}, at::kLong);
+  m.samples = {4, 9};
+  m.reference = random_doubles({4, 3}, 2).softmax(1);
+  const at::Tensor logits = random_doubles({4, 2, 7}, 1);
+  const at::Tensor student = logits.mean(1).narrow(1, 0, 3);
+  MetricSums sums;
+  const double wanted = loss_of_sample(student, m.reference, 0, 2, 0.5) +
+                        loss_of_sample(student, m.reference, 1, 3, 0.5);
+  for (int twice = 0; twice < 2; ++twice) {
+    EXPECT_NEAR(distillation_loss_sum(logits, m, options, &sums).item<double>(), wanted, 1e-12);
+  }
+  EXPECT_EQ(count_samples(Microbatches({m, m})), 4);
+
+  double mean_of_entropies = 0, entropy_of_mean = 0, mean[3] = {};
+  for (int row = 0; row < 4; ++row) {
+    const at::Tensor p = (student[row] / 0.5).softmax(0);
+    for (int k = 0; k < 3; ++k) {
+      const double value = p[k].item<double>();
+      mean_of_entropies -= value * std::log(value) / 4;
+      mean[k] += value / 4;
+    }
+  }
+  for (const double p : mean) entropy_of_mean -= p * std::log(p);
+  const Metrics metrics = distillation_metrics(sums);
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0].first, "assignment_entropy");
+  EXPECT_NEAR(metrics[0].second, entropy_of_mean, 1e-12);
+  EXPECT_EQ(metrics[1].first, "sample_entropy");
+  EXPECT_NEAR(metrics[1].second, mean_of_entropies, 1e-12);
+}
+
+TEST(SelfDistillation, MetricsTellACollapseFromUse) {
+  const auto entropy = [](const MetricSums& sums) { return distillation_metrics(sums)[0].second; };
+  EXPECT_NEAR(entropy({0, 5, 5, 5, 5}), std::log(4.0), 1e-12);
+  EXPECT_EQ(entropy({0, 20, 0, 0, 0}), 0);
+}
+
+// ---- Views
+
+Microbatch rows_of(std::vector<std::int64_t> samples) {
+  Microbatch m;
+  const auto num_rows = static_cast<std::int64_t>(samples.size());
+  m.tokens = at::full({num_rows, 50}, 1000, at::kLong);
+  m.targets = at::zeros({num_rows, 50}, at::kLong);
+  m.num_targets = num_rows * 50;
+  m.samples = std::move(samples);
+  return m;
+}
+
+TEST(SelfDistillation, ViewsReplaceAShareOfTheTokens) {
+  Microbatch m = rows_of({3, 8, 1, 0, 5, 6, 7, 2});
+  make_views(m, 1, 0, 0.3, 258);
+  EXPECT_EQ(m.tokens.sizes(), at::IntArrayRef({16, 50}));
+  EXPECT_EQ(m.targets.sizes(), at::IntArrayRef({16, 50}));
+  EXPECT_EQ(m.num_targets, 800);
+  const at::Tensor is_noise = m.tokens != 1000;
+  EXPECT_NEAR(is_noise.to(at::kDouble).mean().item<double>(), 0.3, 0.06);
+  EXPECT_LT(m.tokens.masked_select(is_noise).max().item<std::int64_t>(), 258);
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < i; ++j) EXPECT_FALSE(m.tokens[i].equal(m.tokens[j])) << i << ", " << j;
+  }
+}
+
+TEST(SelfDistillation, ViewsDoNotDependOnTheCut) {
+  Microbatch whole = rows_of({3, 8, 1}), cut = rows_of({8});
+  make_views(whole, 1, 4, 0.5, 258);
+  make_views(cut, 1, 4, 0.5, 258);
+  EXPECT_TRUE(whole.tokens[1].equal(cut.tokens[0]));
+  EXPECT_TRUE(whole.tokens[4].equal(cut.tokens[1]));
+  for (const auto& [seed, epoch] : {std::pair{2, 4}, {1, 5}}) {
+    Microbatch other = rows_of({8});
+    make_views(other, static_cast<std::uint64_t>(seed), epoch, 0.5, 258);
+    EXPECT_FALSE(other.tokens[0].equal(cut.tokens[0]));
+  }
+}
+
+TEST(SelfDistillation, ViewsWithoutNoiseAreTheRow) {
+  Microbatch m = rows_of({3});
+  make_views(m, 1, 0, 0, 258);
+  EXPECT_TRUE(m.tokens.eq(1000).all().item<bool>());
+}
+
+}  // namespace
+}  // namespace ladder

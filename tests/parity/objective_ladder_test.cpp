@@ -1,0 +1,262 @@
+// The objectives of step 8 on the parity ladder: a cut into stages changes no bit of any of them, a
+// cut into microbatches and replicas nothing but rounding.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "tests/parity/climber.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Kind {
+  std::string name;
+  ObjectiveOptions objective;
+  std::int64_t docs_per_step = 0;
+  bool has_reference = false;
+  bool has_cache = false;
+};
+
+std::vector<Kind> kinds() {
+  using enum ObjectiveKind;
+  return {
+      {.name = "lm up to 9 documents", .objective = {}, .docs_per_step = 9},
+      {.name = "dpo", .objective = {.kind = kDpo}, .has_reference = true},
+      {.name = "dpo over tokens, up to 9 pairs",
+       .objective = {.kind = kDpo, .dpo = {.label_smoothing = 0.1, .unit = DpoUnit::kTokens}},
+       .docs_per_step = 9,
+       .has_reference = true},
+      {.name = "dpo from a cache",
+       .objective = {.kind = kDpo},
+       .has_reference = true,
+       .has_cache = true},
+      {.name = "self_distillation",
+       .objective = {.kind = kSelfDistillation, .distillation = {.prototypes = 5}}},
+      {.name = "self_distillation over the batch",
+       .objective = {.kind = kSelfDistillation,
+                     .distillation = {.prototypes = 5, .scope = SinkhornScope::kBatch}}},
+  };
+}
+
+class ObjectiveLadder : public ::testing::Test {
+ protected:
+  // Options for one of the kinds on so many stages; collective.
+  TrainOptions options(const Kind& kind, int num_stages, std::int64_t num_microbatches = 4) {
+    Configuration configuration;
+    configuration.tie_embeddings = false;
+    configuration.clip_norm = 0.5;
+    configuration.rows = Rows::kDocuments;
+    configuration.tail = Tail::kDrop;
+    configuration.has_small_buckets = true;
+    TrainOptions options = climber_.options(configuration);
+    options.model.layers = 4;
+    options.data.num_microbatches = kind.docs_per_step > 0 ? 1 : num_microbatches;
+    options.pipeline.num_stages = num_stages;
+    options.pipeline.docs_per_step = kind.docs_per_step;
+    options.objective = kind.objective;
+    if (kind.has_reference) {
+      options.data.rows = Rows::kWindows;
+      options.data.source = options.data.validation_source = pairs();
+      options.objective.dpo.reference = reference();
+      options.output.init_from = reference();
+    }
+    return options;
+  }
+
+  // Pairs with answers of different lengths, some too long for a row.
+  std::string pairs(int count = 103) {
+    const std::string path = climber_.folder_for("pairs") + ".jsonl";
+    if (climber_.rank() == 0) {
+      std::ofstream file(path);
+      for (int i = 0; i < count; ++i) {
+        const auto length = static_cast<std::size_t>(i % 13);
+        file << R"({"prompt": "sort )" << i * i << R"(", "chosen": ")" << std::string(length, 'a')
+             << R"(b", "rejected": ")" << std::string(17 - length, 'b') << "a\"}\n";
+      }
+    }
+    climber_.wait_for_all();
+    return path;
+  }
+
+  // Exactly 12 samples, of different lengths.
+  std::string twelve_samples(bool are_pairs) {
+    if (are_pairs) return pairs(12);
+    const std::string path = climber_.folder_for("twelve") + ".jsonl";
+    if (climber_.rank() == 0) {
+      std::ofstream file(path);
+      for (int i = 0; i < 12; ++i) {
+        file << R"({"question": ")" << std::string(static_cast<std::size_t>(i), 'x')
+             << R"(", "answer": ")" << i * i << "\"}\n";
+      }
+    }
+    climber_.wait_for_all();
+    return path;
+  }
+
+  // A model that has learned something else for three steps; the same file for all tests of a test.
+  const std::string& reference() {
+    if (!reference_.empty()) return reference_;
+    TrainOptions options = climber_.options({.num_microbatches = 4, .tie_embeddings = false});
+    options.model.layers = 4;
+    options.num_steps = 3;
+    options.pipeline.num_stages = climber_.size();
+    reference_ = climber_.climb(pipeline(), options).folder;
+    climber_.wait_for_all();
+    return reference_;
+  }
+
+  Climber climber_;
+  std::string reference_;
+};
+
+TEST_F(ObjectiveLadder, StagesChangeNoBit) {
+  const int size = climber_.size();
+  for (const Kind& kind : kinds()) {
+    for (const int num_stages : {size, size == 4 ? 2 : 1}) {
+      SCOPED_TRACE(concat(kind.name, ", ", num_stages, " stages on ", size, " ranks"));
+      TrainOptions cut = options(kind, num_stages);
+      if (kind.has_cache) cut.objective.dpo.cache = climber_.folder_for("cache");
+      TrainOptions whole = cut;
+      whole.pipeline.num_stages = 1;
+      if (kind.has_cache) whole.objective.dpo.cache = climber_.folder_for("cache");
+      const FinishedRun run = climber_.climb(pipeline(), cut);
+      const FinishedRun wanted = climber_.climb_on(size / num_stages, pipeline(), whole);
+      if (climber_.rank() != 0) continue;
+      EXPECT_EQ(run.report.losses.size(), 12u);
+      EXPECT_THAT(differences(run, wanted), IsEmpty());
+      EXPECT_EQ(run.report.metrics, wanted.report.metrics);
+      ASSERT_FALSE(run.report.val_losses.empty());
+      EXPECT_EQ(run.report.val_losses.back().metrics, wanted.report.val_losses.back().metrics);
+    }
+  }
+  climber_.wait_for_all();
+}
+
+TEST_F(ObjectiveLadder, ACacheSaysWhatTheModelSays) {
+  const Kind dpo = kinds()[1];
+  TrainOptions from_model = options(dpo, climber_.size());
+  TrainOptions from_cache = from_model;
+  from_cache.objective.dpo.cache = climber_.folder_for("cache");
+  const FinishedRun wanted = climber_.climb(pipeline(), from_model);
+  const FinishedRun made = climber_.climb(pipeline(), from_cache);
+  const FinishedRun read = climber_.climb(pipeline(), from_cache);
+  if (climber_.rank() == 0) {
+    EXPECT_THAT(differences(read, made), IsEmpty());
+  }
+  for (std::size_t i = 0; i < wanted.report.losses.size(); ++i)
+    EXPECT_NEAR(made.report.losses[i], wanted.report.losses[i], 1e-5);
+
+  // Another model, and other data: refused by every rank.
+  const auto message = [&](const TrainOptions& other) -> std::string {
+    try {
+      climber_.climb(pipeline(), other);
+    } catch (const CheckError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  TrainOptions other_model = from_cache, other_data = from_cache;
+  other_model.objective.dpo.reference = wanted.folder;
+  EXPECT_THAT(message(other_model), HasSubstr("is stale: it was made for the model"));
+  other_data.data.source = pairs(99);
+  EXPECT_THAT(message(other_data), HasSubstr("is stale: it was made for the training data"));
+}
+
+TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.name);
+    const int num_stages = climber_.size() == 4 ? 2 : climber_.size();
+    TrainOptions all = options(kind, num_stages);
+    all.lr.schedule = LrSchedule::kConstant;  // the decay would know the number of steps
+    TrainOptions first = all, rest = all;
+    first.num_steps = 5;
+    const FinishedRun wanted = climber_.climb(pipeline(), all);
+    rest.output.init_from = {};
+    rest.output.resume = climber_.climb(pipeline(), first).folder;
+    climber_.wait_for_all();
+    const FinishedRun run = climber_.climb(pipeline(), rest);
+    EXPECT_EQ(run.report.first_step, 5);
+    for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
+      EXPECT_EQ(run.report.losses[i], wanted.report.losses[i + 5]) << i;
+      EXPECT_EQ(run.report.metrics[i], wanted.report.metrics[i + 5]) << i;
+    }
+    EXPECT_EQ(run.report.param_hash, wanted.report.param_hash);
+  }
+}
+
+// Until all replicas together have 6 documents, 2 in each microbatch: 3 microbatches of one replica.
+TEST_F(ObjectiveLadder, AFixedNumberOfDocumentsIsAFixedNumberOfMicrobatches) {
+  const int num_replicas = climber_.size() == 4 ? 2 : 1;
+  const Kind by_documents = {
+      .name = "documents", .objective = {}, .docs_per_step = 6 * num_replicas};
+  const int num_stages = climber_.size() / num_replicas;
+  TrainOptions counted = options(by_documents, num_stages);
+  TrainOptions fixed = options({.name = "fixed", .objective = {}}, num_stages, 3);
+  if (num_stages > 3) return;
+  const FinishedRun run = climber_.climb(pipeline(), counted);
+  const FinishedRun wanted = climber_.climb(pipeline(), fixed);
+  if (climber_.rank() == 0) {
+    EXPECT_THAT(differences(run, wanted), IsEmpty());
+  }
+  climber_.wait_for_all();
+}
+
+// 12 samples as 1 x 12, 3 x 4, 12 x 1 and in unequal pieces, on any number of stages and replicas.
+TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
+  using enum ObjectiveKind;
+  const std::vector<Kind> independent = {
+      {.name = "lm", .objective = {}},
+      {.name = "dpo", .objective = {.kind = kDpo}, .has_reference = true},
+      {.name = "self_distillation over the batch",
+       .objective = {.kind = kSelfDistillation,
+                     .distillation = {.prototypes = 5, .scope = SinkhornScope::kBatch}}}};
+  for (const Kind& kind : independent) {
+    TrainOptions common = options(kind, 1);
+    common.num_steps = 1;
+    common.clip_norm = 0;
+    common.optimizer.kind = OptimizerKind::kSgd;
+    common.lr = {.lr = 0.1, .warmup_steps = 0, .schedule = LrSchedule::kConstant};
+    common.data.order = SampleOrder::kSequential;
+    common.data.source = twelve_samples(kind.has_reference);
+    TrainOptions alone = common;
+    alone.data.microbatch_size = 12;
+    alone.data.num_microbatches = 1;
+    const FinishedRun wanted = climber_.climb_on(1, pipeline(), alone);
+    const std::int64_t size = climber_.size();
+    for (const std::int64_t num_replicas : {std::int64_t{1}, std::int64_t{2}, size}) {
+      if (size % num_replicas != 0) continue;
+      const std::int64_t num_stages = size / num_replicas, rows = 12 / num_replicas;
+      for (const std::int64_t piece : {rows, std::int64_t{3}, std::int64_t{1}, std::int64_t{5}}) {
+        const std::int64_t count = (rows + piece - 1) / piece;  // the last may be shorter
+        if (count < num_stages) continue;
+        for (const Schedule schedule : {Schedule::k1f1b, Schedule::kZeroBubble}) {
+          TrainOptions cut = common;
+          cut.data.microbatch_size = piece;
+          cut.data.num_microbatches = count;
+          cut.pipeline.num_stages = static_cast<int>(num_stages);
+          cut.pipeline.schedule = schedule;
+          SCOPED_TRACE(concat(kind.name, ": ", num_replicas, " replicas of ", num_stages,
+                              " stages, ", count, " microbatches of up to ", piece, ", ",
+                              to_string(schedule)));
+          const FinishedRun run = climber_.climb(pipeline(), cut);
+          if (climber_.rank() != 0) continue;
+          EXPECT_EQ(run.report.units, wanted.report.units);
+          EXPECT_NEAR(run.report.losses[0] / wanted.report.losses[0], 1, 2e-6);
+          EXPECT_NEAR(run.report.grad_norms[0] / wanted.report.grad_norms[0], 1, 1e-5);
+          EXPECT_NEAR(run.report.param_norms[0] / wanted.report.param_norms[0], 1, 1e-7);
+        }
+      }
+    }
+  }
+  climber_.wait_for_all();
+}
+
+}  // namespace
+}  // namespace ladder
