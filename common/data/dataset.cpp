@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/token_storage.hpp"
 
@@ -140,6 +141,20 @@ std::string Dataset::description() const {
   if (tokens_->rows == Rows::kWindows) return text + concat(" windows of ", tokens_->context);
   return text + concat(" rows of ", tokens_->context, ", ", tokens_->num_cut(), " ", thing,
                        "s cut to fit");
+}
+
+std::string Dataset::content_hash() const {
+  ByteHash hash;
+  const auto add = [&](auto numbers) {  // with their count, so that no two lists run together
+    const std::size_t count = numbers.size();
+    hash.update(&count, sizeof count);
+    hash.update(numbers.data(), numbers.size_bytes());
+  };
+  const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
+  add(std::span(cut));
+  tokens_->storage.visit(add);
+  add(tokens_->storage.boundaries());
+  return hash.digest();
 }
 
 Microbatch Dataset::read(std::span<const std::int64_t> indices) const {

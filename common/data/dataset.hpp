@@ -39,6 +39,11 @@ class Dataset {
   Microbatch read(std::span<const std::int64_t> indices) const;
   std::int64_t bytes_read() const;  // of stored tokens, read by read() so far
 
+  // 32 hexadecimal digits, which name what the samples say, for caches of what depends on it: a
+  // hash of all tokens, where documents or the parts of pairs begin, the context, and the kind of
+  // rows. Not of the file's name, the batch size or the order. Reads all of the data.
+  std::string content_hash() const;
+
   ~Dataset();
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;

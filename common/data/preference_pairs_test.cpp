@@ -268,5 +268,24 @@ TEST_F(PreferencePairsTest, BatchStreamCutsPairsIntoMicrobatches) {
   EXPECT_THAT(lines_of(validation[1].tokens), ElementsAre("c\n+", "c\n-"));
 }
 
+TEST_F(PreferencePairsTest, TheContentHashNamesWhatThePairsSay) {
+  const auto hash = [&](const char* prompt, const char* chosen, const char* rejected,
+                        std::int64_t context = 8) {
+    return Dataset::open_training(options(concat("{\"prompt\":\"", prompt, "\",\"chosen\":\"",
+                                                 chosen, "\",\"rejected\":\"", rejected, "\"}"),
+                                          context))
+        .content_hash();
+  };
+  const std::set<std::string> hashes =
+      {
+          hash("p", "c", "r"),    hash("q", "c", "r"),   hash("p", "d", "r"),
+          hash("p", "c", "s"),    hash("p", "r", "c"),   hash("p", "c", "r", 9),
+          hash("pc", "", "r"),    hash("", "pc", "r"),   hash("p", "c", "r\\n"),
+          hash("p\\nc", "", "r"), hash("p", "c\\n", "r")  // the same tokens, and another prompt
+      };
+  EXPECT_EQ(hashes.size(), 11u);
+  EXPECT_EQ(hash("p", "c", "r"), hash("p", "c", "r"));
+}
+
 }  // namespace
 }  // namespace ladder

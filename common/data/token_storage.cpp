@@ -58,6 +58,11 @@ std::span<const std::int64_t> TokenStorage::document_starts() const {
   return text == nullptr ? std::span<const std::int64_t>() : text->document_starts;
 }
 
+std::span<const std::int64_t> TokenStorage::boundaries() const {
+  const auto* pairs = std::get_if<PreferencePairs>(&data);
+  return pairs == nullptr ? document_starts() : pairs->part_ends;
+}
+
 TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
                          const DataOptions& options) {
   const std::string kind =

@@ -26,6 +26,8 @@ struct TokenStorage {
   std::int64_t token_bytes() const;
   // Where each document begins; empty for pairs, and for a token file, which does not record this.
   std::span<const std::int64_t> document_starts() const;
+  // Where each document begins, or where each part of a pair ends.
+  std::span<const std::int64_t> boundaries() const;
   // Calls visitor(span of uint16 or uint32) with all tokens.
   template <class Visitor>
   decltype(auto) visit(Visitor&& visitor) const {
