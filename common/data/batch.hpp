@@ -11,12 +11,12 @@ namespace ladder {
 // Marks a position without a target (padding), which the loss ignores. PyTorch's usual value.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
-// The rows of one forward and backward.
+// The rows of one forward and backward: B samples have B rows, or 2B if they are preference pairs.
 struct Microbatch {
-  at::Tensor tokens;               // [B, T] int64
-  at::Tensor targets;              // [B, T] int64: the token that follows, or kIgnoredTarget
+  at::Tensor tokens;               // [B, T] int64; of pairs [2B, T]
+  at::Tensor targets;              // the same shape: the token that follows, or kIgnoredTarget
   std::int64_t num_targets = 0;    // targets other than kIgnoredTarget, in all rows; may be 0
-  std::int64_t num_documents = 0;  // that begin in these rows
+  std::int64_t num_documents = 0;  // that begin in these rows; a pair counts as one
   std::vector<std::int64_t> samples = {};  // of the data set, from which the rows were made
   at::Tensor reference = {};  // what an objective's other model says about the rows, if it has one
 };

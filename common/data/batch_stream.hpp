@@ -52,7 +52,7 @@ struct DataPosition {
 
 struct BatchCounts {
   std::int64_t microbatches = 0;
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;  // a preference pair counts as one
 };
 
 class BatchStream {
@@ -79,7 +79,7 @@ class BatchStream {
 
   const Dataset& training_data() const { return training_; }
   const Dataset& validation_data() const { return validation_; }
-  // Returns the rows for an evaluation, cut into microbatches: the first validation_samples of the
+  // Returns the samples for an evaluation, cut into microbatches: the first validation_samples of the
   // validation data, read anew in each call so that they do not stay in memory. Empty without
   // validation data.
   Microbatches validation() const;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/token_storage.hpp"
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
@@ -19,7 +19,9 @@ struct Dataset::Tokens {
   std::int64_t num_samples = 0;
   std::int64_t bytes_read = 0;
 
-  // The tokens of sample k: T + 1 of a window, at most as many of a document.
+  const PreferencePairs& pairs() const { return std::get<PreferencePairs>(storage.data); }
+
+  // The tokens of sample k, unless it is a pair: T + 1 of a window, at most as many of a document.
   std::int64_t first_token(std::int64_t k) const {
     return rows == Rows::kWindows ? k * context
                                   : storage.document_starts()[static_cast<std::size_t>(k)];
@@ -30,33 +32,42 @@ struct Dataset::Tokens {
   std::int64_t sample_length(std::int64_t k) const {
     return rows == Rows::kWindows ? context + 1 : std::min(document_length(k), context + 1);
   }
+  std::int64_t rows_per_sample() const { return rows == Rows::kPairs ? 2 : 1; }
+  RowTokens row(std::int64_t k, std::int64_t row_of_sample) const {
+    if (rows == Rows::kPairs)
+      return pairs().row(k, row_of_sample == 0 ? Answer::kChosen : Answer::kRejected, context);
+    return {.text = {first_token(k), sample_length(k)}};
+  }
   std::int64_t num_documents(std::int64_t k) const {
+    if (rows == Rows::kPairs) return 1;
     if (rows == Rows::kDocuments) return sample_length(k) > 1;  // or there is nothing to predict
     const auto starts = storage.document_starts();
     const auto begin = std::ranges::lower_bound(starts, first_token(k));
     return std::ranges::lower_bound(begin, starts.end(), first_token(k) + context) - begin;
   }
-  std::int64_t num_cut_documents() const {
+  // Of documents and pairs.
+  std::int64_t num_cut() const {
     std::int64_t num_cut = 0;
-    for (std::int64_t k = 0; k < num_samples; ++k) num_cut += document_length(k) > context + 1;
+    for (std::int64_t k = 0; k < num_samples; ++k) {
+      num_cut +=
+          rows == Rows::kPairs ? pairs().is_cut(k, context) : document_length(k) > context + 1;
+    }
     return num_cut;
   }
 };
 
 namespace {
 
-// Writes a sample of `length` tokens as one row of inputs and targets; each target is the token
-// that follows its input.
-template <class Token>
-void write_row(const Token* sample, std::int64_t length, std::int64_t context, std::int64_t* tokens,
-               std::int64_t* targets) {
-  const std::int64_t num_targets = length - 1;
-  for (std::int64_t t = 0; t < num_targets; ++t) {
-    tokens[t] = sample[t];
-    targets[t] = sample[t + 1];
+std::int64_t count_samples(const TokenStorage& storage, Rows rows, std::int64_t context) {
+  switch (rows) {
+    case Rows::kWindows:
+      return (storage.num_tokens() - 1) / context;
+    case Rows::kDocuments:
+      return static_cast<std::int64_t>(storage.document_starts().size());
+    case Rows::kPairs:
+      return std::get<PreferencePairs>(storage.data).num_pairs();
   }
-  std::fill(tokens + num_targets, tokens + context, ByteTokenizer::kPadding);
-  std::fill(targets + num_targets, targets + context, kIgnoredTarget);
+  return 0;
 }
 
 }  // namespace
@@ -75,9 +86,7 @@ Dataset Dataset::open(const std::string& option, const std::string& source, bool
   tokens->rows = options.rows;
   tokens->context = options.context;
   const std::int64_t num_tokens = tokens->storage.num_tokens();
-  tokens->num_samples = options.rows == Rows::kWindows
-                            ? (num_tokens - 1) / options.context
-                            : static_cast<std::int64_t>(tokens->storage.document_starts().size());
+  tokens->num_samples = count_samples(tokens->storage, options.rows, options.context);
   check(tokens->num_samples > 0, option, " ", source, ": has ", num_tokens,
         " tokens; one sample with --context ", options.context, " takes ", options.context + 1,
         "; use a smaller --context or more data");
@@ -107,6 +116,7 @@ std::int64_t Dataset::num_tokens() const {
   return tokens_->storage.num_tokens();
 }
 std::int64_t Dataset::num_documents() const {
+  if (tokens_->rows == Rows::kPairs) return num_samples();
   return static_cast<std::int64_t>(tokens_->storage.document_starts().size());
 }
 std::int64_t Dataset::vocab_size() const {
@@ -122,34 +132,55 @@ std::int64_t Dataset::bytes_read() const {
 std::string Dataset::description() const {
   const TokenStorage& storage = tokens_->storage;
   if (num_samples() == 0) return storage.name;
+  const std::string thing = tokens_->rows == Rows::kPairs ? "pair" : "document";
   std::string text = storage.name + ": ";
   if (num_documents() > 0)
-    text += concat(num_documents(), num_documents() == 1 ? " document, " : " documents, ");
+    text += concat(num_documents(), " ", thing, num_documents() == 1 ? ", " : "s, ");
   text += concat(num_tokens(), " tokens (", tokenizer(), ", vocabulary ", vocab_size(), "), ",
-                 num_samples());
+                 num_samples() * tokens_->rows_per_sample());
   if (tokens_->rows == Rows::kWindows) return text + concat(" windows of ", tokens_->context);
-  return text + concat(" rows of ", tokens_->context, ", ", tokens_->num_cut_documents(),
-                       " documents cut to fit");
+  return text + concat(" rows of ", tokens_->context, ", ", tokens_->num_cut(), " ", thing,
+                       "s cut to fit");
+}
+
+std::string Dataset::content_hash() const {
+  ByteHash hash;
+  const auto add = [&](auto numbers) {  // with their count, so that no two lists run together
+    const std::size_t count = numbers.size();
+    hash.update(&count, sizeof count);
+    hash.update(numbers.data(), numbers.size_bytes());
+  };
+  const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
+  add(std::span(cut));
+  tokens_->storage.visit(add);
+  add(tokens_->storage.boundaries());
+  return hash.digest();
 }
 
 Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
   const std::int64_t context = tokens_->context;
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size()), context};
+  const std::int64_t rows_per_sample = tokens_->rows_per_sample();
+  const std::vector<std::int64_t> shape = {
+      static_cast<std::int64_t>(indices.size()) * rows_per_sample, context};
   Microbatch microbatch{at::empty(shape, at::kLong), at::empty(shape, at::kLong)};
   microbatch.samples.assign(indices.begin(), indices.end());
+  for (const std::int64_t k : indices) {
+    check(0 <= k && k < num_samples(), "sample ", k, " does not exist: ", tokens_->storage.name,
+          " has ", num_samples());
+    microbatch.num_documents += tokens_->num_documents(k);
+  }
   auto* tokens = microbatch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = microbatch.targets.mutable_data_ptr<std::int64_t>();
   tokens_->storage.visit([&](auto stored) {
-    for (const std::int64_t k : indices) {
-      check(0 <= k && k < num_samples(), "sample ", k, " does not exist: ", tokens_->storage.name,
-            " has ", num_samples());
-      const std::int64_t length = tokens_->sample_length(k);
-      write_row(stored.data() + tokens_->first_token(k), length, context, tokens, targets);
-      tokens += context;
-      targets += context;
-      microbatch.num_targets += length - 1;
-      microbatch.num_documents += tokens_->num_documents(k);
-      tokens_->bytes_read += length * static_cast<std::int64_t>(sizeof(stored[0]));
+    for (std::int64_t row_of_sample = 0; row_of_sample < rows_per_sample; ++row_of_sample) {
+      for (const std::int64_t k : indices) {
+        const RowTokens row = tokens_->row(k, row_of_sample);
+        write_row(row, stored, context, tokens, targets);
+        tokens += context;
+        targets += context;
+        microbatch.num_targets += row.num_targets();
+        tokens_->bytes_read += row.length() * static_cast<std::int64_t>(sizeof(stored[0]));
+      }
     }
   });
   return microbatch;

@@ -2,7 +2,8 @@
 //
 // Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole data; its targets are shifted by
 // one token. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
-// has no target.
+// has no target. Rows::kPairs: sample k is preference pair k, which has two rows; see
+// preference_pairs.hpp for what is in them and how they are cut.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +26,23 @@ class Dataset {
   static Dataset open_validation(const DataOptions& options);
 
   std::int64_t num_samples() const;
-  std::int64_t num_tokens() const;     // of the whole data, end-of-text tokens included
-  std::int64_t num_documents() const;  // 0 if the data does not mark where they begin
+  std::int64_t num_tokens() const;  // of the whole data, end-of-text tokens included
+  // 0 if the data does not mark where they begin. A preference pair counts as one.
+  std::int64_t num_documents() const;
   std::int64_t vocab_size() const;
   // "bytes" or "token file". It is stored in checkpoints, which are valid for no other.
   std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
 
-  // Reads these samples, one per row, as a microbatch [indices.size(), T].
+  // Reads these B samples as a microbatch [B, T], sample by sample. Of preference pairs it has 2B
+  // rows: the chosen answers of all pairs, then the rejected ones in the same order.
   Microbatch read(std::span<const std::int64_t> indices) const;
   std::int64_t bytes_read() const;  // of stored tokens, read by read() so far
+
+  // 32 hexadecimal digits, which name what the samples say, for caches of what depends on it: a
+  // hash of all tokens, where documents or the parts of pairs begin, the context, and the kind of
+  // rows. Not of the file's name, the batch size or the order. Reads all of the data.
+  std::string content_hash() const;
 
   ~Dataset();
   Dataset(Dataset&&) noexcept;

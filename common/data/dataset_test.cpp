@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -15,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::ThrowsMessage;
 
 constexpr std::int64_t kEnd = ByteTokenizer::kEndOfText;
@@ -166,6 +168,51 @@ TEST_F(DatasetTest, TheCorpusHasItsOwnValidationAndAFileHasNone) {
   EXPECT_EQ(Dataset::open_validation(options).description(), "none");
   options.validation_source = "corpus";
   EXPECT_EQ(Dataset::open_validation(options).num_tokens(), validation.num_tokens());
+}
+
+TEST_F(DatasetTest, TheContentHashNamesWhatTheSamplesSay) {
+  const std::string lines = "{\"answer\":\"ab\"}\n{\"answer\":\"cdefgh\"}\n";
+  const auto hash = [](const DataOptions& options) {
+    return Dataset::open_training(options).content_hash();
+  };
+  const DataOptions windows = options("a.jsonl", lines, 3);
+  EXPECT_THAT(hash(windows), MatchesRegex("[0-9a-f]{32}"));
+  DataOptions same = options("other name.jsonl", "\n" + lines, 3);
+  same.microbatch_size = 7;
+  same.seed = 9;
+  same.order = SampleOrder::kSequential;
+  EXPECT_EQ(hash(same), hash(windows));
+
+  DataOptions documents = windows;
+  documents.rows = Rows::kDocuments;
+  DataOptions corpus_pairs, corpus_documents;
+  corpus_pairs.rows = Rows::kPairs;
+  corpus_documents.rows = Rows::kDocuments;
+  const std::set<std::string> hashes = {
+      hash(windows),
+      hash(documents),
+      hash(options("b.jsonl", lines, 4)),
+      hash(options("c.jsonl", "{\"answer\":\"ab\"}\n{\"answer\":\"cdefgi\"}\n", 3)),
+      hash(options("d.jsonl", lines + "{\"answer\":\"\"}\n", 3)),
+      hash(options("a.txt", "abcdefgh", 3)),
+      hash(corpus_pairs),
+      hash(corpus_documents),
+      hash(DataOptions{}),
+      Dataset::open_validation({}).content_hash(),
+      Dataset::open_validation(windows).content_hash()};
+  EXPECT_EQ(hashes.size(), 11u);
+}
+
+// 7, 0, 9, 0 in two bytes each are the bytes of 7, 9 in four.
+TEST_F(DatasetTest, TheContentHashKnowsHowWideTokensAre) {
+  DataOptions narrow = options("a.bin", bytes_of<std::uint16_t>({7, 0, 9, 0}), 1);
+  narrow.vocab_size = 100;
+  std::string header = bytes_of<std::int32_t>({20240801, 7, 2});
+  header.resize(1024);
+  DataOptions wide = options("b.bin", header + bytes_of<std::uint32_t>({7, 9}), 1);
+  wide.vocab_size = 100;
+  EXPECT_NE(Dataset::open_training(narrow).content_hash(),
+            Dataset::open_training(wide).content_hash());
 }
 
 TEST_F(DatasetTest, RefusesWhatIsTooShort) {

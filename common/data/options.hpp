@@ -15,6 +15,7 @@ enum class Tail { kDrop, kPad };
 enum class Rows {
   kWindows,    // packed windows of `context` tokens
   kDocuments,  // one document per row, padded
+  kPairs,      // one preference pair per sample: a prompt with a chosen and a rejected answer
 };
 
 struct DataOptions {
@@ -23,11 +24,11 @@ struct DataOptions {
   SampleOrder order = SampleOrder::kShuffled;
   Tail tail = Tail::kDrop;
   Rows rows = Rows::kWindows;
-  std::int64_t microbatch_size = 4;       // rows per forward and backward, B
+  std::int64_t microbatch_size = 4;       // samples per forward and backward, B
   std::int64_t num_microbatches = 1;      // per optimizer step and rank
   std::int64_t context = 128;             // tokens per row, T
   std::int64_t vocab_size = 0;            // of token files; text has ByteTokenizer::kVocabSize
-  std::int64_t validation_samples = 128;  // rows that an evaluation reads; 0 means all
+  std::int64_t validation_samples = 128;  // that an evaluation reads; 0 means all
   std::uint64_t seed = 1;                 // of the run; the order's own seed derives from it
   bool overfit_one_batch = false;         // every step trains on the samples of the first one
 };

@@ -1,54 +1,24 @@
 #include "common/data/text_file.hpp"
 
-#include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
-#include <set>
-
 #include "common/core/check.hpp"
+#include "common/data/jsonl_file.hpp"
 #include "common/data/mapped_file.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {
 namespace {
 
-using nlohmann::json;
-
-// Parses the object on a line; `place` is its file:line.
-json parse_line(std::string_view line, const std::string& place) {
-  std::set<std::string> names;
-  const auto refuse_duplicates = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event != json::parse_event_t::key || depth != 1) return true;
-    // Of two members with the same name, the library silently keeps the last.
-    check(
-        names.insert(parsed.get<std::string>()).second, place, ": member ",
-        [&] { return parsed.dump(); }, " appears twice");
-    return true;
-  };
-  try {
-    json object = json::parse(line.begin(), line.end(), refuse_duplicates);
-    check(object.is_object(), place, ": expected a JSON object, but this is of type ",
-          object.type_name());
-    return object;
-  } catch (const json::exception& error) {
-    throw CheckError(concat(place, ": not valid JSON: ", error.what()));
-  }
-}
-
-std::string document_of(std::string_view line, const std::string& place) {
-  const json object = parse_line(line, place);
+std::string document_of(const JsonlObject& object) {
   std::string document;
   bool has_text = false;
   for (const char* name : {"context", "question", "answer"}) {
-    const auto member = object.find(name);
-    if (member == object.end()) continue;
-    check(member->is_string(), place, ": \"", name, "\" must be a string, but is of type ",
-          member->type_name());
+    const auto text = object.text(name);
+    if (!text) continue;
     if (has_text) document += '\n';
-    document += member->get_ref<const std::string&>();
+    document += *text;
     has_text = true;
   }
-  check(has_text, place, ": has none of \"context\", \"question\" and \"answer\"");
+  check(has_text, object.place(), ": has none of \"context\", \"question\" and \"answer\"");
   return document;
 }
 
@@ -70,16 +40,8 @@ TokenizedText read_txt(const std::string& path) {
 }
 
 TokenizedText read_jsonl(const std::string& path) {
-  const MappedFile file(path);
   TokenizedText text;
-  std::string_view rest = file.bytes();
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    const std::size_t length = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, length);
-    rest.remove_prefix(std::min(length + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    text.append(document_of(line, concat(path, ":", number)));
-  }
+  read_jsonl_objects(path, [&](const JsonlObject& object) { text.append(document_of(object)); });
   check(!text.document_starts.empty(), path, ": has no documents: no line is a JSON object");
   return text;
 }

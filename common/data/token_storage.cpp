@@ -14,6 +14,13 @@ TokenizedText tokenize_corpus(CorpusSplit split) {
   return text;
 }
 
+PreferencePairs tokenize_corpus_pairs(CorpusSplit split) {
+  PreferencePairs pairs;
+  for (const SqlDocument& document : corpus_documents(split))
+    pairs.append(document.prompt(), document.answer, document.wrong_answer);
+  return pairs;
+}
+
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
                    const DataOptions& options) {
   const std::string given = option + " " + source;
@@ -27,7 +34,11 @@ void check_options(const std::string& option, const std::string& source, const s
                 " byte tokens, so --vocab-size ", options.vocab_size,
                 " does not fit; leave it out");
   }
-  check_usage(options.rows == Rows::kWindows || kind == "corpus" || kind == ".jsonl", given,
+  const bool marks_documents = kind == "corpus" || kind == ".jsonl";
+  check_usage(options.rows != Rows::kPairs || marks_documents, given, ": a ", kind,
+              " file has no preference pairs; use a .jsonl file whose lines have "
+              "\"prompt\", \"chosen\" and \"rejected\", or the built-in corpus");
+  check_usage(options.rows != Rows::kDocuments || marks_documents, given,
               ": --rows documents needs to know where documents end, which a ", kind,
               " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
 }
@@ -47,25 +58,35 @@ std::span<const std::int64_t> TokenStorage::document_starts() const {
   return text == nullptr ? std::span<const std::int64_t>() : text->document_starts;
 }
 
+std::span<const std::int64_t> TokenStorage::boundaries() const {
+  const auto* pairs = std::get_if<PreferencePairs>(&data);
+  return pairs == nullptr ? document_starts() : pairs->part_ends;
+}
+
 TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
                          const DataOptions& options) {
   const std::string kind =
       source == "corpus" ? source : std::filesystem::path(source).extension().string();
   const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
-  check_usage(
-      is_text || kind == ".bin", option, " '", source,
-      "': unknown kind of data; use corpus (built in), ",
-      ".txt (plain text), .jsonl (text-to-SQL documents) or .bin (tokens of nanoGPT or llm.c)");
+  check_usage(is_text || kind == ".bin", option, " '", source,
+              "': unknown kind of data; use corpus (built in), ",
+              ".txt (plain text), .jsonl (text-to-SQL documents, or preference pairs) or .bin "
+              "(tokens of nanoGPT or llm.c)");
   check_options(option, source, kind, options);
   if (kind == ".bin")
     return {source, "token file", options.vocab_size, TokenFile(source, options.vocab_size)};
-  TokenizedText text = kind == ".txt"     ? read_txt(source)
-                       : kind == ".jsonl" ? read_jsonl(source)
-                                          : tokenize_corpus(split);
   const char* part = kind != "corpus"                  ? ""
                      : split == CorpusSplit::kTraining ? ", training part"
                                                        : ", validation part";
-  return {source + part, "bytes", ByteTokenizer::kVocabSize, std::move(text)};
+  TokenStorage storage{source + part, "bytes", ByteTokenizer::kVocabSize};
+  if (options.rows == Rows::kPairs) {
+    storage.data = kind == ".jsonl" ? read_jsonl_pairs(source) : tokenize_corpus_pairs(split);
+  } else {
+    storage.data = kind == ".txt"     ? read_txt(source)
+                   : kind == ".jsonl" ? read_jsonl(source)
+                                      : tokenize_corpus(split);
+  }
+  return storage;
 }
 
 }  // namespace ladder

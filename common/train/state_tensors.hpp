@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/unit.hpp"
 #include "common/train/safetensors.hpp"
 
@@ -38,12 +39,11 @@ std::string tensor_hash(const StateTensors& tensors);
 // The same hash for tensors that arrive one by one, in the order of their names.
 class TensorHash {
  public:
-  TensorHash();
   void update(const std::string& name, const at::Tensor& values);
-  std::string digest() const;
+  std::string digest() const { return bytes_.digest(); }
 
  private:
-  std::shared_ptr<void> state_;
+  ByteHash bytes_;
 };
 
 }  // namespace ladder

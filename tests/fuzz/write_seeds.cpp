@@ -55,6 +55,9 @@ void write_text_seeds(const fs::path& folder) {
         "{\"context\":\"CREATE TABLE a (b INT)\",\"question\":\"How many?\",\"answer\":\"SELECT "
         "1\"}\n"
         "\n{\"answer\":\"\\u00e9\\n\",\"more\":[1,{\"a\":null}]}\r\n");
+  write(folder / "pairs",
+        "{\"prompt\":\"How many?\",\"chosen\":\"SELECT 1\",\"rejected\":\"SELECT 2\"}\n"
+        "{\"rejected\":\"\",\"chosen\":\"\\u00e9\",\"prompt\":\"\"}\r\n");
   write(folder / "txt", "two\nlines");
 }
 

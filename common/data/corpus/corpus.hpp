@@ -18,7 +18,8 @@ struct SqlDocument {
   std::string answer;        // SQL without a final semicolon
   std::string wrong_answer;  // a query over the same schema that does not answer the question
 
-  std::string text() const { return context + '\n' + question + '\n' + answer; }
+  std::string prompt() const { return context + '\n' + question; }
+  std::string text() const { return prompt() + '\n' + answer; }
 };
 
 enum class CorpusSplit { kTraining, kValidation };

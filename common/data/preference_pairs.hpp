@@ -1,0 +1,43 @@
+// Preference pairs as tokens: a prompt, and two answers to it, of which the chosen one is better
+// than the rejected one.
+//
+// Each answer becomes a row: prompt, newline, answer, end-of-text token. A document is laid out the
+// same way, so a model trained on documents has seen the format. Only the answer and its
+// end-of-text token are targets. So an empty answer is legal: its target says that the answer ends
+// at once.
+//
+// A row longer than context + 1 tokens is cut: the prompt loses its beginning, so that the answer
+// stays whole. An answer that does not even fit after the newline alone loses its end; the newline
+// stays, because the answer's first token is predicted from it. The two rows of a pair are cut
+// independently, so the one with the shorter answer may show more of the prompt. Answers that
+// differ only in what is cut off become two equal rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/data/row_tokens.hpp"
+
+namespace ladder {
+
+enum class Answer { kChosen, kRejected };
+
+struct PreferencePairs {
+  std::vector<std::uint16_t> tokens;    // of each pair: prompt, newline, chosen, end, rejected, end
+  std::vector<std::int64_t> part_ends;  // three per pair: of prompt and newline, chosen, rejected
+
+  void append(std::string_view prompt, std::string_view chosen, std::string_view rejected);
+  std::int64_t num_pairs() const;
+  // The row of one answer, cut to at most context + 1 tokens; context is at least 1.
+  RowTokens row(std::int64_t pair, Answer answer, std::int64_t context) const;
+  bool is_cut(std::int64_t pair, std::int64_t context) const;  // in one of its rows, or in both
+};
+
+// Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Other
+// members are ignored. Throws the errors of read_jsonl_objects(), and CheckError with file:line if
+// one of the three is missing or not a string, or if both answers are equal.
+PreferencePairs read_jsonl_pairs(const std::string& path);
+
+}  // namespace ladder

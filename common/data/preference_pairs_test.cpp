@@ -1,0 +1,291 @@
+#include "common/data/preference_pairs.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/data/corpus/corpus.hpp"
+#include "common/data/dataset.hpp"
+#include "common/data/tokenizer.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// Rows as text: '.' is the end-of-text token, '_' padding or no target.
+std::vector<std::string> lines_of(const at::Tensor& rows) {
+  std::vector<std::string> lines;
+  const auto* data = rows.const_data_ptr<std::int64_t>();
+  for (std::int64_t r = 0; r < rows.size(0); ++r) {
+    std::string line;
+    for (std::int64_t t = 0; t < rows.size(1); ++t, ++data) {
+      if (*data == ByteTokenizer::kEndOfText) {
+        line += '.';
+      } else if (*data == ByteTokenizer::kPadding || *data == kIgnoredTarget) {
+        line += '_';
+      } else {
+        line += static_cast<char>(*data);
+      }
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+constexpr const char* kTwoPairs =
+    "{\"prompt\": \"ask\", \"chosen\": \"right\", \"rejected\": \"no\"}\n"
+    "\n"
+    "{\"rejected\": \"x\", \"other\": {\"prompt\": 1}, \"chosen\": \"\", \"prompt\": \"\"}\r\n";
+
+class PreferencePairsTest : public ::testing::Test {
+ protected:
+  DataOptions options(const std::string& lines, std::int64_t context) {
+    return {.source = folder_.write("a.jsonl", lines), .rows = Rows::kPairs, .context = context};
+  }
+  Microbatch read(const std::string& lines, std::int64_t context,
+                  const std::vector<std::int64_t>& indices) {
+    return Dataset::open_training(options(lines, context)).read(indices);
+  }
+  void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
+    EXPECT_THAT([&] { read_jsonl_pairs(folder_.write("a.jsonl", lines)); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(PreferencePairsTest, ChosenRowsThenRejectedOnesWithOnlyAnswersAsTargets) {
+  const Dataset dataset = Dataset::open_training(options(kTwoPairs, 10));
+  EXPECT_EQ(dataset.num_samples(), 2);
+  EXPECT_EQ(dataset.num_documents(), 2);
+  EXPECT_EQ(dataset.num_tokens(), (4 + 6 + 3) + (1 + 1 + 2));
+  EXPECT_EQ(dataset.tokenizer(), "bytes");
+  EXPECT_EQ(dataset.vocab_size(), 258);
+  const Microbatch pairs = dataset.read(std::vector<std::int64_t>{0, 1});
+  EXPECT_THAT(lines_of(pairs.tokens), ElementsAre("ask\nright_", "\n_________",  //
+                                                  "ask\nno____", "\nx________"));
+  EXPECT_THAT(lines_of(pairs.targets), ElementsAre("___right._", "._________",  //
+                                                   "___no.____", "x.________"));
+  EXPECT_EQ(pairs.tokens.scalar_type(), at::kLong);
+  EXPECT_EQ(pairs.num_targets, (6 + 1) + (3 + 2));
+  EXPECT_EQ(pairs.num_documents, 2);
+  EXPECT_THAT(pairs.samples, ElementsAre(0, 1));
+  EXPECT_EQ(dataset.bytes_read(), 2 * ((10 + 2) + (7 + 3)));
+  EXPECT_THAT(dataset.description(), HasSubstr("a.jsonl: 2 pairs, 17 tokens (bytes, vocabulary "
+                                               "258), 4 rows of 10, 0 pairs cut to fit"));
+}
+
+TEST_F(PreferencePairsTest, SamplesInAnyOrderAndRepeated) {
+  const Microbatch pairs = read(kTwoPairs, 10, {1, 0, 1});
+  EXPECT_THAT(lines_of(pairs.targets), ElementsAre("._________", "___right._", "._________",  //
+                                                   "x.________", "___no.____", "x.________"));
+  EXPECT_THAT(pairs.samples, ElementsAre(1, 0, 1));
+  EXPECT_EQ(pairs.num_documents, 3);
+  EXPECT_EQ(read(kTwoPairs, 10, {}).tokens.sizes(), at::IntArrayRef({0, 10}));
+  EXPECT_THROW(read(kTwoPairs, 10, {2}), CheckError);
+  EXPECT_THROW(read(kTwoPairs, 10, {-1}), CheckError);
+}
+
+// A document of prompt and answer looks the same to a model.
+TEST_F(PreferencePairsTest, ARowIsLaidOutLikeADocument) {
+  DataOptions documents;
+  documents.source = folder_.write("d.jsonl", "{\"question\":\"ask\",\"answer\":\"right\"}");
+  documents.rows = Rows::kDocuments;
+  documents.context = 12;
+  const auto document = Dataset::open_training(documents).read(std::vector<std::int64_t>{0});
+  EXPECT_EQ(lines_of(read(kTwoPairs, 12, {0}).tokens)[0], lines_of(document.tokens)[0]);
+}
+
+TEST_F(PreferencePairsTest, APromptIsCutFromTheLeftForEachAnswer) {
+  // prompt and newline have 4 tokens, the answers with their end-of-text tokens 6 and 3
+  const auto rows = [&](std::int64_t context) {
+    const Microbatch pair = read(kTwoPairs, context, {0});
+    EXPECT_EQ(pair.num_targets, 6 + 3);  // both answers stay whole
+    auto lines = lines_of(pair.tokens);
+    for (const std::string& line : lines_of(pair.targets)) lines.push_back(line);
+    return lines;
+  };
+  EXPECT_THAT(rows(9), ElementsAre("ask\nright", "ask\nno___", "___right.", "___no.___"));
+  EXPECT_THAT(rows(8), ElementsAre("sk\nright", "ask\nno__", "__right.", "___no.__"));
+  EXPECT_THAT(rows(7), ElementsAre("k\nright", "ask\nno_", "_right.", "___no._"));
+  EXPECT_THAT(rows(6), ElementsAre("\nright", "ask\nno", "right.", "___no."));
+}
+
+TEST_F(PreferencePairsTest, AnAnswerTooLongLosesItsEndAndKeepsTheNewline) {
+  const auto rows = [&](std::int64_t context) {
+    const Microbatch pair = read(kTwoPairs, context, {0});
+    EXPECT_EQ(pair.num_targets,
+              std::min<std::int64_t>(6, context) + std::min<std::int64_t>(3, context));
+    auto lines = lines_of(pair.tokens);
+    for (const std::string& line : lines_of(pair.targets)) lines.push_back(line);
+    return lines;
+  };
+  EXPECT_THAT(rows(5), ElementsAre("\nrigh", "sk\nno", "right", "__no."));
+  EXPECT_THAT(rows(3), ElementsAre("\nri", "\nno", "rig", "no."));
+  EXPECT_THAT(rows(2), ElementsAre("\nr", "\nn", "ri", "no"));
+  EXPECT_THAT(rows(1), ElementsAre("\n", "\n", "r", "n"));
+}
+
+TEST_F(PreferencePairsTest, CountsThePairsThatAreCut) {
+  const auto num_cut = [&](std::int64_t context) {
+    return Dataset::open_training(options(kTwoPairs, context)).description();
+  };
+  EXPECT_THAT(num_cut(9), HasSubstr("4 rows of 9, 0 pairs cut"));
+  EXPECT_THAT(num_cut(8), HasSubstr("4 rows of 8, 1 pairs cut"));  // only the chosen row is
+  EXPECT_THAT(num_cut(2), HasSubstr("1 pairs cut"));
+  EXPECT_THAT(num_cut(1), HasSubstr("2 pairs cut"));
+  const std::string long_rejected = "{\"prompt\":\"ask\",\"chosen\":\"no\",\"rejected\":\"right\"}";
+  EXPECT_THAT(Dataset::open_training(options(long_rejected, 8)).description(),
+              HasSubstr("1 pair, 13 tokens (bytes, vocabulary 258), 2 rows of 8, 1 pairs cut"));
+}
+
+TEST_F(PreferencePairsTest, EveryContextKeepsWhatItCan) {
+  PreferencePairs pairs;
+  pairs.append("before", "the first", "pair");
+  pairs.append("prompt", "chosen", "rejected!");
+  for (std::int64_t context = 1; context <= 20; ++context) {
+    for (const Answer answer : {Answer::kChosen, Answer::kRejected}) {
+      const RowTokens row = pairs.row(1, answer, context);
+      const std::int64_t answer_length = answer == Answer::kChosen ? 7 : 10;
+      const std::int64_t answer_begin = answer == Answer::kChosen ? 22 + 7 : 22 + 7 + 7;
+      EXPECT_EQ(row.length(), std::min(context + 1, 7 + answer_length));
+      EXPECT_EQ(row.num_targets(), std::min(context, answer_length));
+      EXPECT_EQ(row.text.begin, answer_begin);
+      EXPECT_EQ(row.prompt.begin + row.prompt.length, 22 + 7);  // it ends with the newline
+      EXPECT_GE(row.prompt.begin, 22);
+    }
+    EXPECT_EQ(pairs.is_cut(1, context), context + 1 < 7 + 10);
+  }
+}
+
+TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
+  const std::string good = "{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\"}\n\n";
+  const auto members = "a preference pair has the strings \"prompt\", \"chosen\" and \"rejected\"";
+  expect_refused(good + "{\"chosen\":\"c\",\"rejected\":\"r\"}", ":3", "has no \"prompt\"");
+  expect_refused(good + "{\"prompt\":\"p\",\"rejected\":\"r\"}", ":3", "has no \"chosen\"");
+  expect_refused("{\"prompt\":\"p\",\"chosen\":\"c\"}", ":1", "has no \"rejected\"");
+  expect_refused("{\"question\":\"q\",\"answer\":\"a\"}", ":1", members);
+  expect_refused("{\"prompt\":3,\"chosen\":\"c\",\"rejected\":\"r\"}", ":1",
+                 "\"prompt\" must be a string, but is of type number");
+  expect_refused("{\"prompt\":\"p\",\"chosen\":null,\"rejected\":\"r\"}", ":1",
+                 "\"chosen\" must be a string, but is of type null");
+  expect_refused("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":[\"r\"]}", ":1",
+                 "\"rejected\" must be a string, but is of type array");
+  expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",\"chosen\":\"d\"}",
+                 ":3", "\"chosen\" appears twice");
+  expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"same\",\"rejected\":\"same\"}", ":3",
+                 "\"chosen\" and \"rejected\" are equal");
+  expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"\",\"rejected\":\"\"}", ":3", "are equal");
+  expect_refused(good + "[]", ":3", "of type array");
+  expect_refused(good + "{\"prompt\":", ":3", "not valid JSON");
+  expect_refused("\n \n", "", "has no preference pairs");
+  expect_refused("", "", "has no preference pairs");
+  EXPECT_THAT([&] { read_jsonl_pairs(folder_.path("missing.jsonl")); },
+              ThrowsMessage<CheckError>(HasSubstr("missing.jsonl")));
+}
+
+TEST_F(PreferencePairsTest, OtherFilesHaveNoPairs) {
+  for (const std::string kind : {".txt", ".bin"}) {
+    DataOptions other = options(kTwoPairs, 2);
+    other.validation_source = folder_.write("a" + kind, "abcdefgh");
+    other.vocab_size = kind == ".bin" ? 65536 : 0;
+    const auto refused = [&](const std::string& option) {
+      return ThrowsMessage<UsageError>(
+          AllOf(HasSubstr(option + " " + other.validation_source),
+                HasSubstr("a " + kind + " file has no preference pairs"), HasSubstr("use a .jsonl"),
+                HasSubstr("\"prompt\", \"chosen\" and \"rejected\""), HasSubstr("corpus")));
+    };
+    EXPECT_THAT([&] { Dataset::open_validation(other); }, refused("--val-data"));
+    other.source = other.validation_source;
+    EXPECT_THAT([&] { Dataset::open_training(other); }, refused("--data"));
+  }
+  DataOptions vocabulary = options(kTwoPairs, 2);
+  vocabulary.vocab_size = 300;
+  EXPECT_THROW(Dataset::open_training(vocabulary), UsageError);
+}
+
+TEST_F(PreferencePairsTest, TheCorpusHasRightAndWrongQueries) {
+  std::set<std::string> seen;
+  const DataOptions corpus{.rows = Rows::kPairs, .context = 1000};
+  for (const auto split : {CorpusSplit::kTraining, CorpusSplit::kValidation}) {
+    const auto documents = corpus_documents(split);
+    const Dataset dataset = split == CorpusSplit::kTraining ? Dataset::open_training(corpus)
+                                                            : Dataset::open_validation(corpus);
+    ASSERT_EQ(dataset.num_samples(), static_cast<std::int64_t>(documents.size()));
+    EXPECT_THAT(dataset.description(), HasSubstr(" 0 pairs cut"));
+    for (std::int64_t k = 0; k < dataset.num_samples(); ++k) {
+      const SqlDocument& document = documents[static_cast<std::size_t>(k)];
+      const auto lines = lines_of(dataset.read(std::vector<std::int64_t>{k}).tokens);
+      const auto row_of = [](std::string text) {
+        text.resize(1000, '_');  // the end-of-text token is only a target
+        return text;
+      };
+      ASSERT_EQ(lines[0], row_of(document.text()));
+      ASSERT_EQ(lines[1],
+                row_of(document.context + '\n' + document.question + '\n' + document.wrong_answer));
+      ASSERT_NE(lines[0], lines[1]);
+      ASSERT_TRUE(seen.insert(lines[0]).second);  // no pair is in both splits
+    }
+  }
+}
+
+TEST_F(PreferencePairsTest, BatchStreamCutsPairsIntoMicrobatches) {
+  std::string lines;
+  for (char name = 'a'; name < 'f'; ++name) {
+    lines += concat("{\"prompt\":\"", name, "\",\"chosen\":\"+\",\"rejected\":\"-\"}\n");
+  }
+  DataOptions five = options(lines, 3);
+  five.order = SampleOrder::kSequential;
+  five.microbatch_size = 2;
+  five.num_microbatches = 2;
+  five.validation_source = five.source;
+  five.validation_samples = 3;
+  BatchStream stream(five, whole_data(Tail::kDrop));
+  EXPECT_EQ(stream.steps_per_epoch(), 2);
+  const Microbatches first = stream.next();
+  ASSERT_EQ(first.size(), 2);
+  EXPECT_THAT(lines_of(first[0].tokens), ElementsAre("a\n+", "b\n+", "a\n-", "b\n-"));
+  EXPECT_THAT(lines_of(first[1].tokens), ElementsAre("c\n+", "d\n+", "c\n-", "d\n-"));
+  EXPECT_THAT(first[1].samples, ElementsAre(2, 3));
+  EXPECT_EQ(first.num_targets(), 4 * (2 + 2));
+  const Microbatches last = stream.next();
+  ASSERT_EQ(last.size(), 1);
+  EXPECT_THAT(lines_of(last[0].tokens), ElementsAre("e\n+", "e\n-"));
+  EXPECT_EQ(stream.position(), (DataPosition{0, 5}));
+  EXPECT_EQ(stream.counts().rows, 5);  // a pair counts as one
+  const Microbatches validation = stream.validation();
+  ASSERT_EQ(validation.size(), 2);
+  EXPECT_THAT(lines_of(validation[1].tokens), ElementsAre("c\n+", "c\n-"));
+}
+
+TEST_F(PreferencePairsTest, TheContentHashNamesWhatThePairsSay) {
+  const auto hash = [&](const char* prompt, const char* chosen, const char* rejected,
+                        std::int64_t context = 8) {
+    return Dataset::open_training(options(concat("{\"prompt\":\"", prompt, "\",\"chosen\":\"",
+                                                 chosen, "\",\"rejected\":\"", rejected, "\"}"),
+                                          context))
+        .content_hash();
+  };
+  const std::set<std::string> hashes =
+      {
+          hash("p", "c", "r"),    hash("q", "c", "r"),   hash("p", "d", "r"),
+          hash("p", "c", "s"),    hash("p", "r", "c"),   hash("p", "c", "r", 9),
+          hash("pc", "", "r"),    hash("", "pc", "r"),   hash("p", "c", "r\\n"),
+          hash("p\\nc", "", "r"), hash("p", "c\\n", "r")  // the same tokens, and another prompt
+      };
+  EXPECT_EQ(hashes.size(), 11u);
+  EXPECT_EQ(hash("p", "c", "r"), hash("p", "c", "r"));
+}
+
+}  // namespace
+}  // namespace ladder
