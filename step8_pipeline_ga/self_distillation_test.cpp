@@ -49,7 +49,7 @@ TEST(SelfDistillation, MicrobatchesAreAssignedDifferently) {
   const at::Tensor halves =
       at::cat({balanced_assignment(first, 1), balanced_assignment(second, 1)});
   const double drift = (whole - halves).abs().mean().item<double>();
-  EXPECT_NEAR(drift, 0.0217, 1e-4);  // of shares that add up to 1
+  EXPECT_NEAR(drift, 0.0218, 1e-4);  // of shares that add up to 1
 }
 
 // The definition as it is written down: columns are samples, and everything is normalized at first.

@@ -165,8 +165,10 @@ TEST_F(ObjectiveLadder, ACacheSaysWhatTheModelSays) {
   TrainOptions other_model = from_cache, other_data = from_cache;
   other_model.objective.dpo.reference = wanted.folder;
   EXPECT_THAT(message(other_model), HasSubstr("is stale: it was made for the model"));
+  climber_.wait_for_all();
   other_data.data.source = pairs(99);
   EXPECT_THAT(message(other_data), HasSubstr("is stale: it was made for the training data"));
+  climber_.wait_for_all();
 }
 
 TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
@@ -188,6 +190,7 @@ TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
       EXPECT_EQ(run.report.metrics[i], wanted.report.metrics[i + 5]) << i;
     }
     EXPECT_EQ(run.report.param_hash, wanted.report.param_hash);
+    climber_.wait_for_all();
   }
 }
 
@@ -222,7 +225,7 @@ TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
     common.num_steps = 1;
     common.clip_norm = 0;
     common.optimizer.kind = OptimizerKind::kSgd;
-    common.lr = {.lr = 0.1, .warmup_steps = 0, .schedule = LrSchedule::kConstant};
+    common.lr = {.schedule = LrSchedule::kConstant, .lr = 0.1};
     common.data.order = SampleOrder::kSequential;
     common.data.source = twelve_samples(kind.has_reference);
     TrainOptions alone = common;
