@@ -6,7 +6,7 @@
 # times the number of microbatches. In the usual run the loss must fall below that of a bigram model; with --steps, or
 # options that change what is learned, it only has to fall.
 command_run() {
-  local num_steps=300 num_microbatches=1 is_short="" has_own_data="" evaluation="--eval-every 100 --eval-samples 64" options=()
+  local num_steps=150 num_microbatches=1 is_short="" has_own_data="" evaluation="--eval-every 50 --eval-samples 64" options=()
   local stages programs out
   RANKS=2
   read_run_options "$@"
@@ -138,6 +138,6 @@ stage_command() {
   done
   # shellcheck disable=SC2206
   COMMAND=("$(program "$step")" --layers 4 --heads 4 --channels 128 --context 128 --micro-batch-size $((8 / RANKS))
-    --steps "$num_steps" --lr 6e-3 --warmup-steps 50 --log-every 50 $evaluation --sample "CREATE TABLE"
+    --steps "$num_steps" --lr 6e-3 --warmup-steps 25 --log-every 25 $evaluation --sample "CREATE TABLE"
     "${words[@]}" "${options[@]}")
 }

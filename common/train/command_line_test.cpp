@@ -242,6 +242,53 @@ TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   expect_refused({"--pipeline-stages", "2"}, {"unknown option --pipeline-stages"});
 }
 
+TEST(Options, DocumentsPerStepReplaceTheNumberOfMicrobatches) {
+  const TrainOptions o =
+      parse({"--docs-per-step", "12", "--pipeline-stages", "3"}, kPipelines).options;
+  EXPECT_EQ(o.pipeline.docs_per_step, 12);
+  EXPECT_EQ(microbatches_per_step(o), 1);  // fetched at a time
+  EXPECT_EQ(num_stages_of(o, 6), 3);       // a flush of any size
+  const auto refused = [](const std::vector<const char*>& words, const char* part) {
+    EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  };
+  refused({"--docs-per-step", "-1"}, "--docs-per-step is -1");
+  refused({"--docs-per-step", "5", "--num-microbatches", "2"}, "give only one of them");
+  refused({"--docs-per-step", "5", "--accumulation", "2"}, "leave out --accumulation 2");
+  refused({"--docs-per-step", "5", "--local-batch-size", "8"}, "leave out --local-batch-size 8");
+  refused({"--docs-per-step", "5", "--overfit-one-batch"}, "--overfit-one-batch reads the same");
+}
+
+TEST(Options, ObjectivesHaveTheirUnits) {
+  const auto unit = [](const std::vector<const char*>& words) {
+    return unit_of(parse(words, kPipelines).options.objective);
+  };
+  EXPECT_EQ(unit({}), "target tokens");
+  EXPECT_EQ(unit({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
+  EXPECT_EQ(unit({"--objective", "dpo", "--init-from", "runs/a", "--dpo-unit", "tokens"}),
+            "answer tokens");
+  EXPECT_EQ(unit({"--objective", "self_distillation"}), "samples");
+}
+
+TEST(Options, ObjectivesRefuseWhatTheyCannotUse) {
+  const auto refused = [](const std::vector<const char*>& words, const char* part) {
+    EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  };
+  refused({"--objective", "ppo"}, "it must be lm or dpo or self_distillation");
+  refused({"--objective", "dpo"}, "give --dpo-reference CHECKPOINT");
+  refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
+  refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
+  refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
+  refused({"--dpo-beta", "0"}, "--dpo-beta is 0");
+  refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
+  refused({"--prototypes", "1"}, "--prototypes is 1");
+  refused({"--prototypes", "259"}, "the size of the vocabulary, which is 258");
+  refused({"--student-temperature", "0"}, "--student-temperature is 0");
+  refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
+  refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
+  refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
+  expect_refused({"--objective", "dpo"}, {"unknown option --objective"});
+}
+
 TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
   const TrainOptions any = parse({"--num-microbatches", "6"}, kPipelines).options;
   EXPECT_EQ(num_stages_of(any, 3), 3);
