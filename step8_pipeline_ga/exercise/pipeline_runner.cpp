@@ -221,30 +221,31 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
   return loss;
 }
 
-std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
-                                              const Microbatches& batch) {
+void PipelineRunner::forward(const Microbatches& batch, const OutputVisitor& visit) {
   const at::NoGradGuard no_grad;
-  std::vector<double> sums(static_cast<std::size_t>(batch.size()));
-  if (batch.size() == 0) return sums;
+  if (batch.size() == 0) return;
   Execution run(*this, plan_of(batch.size(), /*is_training=*/false), &batch[0]);
   run.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
-    const at::Tensor sum = objective.loss_sum(output, batch[microbatch]);
-    sums[static_cast<std::size_t>(microbatch)] = sum.item<double>();
-    return sum;
+    visit(output, microbatch);
+    return output;
   };
   run.run();
+}
+
+std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
+                                              const Microbatches& batch) {
+  std::vector<double> sums(static_cast<std::size_t>(batch.size()));
+  forward(batch, [&](const at::Tensor& output, std::int64_t microbatch) {
+    sums[static_cast<std::size_t>(microbatch)] =
+        objective.loss_sum(output, batch[microbatch]).item<double>();
+  });
   return sums;
 }
 
 at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
-  const at::NoGradGuard no_grad;
-  const Microbatch microbatch = {tokens, {}, 0};
-  Execution run(*this, plan_of(1, /*is_training=*/false), &microbatch);
   at::Tensor output;
-  run.on_output = [&](const at::Tensor& last, std::int64_t /*microbatch*/) {
-    return output = last;
-  };
-  run.run();
+  forward(Microbatches({Microbatch{tokens, {}}}),
+          [&](const at::Tensor& last, std::int64_t /*microbatch*/) { output = last; });
   const int last = stages_.size() - 1;
   const at::Tensor width = at::empty({1}, at::kLong);
   if (output.defined()) width.fill_(output.size(-1));
