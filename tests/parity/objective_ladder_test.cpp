@@ -1,5 +1,6 @@
 // The objectives of step 8 on the parity ladder: a cut into stages changes no bit of any of them, a
 // cut into microbatches and replicas nothing but rounding.
+#include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +8,12 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "common/train/checkpoint.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/safetensors.hpp"
 #include "tests/parity/climber.hpp"
 
 namespace ladder {
@@ -45,6 +51,11 @@ std::vector<Kind> kinds() {
   };
 }
 
+// The numbers that an objective reports besides its loss.
+std::size_t num_metrics(ObjectiveKind kind) {
+  return kind == ObjectiveKind::kDpo ? 7 : kind == ObjectiveKind::kSelfDistillation ? 2 : 0;
+}
+
 class ObjectiveLadder : public ::testing::Test {
  protected:
   // Options for one of the kinds on so many stages; collective.
@@ -71,11 +82,11 @@ class ObjectiveLadder : public ::testing::Test {
   }
 
   // Pairs with answers of different lengths, some too long for a row.
-  std::string pairs(int count = 103) {
+  std::string pairs(int count = 103, int first = 0) {
     const std::string path = climber_.folder_for("pairs") + ".jsonl";
     if (climber_.rank() == 0) {
       std::ofstream file(path);
-      for (int i = 0; i < count; ++i) {
+      for (int i = first; i < first + count; ++i) {
         const auto length = static_cast<std::size_t>(i % 13);
         file << R"({"prompt": "sort )" << i * i << R"(", "chosen": ")" << std::string(length, 'a')
              << R"(b", "rejected": ")" << std::string(17 - length, 'b') << "a\"}\n";
@@ -135,7 +146,11 @@ TEST_F(ObjectiveLadder, StagesChangeNoBit) {
       EXPECT_THAT(differences(run, wanted), IsEmpty());
       EXPECT_EQ(run.report.metrics, wanted.report.metrics);
       ASSERT_FALSE(run.report.val_losses.empty());
-      EXPECT_EQ(run.report.val_losses.back().metrics, wanted.report.val_losses.back().metrics);
+      const Metrics& validation = run.report.val_losses.back().metrics;
+      EXPECT_EQ(validation, wanted.report.val_losses.back().metrics);
+      const std::size_t own = num_metrics(kind.objective.kind);
+      EXPECT_EQ(validation.size(), own);
+      EXPECT_EQ(run.report.metrics.back().size(), own + (kind.docs_per_step > 0 ? 2 : 0));
     }
   }
   climber_.wait_for_all();
@@ -144,6 +159,7 @@ TEST_F(ObjectiveLadder, StagesChangeNoBit) {
 TEST_F(ObjectiveLadder, ACacheSaysWhatTheModelSays) {
   const Kind dpo = kinds()[1];
   TrainOptions from_model = options(dpo, climber_.size());
+  from_model.data.validation_source = pairs(20, /*first=*/41);  // not what the training data hold
   TrainOptions from_cache = from_model;
   from_cache.objective.dpo.cache = climber_.folder_for("cache");
   const FinishedRun wanted = climber_.climb(pipeline(), from_model);
@@ -154,6 +170,17 @@ TEST_F(ObjectiveLadder, ACacheSaysWhatTheModelSays) {
   }
   for (std::size_t i = 0; i < wanted.report.losses.size(); ++i)
     EXPECT_NEAR(made.report.losses[i], wanted.report.losses[i], 1e-5);
+  for (std::size_t i = 0; i < wanted.report.val_losses.size(); ++i)
+    EXPECT_NEAR(made.report.val_losses[i].loss, wanted.report.val_losses[i].loss, 1e-5);
+
+  // Replicas that share the work write the same file as stages that do all of it together.
+  TrainOptions by_replicas = from_cache;
+  by_replicas.pipeline.num_stages = 1;
+  by_replicas.objective.dpo.cache = climber_.folder_for("cache");
+  by_replicas.num_steps = 1;
+  climber_.climb(pipeline(), by_replicas);
+  EXPECT_TRUE(read_text_file(by_replicas.objective.dpo.cache) ==
+              read_text_file(from_cache.objective.dpo.cache));
 
   // Another model, and other data: refused by every rank.
   const auto message = [&](const TrainOptions& other) -> std::string {
@@ -164,12 +191,108 @@ TEST_F(ObjectiveLadder, ACacheSaysWhatTheModelSays) {
     }
     return "no error";
   };
-  TrainOptions other_model = from_cache, other_data = from_cache;
+  TrainOptions other_model = from_cache, other_data = from_cache, other_validation = from_cache;
   other_model.objective.dpo.reference = wanted.folder;
   EXPECT_THAT(message(other_model), HasSubstr("is stale: it was made for the model"));
   climber_.wait_for_all();
   other_data.data.source = pairs(99);
   EXPECT_THAT(message(other_data), HasSubstr("is stale: it was made for the training data"));
+  climber_.wait_for_all();
+  other_validation.data.validation_source = pairs(20);
+  EXPECT_THAT(message(other_validation),
+              HasSubstr("is stale: it was made for the validation data"));
+  climber_.wait_for_all();
+}
+
+// A model that is its own reference gives every pair a margin of 0, which costs log 2 in each unit.
+TEST_F(ObjectiveLadder, TheReferenceIsTheModelThatTheOptionsName) {
+  TrainOptions named = options(kinds()[1], climber_.size());
+  named.num_steps = 1;
+  TrainOptions by_default = named, by_tokens = named, other = named;
+  by_default.objective.dpo.reference = {};  // that of --init-from
+  other.output.init_from = {};              // the model starts from its seed
+  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
+  for (const TrainOptions& own : {named, by_default, by_tokens})
+    EXPECT_NEAR(climber_.climb(pipeline(), own).report.losses[0], std::log(2.0), 1e-6);
+  EXPECT_GT(std::abs(climber_.climb(pipeline(), other).report.losses[0] - std::log(2.0)), 1e-3);
+  climber_.wait_for_all();
+}
+
+// The teacher starts as the student, and each step takes it a quarter of the way to what the step
+// has made of the student.
+TEST_F(ObjectiveLadder, TheTeacherFollowsTheStudent) {
+  TrainOptions slow = options(kinds()[4], climber_.size());
+  slow.objective.distillation.teacher_momentum = 0.75;
+  slow.num_steps = 3;
+  slow.output.save_every = 1;
+  slow.output.keep = 0;
+  slow.output.init_from = reference();
+  const FinishedRun run = climber_.climb(pipeline(), slow);
+  const auto read = [](const std::filesystem::path& file, const StoredTensor& stored,
+                       const std::string& suffix = "") {
+    const at::Tensor tensor = at::empty(stored.shape, stored.dtype);
+    SafetensorsReader(file.string()).read(stored.name + suffix, tensor);
+    return tensor;
+  };
+  if (climber_.rank() == 0) {
+    const std::filesystem::path start = *newest_checkpoint(reference()) / "model.safetensors";
+    const SafetensorsReader model(start.string());
+    for (const StoredTensor& stored : model.tensors()) {
+      at::Tensor teacher = read(start, stored);
+      for (const int step : {1, 2, 3}) {
+        SCOPED_TRACE(concat(stored.name, " after step ", step));
+        const std::filesystem::path saved = concat(run.folder, "/checkpoints/step_00000", step);
+        teacher = 0.75 * teacher + 0.25 * read(saved / "model.safetensors", stored);
+        const at::Tensor found = read(saved / "optimizer.safetensors", stored, ".teacher");
+        EXPECT_TRUE(close_in_norm(found, teacher, 1e-6));
+      }
+    }
+  }
+  climber_.wait_for_all();
+}
+
+// A view that is balanced by itself belongs to every prototype alike, whatever the teacher says.
+TEST_F(ObjectiveLadder, OneSampleIsBalancedByItselfUnlessTheScopeIsTheBatch) {
+  for (const SinkhornScope scope : {SinkhornScope::kMicrobatch, SinkhornScope::kBatch}) {
+    TrainOptions sharp = options(kinds()[4], climber_.size());
+    sharp.num_steps = 1;
+    sharp.data.microbatch_size = 1;
+    sharp.objective.distillation.scope = scope;
+    TrainOptions soft = sharp;
+    soft.objective.distillation.teacher_temperature = 1;
+    const double difference = climber_.climb(pipeline(), sharp).report.losses[0] -
+                              climber_.climb(pipeline(), soft).report.losses[0];
+    if (scope == SinkhornScope::kMicrobatch) {
+      EXPECT_NEAR(difference, 0, 1e-6);
+    } else {
+      EXPECT_GT(std::abs(difference), 1e-4);
+    }
+  }
+  climber_.wait_for_all();
+}
+
+// A model that does not learn, and sees the same samples in every epoch: only the views are new.
+TEST_F(ObjectiveLadder, EveryEpochHasItsOwnViews) {
+  TrainOptions noisy = options(kinds()[5], climber_.size());
+  noisy.num_steps = 3;
+  noisy.output.eval_every = 1;
+  noisy.lr = {.schedule = LrSchedule::kConstant, .lr = 0};
+  noisy.objective.distillation.teacher_momentum = 1;
+  noisy.data.order = SampleOrder::kSequential;
+  noisy.data.source = twelve_samples(false);
+  noisy.data.microbatch_size = 3;  // an epoch is a step of four microbatches
+  TrainOptions plain = noisy, other_seed = noisy;
+  plain.objective.distillation.view_noise = 0;
+  other_seed.data.seed += 1;
+  const TrainReport found = climber_.climb(pipeline(), noisy).report;
+  const TrainReport same = climber_.climb(pipeline(), plain).report;
+  const TrainReport other = climber_.climb(pipeline(), other_seed).report;
+  for (const std::size_t step : {1u, 2u}) {
+    EXPECT_EQ(same.losses[step], same.losses[0]);
+    EXPECT_NE(found.losses[step], found.losses[step - 1]);
+    EXPECT_EQ(found.val_losses[step].loss, found.val_losses[0].loss);
+  }
+  EXPECT_NE(other.losses[0], found.losses[0]);
   climber_.wait_for_all();
 }
 
@@ -209,6 +332,9 @@ TEST_F(ObjectiveLadder, AFixedNumberOfDocumentsIsAFixedNumberOfMicrobatches) {
   const FinishedRun wanted = climber_.climb(pipeline(), fixed);
   if (climber_.rank() == 0) {
     EXPECT_THAT(differences(run, wanted), IsEmpty());
+    // They run in one flush, of which the first stage holds as many microbatches at a time.
+    EXPECT_EQ(run.report.memory.peak(MemoryCategory::kActivations),
+              wanted.report.memory.peak(MemoryCategory::kActivations));
   }
   climber_.wait_for_all();
 }
