@@ -6,12 +6,13 @@
 # times the number of microbatches. In the usual run the loss must fall below that of a bigram model; with --steps, or
 # options that change what is learned, it only has to fall.
 command_run() {
-  local num_steps=150 num_microbatches=1 is_short="" has_own_data="" evaluation="--eval-every 50 --eval-samples 64" options=()
+  local num_steps=150 num_microbatches=1 is_short="" data=corpus val_data="" evaluation="--eval-every 50 --eval-samples 64" options=()
   local stages programs out
   RANKS=2
   read_run_options "$@"
-  mapfile -t stages < <(stages_of_run "$num_microbatches")
+  mapfile -t stages < <(stages_of_run "$num_microbatches" "$data$val_data")
   mapfile -t programs < <(stage_programs)
+  out="$ROOT/runs/ladder-$(date +%Y%m%d-%H%M%S)"
   prepare_release
   if is_built release "${programs[@]}"; then
     unlock_setup
@@ -23,7 +24,6 @@ command_run() {
     unlock_setup  # the build keeps the lock
   fi
 
-  out="$ROOT/runs/ladder-$(date +%Y%m%d-%H%M%S)"
   mkdir -p "$ROOT/runs" && mkdir "$out"
   say "training ${#stages[@]} stages for $num_steps steps on $RANKS ranks: $(describe_training)"
   say "Everything is written to ${out#"$ROOT"/}."
@@ -31,7 +31,7 @@ command_run() {
   climb
   "$(python)" "$ROOT/scripts/ladder_table.py" "$out" --ranks "$RANKS" ${is_short:+--short}
 }
-# Sets variables of command_run: num_steps, num_microbatches, is_short, has_own_data, evaluation, and the trainers' options.
+# Sets variables of command_run: num_steps, num_microbatches, is_short, data and val_data, evaluation, and the trainers' options.
 read_run_options() {
   split_ranks "$@"
   set -- "${OPTIONS[@]}"
@@ -50,9 +50,10 @@ read_run_options() {
       --num-microbatches) num_microbatches=${2:-} is_short=1 ;;
       --num-microbatches=*) num_microbatches=${1#*=} is_short=1 ;;
       --data=corpus) ;;
-      --data) if [[ ${2:-} != corpus ]]; then has_own_data=1 is_short=1; fi ;;
-      --data=*) has_own_data=1 is_short=1 ;;
-      --quiet | --log-every* | --eval-* | --val-data* | --save-every* | --keep* | --sample* | --transport* | --link*) ;;
+      --data) if [[ ${2:-} != corpus ]]; then data=own is_short=1; fi ;;
+      --data=*) data=own is_short=1 ;;
+      --val-data*) val_data=own ;;
+      --quiet | --log-every* | --eval-* | --save-every* | --keep* | --sample* | --transport* | --link*) ;;
       --*) is_short=1 ;;
     esac
     options+=("$1")
@@ -61,15 +62,18 @@ read_run_options() {
   [[ $num_steps =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--steps is '$num_steps', it must be a number from 1"
   [[ $num_microbatches =~ ^[1-9][0-9]{0,8}$ ]] || usage_error "--num-microbatches is '$num_microbatches', it must be a number from 1"
   [[ $RANKS == [1248] ]] || usage_error "--ranks is $RANKS, which does not divide the 8 rows of a step: choose 1, 2, 4 or 8 (./ladder train takes any number)"
-  if [[ -n $has_own_data && " ${options[*]}" != *" --val-data"* ]]; then evaluation=""; fi # nothing to evaluate on
+  if [[ $data == own && -z $val_data ]]; then evaluation=""; fi # nothing to evaluate on
 }
 describe_training() {
   printf '4 layers, 4 heads, 128 channels, context 128'
-  if [[ -z $has_own_data ]]; then printf ', the built-in corpus'; fi
+  if [[ $data == corpus ]]; then printf ', the built-in corpus'; fi
   if ((${#options[@]} > 0)); then printf ', with %s' "${options[*]}"; fi
 }
-# stages_of_run NUM_MICROBATCHES: the lines of the stages of such a run.
-stages_of_run() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | awk -F '\t' -v m="$1" '$4 == "always" || m > 1'; }
+# stages_of_run NUM_MICROBATCHES DATA: the lines of the stages of such a run; DATA is corpus, or something else.
+stages_of_run() {
+  grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | awk -F '\t' -v m="$1" -v data="$2" \
+    '$4 == "always" || ($4 == "m>1" && m > 1) || $4 == data'
+}
 stage_programs() { grep -v '^#' "$ROOT/scripts/ladder_stages.tsv" | cut -f2 | sort -u; }
 
 # These are parts of command_run and use its variables. stage_command sets COMMAND for one line of the stages.
@@ -134,6 +138,8 @@ stage_command() {
       N) words[i]=$RANKS ;;
       P) words[i]=$pipeline_stages ;;
       R) words[i]=$((RANKS / pipeline_stages)) ;;
+      S) words[i]=$((num_steps < 20 ? num_steps : 20)) ;;
+      RUN/*) words[i]=$out/${words[i]#RUN/} ;;
     esac
   done
   # shellcheck disable=SC2206

@@ -5,7 +5,7 @@
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
-parameter norms and target counts of every step, validation losses, and each tensor of the final parameters. If one run
+parameter norms, numbers of units and metrics of every step, validation losses, and each tensor of the final parameters. If one run
 was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the same ones.
 Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
 by the same relative norm of their difference (except the key's third of an attention bias, whose gradient is only
@@ -21,8 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SERIES = {"target_tokens": "number of targets", "losses": "loss", "grad_norms": "gradient norm",
-          "param_norms": "parameter norm"}  # fmt: skip
+SERIES = {"units": "number of units", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
 
 
 # ---- what a run has written ----------------------------------------------------------------------------------------------
@@ -39,14 +38,19 @@ def read_report(folder):
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(report, dict):
         raise ValueError(f"{path}: is not a report: it holds no object")
-    for key in (*SERIES, "first_step", "param_hash", "val_losses", "num_parameters"):
+    for key in (*SERIES, "unit", "metrics", "first_step", "param_hash", "val_losses", "num_parameters"):
         if key not in report:
             raise ValueError(f"{path}: is not a report: it has no {key}")
-    if any(not isinstance(report[key], list) or len(report[key]) != len(report["losses"]) for key in SERIES):
+    if any(not isinstance(values, list) or len(values) != len(report["losses"]) for values in series_of(report).values()):
         raise ValueError(f"{path}: its series differ in length")
     if not isinstance(report["first_step"], int):
         raise ValueError(f"{path}: first_step is {report['first_step']!r}, not a whole number")
     return report
+
+
+def series_of(report):
+    """What the report has a value of for each step: {name: values}."""
+    return {name: report[key] for key, name in SERIES.items()} | report["metrics"]
 
 
 def last_step(report):
@@ -117,9 +121,13 @@ def series_differences(report, reference, within):
         lines.append(f"the run ends after step {ends[0]}, the reference after step {ends[1]}")
     if not common_steps(report, reference):
         lines.append("there is no step that both have taken")
-    for key, name in SERIES.items():
-        found, wanted = (dict(enumerate(run[key], run["first_step"] + 1)) for run in (report, reference))
-        lines += first_difference(name, found, wanted, None if key == "target_tokens" else within)
+    if report["unit"] != reference["unit"]:
+        lines.append(f"losses are means over {report['unit']}, in the reference over {reference['unit']}")
+    series = series_of(report), series_of(reference)
+    lines += [f"only one of the runs has the metric {name}" for name in sorted(series[0].keys() ^ series[1].keys())]
+    for name in [name for name in series[0] if name in series[1]]:
+        found, wanted = (dict(enumerate(of[name], run["first_step"] + 1)) for of, run in zip(series, (report, reference)))
+        lines += first_difference(name, found, wanted, None if name == SERIES["units"] else within)
     found, wanted = ({entry["step"]: entry["loss"] for entry in run["val_losses"]} for run in (report, reference))
     for step in sorted(set(common_steps(report, reference)) & (found.keys() ^ wanted.keys())):
         lines.append(f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss")
@@ -194,6 +202,7 @@ class PlantedRun:
         self.report = {"first_step": 0, "param_hash": "equal", "num_parameters": 8,
                        "val_losses": [{"step": 3, "loss": 2.5}, {"step": 6, "loss": 1.5}]}  # fmt: skip
         self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
+        self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
         self.tensors = {"wte.weight": [3.0, 4.0], BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0]}  # query, key, value
         self.file = "model.safetensors"
 
@@ -215,6 +224,12 @@ class PlantedRun:
     def value(self, key, step, value):
         self.report[key][step - 1 - self.report["first_step"]] = value
 
+    def metric(self, name, step, value):
+        self.report["metrics"].setdefault(name, [0.5] * 6)[step - 1] = value
+
+    def unit(self, unit):
+        self.report["unit"] = unit
+
     def tensor(self, name, place, value):
         self.report["param_hash"] = "another"
         self.tensors[name][place] = value
@@ -222,6 +237,7 @@ class PlantedRun:
     def steps(self, first, last):
         for key in SERIES:
             self.report[key] = self.report[key][first - 1 : last]
+        self.report["metrics"]["accuracy"] = self.report["metrics"]["accuracy"][first - 1 : last]
         self.report["first_step"] = first - 1
 
     def val_loss(self, value):
@@ -260,7 +276,11 @@ PLANTED = [
     ([("value", "losses", 4, 3.1)], 0.0, "step 4: loss"),
     ([("value", "grad_norms", 1, 7.0)], None, "step 1: gradient norm"),
     ([("value", "param_norms", 6, 7.0)], None, "step 6: parameter norm"),
-    ([("value", "target_tokens", 2, 5.1)], 0.1, "step 2: number of targets"),
+    ([("value", "units", 2, 5.1)], 0.1, "step 2: number of units"),
+    ([("unit", "samples")], 0.1, "means over samples, in the reference over pairs"),
+    ([("metric", "accuracy", 3, 0.6)], None, "step 3: accuracy 0.6, wanted 0.5"),
+    ([("metric", "accuracy", 3, 0.52)], 0.1, None),
+    ([("metric", "margin", 3, 0.6)], 0.1, "only one of the runs has the metric margin"),
     ([("value", "losses", 2, None)], None, "step 2: loss is not finite"),
     ([("value", "losses", 2, None)], 0.5, "step 2: loss is not finite"),
     (["both", ("value", "losses", 2, None)], None, "step 2: loss is not finite"),
@@ -273,7 +293,7 @@ PLANTED = [
     ([("more_val_losses",)], 0.1, "step 5: only the run has a validation loss"),
     (["both", ("more_val_losses",)], None, None),
     (["both", ("without_val_losses",)], None, None),
-    ([("text", '{"losses": 1}')], None, "has no target_tokens"),
+    ([("text", '{"losses": 1}')], None, "has no units"),
     (["both", ("val_loss", None)], None, "step 6: validation loss is not finite"),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
     ([("steps", 1, 5)], 1e-6, "ends after step 5"),

@@ -8,7 +8,8 @@ Reads RUN/STAGE/report.json of each stage in ladder_stages.tsv, prints the table
 RUN/table.json. The bounds: a stage equals the one that it must equal (compare_runs.py); memory and traffic match the
 theory to the byte, call and message; each rank reads all data or its share, as the stage says; only model state is
 alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or with other
-options: lower than at the start). Exit code 1 if one does not hold. Standard library only.
+options: lower than at the start), and one that is no mean over tokens falls on the validation data (with --short: is
+finite). Exit code 1 if one does not hold. Standard library only.
 """
 
 import argparse
@@ -32,15 +33,12 @@ WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes p
 COLUMNS = ("name", "step", "ranks", "when", "equals", "within", "reads", "options")
 
 
-def read_stages(path, num_microbatches=1):
-    """One dict per stage of a run with this many microbatches; the file says what its columns mean."""
+def read_stages(path, num_microbatches=1, data="corpus"):
+    """One dict per stage of such a run; the file says what its columns mean. Each "equals" one of them, or "-"."""
     lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return stages_of_run([dict(zip(COLUMNS, fields, strict=True)) for fields in lines], num_microbatches)
-
-
-def stages_of_run(stages, num_microbatches):
-    """Those that such a run has; each "equals" one of them, or "-"."""
-    stages = [stage for stage in stages if stage["when"] == "always" or num_microbatches > 1]
+    stages = [dict(zip(COLUMNS, fields, strict=True)) for fields in lines]
+    is_run = {"always": True, "m>1": num_microbatches > 1, "corpus": data == "corpus"}
+    stages = [stage for stage in stages if is_run[stage["when"]]]
     names = {stage["name"] for stage in stages} | {"-"}
     return [{**stage, "equals": next(name for name in stage["equals"].split(",") if name in names)} for stage in stages]
 
@@ -123,6 +121,8 @@ def expected_bytes_read(stage, report):
 
 
 def data_faults(stage, report, of_all):
+    if stage["reads"] == "-":
+        return []
     read, wanted = report["data_bytes_read"], expected_bytes_read(stage, report)
     if report["config"]["rows"] == "windows":
         return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
@@ -146,9 +146,13 @@ def identity_faults(stage, report, num_ranks):
     return faults
 
 
-def loss_faults(losses, is_short):
-    if not losses or None in losses:
+def loss_faults(report, is_short):
+    losses, validation = report["losses"], [entry["loss"] for entry in report["val_losses"]]
+    if not losses or None in losses or None in validation:
         return ["its loss is not finite"]
+    if report["unit"] != "target tokens":  # few steps: one batch's loss would say little
+        has_fallen = is_short or (validation and validation[-1] < losses[0])
+        return [] if has_fallen else [f"its validation loss is not below its first loss, {losses[0]:.4f}: {validation}"]
     if is_short:
         has_fallen = len(losses) < 10 or losses[-1] < losses[0]
         return [] if has_fallen else [f"its loss {losses[-1]:.4f} is not below the first one, {losses[0]:.4f}"]
@@ -185,10 +189,10 @@ def make_row(stage, report):
         "equals": stage["equals"],
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": expected_bytes_read(stage, report) / steps,
+        "data_per_step_theory": None if stage["reads"] == "-" else expected_bytes_read(stage, report) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
-        "tokens_per_second": report["tokens_per_second"],
+        "tokens_per_second": report.get("tokens_per_second"),
     }
     for kind in (*STATE, "communication"):
         held = max((rank[kind] for rank in memory), default=None)
@@ -204,7 +208,7 @@ def judge(run, stages, num_ranks, is_short):
         report = reports[stage["name"]] = json.loads((run / stage["name"] / "report.json").read_text())
         of_all = reports[stages[0]["name"]]["data_bytes_read"][0]
         row = make_row(stage, report)
-        row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report["losses"], is_short)
+        row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report, is_short)
         row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, of_all)
         if stage["equals"] != "-":
             row.update(distances(report, reports[stage["equals"]]))
@@ -219,7 +223,7 @@ def number(row, key, form):
 
 
 def beside(row, key, form):
-    return f"{number(row, key, form)} ({number(row, key + '_theory', form)})"
+    return number(row, key, form) + ("" if row[key + "_theory"] is None else f" ({number(row, key + '_theory', form)})")
 
 
 # Two tables, for one would be too wide for a terminal: heading, and the cell of a row.
@@ -263,11 +267,12 @@ first\tstep1\tN\talways\toracle\tbits\tall\t-
 second\tstep2\tN\talways\tfirst\tbits\tshare\t-
 other oracle\tstep0\t1\tm>1\t-\t-\tall\t--fold
 third\tstep3\tN\talways\tother oracle,second\t1e-3\tshare\t-
+pairs\tstep3\tN\tcorpus\t-\t-\t-\t-
 """
-# Of those five stages, the names and references in a run with so many microbatches.
+# Of those six stages, the names and references in a run with so many microbatches on such data.
 REFERENCES = {
-    1: {"oracle": "-", "first": "oracle", "second": "first", "third": "second"},
-    2: {"oracle": "-", "first": "oracle", "second": "first", "other oracle": "-", "third": "other oracle"},
+    (1, "corpus"): {"oracle": "-", "first": "oracle", "second": "first", "third": "second", "pairs": "-"},
+    (2, "own.txt"): {"oracle": "-", "first": "oracle", "second": "first", "other oracle": "-", "third": "other oracle"},
 }
 CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size": 2, "num-microbatches": 1}
 DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
@@ -279,14 +284,18 @@ def right_report(stage):
     state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
     report = {
         "step": stage["step"], "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
-        "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "target_tokens": [8] * 10,
-        "val_losses": [], "param_hash": "equal", "tokens_per_second": 1.0, "memory_theory": [state] * ranks,
+        "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "units": [8] * 10,
+        "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks, "metrics": {},
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
         "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
         "data_bytes_read": [240 if stage["reads"] == "all" else 120] * ranks,  # 40 rows of 3 tokens
     }  # fmt: skip
     if ranks == 1:
         report["config"] = CONFIG | {"simulate-ranks": 2}
+    if stage["name"] == "pairs":
+        report |= {"unit": "pairs", "val_losses": [{"step": 10, "loss": 2.9}]}
+    else:
+        report |= {"unit": "target tokens", "target_tokens": report["units"], "tokens_per_second": 1.0}
     return json.loads(json.dumps(report))  # no part is shared by two ranks
 
 
@@ -300,7 +309,7 @@ PLANTED = [
     ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
     ("second", ("losses", 1), 2.0000001, False, "it does not equal first: step 2: loss"),
     ("second", ("grad_norms", 2), 1.1, False, "step 3: gradient norm"),
-    ("second", ("target_tokens", 0), 7, False, "step 1: number of targets"),
+    ("second", ("units", 0), 7, False, "step 1: number of units"),
     ("second", ("param_hash",), "another", False, "param_hash 'another'"),
     ("second", ("val_losses",), [{"step": 3, "loss": None}], False, "validation loss is not finite"),
     ("third", ("losses", 1), 2.001, False, None),
@@ -310,6 +319,13 @@ PLANTED = [
     ("oracle", ("losses", 9), 2.5, False, "not below 2.04"),
     ("oracle", ("losses", 9), 2.5, True, None),
     ("oracle", ("losses", 9), 3.1, True, "not below the first one"),
+    ("pairs", ("losses", 9), 3.1, False, None),
+    ("pairs", ("val_losses", 0, "loss"), 3.1, False, "not below its first loss, 3.0000: [3.1]"),
+    ("pairs", ("val_losses", 0, "loss"), 3.1, True, None),
+    ("pairs", ("val_losses", 0, "loss"), None, True, "not finite"),
+    ("pairs", ("val_losses",), [], False, "not below its first loss"),
+    ("pairs", ("val_losses",), [], True, None),
+    ("pairs", ("data_bytes_read", 0), 1, False, None),
     ("second", ("memory", 1, "gradients"), 44, False, "rank 1 holds 44 bytes of gradients, theory says 40"),
     ("second", ("memory", 1, "communication"), 4, False, "rank 1 holds 4 bytes of communication"),
     ("second", ("memory", 0, "other_by_name"), {"unnamed": 4}, False, "not model state: {'unnamed': 4}"),
@@ -357,10 +373,10 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stages.tsv"
         path.write_text(TEXT_OF_STAGES)
-        stages = {m: read_stages(path, m) for m in REFERENCES}
-    for m, references in REFERENCES.items():
+        stages = {m: read_stages(path, m, data) for m, data in REFERENCES}
+    for (m, data), references in REFERENCES.items():
         if (found := {stage["name"]: stage["equals"] for stage in stages[m]}) != references:
-            print(f"self-test: {m} microbatches: wanted {references}, found {found}")
+            print(f"self-test: {m} microbatches of {data}: wanted {references}, found {found}")
             mistakes += 1
     cases = [(1, case) for case in PLANTED] + [(2, case) for case in PLANTED_IN_TWO_MICROBATCHES]
     for m, (name, place, value, is_short, wanted) in cases:
@@ -389,7 +405,8 @@ def main():
     try:
         first = read_stages(arguments.stages)[0]["name"]
         config = json.loads((arguments.run / first / "report.json").read_text())["config"]
-        stages = read_stages(arguments.stages, config["num-microbatches"])
+        data = config["data"] if config.get("val-data", "") in ("", "corpus") else "mixed"
+        stages = read_stages(arguments.stages, config["num-microbatches"], data)
         rows = judge(arguments.run, stages, arguments.ranks, arguments.short)
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/train/checkpoint.hpp"
 #include "step8_pipeline_ga/dpo.hpp"
 #include "step8_pipeline_ga/inference_model.hpp"
 #include "step8_pipeline_ga/reference_cache.hpp"
@@ -18,13 +19,19 @@ class Dpo {
 
   void start(Run& run) {
     const DpoOptions& dpo = options_.objective.dpo;
-    const std::string source = dpo.reference.empty() ? options_.output.init_from : dpo.reference;
-    reference_ = std::make_unique<InferenceModel>(options_, plan_, mesh_);
-    const std::string hash = reference_->load(source);
-    if (dpo.cache.empty()) return;
-    cache_.emplace(dpo.cache, hash, batches_, *reference_, options_.data.microbatch_size, mesh_,
-                   run);
-    reference_.reset();
+    const auto source = checkpoint_in(
+        "--dpo-reference", dpo.reference.empty() ? options_.output.init_from : dpo.reference);
+    const auto load = [&] {
+      auto reference = std::make_unique<InferenceModel>(options_, plan_, mesh_);
+      reference->load(source);
+      return reference;
+    };
+    if (dpo.cache.empty()) {
+      reference_ = load();
+    } else {
+      cache_.emplace(dpo.cache, saved_param_hash(source), batches_, load,
+                     options_.data.microbatch_size, mesh_, run);
+    }
   }
 
   void prepare(Microbatches& batch, const BatchOrigin& origin) const {

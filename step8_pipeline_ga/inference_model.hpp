@@ -2,7 +2,7 @@
 // or a teacher. 4 bytes per parameter of the stage.
 #pragma once
 
-#include <string>
+#include <filesystem>
 
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
@@ -20,9 +20,9 @@ class InferenceModel {
   // This stage's parameters, to be written to.
   const at::Tensor& params() const { return flat_.params(); }
 
-  // Reads this stage's part of a checkpoint, or of a run's newest checkpoint; returns the hash of
-  // the whole model. Local. Throws CheckError if it is damaged or belongs to another model.
-  std::string load(const std::string& checkpoint);
+  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged or belongs to
+  // another model.
+  void load(const std::filesystem::path& checkpoint);
 
   // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.
   // Collective over the stages.

@@ -1,6 +1,9 @@
 #include "step8_pipeline_ga/pipeline_use.hpp"
 
+#include <utility>
+
 #include "common/core/check.hpp"
+#include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule_drawing.hpp"
 #include "step8_pipeline_ga/schedule_simulation.hpp"
@@ -16,10 +19,15 @@ Planner planner_of(const TrainOptions& options, int num_stages) {
 
 std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
                               int num_replicas) {
-  return concat(to_string(cut), "global batch: ", rows_per_step(options, num_replicas), " rows (",
-                options.data.microbatch_size, " per microbatch, ", options.data.num_microbatches,
-                " microbatches per flush, ", options.pipeline.accumulation, " flush(es), ",
-                num_replicas, " replica(s)), schedule ", to_string(options.pipeline.schedule));
+  const std::int64_t docs = options.pipeline.docs_per_step;
+  const std::string flushes =
+      docs > 0 ? concat("as many microbatches as hold ", docs, " documents")
+               : concat(options.data.num_microbatches, " microbatch(es) per flush, ",
+                        options.pipeline.accumulation, " flush(es)");
+  const std::string rows = docs > 0 ? "" : concat(rows_per_step(options, num_replicas), " ");
+  return concat(to_string(cut), "global batch: ", rows, "rows (", options.data.microbatch_size,
+                " per microbatch, ", flushes, ", ", num_replicas, " replica(s)), schedule ",
+                to_string(options.pipeline.schedule));
 }
 
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
@@ -42,15 +50,17 @@ std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch) 
   return options.pipeline.docs_per_step > 0 ? batch.size() : options.data.num_microbatches;
 }
 
-std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage) {
+PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
+                              Communicator& stages) {
+  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
   std::vector<Model> chunks;
   auto layer = model.layers.begin();
-  for (const std::size_t c : cut.chunks_on(stage)) {
-    const auto end = layer + static_cast<std::ptrdiff_t>(cut.chunks[c].size());
+  for (const std::size_t c : plan.cut.chunks_on(plan.stage)) {
+    const auto end = layer + static_cast<std::ptrdiff_t>(plan.cut.chunks[c].size());
     chunks.push_back({{layer, end}});
     layer = end;
   }
-  return chunks;
+  return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size())};
 }
 
 double evaluate(PipelineRunner& pipeline, const StepObjective& objective,

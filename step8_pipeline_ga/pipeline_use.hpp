@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "common/comm/mesh.hpp"
-#include "common/model/model.hpp"
+#include "common/optim/flat_model.hpp"
 #include "common/train/options.hpp"
 #include "step8_pipeline_ga/pipeline_cut.hpp"
 #include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/stage_plan.hpp"
 #include "step8_pipeline_ga/step_objective.hpp"
 
 namespace ladder {
@@ -31,8 +32,10 @@ DataOptions step_data(const TrainOptions& options);
 // The microbatches of one flush of this step: --num-microbatches, or all with --docs-per-step.
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch);
 
-// The parts of a stage's model that run separately: one for each of its chunks.
-std::vector<Model> chunks_of(const Model& model, const PipelineCut& cut, int stage);
+// Builds the stage's layers over `flat`, with their initial values, and connects them with the other
+// stages. Lifetime: `flat` and `stages` outlive the runner.
+PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
+                              Communicator& stages);
 
 // The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the
 // loss of one process to the bit. Collective over the world. What the objective has measured on the

@@ -66,7 +66,7 @@ void write(const fs::path& file, const at::Tensor& training, const at::Tensor& v
 }  // namespace
 
 ReferenceCache::ReferenceCache(const std::string& file, const std::string& reference_hash,
-                               const BatchStream& batches, InferenceModel& reference,
+                               const BatchStream& batches, const LoadReference& load_reference,
                                std::int64_t rows, const Mesh& mesh, Run& run) {
   const MemoryScope scope(MemoryCategory::kOther, "reference log-probabilities");
   const Metadata metadata = {{"model", reference_hash},
@@ -75,8 +75,9 @@ ReferenceCache::ReferenceCache(const std::string& file, const std::string& refer
   const bool is_there =
       all_reduce_sum(mesh.world.rank() == 0 && fs::exists(file) ? 1 : 0, mesh.world) > 0;
   if (!is_there) {
-    training_ = score(batches.training_data(), "training", reference, rows, mesh, run);
-    validation_ = score(batches.validation_data(), "validation", reference, rows, mesh, run);
+    const auto reference = load_reference();
+    training_ = score(batches.training_data(), "training", *reference, rows, mesh, run);
+    validation_ = score(batches.validation_data(), "validation", *reference, rows, mesh, run);
     if (mesh.world.rank() == 0) write(file, training_, validation_, metadata);
     return;
   }

@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,15 +20,17 @@
 
 namespace ladder {
 
+using LoadReference = std::function<std::unique_ptr<InferenceModel>()>;
+
 class ReferenceCache {
  public:
-  // Reads `file` on every rank. If there is none, the reference, whose parameters have this hash,
-  // scores all training and validation pairs in microbatches of `rows` pairs, each replica its
-  // share, and rank 0 writes the file. Collective over the world. Throws CheckError naming the file,
-  // and both hashes, if it is stale, or damaged.
+  // Reads `file` on every rank. Only if there is none, it loads the reference, whose parameters have
+  // this hash, lets it score all training and validation pairs in microbatches of `rows` pairs, each
+  // replica its share, and rank 0 writes the file. Collective over the world. Throws CheckError
+  // naming the file, and both hashes, if it is stale, or damaged.
   ReferenceCache(const std::string& file, const std::string& reference_hash,
-                 const BatchStream& batches, InferenceModel& reference, std::int64_t rows,
-                 const Mesh& mesh, Run& run);
+                 const BatchStream& batches, const LoadReference& load_reference,
+                 std::int64_t rows, const Mesh& mesh, Run& run);
 
   // [2B] of B pairs: those of the chosen answers, then those of the rejected ones.
   at::Tensor log_probs(const std::vector<std::int64_t>& samples, bool is_validation) const;

@@ -1,7 +1,6 @@
 // Step 8: every rank runs one stage of the model, and microbatches flow through the stages.
 #include "step8_pipeline_ga/train.hpp"
 
-#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
@@ -25,7 +24,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
   run.announce(describe_pipeline(options, plan.cut, mesh.num_replicas()));
   FlatModel flat(plan.layout);  // of this stage's layers; the others are never created here
-  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
+  PipelineRunner pipeline = stage_pipeline(options, plan, flat, mesh.stages);
   FlatGradients grads(flat);
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
@@ -41,8 +40,6 @@ TrainReport train(const TrainOptions& options, World& world) {
   broadcast_parameters(flat, mesh.data_parallel);
   objective.start(run);
   const auto tied = tied_stages(plan, mesh.stages);  // null, but for a tied model's two ends
-  PipelineRunner pipeline(chunks_of(model, plan.cut, plan.stage), options.model.channels,
-                          mesh.stages, planner_of(options, mesh.num_stages()));
   const auto count = [&](const at::Tensor& parameter) { bucketer.count_gradient(parameter); };
 
   while (run.next_step()) {

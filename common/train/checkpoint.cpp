@@ -186,6 +186,10 @@ std::string load_parameters(const fs::path& checkpoint, const StateTensors& para
   return saved.loaded.param_hash;
 }
 
+std::string saved_param_hash(const fs::path& checkpoint) {
+  return read_state(checkpoint).loaded.param_hash;
+}
+
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   const std::vector<fs::path> all = checkpoints_by_step(run);
   return all.empty() ? std::nullopt : std::optional(all.back());

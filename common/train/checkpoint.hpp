@@ -47,6 +47,9 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainS
 std::string load_parameters(const std::filesystem::path& checkpoint,
                             const StateTensors& parameters);
 
+// The hash of its parameters, without reading them. Throws CheckError if its state.json is damaged.
+std::string saved_param_hash(const std::filesystem::path& checkpoint);
+
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
 

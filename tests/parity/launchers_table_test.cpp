@@ -1,6 +1,7 @@
 // scripts/ladder_stages.tsv, which ./ladder run follows, must agree with tests/parity/rungs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,6 +15,9 @@ namespace {
 // The part of a line in ./ladder run's table that says which run must equal which.
 struct Stage {
   std::string name, step, ranks, when, equals, within, reads, options;
+
+  // Whether it trains on the same rows as the others. Those with other objectives do not.
+  bool is_rung() const { return reads != "-"; }
 
   Fold fold() const {
     if (step != oracle().step()) return rung_of(step).fold;
@@ -49,6 +53,7 @@ TEST(LaunchersTable, HasTheSameRungs) {
   std::map<std::string, std::string> equals, wanted = {{oracle().step(), "-"}};
   const std::map<std::string, Stage> stages = launchers_stages(1);
   for (const auto& [name, stage] : stages) {
+    if (!stage.is_rung()) continue;
     EXPECT_TRUE(stage.within == "bits" || stage.equals == "-") << name;
     equals[stage.step] = stage.equals == "-" ? "-" : stages.at(stage.equals).step;
   }
@@ -60,9 +65,12 @@ TEST(LaunchersTable, HasTheSameRungs) {
 // With several microbatches bits are equal only if the sums have the same order.
 TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
   const std::map<std::string, Stage> stages = launchers_stages(2);
-  EXPECT_EQ(stages.size(), rungs().size() + 4)
+  const auto num_rungs =
+      std::ranges::count_if(stages, [](const auto& entry) { return entry.second.is_rung(); });
+  EXPECT_EQ(static_cast<std::size_t>(num_rungs), rungs().size() + 4)
       << "the oracle in both orders and untied, the rungs, and the pipeline";
   for (const auto& [name, stage] : stages) {
+    if (!stage.is_rung()) continue;
     if (stage.step == oracle().step()) {
       EXPECT_EQ(stage.equals, "-") << name;
       continue;
@@ -70,6 +78,25 @@ TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
     ASSERT_TRUE(stages.contains(stage.equals)) << name << " must equal " << stage.equals;
     EXPECT_EQ(stages.at(stage.equals).fold(), stage.fold()) << name << " and " << stage.equals;
   }
+}
+
+// Each of the other objectives is trained by one rank and by all, with the same options but for the
+// cut into stages and replicas.
+TEST(LaunchersTable, ComparesObjectivesWithOneRank) {
+  int num_compared = 0;
+  const std::map<std::string, Stage> stages = launchers_stages(1);
+  for (const auto& [name, stage] : stages) {
+    if (stage.is_rung() || stage.equals == "-") continue;
+    const Stage& one_rank = stages.at(stage.equals);
+    EXPECT_EQ(one_rank.ranks + " " + stage.ranks, "1 N") << name;
+    const std::string one = "--pipeline-stages 1 --num-microbatches P --accumulation R ";
+    const std::string all = "--pipeline-stages P --num-microbatches P ";
+    EXPECT_EQ(one_rank.options.substr(0, one.size()), one) << name;
+    EXPECT_EQ(stage.options.substr(0, all.size()), all) << name;
+    EXPECT_EQ(one_rank.options.substr(one.size()), stage.options.substr(all.size())) << name;
+    ++num_compared;
+  }
+  EXPECT_EQ(num_compared, 2) << "dpo and self_distillation";
 }
 
 }  // namespace

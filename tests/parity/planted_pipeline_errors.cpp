@@ -4,7 +4,6 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/forwarding_communicator.hpp"
-#include "common/train/build_model.hpp"
 #include "common/train/run.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/objective.hpp"
@@ -97,7 +96,8 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
   Run run(options, mesh);
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
   FlatModel flat(plan.layout);
-  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
+  StaleSends stages(mesh.stages, error == PipelineError::kAnotherMicrobatchsActivation);
+  PipelineRunner pipeline = stage_pipeline(options, plan, flat, stages);
   FlatGradients grads(flat);
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
@@ -106,9 +106,6 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
                       data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
   run.resume(stage_state(plan, flat, optimizer, batches, mesh));
   const auto tied = tied_stages(plan, mesh.stages);
-  StaleSends stages(mesh.stages, error == PipelineError::kAnotherMicrobatchsActivation);
-  PipelineRunner pipeline(chunks_of(model, plan.cut, plan.stage), options.model.channels, stages,
-                          planner_of(options, mesh.num_stages()));
   WrongAccumulation accumulation(error, grads, bucketer, pipeline, options.data.num_microbatches);
 
   while (run.next_step()) {
