@@ -2,7 +2,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
-#include "step8_pipeline_ga/dpo.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/pipeline_use.hpp"
 #include "step8_pipeline_ga/stage_plan.hpp"
 #include "step8_pipeline_ga/step_objective.hpp"

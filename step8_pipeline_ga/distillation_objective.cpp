@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "step8_pipeline_ga/inference_model.hpp"
-#include "step8_pipeline_ga/self_distillation.hpp"
+#include "step8_pipeline_ga/objectives/self_distillation.hpp"
 
 namespace ladder {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/safetensors.hpp"
-#include "step8_pipeline_ga/dpo.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
 
 namespace ladder {
 namespace {

@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/dpo.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
 
 #include <ATen/Functions.h>
 
@@ -41,10 +41,12 @@ at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
   const at::Tensor policy = answer_log_probs(logits, microbatch.targets);
   const PairScores scores = score_pairs(policy, microbatch.reference, options);
   if (sums != nullptr) {
-    const at::Tensor log_probs = policy.detach().view({2, -1}).sum(1, false, at::kDouble);
+    const at::Tensor pairs = policy.detach().view({2, -1});
+    const at::Tensor log_probs = pairs.sum(1, false, at::kDouble);
     sums->resize(kNumDpoSums);
     (*sums)[kPairSum] += static_cast<double>(scores.loss.size(0));
     (*sums)[kAccurateSum] += (scores.chosen_reward > scores.rejected_reward).sum().item<double>();
+    (*sums)[kRankedSum] += (pairs[0] > pairs[1]).sum().item<double>();
     (*sums)[kChosenRewardSum] += scores.chosen_reward.sum(at::kDouble).item<double>();
     (*sums)[kRejectedRewardSum] += scores.rejected_reward.sum(at::kDouble).item<double>();
     (*sums)[kChosenLogProbSum] += log_probs[0].item<double>();
@@ -58,6 +60,7 @@ at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
 Metrics dpo_metrics(const MetricSums& sums) {
   const auto mean = [&](DpoSum sum) { return sums[sum] / sums[kPairSum]; };
   return {{"accuracy", mean(kAccurateSum)},
+          {"ranking_accuracy", mean(kRankedSum)},
           {"margin", mean(kChosenRewardSum) - mean(kRejectedRewardSum)},
           {"chosen_reward", mean(kChosenRewardSum)},
           {"rejected_reward", mean(kRejectedRewardSum)},

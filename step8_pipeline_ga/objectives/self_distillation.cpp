@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/self_distillation.hpp"
+#include "step8_pipeline_ga/objectives/self_distillation.hpp"
 
 #include <ATen/Functions.h>
 

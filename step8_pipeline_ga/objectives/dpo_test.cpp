@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/dpo.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
@@ -168,7 +168,10 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   for (int row = 0; row < 4; ++row) rewards[row] = 0.3 * (p[row] - r[row]);
   const double accuracy = ((rewards[0] > rewards[2]) + (rewards[1] > rewards[3])) / 2.0;
   const double chosen = (rewards[0] + rewards[1]) / 2, rejected = (rewards[2] + rewards[3]) / 2;
+  const double ranking_accuracy = ((p[0] > p[2]) + (p[1] > p[3])) / 2.0;
+  ASSERT_NE(ranking_accuracy, accuracy);
   const Metrics wanted = {{"accuracy", accuracy},
+                          {"ranking_accuracy", ranking_accuracy},
                           {"margin", chosen - rejected},
                           {"chosen_reward", chosen},
                           {"rejected_reward", rejected},
