@@ -20,7 +20,7 @@ constexpr double kRounding = 1e-5;
 TEST(Algebra, GradientsAndLossesAreThoseOfTheWeights) {
   for (const Cut& cut : {Cut{}, Cut{3, 3, 2, 1}, Cut{2, 2, 3, 1}}) {
     Laboratory lab({.cut = cut}, documents());
-    const StepBatch batch = lab.next();
+    const GlobalBatch batch = lab.next();
     const std::vector<Share> shares = shares_of(lab.loss_sum(), batch, lab.grads());
     const at::Tensor right = gradient_of(Mistake::kNone, shares, cut);
     for (const Mistake mistake : kAllMistakes) {
@@ -59,7 +59,7 @@ at::Tensor error_by_covariance(const std::vector<Part>& parts) {
 TEST(Algebra, TheErrorOfAMeanOfMeansIsACovariance) {
   const Cut cut;
   Laboratory lab({.cut = cut}, documents());
-  const StepBatch batch = lab.next();
+  const GlobalBatch batch = lab.next();
   const std::vector<Share> shares = shares_of(lab.loss_sum(), batch, lab.grads());
   std::vector<Part> microbatches, ranks(2);
   for (const Share& share : shares) {
@@ -81,7 +81,7 @@ TEST(Algebra, TheErrorOfAMeanOfMeansIsACovariance) {
 TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
   for (const Cut& cut : {Cut{}, Cut{2, 1, 4, 1}}) {
     Laboratory lab({.cut = cut}, windows());
-    const StepBatch batch = lab.next();
+    const GlobalBatch batch = lab.next();
     const at::Tensor right = gradient_from(Mistake::kNone, lab, batch);
     for (const Mistake mistake : kAllMistakes) {
       const double error = relative_distance(gradient_from(mistake, lab, batch), right);
@@ -109,7 +109,7 @@ TEST(LossScale, OneSixteenthInAPipelineAndAQuarterWithout) {
 
 // Σ over microbatches of scale times the gradient of the mean loss, as engines without one
 // denominator compute it.
-at::Tensor scaled_means(Laboratory& lab, const StepBatch& batch, double scale) {
+at::Tensor scaled_means(Laboratory& lab, const GlobalBatch& batch, double scale) {
   lab.grads().zero();
   for (const auto& flushes : batch) {
     for (const Microbatches& flush : flushes) {
@@ -126,7 +126,7 @@ constexpr Cut kNoPipeline = {.ranks = 1, .flushes = 4, .microbatches = 1, .rows 
 
 TEST(LossScale, FollowsFromOneDenominatorIfMicrobatchesAreEqual) {
   Laboratory pipeline({.cut = kPipeline}, windows()), plain({.cut = kNoPipeline}, windows());
-  const StepBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
+  const GlobalBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
   const at::Tensor right = gradient_from(Mistake::kNone, pipeline, cut_for_pipeline);
   EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kNone, plain, cut_for_plain), right, kRounding));
   EXPECT_TRUE(close_in_norm(scaled_means(pipeline, cut_for_pipeline, 1.0 / 16), right, kRounding));
@@ -137,7 +137,7 @@ TEST(LossScale, FollowsFromOneDenominatorIfMicrobatchesAreEqual) {
 // wrong ones.
 TEST(LossScale, IsWrongByThisMuchIfTheyAreNot) {
   Laboratory pipeline({.cut = kPipeline}, documents()), plain({.cut = kNoPipeline}, documents());
-  const StepBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
+  const GlobalBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
   const at::Tensor right = gradient_from(Mistake::kNone, pipeline, cut_for_pipeline);
   EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kNone, plain, cut_for_plain), right, kRounding));
   const at::Tensor scaled = scaled_means(pipeline, cut_for_pipeline, 1.0 / 16);

@@ -26,7 +26,7 @@ struct Share {
   at::Tensor gradient;  // G_j, in double
 };
 
-inline std::vector<Share> shares_of(const LossSum& loss_sum, const StepBatch& batch,
+inline std::vector<Share> shares_of(const LossSum& loss_sum, const GlobalBatch& batch,
                                     FlatGradients& grads) {
   std::vector<Share> shares;
   for (std::size_t rank = 0; rank < batch.size(); ++rank) {
@@ -90,7 +90,7 @@ inline double loss_of_step(Mistake mistake, const std::vector<Share>& shares, co
   });
 }
 
-inline at::Tensor gradient_from(Mistake mistake, Laboratory& lab, const StepBatch& batch) {
+inline at::Tensor gradient_from(Mistake mistake, Laboratory& lab, const GlobalBatch& batch) {
   lab.grads().zero();
   accumulate(mistake, lab.loss_sum(), batch, lab.grads());
   return lab.grads().flat().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);

@@ -27,9 +27,9 @@ Microbatch select(const Microbatch& all, const at::Tensor& rows) {
 }
 
 // Sorts the rows by their number of targets and deals them out.
-StepBatch sort_and_cut(const Microbatch& all, const Cut& cut) {
+GlobalBatch sort_and_cut(const Microbatch& all, const Cut& cut) {
   const at::Tensor order = all.targets.ne(kIgnoredTarget).sum(1).argsort(/*stable=*/true);
-  StepBatch step(static_cast<std::size_t>(cut.ranks));
+  GlobalBatch step(static_cast<std::size_t>(cut.ranks));
   std::int64_t row = 0;
   for (auto& flushes : step) {
     for (std::int64_t flush = 0; flush < cut.flushes; ++flush) {
@@ -42,7 +42,7 @@ StepBatch sort_and_cut(const Microbatch& all, const Cut& cut) {
   return step;
 }
 
-std::vector<std::int64_t> microbatch_targets(const StepBatch& batch) {
+std::vector<std::int64_t> microbatch_targets(const GlobalBatch& batch) {
   std::vector<std::int64_t> counts;
   for (const auto& flushes : batch) {
     for (const Microbatches& flush : flushes) {
@@ -94,7 +94,7 @@ Laboratory::Laboratory(const Experiment& experiment, const Corpus& corpus)
   at::set_num_threads(options_.num_threads);
 }
 
-StepBatch Laboratory::next() {
+GlobalBatch Laboratory::next() {
   const std::int64_t num_rows = experiment_.cut.num_microbatches() * experiment_.cut.rows;
   if (position_ + num_rows > static_cast<std::int64_t>(order_.size())) position_ = 0;
   const std::span samples(order_.begin() + position_, static_cast<std::size_t>(num_rows));
@@ -118,7 +118,7 @@ Outcome train_with(Mistake mistake, const Experiment& experiment, const Corpus& 
   Outcome outcome;
   outcome.start = lab.flat().params().clone();
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
-    const StepBatch batch = lab.next();
+    const GlobalBatch batch = lab.next();
     const double loss = accumulate(mistake, lab.loss_sum(), batch, lab.grads());
     const double grad_norm = clip_gradients(lab.grads(), options.clip_norm);
     optimizer.step(learning_rate(options.lr, step, options.num_steps));

@@ -58,7 +58,7 @@ class Laboratory {
   Laboratory& operator=(const Laboratory&) = delete;
 
   // The next optimizer step's microbatches. The few rows left at the end of an epoch are skipped.
-  StepBatch next();
+  GlobalBatch next();
   Microbatches validation() const;
 
   const TrainOptions& options() const { return options_; }

@@ -17,7 +17,7 @@ using Flushes = std::vector<Microbatches>;  // of one rank
 // Plays the ranks one after the other: each accumulates its own gradient, then they are summed.
 // of_rank(flushes) adds to `grads` and returns the rank's part of the reported loss.
 template <class OfRank>
-double sum_over_ranks(const StepBatch& batch, FlatGradients& grads, OfRank of_rank) {
+double sum_over_ranks(const GlobalBatch& batch, FlatGradients& grads, OfRank of_rank) {
   const at::Tensor sum = at::zeros_like(grads.flat());
   double loss = 0;
   for (const Flushes& flushes : batch) {
@@ -36,7 +36,7 @@ double targets_of(const Flushes& flushes) {
 }
 
 // Everything is divided by the same number: the right one, or another.
-double one_denominator(const LossSum& loss_sum, const StepBatch& batch, FlatGradients& grads,
+double one_denominator(const LossSum& loss_sum, const GlobalBatch& batch, FlatGradients& grads,
                        double denominator) {
   return sum_over_ranks(batch, grads, [&](const Flushes& flushes) {
     double loss = 0;
@@ -48,7 +48,7 @@ double one_denominator(const LossSum& loss_sum, const StepBatch& batch, FlatGrad
 
 // As cross_entropy(reduction="mean") and loss / (accumulation · microbatches) do. A microbatch that
 // is all padding has no mean: 0/0.
-double mean_of_means(const LossSum& loss_sum, const StepBatch& batch, FlatGradients& grads) {
+double mean_of_means(const LossSum& loss_sum, const GlobalBatch& batch, FlatGradients& grads) {
   return sum_over_ranks(batch, grads, [&](const Flushes& flushes) {
     const auto count = static_cast<double>(batch.size() * flushes.size()) *
                        static_cast<double>(flushes.front().size());
@@ -66,7 +66,7 @@ double mean_of_means(const LossSum& loss_sum, const StepBatch& batch, FlatGradie
 
 // Right for one flush: m times too large inside, divided by m at its end. The second flush's
 // division meets what the first one left in .grad.
-double scaled_again(const LossSum& loss_sum, const StepBatch& batch, FlatGradients& grads) {
+double scaled_again(const LossSum& loss_sum, const GlobalBatch& batch, FlatGradients& grads) {
   const auto n = static_cast<double>(num_targets(batch));
   return sum_over_ranks(batch, grads, [&](const Flushes& flushes) {
     double loss = 0;
@@ -81,7 +81,7 @@ double scaled_again(const LossSum& loss_sum, const StepBatch& batch, FlatGradien
 
 // Each rank's gradient is that of its own mean, and the ranks are averaged, as
 // DistributedDataParallel does. The loss in the log is Σ S / n all the same.
-double local_weights(const LossSum& loss_sum, const StepBatch& batch, FlatGradients& grads) {
+double local_weights(const LossSum& loss_sum, const GlobalBatch& batch, FlatGradients& grads) {
   const auto n = static_cast<double>(num_targets(batch));
   const auto num_ranks = static_cast<double>(batch.size());
   return sum_over_ranks(batch, grads, [&](const Flushes& flushes) {
@@ -99,7 +99,7 @@ double num_positions(const Microbatches& batches) {
   return static_cast<double>(sum);
 }
 
-double num_positions(const StepBatch& batch) {
+double num_positions(const GlobalBatch& batch) {
   double sum = 0;
   for (const Flushes& flushes : batch) {
     for (const Microbatches& flush : flushes) sum += num_positions(flush);
@@ -130,13 +130,13 @@ std::optional<Mistake> mistake_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::int64_t num_targets(const StepBatch& batch) {
+std::int64_t num_targets(const GlobalBatch& batch) {
   double sum = 0;
   for (const Flushes& flushes : batch) sum += targets_of(flushes);
   return static_cast<std::int64_t>(sum);
 }
 
-double accumulate(Mistake mistake, const LossSum& loss_sum, const StepBatch& batch,
+double accumulate(Mistake mistake, const LossSum& loss_sum, const GlobalBatch& batch,
                   FlatGradients& grads) {
   const auto n = static_cast<double>(num_targets(batch));
   check(n > 0, "this step has no target tokens: every row is padding");

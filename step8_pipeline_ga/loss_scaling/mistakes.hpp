@@ -33,16 +33,16 @@ inline constexpr Mistake kAllMistakes[] = {Mistake::kNone,         Mistake::kMea
 const char* name_of(Mistake mistake);
 std::optional<Mistake> mistake_named(std::string_view name);
 
-// What one optimizer step trains on: the microbatches of each rank's flushes, [rank][flush]. All
+// The rows of one optimizer step: the microbatches of each rank's flushes, [rank][flush]. All
 // ranks have equally many flushes, and all flushes equally many microbatches.
-using StepBatch = std::vector<std::vector<Microbatches>>;
+using GlobalBatch = std::vector<std::vector<Microbatches>>;
 
 // The targets of all ranks, flushes and microbatches: n.
-std::int64_t num_targets(const StepBatch& batch);
+std::int64_t num_targets(const GlobalBatch& batch);
 
 // Leaves the step's gradient in `grads`, summed over the ranks, and returns the loss that the run
 // reports: both as this mistake makes them. Throws CheckError if there are no targets.
-double accumulate(Mistake mistake, const LossSum& loss_sum, const StepBatch& batch,
+double accumulate(Mistake mistake, const LossSum& loss_sum, const GlobalBatch& batch,
                   FlatGradients& grads);
 
 // The validation loss that the run reports.

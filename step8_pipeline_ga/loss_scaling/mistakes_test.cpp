@@ -37,12 +37,12 @@ class OneParameter : public ::testing::Test {
   struct Result {
     double loss, gradient;
   };
-  Result run(Mistake mistake, const StepBatch& batch) {
+  Result run(Mistake mistake, const GlobalBatch& batch) {
     grads_.zero();
     const double loss = accumulate(mistake, loss_sum(), batch, grads_);
     return {loss, w_.grad().item<double>()};
   }
-  void expect(Mistake mistake, const StepBatch& batch, const Result& wanted) {
+  void expect(Mistake mistake, const GlobalBatch& batch, const Result& wanted) {
     const Result found = run(mistake, batch);
     EXPECT_NEAR(found.loss, wanted.loss, 1e-6) << name_of(mistake);
     EXPECT_NEAR(found.gradient, wanted.gradient, 1e-6) << name_of(mistake);
@@ -55,7 +55,7 @@ class OneParameter : public ::testing::Test {
 
 // Sums 30 and 30: 60/40 = 1.5 is right, (1 + 3)/2 = 2.0 is not.
 TEST_F(OneParameter, ThirtyAndTenTargetsWithMeans1And3) {
-  const StepBatch batch = {{Microbatches({row(30, 1), row(10, 3)})}};
+  const GlobalBatch batch = {{Microbatches({row(30, 1), row(10, 3)})}};
   expect(Mistake::kNone, batch, {1.5, 1.5});
   expect(Mistake::kMeanOfMeans, batch, {2.0, 2.0});
   expect(Mistake::kScaledAgain, batch, {1.5, 1.5});   // there is one flush,
@@ -67,7 +67,7 @@ TEST_F(OneParameter, ThirtyAndTenTargetsWithMeans1And3) {
 // Sums 60 and 420: 480/160 = 3.0 is right. The ranks' own means average to 2.5, and the log says
 // 3.0.
 TEST_F(OneParameter, RanksWith40And120TargetsAndMeansOneAndAHalfAndThreeAndAHalf) {
-  const StepBatch batch = {{Microbatches({row(40, 1.5)})}, {Microbatches({row(120, 3.5)})}};
+  const GlobalBatch batch = {{Microbatches({row(40, 1.5)})}, {Microbatches({row(120, 3.5)})}};
   expect(Mistake::kNone, batch, {3.0, 3.0});
   expect(Mistake::kLocalWeights, batch, {3.0, 2.5});
   expect(Mistake::kMeanOfMeans, batch, {2.5, 2.5});
@@ -81,7 +81,7 @@ TEST_F(OneParameter, EarlierFlushesCountLess) {
   const Microbatches flush({row(30, 1), row(10, 3)});
   for (const std::size_t num_ranks : {1u, 2u}) {
     const auto batch = [&](std::size_t num_flushes) {
-      return StepBatch(num_ranks, std::vector<Microbatches>(num_flushes, flush));
+      return GlobalBatch(num_ranks, std::vector<Microbatches>(num_flushes, flush));
     };
     expect(Mistake::kScaledAgain, batch(1), {1.5, 1.5});
     expect(Mistake::kScaledAgain, batch(2), {1.5, 1.5 * (1 + 0.5) / 2});  // 1.125
@@ -102,8 +102,8 @@ TEST_F(OneParameter, ValidationIsAMeanOfMeansInOneMistakeOnly) {
 
 // Nothing is added for it, except where 0 is divided by 0.
 TEST_F(OneParameter, AMicrobatchOfPaddingContributesNothing) {
-  const StepBatch batch = {{Microbatches({row(30, 1), row(0, 7)})},
-                           {Microbatches({row(0, 7), row(10, 3)})}};
+  const GlobalBatch batch = {{Microbatches({row(30, 1), row(0, 7)})},
+                             {Microbatches({row(0, 7), row(10, 3)})}};
   expect(Mistake::kNone, batch, {1.5, 1.5});
   expect(Mistake::kLocalWeights, batch, {1.5, 2.0});
   const Result means = run(Mistake::kMeanOfMeans, batch);
