@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "common/train/checkpoint.hpp"
-#include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/inference_model.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/reference_cache.hpp"
 
 namespace ladder {

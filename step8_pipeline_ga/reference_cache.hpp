@@ -29,8 +29,8 @@ class ReferenceCache {
   // replica its share, and rank 0 writes the file. Collective over the world. Throws CheckError
   // naming the file, and both hashes, if it is stale, or damaged.
   ReferenceCache(const std::string& file, const std::string& reference_hash,
-                 const BatchStream& batches, const LoadReference& load_reference,
-                 std::int64_t rows, const Mesh& mesh, Run& run);
+                 const BatchStream& batches, const LoadReference& load_reference, std::int64_t rows,
+                 const Mesh& mesh, Run& run);
 
   // [2B] of B pairs: those of the chosen answers, then those of the rejected ones.
   at::Tensor log_probs(const std::vector<std::int64_t>& samples, bool is_validation) const;

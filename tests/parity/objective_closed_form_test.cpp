@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
@@ -50,6 +51,22 @@ TEST_F(ObjectiveClosedForm, ACacheSaysWhatTheModelSays) {
     EXPECT_NEAR(made.report.losses[i], wanted.report.losses[i], 1e-5);
   for (std::size_t i = 0; i < wanted.report.val_losses.size(); ++i)
     EXPECT_NEAR(made.report.val_losses[i].loss, wanted.report.val_losses[i].loss, 1e-5);
+}
+
+// With a cache, nobody needs the reference's parameters.
+TEST_F(ObjectiveClosedForm, OfACachedReferenceOnlyTheHashIsRead) {
+  namespace fs = std::filesystem;
+  TrainOptions cached = options(dpo_from_cache(), climber_.size());
+  cached.num_steps = 1;
+  const FinishedRun made = climb(cached);
+  const fs::path checkpoint = checkpoint_in("the reference", cached.objective.dpo.reference);
+  cached.objective.dpo.reference = climber_.folder_for("state");
+  if (climber_.rank() == 0) {
+    fs::create_directories(cached.objective.dpo.reference);
+    fs::copy(checkpoint / "state.json", cached.objective.dpo.reference);
+  }
+  climber_.wait_for_all();
+  EXPECT_EQ(climb(cached).report.losses, made.report.losses);
 }
 
 // Replicas share the work, stages do all of it together.

@@ -19,7 +19,7 @@ class ObjectiveLadder : public ObjectiveClimber {};
 
 // The numbers that an objective reports besides its loss.
 std::size_t num_metrics(ObjectiveKind kind) {
-  return kind == ObjectiveKind::kDpo ? 7 : kind == ObjectiveKind::kSelfDistillation ? 2 : 0;
+  return kind == ObjectiveKind::kDpo ? 8 : kind == ObjectiveKind::kSelfDistillation ? 2 : 0;
 }
 
 TEST_F(ObjectiveLadder, StagesChangeNoBit) {
