@@ -40,15 +40,15 @@ at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
 at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int iterations) {
   check(scores.dim() == 2 && scores.numel() > 0, "an assignment needs scores [samples, prototypes]",
         ", got ", scores.sizes());
-  const at::Tensor logits = scores.to(at::kDouble) / temperature;
-  at::Tensor shares = (logits - logits.max()).exp();
-  const auto num_samples = static_cast<double>(scores.size(0));
-  const auto num_prototypes = static_cast<double>(scores.size(1));
+  // Logarithms: at a low temperature the shares themselves would underflow, down to 0 / 0.
+  at::Tensor log_shares = scores.to(at::kDouble) / temperature;
+  const double samples_per_prototype =
+      static_cast<double>(scores.size(0)) / static_cast<double>(scores.size(1));
   for (int i = 0; i < iterations; ++i) {
-    shares /= shares.sum(0, /*keepdim=*/true) * num_prototypes;  // each prototype: 1 / K
-    shares /= shares.sum(1, /*keepdim=*/true) * num_samples;     // each sample: 1 / B
+    log_shares = log_shares.log_softmax(0) + std::log(samples_per_prototype);  // sums: B / K
+    log_shares = log_shares.log_softmax(1);                                    // sums: 1
   }
-  return (shares * num_samples).to(scores.scalar_type());
+  return log_shares.exp().to(scores.scalar_type());
 }
 
 at::Tensor distillation_losses(const at::Tensor& student, const at::Tensor& assignment,
