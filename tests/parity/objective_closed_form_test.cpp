@@ -1,0 +1,160 @@
+// Closed forms for the objectives of step 8. Runs that all have the same wrong reference, teacher or
+// views equal each other, so a comparison of runs does not find it.
+#include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/train/checkpoint.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/safetensors.hpp"
+#include "tests/parity/objective_climber.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+class ObjectiveClosedForm : public ObjectiveClimber {};
+
+// A model that is its own reference gives every pair a margin of 0, which costs log 2 in each unit.
+TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
+  TrainOptions named = options(dpo(), climber_.size());
+  named.num_steps = 1;
+  TrainOptions by_default = named, by_tokens = named, other = named;
+  by_default.objective.dpo.reference = {};  // that of --init-from
+  other.output.init_from = {};              // the model starts from its seed
+  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
+  for (const TrainOptions& own : {named, by_default, by_tokens})
+    EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
+  EXPECT_GT(std::abs(climb(other).report.losses[0] - std::log(2.0)), 1e-3);
+}
+
+TEST_F(ObjectiveClosedForm, ACacheSaysWhatTheModelSays) {
+  TrainOptions from_model = options(dpo(), climber_.size());
+  from_model.data.validation_source = pairs(20, /*first=*/41);  // not what the training data hold
+  TrainOptions from_cache = from_model;
+  from_cache.objective.dpo.cache = climber_.folder_for("cache");
+  const FinishedRun wanted = climb(from_model);
+  const FinishedRun made = climb(from_cache);
+  const FinishedRun read = climb(from_cache);
+  if (climber_.rank() == 0) {
+    EXPECT_THAT(differences(read, made), IsEmpty());
+  }
+  for (std::size_t i = 0; i < wanted.report.losses.size(); ++i)
+    EXPECT_NEAR(made.report.losses[i], wanted.report.losses[i], 1e-5);
+  for (std::size_t i = 0; i < wanted.report.val_losses.size(); ++i)
+    EXPECT_NEAR(made.report.val_losses[i].loss, wanted.report.val_losses[i].loss, 1e-5);
+}
+
+// Replicas share the work, stages do all of it together.
+TEST_F(ObjectiveClosedForm, ReplicasWriteTheSameCacheAsStages) {
+  TrainOptions by_stages = options(dpo_from_cache(), climber_.size());
+  by_stages.num_steps = 1;
+  TrainOptions by_replicas = by_stages;
+  by_replicas.pipeline.num_stages = 1;
+  by_replicas.objective.dpo.cache = climber_.folder_for("cache");
+  climb(by_stages);
+  climb(by_replicas);
+  EXPECT_TRUE(read_text_file(by_replicas.objective.dpo.cache) ==
+              read_text_file(by_stages.objective.dpo.cache));
+}
+
+// Refused by every rank.
+TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
+  TrainOptions cached = options(dpo_from_cache(), climber_.size());
+  cached.num_steps = 1;
+  TrainOptions other_model = cached, other_data = cached, other_validation = cached;
+  other_model.objective.dpo.reference = climb(cached).folder;
+  other_data.data.source = pairs(36);
+  other_validation.data.validation_source = pairs(20);
+  const auto expect_stale = [&](const TrainOptions& other, const std::string& what) {
+    EXPECT_THAT([&] { climb(other); },
+                ThrowsMessage<CheckError>(HasSubstr("is stale: it was made for the " + what)));
+    climber_.wait_for_all();
+  };
+  expect_stale(other_model, "model");
+  expect_stale(other_data, "training data");
+  expect_stale(other_validation, "validation data");
+}
+
+// The teacher starts as the student, and each step takes it a quarter of the way to what the step
+// has made of the student.
+TEST_F(ObjectiveClosedForm, TheTeacherFollowsTheStudent) {
+  TrainOptions slow = options(self_distillation(SinkhornScope::kMicrobatch), climber_.size());
+  slow.objective.distillation.teacher_momentum = 0.75;
+  slow.num_steps = 3;
+  slow.output.save_every = 1;
+  slow.output.keep = 0;
+  slow.output.init_from = reference();
+  const FinishedRun run = climb(slow);
+  const auto read = [](const std::filesystem::path& file, const StoredTensor& stored,
+                       const std::string& suffix = "") {
+    const at::Tensor tensor = at::empty(stored.shape, stored.dtype);
+    SafetensorsReader(file.string()).read(stored.name + suffix, tensor);
+    return tensor;
+  };
+  if (climber_.rank() == 0) {
+    const std::filesystem::path start = *newest_checkpoint(reference()) / "model.safetensors";
+    const SafetensorsReader model(start.string());
+    for (const StoredTensor& stored : model.tensors()) {
+      at::Tensor teacher = read(start, stored);
+      for (const int step : {1, 2, 3}) {
+        SCOPED_TRACE(concat(stored.name, " after step ", step));
+        const std::filesystem::path saved = concat(run.folder, "/checkpoints/step_00000", step);
+        teacher = 0.75 * teacher + 0.25 * read(saved / "model.safetensors", stored);
+        const at::Tensor found = read(saved / "optimizer.safetensors", stored, ".teacher");
+        EXPECT_TRUE(close_in_norm(found, teacher, 1e-6));
+      }
+    }
+  }
+}
+
+// A view that is balanced by itself belongs to every prototype alike, whatever the teacher says.
+TEST_F(ObjectiveClosedForm, OneSampleIsBalancedByItselfUnlessTheScopeIsTheBatch) {
+  for (const SinkhornScope scope : {SinkhornScope::kMicrobatch, SinkhornScope::kBatch}) {
+    TrainOptions sharp = options(self_distillation(scope), climber_.size());
+    sharp.num_steps = 1;
+    sharp.data.microbatch_size = 1;
+    TrainOptions soft = sharp;
+    soft.objective.distillation.teacher_temperature = 1;
+    const double difference = climb(sharp).report.losses[0] - climb(soft).report.losses[0];
+    if (scope == SinkhornScope::kMicrobatch) {
+      EXPECT_NEAR(difference, 0, 1e-6);
+    } else {
+      EXPECT_GT(std::abs(difference), 1e-4);
+    }
+  }
+}
+
+// A model that does not learn, and sees the same samples in every epoch: only the views are new.
+TEST_F(ObjectiveClosedForm, EveryEpochHasItsOwnViews) {
+  TrainOptions noisy = options(self_distillation(SinkhornScope::kBatch), climber_.size());
+  noisy.num_steps = 3;
+  noisy.output.eval_every = 1;
+  noisy.lr = {.schedule = LrSchedule::kConstant, .lr = 0};
+  noisy.objective.distillation.teacher_momentum = 1;
+  noisy.data.order = SampleOrder::kSequential;
+  noisy.data.source = documents(12);
+  noisy.data.microbatch_size = 3;  // an epoch is a step of four microbatches
+  TrainOptions plain = noisy, other_seed = noisy;
+  plain.objective.distillation.view_noise = 0;
+  other_seed.data.seed += 1;
+  const TrainReport found = climb(noisy).report;
+  const TrainReport same = climb(plain).report;
+  const TrainReport other = climb(other_seed).report;
+  for (const std::size_t step : {1u, 2u}) {
+    EXPECT_EQ(same.losses[step], same.losses[0]);
+    EXPECT_NE(found.losses[step], found.losses[step - 1]);
+    EXPECT_EQ(found.val_losses[step].loss, found.val_losses[0].loss);
+  }
+  EXPECT_NE(other.losses[0], found.losses[0]);
+}
+
+}  // namespace
+}  // namespace ladder
