@@ -40,6 +40,17 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   return best;
 }
 
+// --num-microbatches was given: no other option may decide how many microbatches a step has.
+void refuse_a_second_count(const TrainOptions& options) {
+  const auto refuse = [&](const char* option, std::int64_t value, const char* why) {
+    check_usage(value <= 0, option, " ", value, " and --num-microbatches ",
+                options.data.num_microbatches, " ", why, ": give only one of them");
+  };
+  refuse("--local-batch-size", options.pipeline.local_batch_size, "say the same");
+  refuse("--docs-per-step", options.pipeline.docs_per_step,
+         "both say how many microbatches a step has");
+}
+
 // Every name in a --config file is an option, with one value.
 std::string check_config_file(const CLI::App& app, const std::string& path) {
   for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
@@ -146,16 +157,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }
   refuse_unknown(app);
-  if (line.options.pipeline.local_batch_size > 0) {
-    check_usage(app.get_option("--num-microbatches")->count() == 0, "--local-batch-size ",
-                line.options.pipeline.local_batch_size, " and --num-microbatches ",
-                line.options.data.num_microbatches, " say the same: give only one of them");
-  }
-  check_usage(line.options.pipeline.docs_per_step == 0 ||
-                  app.get_option("--num-microbatches")->count() == 0,
-              "--docs-per-step ", line.options.pipeline.docs_per_step, " and --num-microbatches ",
-              line.options.data.num_microbatches,
-              " both say how many microbatches a step has: give only one of them");
+  if (app.get_option("--num-microbatches")->count() > 0) refuse_a_second_count(line.options);
   finalize(line.options);
   if (print_config) {
     line.should_exit = true;
