@@ -1,7 +1,6 @@
 // One run's plumbing on one rank: its progress, its log, its files, and when it stops.
 //
-// Local: nothing here communicates, except the functions of a state that is passed in. Global
-//        values
+// Nothing here communicates, except the functions of a state that is passed in. Global values
 // (losses, norms, stop requests) are passed in by the loop, which shows the collective that made
 // them global. Files and console belong to rank 0 of the world.
 //
