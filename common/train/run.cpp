@@ -23,28 +23,13 @@ bool holds_a_run(const fs::path& folder) {
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have.
 std::string describe_changes(const Json& before, const Json& now) {
-  static const std::set<std::string> kHarmless = {"out",
-                                                  "resume",
-                                                  "init-from",
-                                                  "log-every",
-                                                  "eval-every",
-                                                  "eval-samples",
-                                                  "save-every",
-                                                  "keep",
-                                                  "sample",
-                                                  "quiet",
-                                                  "val-data",
-                                                  "transport",
-                                                  "link",
-                                                  "bucket-mb",
-                                                  "save-reference",
-                                                  "simulate-ranks",
-                                                  "prefetch",
-                                                  "memory-cap-mb",
-                                                  "pipeline-stages",
-                                                  "pipeline-schedule",
-                                                  "chunks-per-stage",
-                                                  "dpo-reference-cache"};
+  static const std::set<std::string> kHarmless = {
+      // where results go, and what is shown and measured on the way
+      "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every", "keep",
+      "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
+      // who computes what, and when
+      "transport", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
+      "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
