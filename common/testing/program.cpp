@@ -1,9 +1,11 @@
 #include "common/testing/program.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <iterator>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 
 namespace ladder {
 
@@ -40,8 +43,10 @@ std::string mpi_launch(const std::string& mpiexec) {
 
 Program::Program(const std::vector<std::string>& command, const std::string& folder) {
   std::vector<char*> arguments;
-  for (const std::string& argument : command)
+  for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
+    command_ += argument + " ";
+  }
   arguments.push_back(nullptr);
   int ends[2];
   check(::pipe2(ends, O_CLOEXEC) == 0, "cannot create a pipe: ", std::strerror(errno));
@@ -90,9 +95,17 @@ bool Program::wait_for_output(const std::string& text) {
   return true;
 }
 
-int Program::wait() {
-  while (read_some()) {
-  }
+int Program::wait(double seconds) {
+  const Timer timer;
+  const auto is_in_time = [&] {  // with output to read, or at its end
+    pollfd output = {.fd = pipe_, .events = POLLIN, .revents = 0};
+    const double left = seconds - timer.seconds();
+    return left > 0 && ::poll(&output, 1, static_cast<int>(1000 * left)) != 0;
+  };
+  do {
+    check(is_in_time(), command_, "is still running after ", seconds, " s; the output ends with\n",
+          [&] { return output_.substr(std::max<std::size_t>(output_.size(), 1000) - 1000); });
+  } while (read_some());
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;

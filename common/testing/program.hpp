@@ -33,13 +33,15 @@ class Program {
   // Reads output until it contains `text` or ends; true if `text` was found.
   bool wait_for_output(const std::string& text);
   // Reads the rest of the output, waits for the end and returns the exit code, or 128 + the signal
-  // that killed the process.
-  int wait();
+  // that killed the process. Throws CheckError with the command and the last lines of the output if
+  // that takes longer than `seconds`.
+  int wait(double seconds = 600);
   const std::string& output() const { return output_; }  // all that has been read so far
 
  private:
   bool read_some();
 
+  std::string command_;
   pid_t process_ = -1;
   int pipe_ = -1;
   std::string output_;

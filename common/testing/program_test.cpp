@@ -1,0 +1,34 @@
+// A program that does not end in time fails its test, whether it is silent or keeps printing.
+#include "common/testing/program.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Program, ReturnsItsExitCode) {
+  EXPECT_EQ(Program(words("sh -c 'exit 3'")).wait(60), 3);
+  EXPECT_EQ(Program(words("sh -c 'kill -9 $$'")).wait(60), 128 + 9);
+}
+
+TEST(Program, MustEndInTime) {
+  for (const char* command :
+       {"sh -c 'echo started; exec sleep 60'", "sh -c 'while echo started; do :; done'"}) {
+    Program program(words(command));
+    ASSERT_TRUE(program.wait_for_output("started"));
+    EXPECT_THAT([&] { program.wait(0.2); },
+                ThrowsMessage<CheckError>(
+                    AllOf(HasSubstr("is still running after 0.2 s"), HasSubstr("started\n"))))
+        << command;
+  }
+}
+
+}  // namespace
+}  // namespace ladder
