@@ -19,6 +19,7 @@ class Dpo {
 
   void start(Run& run) {
     const DpoOptions& dpo = options_.objective.dpo;
+    run.announce(batches_.training_data().description());  // tells how many pairs were cut
     const auto source = checkpoint_in(
         "--dpo-reference", dpo.reference.empty() ? options_.output.init_from : dpo.reference);
     const auto load = [&] {
