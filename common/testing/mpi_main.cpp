@@ -87,16 +87,15 @@ int run_in_world() {
   the_world.abort(1);
 }
 
-// The N of --threads N; 0 without this option.
+// The N of --threads N; 0 without this option, -1 for anything else.
 int read_num_threads(int argc, char** argv) {
   if (argc == 1) return 0;
-  int num_threads = 0;
+  int num_threads = -1;
   if (argc == 3 && std::string_view(argv[1]) == "--threads") {
     const std::string_view text = argv[2];
     std::from_chars(text.data(), text.data() + text.size(), num_threads);
   }
-  check_usage(num_threads >= 1, "usage: ", argv[0], " [--threads N] [--gtest_filter=...]");
-  return num_threads;
+  return num_threads >= 1 ? num_threads : -1;
 }
 
 int run_on_threads(int num_threads) {
@@ -114,6 +113,10 @@ int main(int argc, char** argv) {
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
   at::set_num_threads(1);
   const int num_threads = ladder::read_num_threads(argc, argv);
+  if (num_threads < 0) {
+    std::fprintf(stderr, "usage: %s [--threads N] [--gtest_filter=PATTERN]\n", argv[0]);
+    return 2;
+  }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);
   GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
   return ladder::run_in_world();
