@@ -43,6 +43,8 @@ TEST_ON_RANKS(Reduction, ReduceScatterIsTheFoldInRankOrder) {
       const at::Tensor own_piece = full.narrow(0, rank_ * numel, numel);
       comm_.reduce_scatter(full, own_piece)->wait();
       EXPECT_TRUE(bits_equal(own_piece, expected)) << dtype << " " << numel << " in place";
+      own_piece.copy_(values_of(rank_, size_ * numel, dtype).narrow(0, rank_ * numel, numel));
+      EXPECT_TRUE(bits_equal(full, values_of(rank_, size_ * numel, dtype))) << "so is the rest";
     }
   }
 }

@@ -9,6 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "common/comm/rank_values.hpp"
 #include "common/comm/run_as_threads.hpp"
 #include "common/core/check.hpp"
@@ -190,6 +193,26 @@ TEST_F(Disagreement, OnASplitIsFound) {
     } else {
       EXPECT_THAT([&] { comm.split(0, 0); },
                   ThrowsMessage<CheckError>(HasSubstr("split: rank 1 called broadcast")));
+    }
+  });
+}
+
+// A rank that polls sees the result as soon as test() says so, however long the last rank works.
+TEST(ThreadWorks, AreNotDoneBeforeTheirResultIsThere) {
+  const std::int64_t numel = 2'000'000;
+  run_as_threads(2, [&](Communicator& comm) {
+    for (int round = 0; round < 5; ++round) {
+      const at::Tensor tensor = at::ones({numel});
+      comm.barrier();
+      if (comm.rank() == round % 2) {  // starts last
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        comm.all_reduce(tensor)->wait();
+      } else {
+        const WorkPtr work = comm.all_reduce(tensor);
+        while (!work->test()) {
+        }
+        EXPECT_EQ(tensor[numel - 1].item<float>(), 2.0f);
+      }
     }
   });
 }

@@ -4,7 +4,9 @@
 // receiver's. Each act first compares the parts. Where ranks disagree it writes to the `error` of
 // those that must throw, naming another rank and both values, and leaves their tensors alone.
 //
-// Pure: no locks, no waiting, no memory but the tensors.
+// Memory: none, except for a reduce_scatter in place on three or more ranks: one shard of scratch
+//         (category: communication).
+// Threads: the caller sees to it that nobody else uses the tensors.
 #pragma once
 
 #include <vector>
