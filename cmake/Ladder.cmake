@@ -2,7 +2,8 @@
 #
 #   ladder_add_step(NAME IDEA idea [BUILDS_ON earlier_step])   a trainer, its idea library, its tests, its exercise
 #   ladder_add_library(room SOURCES … LINK …)                  a room of common
-#   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3])       a GoogleTest program, run once per number of ranks
+#   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3] [THREADS 1 2 3])
+#                                                              a GoogleTest program, run once per number of ranks
 #
 # Included by the root project and by each step alone; the first to include it finds the dependencies.
 include_guard(GLOBAL)
@@ -71,13 +72,15 @@ endfunction()
 # A GoogleTest program. Without RANKS it is an ordinary one, found test by test. With RANKS it links
 # common/testing's main for MPI and ctest runs the whole program once per number of ranks; one that
 # cannot start has failed, not been skipped. In a build without MPI it is left out, or with OR_ALONE
-# run on one rank. With OWN_MAIN it is any program that ends with exit code 0 if all is well.
+# run on one rank. With THREADS it also runs without MPI, its ranks being threads of one process
+# (common/testing/rank_test.hpp). With OWN_MAIN it is any program that ends with exit code 0 if all
+# is well.
 function(ladder_add_test name)
   if(NOT LADDER_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "OR_ALONE;OWN_MAIN" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
-  if(arg_RANKS AND NOT LADDER_MPI AND NOT arg_OR_ALONE)
+  cmake_parse_arguments(arg "OR_ALONE;OWN_MAIN" "TIMEOUT" "SOURCES;LINK;RANKS;THREADS;LABELS" ${ARGN})
+  if(arg_RANKS AND NOT LADDER_MPI AND NOT arg_OR_ALONE AND NOT arg_THREADS)
     return()
   endif()
   if(NOT arg_TIMEOUT)
@@ -89,7 +92,15 @@ function(ladder_add_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing GTest::gmock)
   if(NOT arg_OWN_MAIN)
-    target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${arg_RANKS}>,ladder_testing_mpi_main,GTest::gtest_main>)
+    target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${arg_RANKS}${arg_THREADS}>,ladder_testing_mpi_main,GTest::gtest_main>)
+  endif()
+  foreach(threads IN LISTS arg_THREADS)
+    add_test(NAME ${name}.threads_${threads} COMMAND ${name} --threads ${threads})
+    set_tests_properties(${name}.threads_${threads} PROPERTIES
+      TIMEOUT ${arg_TIMEOUT} LABELS "threads;${arg_LABELS}" PROCESSORS ${threads})
+  endforeach()
+  if(arg_THREADS AND (NOT LADDER_MPI OR NOT arg_RANKS))
+    return()
   endif()
   if(NOT arg_RANKS OR NOT LADDER_MPI)
     add_test(NAME ${name} COMMAND ${name})

@@ -142,8 +142,10 @@ stage_command() {
       RUN/*) words[i]=$out/${words[i]#RUN/} ;;
     esac
   done
+  # Only next-token prediction makes a model that can continue a text.
+  if [[ $stage_options != *--objective* ]]; then words+=(--sample "CREATE TABLE"); fi
   # shellcheck disable=SC2206
   COMMAND=("$(program "$step")" --layers 4 --heads 4 --channels 128 --context 128 --micro-batch-size $((8 / RANKS))
-    --steps "$num_steps" --lr 6e-3 --warmup-steps 25 --log-every 25 $evaluation --sample "CREATE TABLE"
+    --steps "$num_steps" --lr 6e-3 --warmup-steps 25 --log-every 25 $evaluation
     "${words[@]}" "${options[@]}")
 }

@@ -38,7 +38,7 @@ def read_report(folder):
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(report, dict):
         raise ValueError(f"{path}: is not a report: it holds no object")
-    for key in (*SERIES, "unit", "metrics", "first_step", "param_hash", "val_losses", "num_parameters"):
+    for key in (*SERIES, "unit", "first_step", "param_hash", "val_losses", "num_parameters"):
         if key not in report:
             raise ValueError(f"{path}: is not a report: it has no {key}")
     if any(not isinstance(values, list) or len(values) != len(report["losses"]) for values in series_of(report).values()):
@@ -50,7 +50,7 @@ def read_report(folder):
 
 def series_of(report):
     """What the report has a value of for each step: {name: values}."""
-    return {name: report[key] for key, name in SERIES.items()} | report["metrics"]
+    return {name: report[key] for key, name in SERIES.items()} | report.get("metrics", {})
 
 
 def last_step(report):
@@ -315,6 +315,8 @@ PLANTED = [
     ([("hash", "another"), ("without_file",)], None, "no final parameters"),
     ([("hash", "another"), ("without_file",)], 0.1, "no final parameters"),
     (["both", ("without_file",)], None, None),
+    (["both", ("without", "metrics")], None, None),
+    ([("without", "metrics")], None, "only one of the runs has the metric accuracy"),
     (["both", ("hash", ""), ("without_file",)], None, "no final parameters"),
     ([("hash", "another")], None, "one does not belong to its report"),
     ([("hash", "another")], 0.1, "one does not belong to its report"),

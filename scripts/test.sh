@@ -16,6 +16,7 @@ PARTS=(
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI"
   "exercise       one step's exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
+  "races          tests whose ranks are threads of one process, under the thread sanitizer"
   "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
   "readme         the commands that the READMEs show"
   "doxygen        the reference builds without warnings"
@@ -96,16 +97,29 @@ exercise_like_a_learner() {
 # Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
 # three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have.
 part_sanitizers() {
-  local selection=(-L '^unit$|^ranks$' -LE 'process|overlap' -E 'ranks_[1245]$' --no-tests=error) programs
+  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$' --no-tests=error)
   need_configured asan --preset asan
-  # Only what they need. A test's name is that of its program, followed by the number of ranks.
-  programs=$(ctest --test-dir build/asan "${selection[@]}" -N | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+).*/\1/p')
-  # shellcheck disable=SC2086
-  need_built asan $programs
+  # shellcheck disable=SC2046
+  need_built asan $(programs_of asan "${selection[@]}")
   # Three long tests of the parity ladder run the same code as its others.
   GTEST_FILTER='-ObjectiveLadder.StagesChangeNoBit:ObjectiveLadder.TheGradientIsTheSame*:ObjectiveLadder.AResumedRun*' \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LADDER_TEST_SECONDS=500 \
     ctest --test-dir build/asan "${selection[@]}" -j2 --output-on-failure
+}
+# The programs that a selection of tests needs. A test's name is that of its program, followed by the number of ranks.
+programs_of() {
+  local folder=$1
+  shift
+  ctest --test-dir "build/$folder" "$@" -N | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+).*/\1/p'
+}
+
+# libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
+part_races() {
+  local selection=(-L '^threads$' -E 'threads_[1245]$' --no-tests=error)
+  need_configured tsan --preset tsan
+  # shellcheck disable=SC2046
+  need_built tsan $(programs_of tsan "${selection[@]}")
+  LADDER_TEST_SECONDS=500 ctest --test-dir build/tsan "${selection[@]}" -j2 --output-on-failure
 }
 
 # A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-….

@@ -22,7 +22,11 @@ bool can_be_summed(at::ScalarType dtype) {
 }  // namespace
 
 std::string message_prefix(const Communicator& comm, CommOp op) {
-  return concat("rank ", comm.rank(), " of ", comm.size(), ": ", to_string(op), ": ");
+  return message_prefix(comm.rank(), comm.size(), to_string(op));
+}
+
+std::string message_prefix(int rank, int size, const char* call) {
+  return concat("rank ", rank, " of ", size, ": ", call, ": ");
 }
 
 void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor) {

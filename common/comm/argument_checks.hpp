@@ -14,6 +14,7 @@ namespace ladder {
 
 // "rank 1 of 4: all_gather: "
 std::string message_prefix(const Communicator& comm, CommOp op);
+std::string message_prefix(int rank, int size, const char* call);
 
 // Requires a tensor that is defined, contiguous and on the CPU.
 void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor);

@@ -18,7 +18,7 @@
 // float32, float64, int32, int64. Any numel is allowed, including 0 and 1. Results are written
 // behind autograd's back: no version counter changes.
 //
-// Threads: one thread at a time per process.
+// Threads: one thread at a time per rank.
 // Throws:  CheckError naming rank, operation and sizes. The call itself throws for wrong arguments;
 //          another rank's mistake is thrown by the test() or wait() that detects it.
 #pragma once

@@ -18,7 +18,7 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -27,12 +27,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-class MeshTest : public ::testing::Test {
+class MeshTest : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   std::vector<int> possible_num_stages() const {
     std::vector<int> divisors;
     for (int p = 1; p <= size_; ++p) {
@@ -48,7 +44,7 @@ class MeshTest : public ::testing::Test {
   }
 };
 
-TEST_F(MeshTest, WithoutAPipelineEveryRankIsAReplica) {
+TEST_ON_RANKS(MeshTest, WithoutAPipelineEveryRankIsAReplica) {
   const Mesh mesh = comm_;
   EXPECT_EQ(&mesh.world, &comm_);
   EXPECT_EQ(&mesh.data_parallel, &comm_);
@@ -59,7 +55,7 @@ TEST_F(MeshTest, WithoutAPipelineEveryRankIsAReplica) {
   EXPECT_EQ(all_reduce_sum(rank_ + 0.5, mesh.stages), rank_ + 0.5);
 }
 
-TEST_F(MeshTest, ARankIsAStageOfAReplica) {
+TEST_ON_RANKS(MeshTest, ARankIsAStageOfAReplica) {
   for (const int num_stages : possible_num_stages()) {
     const Mesh mesh = Mesh::split(comm_, num_stages);
     EXPECT_EQ(&mesh.world, &comm_);
@@ -75,7 +71,7 @@ TEST_F(MeshTest, ARankIsAStageOfAReplica) {
   }
 }
 
-TEST_F(MeshTest, MayBeOfGivenGroups) {
+TEST_ON_RANKS(MeshTest, MayBeOfGivenGroups) {
   SelfCommunicator alone;
   const Mesh mesh(comm_, alone, comm_);
   EXPECT_EQ(&mesh.data_parallel, &alone);
@@ -85,7 +81,7 @@ TEST_F(MeshTest, MayBeOfGivenGroups) {
 }
 
 // The example in the header.
-TEST_F(MeshTest, FourRanksAndTwoStages) {
+TEST_ON_RANKS(MeshTest, FourRanksAndTwoStages) {
   if (size_ != 4) return;
   const Mesh mesh = Mesh::split(comm_, 2);
   const bool is_first_stage = rank_ == 0 || rank_ == 2;
@@ -98,7 +94,7 @@ TEST_F(MeshTest, FourRanksAndTwoStages) {
   EXPECT_EQ(stages[1].item<int>(), is_first_replica ? 1 : 3);
 }
 
-TEST_F(MeshTest, OneStageIsTheWorld) {
+TEST_ON_RANKS(MeshTest, OneStageIsTheWorld) {
   const Mesh mesh = Mesh::split(comm_, 1);
   const at::Tensor in_world = values_of(rank_, 1001, at::kFloat);
   const at::Tensor in_group = in_world.clone();
@@ -136,7 +132,7 @@ Traffic use_groups_of(const Mesh& mesh) {
   return expected;
 }
 
-TEST_F(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
+TEST_ON_RANKS(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
   PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 1, .gbit_per_s = 100});
   for (Communicator* const world : std::vector<Communicator*>{&comm_, &paced}) {
     for (const int num_stages : possible_num_stages()) {
@@ -153,7 +149,7 @@ TEST_F(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
 }
 
 // Each broadcast's root needs the link for 0.2 s.
-TEST_F(MeshTest, GroupsShareTheLinkOfTheirRank) {
+TEST_ON_RANKS(MeshTest, GroupsShareTheLinkOfTheirRank) {
   if (size_ != 4) return;
   PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 0.2e6, .gbit_per_s = 1000});
   const Mesh mesh = Mesh::split(paced, 2);
@@ -169,7 +165,7 @@ TEST_F(MeshTest, GroupsShareTheLinkOfTheirRank) {
   }
 }
 
-TEST_F(MeshTest, CopiesShareTheGroups) {
+TEST_ON_RANKS(MeshTest, CopiesShareTheGroups) {
   std::optional<Mesh> original = Mesh::split(comm_, size_);
   const Mesh copy = *original;
   original.reset();
@@ -181,7 +177,7 @@ TEST_F(MeshTest, CopiesShareTheGroups) {
   EXPECT_EQ(all_reduce_sum(1.0, copy_without.stages), 1.0);
 }
 
-TEST_F(MeshTest, RefusesStagesThatDoNotDivideTheRanks) {
+TEST_ON_RANKS(MeshTest, RefusesStagesThatDoNotDivideTheRanks) {
   for (const int num_stages : {size_ + 1, 2 * size_, 7}) {
     EXPECT_THAT([&] { Mesh::split(comm_, num_stages); },
                 ThrowsMessage<UsageError>(

@@ -15,13 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/mpi_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -30,11 +29,8 @@ constexpr Link kFastLink = {.latency_us = 1, .gbit_per_s = 100};
 constexpr double kSlowSeconds = 0.5;  // on a slow link
 constexpr double kSoon = 0.45;        // without one, even on a busy machine
 
-class PacedArrival : public ::testing::Test {
+class PacedArrival : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
   const int next_ = (rank_ + 1) % size_;
   const int previous_ = (rank_ + size_ - 1) % size_;
 
@@ -56,7 +52,7 @@ class PacedArrival : public ::testing::Test {
 };
 
 // Rank 0 sends three messages over its slow link and gets one over a fast link.
-TEST_F(PacedArrival, AReceiveWaitsForTheLinkOfItsSender) {
+TEST_ON_RANKS(PacedArrival, AReceiveWaitsForTheLinkOfItsSender) {
   if (size_ == 1) return;
   const auto paced = group_with_slow(0, 1);
   const at::Tensor received = at::zeros({3, 4});
@@ -92,7 +88,7 @@ TEST_F(PacedArrival, AReceiveWaitsForTheLinkOfItsSender) {
   }
 }
 
-TEST_F(PacedArrival, ABroadcastWaitsForTheLinkOfItsRoot) {
+TEST_ON_RANKS(PacedArrival, ABroadcastWaitsForTheLinkOfItsRoot) {
   if (size_ == 1) return;
   const auto paced = group_with_slow(0, size_ - 1);
   const at::Tensor tensor = at::full({3}, float(rank_));
@@ -103,7 +99,7 @@ TEST_F(PacedArrival, ABroadcastWaitsForTheLinkOfItsRoot) {
   EXPECT_TRUE(bits_equal(tensor, at::zeros({3})));
 }
 
-TEST_F(PacedArrival, ASumWaitsForTheSlowestLink) {
+TEST_ON_RANKS(PacedArrival, ASumWaitsForTheSlowestLink) {
   if (size_ == 1) return;
   const auto paced = group_with_slow(size_ - 1, size_ - 1);
   const at::Tensor full = at::ones({2 * size_});
@@ -123,7 +119,7 @@ TEST_F(PacedArrival, ASumWaitsForTheSlowestLink) {
   EXPECT_GE(after_a_send, kSlowSeconds + kSlowSeconds / (size_ - 1));
 }
 
-TEST_F(PacedArrival, WaitingForAMessageFreesTheCore) {
+TEST_ON_RANKS(PacedArrival, WaitingForAMessageFreesTheCore) {
   if (size_ == 1) return;
   const auto paced = group_with_slow(0, 1);
   const at::Tensor tensor = at::zeros({4});
@@ -138,7 +134,7 @@ TEST_F(PacedArrival, WaitingForAMessageFreesTheCore) {
 }
 
 // A rank computes until test() reports that the message is here; wait() then has nothing to do.
-TEST_F(PacedArrival, ComputationHidesTheSendersLink) {
+TEST_ON_RANKS(PacedArrival, ComputationHidesTheSendersLink) {
   if (size_ == 1) return;
   const auto paced = group_with_slow(0, 1);
   const at::Tensor tensor = at::zeros({1});
@@ -160,7 +156,7 @@ TEST_F(PacedArrival, ComputationHidesTheSendersLink) {
 }
 
 // Every second message is empty: it has no link time, and the others keep theirs.
-TEST_F(PacedArrival, MessagesOfOneTagKeepTheirOrder) {
+TEST_ON_RANKS(PacedArrival, MessagesOfOneTagKeepTheirOrder) {
   if (size_ == 1) return;
   PacedCommunicator paced(comm_.split(0, 0), kFastLink);
   const Traffic before = paced.traffic();
@@ -188,10 +184,10 @@ TEST_F(PacedArrival, MessagesOfOneTagKeepTheirOrder) {
 }
 
 // Nothing is buffered, so a send that waited for its receiver would wait forever.
-TEST_F(PacedArrival, StartingNeverWaitsForTheOtherRank) {
+TEST_ON_RANKS(PacedArrival, StartingNeverWaitsForTheOtherRank) {
   if (size_ == 1) return;
-  auto synchronous = MpiCommunicator::create({.synchronous_sends = true});
-  PacedCommunicator paced(std::move(synchronous), kFastLink);
+  World synchronous = synchronous_world();
+  PacedCommunicator paced(synchronous.comm().split(0, 0), kFastLink);
   for (const std::int64_t numel : {1, 3, 5000}) {
     const at::Tensor received = at::zeros({numel});
     const at::Tensor sum = values_of(rank_, numel, at::kFloat);
@@ -208,33 +204,8 @@ TEST_F(PacedArrival, StartingNeverWaitsForTheOtherRank) {
   }
 }
 
-// The link time travels under the message's own tag, so every tag of the inner communicator is
-// free, and collectives take turns with few tags, too.
-TEST_F(PacedArrival, TagsAreTheInnerOnes) {
-  PacedCommunicator paced(MpiCommunicator::create({.num_tags = 3}), kFastLink);
-  const at::Tensor received = at::zeros({2});
-  if (size_ > 1) {
-    const WorkPtr sent = paced.send(at::full({2}, float(rank_)), next_, 2);
-    paced.recv(received, previous_, 2)->wait();
-    sent->wait();
-    EXPECT_TRUE(bits_equal(received, at::full({2}, float(previous_))));
-    EXPECT_THROW(paced.send(received, next_, 3), CheckError);
-    EXPECT_THROW(paced.recv(received, previous_, 3), CheckError);
-  }
-  std::vector<at::Tensor> sums;
-  std::vector<WorkPtr> works;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    sums.push_back(values_of(rank_, 501, at::kFloat, seed));
-    works.push_back(paced.all_reduce(sums.back()));
-  }
-  for (auto work = works.rbegin(); work != works.rend(); ++work) (*work)->wait();
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    EXPECT_TRUE(bits_equal(sums[seed - 1], fold_of_all(size_, 501, at::kFloat, seed)));
-  }
-}
-
 // The receiver's error is the inner communicator's, and the next message is not disturbed.
-TEST_F(PacedArrival, AMessageOfAnotherLengthIsFound) {
+TEST_ON_RANKS(PacedArrival, AMessageOfAnotherLengthIsFound) {
   if (size_ == 1) return;
   PacedCommunicator paced(comm_.split(0, 0), kFastLink);
   if (rank_ == 0) {

@@ -19,7 +19,7 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -61,12 +61,8 @@ TEST(ParseLink, NamesTheOptionTheFormAndTheValue) {
 // should be fast get this much extra time.
 constexpr double kGraceSeconds = 1;
 
-class Paced : public ::testing::Test {
+class Paced : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   std::unique_ptr<Communicator> paced_group(Link link) const {
     auto group = std::make_unique<PacedCommunicator>(comm_.split(0, 0), link);
     comm_.barrier();
@@ -89,7 +85,7 @@ constexpr Link kFast = {.latency_us = 1, .gbit_per_s = 100};
 constexpr Link kSlow = {.latency_us = 10e3, .gbit_per_s = 0.004};  // 10 ms and 0.5 MB/s
 constexpr Link kOneMessageIn600Ms = {.latency_us = 0.6e6, .gbit_per_s = 1000};
 
-TEST_F(Paced, ResultsAndTrafficAreTheInnerOnes) {
+TEST_ON_RANKS(Paced, ResultsAndTrafficAreTheInnerOnes) {
   const auto paced = paced_group(kFast);
   const auto plain = comm_.split(0, 0);
   const int next = (rank_ + 1) % size_;
@@ -126,7 +122,7 @@ TEST_F(Paced, ResultsAndTrafficAreTheInnerOnes) {
   EXPECT_EQ(paced->size(), size_);
 }
 
-TEST_F(Paced, EveryOperationTakesTheTimeOfItsLink) {
+TEST_ON_RANKS(Paced, EveryOperationTakesTheTimeOfItsLink) {
   const auto paced = paced_group(kSlow);
   // `sent` by the rank whose link decides. It may start before this rank has left the barrier.
   const auto expect_time = [&](const Traffic& sent, const std::function<WorkPtr()>& start) {
@@ -168,7 +164,7 @@ TEST_F(Paced, EveryOperationTakesTheTimeOfItsLink) {
 
 // Two operations on one group and one on a group split from it: each is done when the link has
 // served it and those before it, in whatever order they are waited for.
-TEST_F(Paced, OperationsQueueOnTheLinkOfTheirRank) {
+TEST_ON_RANKS(Paced, OperationsQueueOnTheLinkOfTheirRank) {
   const auto paced = paced_group(kSlow);
   const auto part = paced->split(0, 0);
   const double needed = seconds_on(kSlow, all_reduce_traffic(8000, 4, size_, rank_));
@@ -186,11 +182,11 @@ TEST_F(Paced, OperationsQueueOnTheLinkOfTheirRank) {
   EXPECT_TRUE(bits_equal(tensors, at::full({3, 8000}, float(size_))));
 }
 
-TEST_F(Paced, SplitLeavesOutNegativeColors) {
+TEST_ON_RANKS(Paced, SplitLeavesOutNegativeColors) {
   EXPECT_EQ(paced_group(kFast)->split(-1, 0), nullptr);
 }
 
-TEST_F(Paced, WhatIsRefusedNeverHasTheLink) {
+TEST_ON_RANKS(Paced, WhatIsRefusedNeverHasTheLink) {
   const auto paced = paced_group({.latency_us = 100e3, .gbit_per_s = 1});
   const Traffic traffic_before = paced->traffic();
   for (int i = 0; i < 50; ++i) {  // they would take 5 s if sent
@@ -208,7 +204,7 @@ TEST_F(Paced, WhatIsRefusedNeverHasTheLink) {
 }
 
 // Rank 1's own link is busy, and slow; what it receives comes over rank 0's.
-TEST_F(Paced, WhatSendsNothingPassesByTheLink) {
+TEST_ON_RANKS(Paced, WhatSendsNothingPassesByTheLink) {
   if (size_ == 1) return;
   const auto paced = paced_group(rank_ == 1 ? kOneMessageIn600Ms : kFast);
   const at::Tensor tensors = at::ones({3, 5});
@@ -230,7 +226,7 @@ TEST_F(Paced, WhatSendsNothingPassesByTheLink) {
 }
 
 // A rank computes until test() reports that the operation is done; wait() then has nothing to do.
-TEST_F(Paced, ComputationHidesTheLink) {
+TEST_ON_RANKS(Paced, ComputationHidesTheLink) {
   const auto paced = paced_group(all_reduce_in(0.3));
   const at::Tensor tensor = values_of(rank_, 5000, at::kFloat);
   const Timer timer;
@@ -252,7 +248,7 @@ TEST_F(Paced, ComputationHidesTheLink) {
   EXPECT_TRUE(bits_equal(tensor, fold_of_all(size_, 5000, at::kFloat)));
 }
 
-TEST_F(Paced, WaitingFreesTheCore) {
+TEST_ON_RANKS(Paced, WaitingFreesTheCore) {
   const auto paced = paced_group(all_reduce_in(0.5));
   const std::clock_t before = std::clock();
   paced->all_reduce(at::ones({size_}))->wait();
@@ -261,7 +257,7 @@ TEST_F(Paced, WaitingFreesTheCore) {
 }
 
 // Every rank folds a part of every operation, and each rank waits for them in an order of its own.
-TEST_F(Paced, RanksWaitInDifferentOrders) {
+TEST_ON_RANKS(Paced, RanksWaitInDifferentOrders) {
   const auto paced = paced_group({.latency_us = 500, .gbit_per_s = 1});
   const auto part = paced->split(0, 0);
   const at::Tensor first = values_of(rank_, 20011, at::kFloat, 1);
@@ -277,7 +273,7 @@ TEST_F(Paced, RanksWaitInDifferentOrders) {
 
 // Rank 0 waits for its slow link in an operation that is otherwise done, while the other ranks need
 // its fold of a later one.
-TEST_F(Paced, AWaitingRankMovesOtherOperationsOn) {
+TEST_ON_RANKS(Paced, AWaitingRankMovesOtherOperationsOn) {
   if (size_ == 1) return;
   const auto paced = paced_group(rank_ == 0 ? all_reduce_in(1.0) : kFast);
   const at::Tensor late = values_of(rank_, 3000, at::kFloat);
@@ -299,27 +295,19 @@ TEST_F(Paced, AWaitingRankMovesOtherOperationsOn) {
   EXPECT_TRUE(bits_equal(late, fold_of_all(size_, 3000, at::kFloat)));
 }
 
-TEST_F(Paced, LinksThatAreNoneAreRefused) {
+TEST_ON_RANKS(Paced, LinksThatAreNoneAreRefused) {
   for (const Link link : {Link{}, Link{.latency_us = 5}, Link{.latency_us = -1, .gbit_per_s = 1}}) {
     EXPECT_THROW(PacedCommunicator(std::make_unique<SelfCommunicator>(), link), CheckError);
   }
   EXPECT_THROW(PacedCommunicator(nullptr, kFast), CheckError);
 }
 
-TEST_F(Paced, AWorldOfAGivenGroup) {
+TEST_ON_RANKS(Paced, AWorldOfAGivenGroup) {
   World world(std::make_unique<PacedCommunicator>(comm_.split(0, 0), kFast));
   EXPECT_EQ(world.transport(), size_ > 1 ? Transport::kMpi : Transport::kSelf);
   EXPECT_EQ(world.comm().size(), size_);
   EXPECT_EQ(world.local_rank(), 0);
   EXPECT_EQ(all_reduce_sum(rank_ + 1.0, world.comm()), size_ * (size_ + 1) / 2.0);
-}
-
-TEST_F(Paced, AWorldOnASlowLink) {
-  World world(Transport::kMpi, kSlow);  // a second World leaves MPI as it is
-  comm_.barrier();
-  const Timer timer;
-  EXPECT_EQ(all_reduce_sum(1.0, world.comm()), size_);
-  EXPECT_GE(timer.seconds(), seconds_on(kSlow, all_reduce_traffic(1, 8, size_, rank_)));
 }
 
 }  // namespace

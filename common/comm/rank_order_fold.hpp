@@ -24,8 +24,9 @@ ElementRange chunk_of(std::int64_t numel, int num_chunks, int index);
 // Computes target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r]; each piece has `numel`
 // elements of `dtype`.
 //
-// pieces[own] is only read, unless it is the target itself; the other pieces are scratch and may be
-// overwritten. Elements need no alignment beyond their own size.
+// The target may be pieces[own]; otherwise `own` does not matter. No other piece is written, except
+// pieces[0] if the target is pieces[own] and own ≥ 2: then pieces[0] is scratch. Elements need no
+// alignment beyond their own size.
 void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                         c10::ScalarType dtype, std::int64_t numel);
 

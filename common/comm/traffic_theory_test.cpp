@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -65,12 +65,8 @@ TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   EXPECT_EQ(send_traffic(gib + 1, 1), expected);
 }
 
-class TrafficTheoryUnderMpi : public ::testing::Test {
+class TrafficOfCalls : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   std::set<std::int64_t> hostile_numels() const {
     return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 2 * size_ - 1, 1000, 1000003};
   }
@@ -86,7 +82,7 @@ class TrafficTheoryUnderMpi : public ::testing::Test {
 
 const std::vector<at::ScalarType> kDtypes = {at::kBFloat16, at::kFloat, at::kDouble};
 
-TEST_F(TrafficTheoryUnderMpi, AllReduceSendsWhatTheFormulaSays) {
+TEST_ON_RANKS(TrafficOfCalls, AllReduceSendsWhatTheFormulaSays) {
   for (const at::ScalarType dtype : kDtypes) {
     for (const std::int64_t numel : hostile_numels()) {
       SCOPED_TRACE(::testing::Message() << dtype << " " << numel);
@@ -100,7 +96,7 @@ TEST_F(TrafficTheoryUnderMpi, AllReduceSendsWhatTheFormulaSays) {
   }
 }
 
-TEST_F(TrafficTheoryUnderMpi, ShardsSendWhatTheFormulasSay) {
+TEST_ON_RANKS(TrafficOfCalls, ShardsSendWhatTheFormulasSay) {
   for (const at::ScalarType dtype : kDtypes) {
     for (const std::int64_t numel : hostile_numels()) {
       SCOPED_TRACE(::testing::Message() << dtype << " " << numel);
@@ -115,7 +111,7 @@ TEST_F(TrafficTheoryUnderMpi, ShardsSendWhatTheFormulasSay) {
   }
 }
 
-TEST_F(TrafficTheoryUnderMpi, MessagesSendWhatTheFormulasSay) {
+TEST_ON_RANKS(TrafficOfCalls, MessagesSendWhatTheFormulasSay) {
   for (const std::int64_t numel : hostile_numels()) {
     SCOPED_TRACE(numel);
     const at::Tensor tensor = at::ones({numel});

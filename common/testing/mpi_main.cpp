@@ -1,26 +1,26 @@
-// main() of GoogleTest programs under MPI. Rank 0 prints as usual; the others print only failures,
-// prefixed with their rank. Every rank exits with 1 if a test failed on any rank. An exception that
-// escapes a test ends all ranks at once, and so does a test longer than LADDER_TEST_SECONDS (120),
-// because then some rank waits for another. A build without MPI has one rank.
+// main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so many
+// threads of one process (rank_test.hpp).
+//
+// Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
+// Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
+// ranks at once, and so does a test longer than LADDER_TEST_SECONDS (120), because then some rank
+// waits for another. A build without MPI has one rank, or threads.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 
-#ifdef LADDER_WITH_MPI
-#include "common/comm/mpi_communicator.hpp"
-#endif
 #include "common/core/check.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
 
 namespace ladder {
 namespace {
-
-World* world = nullptr;
 
 class FailurePrinter final : public ::testing::EmptyTestEventListener {
  public:
@@ -44,20 +44,20 @@ class FailurePrinter final : public ::testing::EmptyTestEventListener {
 
 class TimeLimit final : public ::testing::EmptyTestEventListener {
  public:
-  explicit TimeLimit(int rank) : rank_(rank) {}
+  explicit TimeLimit(const std::string& who) : who_(who) {}
 
   void OnTestStart(const ::testing::TestInfo& test) override {
-    start_time_limit(120, concat("[rank ", rank_, "] a rank waits for another: ",
-                                 test.test_suite_name(), ".", test.name()));
+    start_time_limit(120, concat("[", who_, "] a rank waits for another: ", test.test_suite_name(),
+                                 ".", test.name()));
   }
   void OnTestEnd(const ::testing::TestInfo& /*test*/) override { stop_time_limit(); }
 
  private:
-  int rank_;
+  std::string who_;
 };
 
 int run_tests(World& the_world) {
-  world = &the_world;
+  use_processes(the_world);
   const int rank = the_world.comm().rank();
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (rank != 0) {
@@ -65,7 +65,7 @@ int run_tests(World& the_world) {
     delete listeners.Release(listeners.default_xml_generator());
     listeners.Append(new FailurePrinter(rank));  // gtest owns its listeners
   }
-  listeners.Append(new TimeLimit(rank));
+  listeners.Append(new TimeLimit(concat("rank ", rank)));
   const int result = RUN_ALL_TESTS();
   return all_reduce_sum(result, the_world.comm()) > 0 ? 1 : 0;
 }
@@ -87,26 +87,37 @@ int run_in_world() {
   the_world.abort(1);
 }
 
+// The N of --threads N; 0 without this option, -1 for anything else.
+int read_num_threads(int argc, char** argv) {
+  if (argc == 1) return 0;
+  int num_threads = -1;
+  if (argc == 3 && std::string_view(argv[1]) == "--threads") {
+    const std::string_view text = argv[2];
+    std::from_chars(text.data(), text.data() + text.size(), num_threads);
+  }
+  return num_threads >= 1 ? num_threads : -1;
+}
+
+int run_on_threads(int num_threads) {
+  use_threads(num_threads);
+  ::testing::UnitTest::GetInstance()->listeners().Append(
+      new TimeLimit(concat(num_threads, " threads")));
+  return RUN_ALL_TESTS();
+}
+
 }  // namespace
-
-World& mpi_world() {
-  return *world;
-}
-
-World synchronous_world() {
-#ifdef LADDER_WITH_MPI
-  return World(MpiCommunicator::create({.synchronous_sends = true}));
-#else
-  return World(Transport::kSelf);
-#endif
-}
-
 }  // namespace ladder
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
-  GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
   at::set_num_threads(1);
+  const int num_threads = ladder::read_num_threads(argc, argv);
+  if (num_threads < 0) {
+    std::fprintf(stderr, "usage: %s [--threads N] [--gtest_filter=PATTERN]\n", argv[0]);
+    return 2;
+  }
+  if (num_threads > 0) return ladder::run_on_threads(num_threads);
+  GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
   return ladder::run_in_world();
 }

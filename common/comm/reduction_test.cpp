@@ -7,23 +7,19 @@
 #include "common/comm/rank_values.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiReduction : public ::testing::Test {
+class Reduction : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   std::vector<std::int64_t> hostile_numels() const {
     return {0, 1, 2, 3, size_ - 1, size_, size_ + 1, 1000, 100003};
   }
 };
 
-TEST_F(MpiReduction, AllReduceIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reduction, AllReduceIsTheFoldInRankOrder) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : hostile_numels()) {
       const at::Tensor tensor = values_of(rank_, numel, dtype);
@@ -33,7 +29,7 @@ TEST_F(MpiReduction, AllReduceIsTheFoldInRankOrder) {
   }
 }
 
-TEST_F(MpiReduction, ReduceScatterIsTheFoldInRankOrder) {
+TEST_ON_RANKS(Reduction, ReduceScatterIsTheFoldInRankOrder) {
   for (const at::ScalarType dtype : kReducible) {
     for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
       const at::Tensor full = values_of(rank_, size_ * numel, dtype);
@@ -47,12 +43,14 @@ TEST_F(MpiReduction, ReduceScatterIsTheFoldInRankOrder) {
       const at::Tensor own_piece = full.narrow(0, rank_ * numel, numel);
       comm_.reduce_scatter(full, own_piece)->wait();
       EXPECT_TRUE(bits_equal(own_piece, expected)) << dtype << " " << numel << " in place";
+      own_piece.copy_(values_of(rank_, size_ * numel, dtype).narrow(0, rank_ * numel, numel));
+      EXPECT_TRUE(bits_equal(full, values_of(rank_, size_ * numel, dtype))) << "so is the rest";
     }
   }
 }
 
 // With 1e8, 1, -1e8, 1, … in rank order, only the order decides whether a 1 is lost to rounding.
-TEST_F(MpiReduction, AnotherOrderWouldShow) {
+TEST_ON_RANKS(Reduction, AnotherOrderWouldShow) {
   const std::vector<float> values = {1e8f, 1.0f, -1e8f, 1.0f, 0.5f};
   const std::vector<float> prefix_sums = {1e8f, 1e8f, 0.0f, 1.0f, 1.5f};
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
@@ -63,13 +61,13 @@ TEST_F(MpiReduction, AnotherOrderWouldShow) {
   }
 }
 
-TEST_F(MpiReduction, StartsWithRankZerosValueNotWithZero) {
+TEST_ON_RANKS(Reduction, StartsWithRankZerosValueNotWithZero) {
   const at::Tensor tensor = at::full({11}, -0.0);
   comm_.all_reduce(tensor)->wait();
   EXPECT_TRUE(bits_equal(tensor, at::full({11}, -0.0)));
 }
 
-TEST_F(MpiReduction, LeavesNeighboursAloneAtAnyAlignment) {
+TEST_ON_RANKS(Reduction, LeavesNeighboursAloneAtAnyAlignment) {
   for (const std::int64_t offset : {1, 3}) {
     const at::Tensor memory = at::full({1100}, 7.0f);
     const at::Tensor tensor = memory.narrow(0, offset, 1001);
@@ -82,31 +80,18 @@ TEST_F(MpiReduction, LeavesNeighboursAloneAtAnyAlignment) {
   }
 }
 
-TEST_F(MpiReduction, SumOfOneNumber) {
+TEST_ON_RANKS(Reduction, SumOfOneNumber) {
   EXPECT_EQ(all_reduce_sum(rank_ + 1.0, comm_), size_ * (size_ + 1) / 2.0);
 }
 
 // Parameters and gradients are reduced while autograd tracks them.
-TEST_F(MpiReduction, IsInvisibleToAutograd) {
+TEST_ON_RANKS(Reduction, IsInvisibleToAutograd) {
   const at::Tensor leaf = at::ones({100}).set_requires_grad(true);
   const auto version = leaf._version();
   comm_.all_reduce(leaf)->wait();
   EXPECT_EQ(leaf._version(), version);
   EXPECT_TRUE(leaf.is_leaf());
   EXPECT_TRUE(bits_equal(leaf, at::full({100}, float(size_))));
-}
-
-TEST_F(MpiReduction, ScratchIsTheOtherRanksPiecesAndGoesAway) {
-  install_memory_ledger();
-  const at::Tensor tensor = at::ones({size_ * 1000});
-  const MemoryReading before = read_memory();
-  reset_memory_peaks();
-  const WorkPtr work = comm_.all_reduce(tensor);
-  work->wait();
-  const MemoryReading after = read_memory();
-  EXPECT_EQ(after.live(MemoryCategory::kCommunication),
-            before.live(MemoryCategory::kCommunication));
-  EXPECT_EQ(after.peak_bytes - before.total_live_bytes, (size_ - 1) * 4000);
 }
 
 }  // namespace

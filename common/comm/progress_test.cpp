@@ -6,20 +6,15 @@
 #include <chrono>
 #include <thread>
 
-#include "common/comm/mpi_communicator.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiProgress : public ::testing::Test {
+class Progress : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   // An all_reduce in flight whose result is known in advance.
   struct Started {
     std::uint64_t seed;
@@ -39,7 +34,7 @@ class MpiProgress : public ::testing::Test {
   }
 };
 
-TEST_F(MpiProgress, ManyInFlightAreWaitedForInAnyOrder) {
+TEST_ON_RANKS(Progress, ManyInFlightAreWaitedForInAnyOrder) {
   std::vector<Started> all;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) all.push_back(start(comm_, seed));
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
@@ -50,7 +45,7 @@ TEST_F(MpiProgress, ManyInFlightAreWaitedForInAnyOrder) {
   }
 }
 
-TEST_F(MpiProgress, DifferentRanksWaitInDifferentOrders) {
+TEST_ON_RANKS(Progress, DifferentRanksWaitInDifferentOrders) {
   std::vector<Started> all;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) all.push_back(start(comm_, seed));
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -61,7 +56,7 @@ TEST_F(MpiProgress, DifferentRanksWaitInDifferentOrders) {
   }
 }
 
-TEST_F(MpiProgress, TestAloneFinishes) {
+TEST_ON_RANKS(Progress, TestAloneFinishes) {
   std::vector<Started> all;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) all.push_back(start(comm_, seed));
   for (const Started& started : all) {
@@ -72,7 +67,7 @@ TEST_F(MpiProgress, TestAloneFinishes) {
 
 // Rank 0 waits for the first group's operation, the others for the second's: each needs the other's
 // fold.
-TEST_F(MpiProgress, GroupsMoveEachOtherOn) {
+TEST_ON_RANKS(Progress, GroupsMoveEachOtherOn) {
   const auto other = comm_.split(0, 0);
   const Started first = start(comm_, 3);
   const Started second = start(*other, 4);
@@ -83,7 +78,7 @@ TEST_F(MpiProgress, GroupsMoveEachOtherOn) {
   expect_sum(second, *other);
 }
 
-TEST_F(MpiProgress, BarrierAndSplitMoveOperationsOn) {
+TEST_ON_RANKS(Progress, BarrierAndSplitMoveOperationsOn) {
   const Started first = start(comm_, 5);
   if (rank_ == 0) first.work->wait();  // before the others have come out of the barrier
   comm_.barrier();
@@ -96,7 +91,7 @@ TEST_F(MpiProgress, BarrierAndSplitMoveOperationsOn) {
   expect_sum(second, comm_);
 }
 
-TEST_F(MpiProgress, CollectivesOfDifferentKindsDoNotMix) {
+TEST_ON_RANKS(Progress, CollectivesOfDifferentKindsDoNotMix) {
   const at::Tensor sum = values_of(rank_, 3000, at::kFloat);
   const at::Tensor shard = at::zeros({1000});
   const at::Tensor gathered = at::zeros({1000 * size_});
@@ -115,43 +110,7 @@ TEST_F(MpiProgress, CollectivesOfDifferentKindsDoNotMix) {
   EXPECT_TRUE(bits_equal(from_last, at::full({1000}, 9.0f)));
 }
 
-// A limit of 40 bytes stands in for MPI's 2 GiB. Sizes are such that pieces end inside elements.
-TEST_F(MpiProgress, LongMessagesTravelInPieces) {
-  const auto comm = MpiCommunicator::create({.message_bytes = 42});
-  for (const std::int64_t numel : {1, 10, 21, 1000}) {
-    const at::Tensor full = values_of(rank_, numel * size_, at::kDouble);
-    const at::Tensor shard = at::zeros({numel}, at::kDouble);
-    const Traffic before = comm->traffic();
-    comm->reduce_scatter(full, shard)->wait();
-    comm->all_gather(shard, full)->wait();
-    EXPECT_TRUE(bits_equal(full, fold_of_all(size_, numel * size_, at::kDouble))) << numel;
-    Traffic sent = comm->traffic();
-    sent -= before;
-    const OpTraffic expected = {1, (size_ - 1) * numel * 8, (size_ - 1) * ((numel * 8 + 41) / 42)};
-    EXPECT_EQ(sent[CommOp::kReduceScatter], expected) << numel;
-    EXPECT_EQ(sent[CommOp::kAllGather], expected) << numel;
-  }
-  const auto part = comm->split(0, 0);  // with the same limits
-  part->broadcast(at::zeros({43}, at::kByte), 0)->wait();
-  EXPECT_EQ(comm->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
-}
-
-TEST_F(MpiProgress, TagsAreUsedAgain) {
-  const auto comm = MpiCommunicator::create({.num_tags = 3});
-  for (int round = 0; round < 3; ++round) {
-    std::vector<Started> all;
-    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-      all.push_back(start(*comm, seed));
-      if (seed % 7 == static_cast<std::uint64_t>(rank_)) all.front().work->wait();
-    }
-    for (auto it = all.rbegin(); it != all.rend(); ++it) {
-      it->work->wait();
-      expect_sum(*it, *comm);
-    }
-  }
-}
-
-TEST_F(MpiProgress, WorkOutlivesItsCommunicator) {
+TEST_ON_RANKS(Progress, WorkOutlivesItsCommunicator) {
   auto comm = comm_.split(0, 0);
   const Started started = start(*comm, 8);
   comm.reset();
@@ -159,7 +118,7 @@ TEST_F(MpiProgress, WorkOutlivesItsCommunicator) {
   expect_sum(started, comm_);
 }
 
-TEST_F(MpiProgress, LateRanksAreWaitedFor) {
+TEST_ON_RANKS(Progress, LateRanksAreWaitedFor) {
   if (rank_ == size_ - 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(all_reduce_sum(1.0, comm_), size_);
 }

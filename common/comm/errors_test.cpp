@@ -5,10 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/mpi_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -18,12 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-class MpiErrors : public ::testing::Test {
+class Errors : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   template <class Call>
   void expect_error(Call call, const std::string& op, const std::string& part) const {
     const std::string start = concat("rank ", rank_, " of ", size_, ": ", op, ": ");
@@ -31,7 +26,7 @@ class MpiErrors : public ::testing::Test {
   }
 };
 
-TEST_F(MpiErrors, NameRankOperationAndValues) {
+TEST_ON_RANKS(Errors, NameRankOperationAndValues) {
   const Traffic before = comm_.traffic();
   const at::Tensor two = at::zeros({2});
   const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
@@ -53,7 +48,7 @@ TEST_F(MpiErrors, NameRankOperationAndValues) {
   EXPECT_EQ(comm_.traffic(), before) << "what is refused is not counted";
 }
 
-TEST_F(MpiErrors, MessagesOfAnotherLengthAreFound) {
+TEST_ON_RANKS(Errors, MessagesOfAnotherLengthAreFound) {
   if (size_ == 1) return;
   for (const std::int64_t sent_numel : {1, 3, 5000, 100000}) {
     if (rank_ == 0) comm_.send(at::ones({sent_numel}), 1, 0)->wait();
@@ -68,7 +63,7 @@ TEST_F(MpiErrors, MessagesOfAnotherLengthAreFound) {
   }
 }
 
-TEST_F(MpiErrors, RanksThatDisagreeOnTheSizeAreFound) {
+TEST_ON_RANKS(Errors, RanksThatDisagreeOnTheSizeAreFound) {
   if (size_ == 1) return;
   const auto comm = comm_.split(0, 0);
   const at::Tensor tensor = at::ones({rank_ == 0 ? 8 : 6});

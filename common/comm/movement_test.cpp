@@ -8,20 +8,15 @@
 #include <numeric>
 #include <thread>
 
-#include "common/comm/mpi_communicator.hpp"
 #include "common/comm/rank_values.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiMovement : public ::testing::Test {
+class Movement : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
-
   Traffic sent_since(const Traffic& before) const {
     Traffic sent = comm_.traffic();
     return sent -= before;
@@ -35,15 +30,7 @@ at::Tensor counted(std::int64_t begin, std::int64_t numel, at::ScalarType dtype)
   return at::arange(begin, begin + numel).remainder(113).to(dtype);
 }
 
-TEST_F(MpiMovement, WorldKnowsItsLauncher) {
-  EXPECT_EQ(mpi_world().transport(), Transport::kMpi);
-  EXPECT_EQ(launched_ranks(), size_);
-  EXPECT_EQ(launched_rank(), rank_);
-  EXPECT_GE(mpi_world().local_rank(), 0);
-  EXPECT_LE(mpi_world().local_rank(), rank_);
-}
-
-TEST_F(MpiMovement, AllGatherConcatenatesInRankOrder) {
+TEST_ON_RANKS(Movement, AllGatherConcatenatesInRankOrder) {
   for (const at::ScalarType dtype : kAnyDtype) {
     for (const std::int64_t numel : {0, 1, 3, 1000, 20001}) {
       const at::Tensor shard = counted(rank_ * numel, numel, dtype);
@@ -59,14 +46,14 @@ TEST_F(MpiMovement, AllGatherConcatenatesInRankOrder) {
   }
 }
 
-TEST_F(MpiMovement, AllGatherInPlace) {
+TEST_ON_RANKS(Movement, AllGatherInPlace) {
   const at::Tensor full = at::full({size_, 5}, -1, at::kInt);
   full[rank_].fill_(rank_);
   comm_.all_gather(full[rank_], full)->wait();
   EXPECT_TRUE(bits_equal(full, at::arange(size_, at::kInt).unsqueeze(1).expand({size_, 5})));
 }
 
-TEST_F(MpiMovement, BroadcastFromEveryRoot) {
+TEST_ON_RANKS(Movement, BroadcastFromEveryRoot) {
   for (int root = 0; root < size_; ++root) {
     for (const at::ScalarType dtype : kAnyDtype) {
       for (const std::int64_t numel : {0, 1, 3, 50000}) {
@@ -85,7 +72,7 @@ TEST_F(MpiMovement, BroadcastFromEveryRoot) {
   }
 }
 
-TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
+TEST_ON_RANKS(Movement, MessagesOfOneTagKeepTheirOrder) {
   if (size_ == 1) return;  // no rank to send to
   const int next = (rank_ + 1) % size_;
   const int previous = (rank_ + size_ - 1) % size_;
@@ -108,7 +95,7 @@ TEST_F(MpiMovement, MessagesOfOneTagKeepTheirOrder) {
   EXPECT_EQ(sent_since(before), expected);
 }
 
-TEST_F(MpiMovement, ReceivesOfOneTagAreServedInTheirOrder) {
+TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   if (size_ == 1) return;
   const int next = (rank_ + 1) % size_;
   const int previous = (rank_ + size_ - 1) % size_;
@@ -123,7 +110,7 @@ TEST_F(MpiMovement, ReceivesOfOneTagAreServedInTheirOrder) {
   EXPECT_TRUE(bits_equal(received, at::arange(20, at::kFloat).unsqueeze(1).expand({20, 3})));
 }
 
-TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
+TEST_ON_RANKS(Movement, PointToPointDoesNotMeetCollectives) {
   if (size_ == 1) return;
   const at::Tensor received = at::zeros({4});
   WorkPtr work;  // on tag 0 between ranks 0 and 1, pending during the collectives
@@ -138,20 +125,9 @@ TEST_F(MpiMovement, PointToPointDoesNotMeetCollectives) {
   EXPECT_TRUE(bits_equal(received, at::full({4}, rank_ == 1 ? 5.0f : 0.0f)));
 }
 
-// All ranks send to the next one and wait before they receive. MPI promises nothing here; it ends
-// because Open MPI buffers short messages.
-TEST_F(MpiMovement, ShortSendsAreDoneBeforeTheyAreReceived) {
-  if (size_ == 1) return;
-  const at::Tensor received = at::zeros({1});
-  comm_.send(at::full({1}, float(rank_)), (rank_ + 1) % size_, 0)->wait();
-  const int previous = (rank_ + size_ - 1) % size_;
-  comm_.recv(received, previous, 0)->wait();
-  EXPECT_EQ(received.item<float>(), float(previous));
-}
-
 // The same ring does not end with synchronous sends, nor in a group split from them, whatever the
 // length: below and above MPI's eager limit, which is 4 kB in Open MPI's shared memory.
-TEST_F(MpiMovement, SynchronousSendsAreDoneWhenTheyAreReceived) {
+TEST_ON_RANKS(Movement, SynchronousSendsAreDoneWhenTheyAreReceived) {
   if (size_ == 1) return;
   World world = synchronous_world();
   const auto part = world.comm().split(0, rank_);
@@ -175,7 +151,7 @@ TEST_F(MpiMovement, SynchronousSendsAreDoneWhenTheyAreReceived) {
   }
 }
 
-TEST_F(MpiMovement, CollectivesWorkWithSynchronousSends) {
+TEST_ON_RANKS(Movement, CollectivesWorkWithSynchronousSends) {
   World world = synchronous_world();
   for (const std::int64_t numel : {0, 1, 3, 5000}) {
     const at::Tensor full = values_of(rank_, numel * size_, at::kFloat);
@@ -195,7 +171,7 @@ TEST_F(MpiMovement, CollectivesWorkWithSynchronousSends) {
   }
 }
 
-TEST_F(MpiMovement, BarrierIsCountedAndSendsNoPayload) {
+TEST_ON_RANKS(Movement, BarrierIsCountedAndSendsNoPayload) {
   const Traffic before = comm_.traffic();
   comm_.barrier();
   Traffic expected;
@@ -203,7 +179,7 @@ TEST_F(MpiMovement, BarrierIsCountedAndSendsNoPayload) {
   EXPECT_EQ(sent_since(before), expected);
 }
 
-TEST_F(MpiMovement, SplitsIntoOddAndEven) {
+TEST_ON_RANKS(Movement, SplitsIntoOddAndEven) {
   const Traffic before = comm_.traffic();
   const auto part = comm_.split(rank_ % 2, /*key=*/rank_);
   ASSERT_NE(part, nullptr);
@@ -218,7 +194,7 @@ TEST_F(MpiMovement, SplitsIntoOddAndEven) {
   EXPECT_EQ(part->traffic(), comm_.traffic()) << "one meter for all groups of a process";
 }
 
-TEST_F(MpiMovement, SplitOrdersByKeyAndLeavesOutNegativeColors) {
+TEST_ON_RANKS(Movement, SplitOrdersByKeyAndLeavesOutNegativeColors) {
   const auto reversed = comm_.split(/*color=*/0, /*key=*/-rank_);
   EXPECT_EQ(reversed->rank(), size_ - 1 - rank_);
   const at::Tensor tensor = at::full({3}, rank_, at::kInt);

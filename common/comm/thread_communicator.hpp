@@ -1,0 +1,75 @@
+// The transport between threads of one process: one rank per thread, bit for bit the sums of the
+// mpi transport.
+//
+//   std::vector<std::unique_ptr<ThreadCommunicator>> ranks = ThreadCommunicator::create(3);
+//   // thread r calls only ranks[r]; run_as_threads() does all of this
+//
+// The rank that starts an operation last does the work for all of its ranks, in that call, and
+// reads and writes their tensors directly. So
+//
+//   an operation is done once all of its ranks have started it, whether or not any of them waits;
+//   a send is done when its receiver has called recv, and never before; an empty one is done at
+//   once, and so is an empty recv;
+//   waiting sleeps, and test() never advances anything, because there is nothing to advance.
+//
+// Bytes never leave the process. traffic() counts what the same calls send on the mpi transport
+// (traffic_theory.hpp), so that plans and cost cards can be checked on threads, too.
+//
+// A rank that waits for one that will never come gets a CheckError instead, that names that rank:
+// once a rank has called abort(), at every operation that is not done; once a rank has called
+// leave(), at those in which it was to take part. A mismatch of operations, roots, lengths or (in a
+// reduction) dtypes is thrown by every rank that differs from another; by receivers only where
+// one rank sends.
+//
+// Threads: each communicator belongs to one rank, which uses it from one thread at a time; so do
+//          the groups split from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+class ThreadGroup;
+class ThreadMeeting;
+struct ThreadPart;
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  // A group of this many ranks, in their order: one communicator for each thread.
+  static std::vector<std::unique_ptr<ThreadCommunicator>> create(int num_ranks);
+
+  // This rank starts nothing more.
+  void leave();
+  // This rank has failed, for this reason: no operation is started any more, in this group and all
+  // groups that were split from the same one. The first reason is the one that others throw.
+  void abort(const std::string& reason);
+
+  int rank() const override { return rank_; }
+  int size() const override;
+  WorkPtr all_reduce(at::Tensor inout) override;
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
+  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override { return *meter_; }
+
+ private:
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, std::shared_ptr<Traffic> meter);
+  std::shared_ptr<ThreadMeeting> meet(ThreadPart part);
+  WorkPtr collective(ThreadPart part);
+
+  std::shared_ptr<ThreadGroup> group_;  // shared by its ranks
+  int rank_;
+  std::shared_ptr<Traffic> meter_;  // this rank's, shared by all of its groups
+  std::int64_t num_started_ = 0;    // collectives so far: the next one's number
+};
+
+}  // namespace ladder

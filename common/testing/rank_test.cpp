@@ -1,0 +1,62 @@
+#include "common/testing/rank_test.hpp"
+
+#ifdef LADDER_WITH_MPI
+#include "common/comm/mpi_communicator.hpp"
+#endif
+#include "common/comm/run_as_threads.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+int num_test_threads = 0;  // none: the ranks are processes
+World* process_world = nullptr;
+thread_local World* thread_world = nullptr;
+
+}  // namespace
+
+World& test_world() {
+  World* const world = num_test_threads > 0 ? thread_world : process_world;
+  check(world != nullptr, "this thread is no rank: is the test a TEST_ON_RANKS?");
+  return *world;
+}
+
+World& mpi_world() {
+  check(num_test_threads == 0, "this test runs under mpirun only, not with --threads");
+  return test_world();
+}
+
+World synchronous_world() {
+#ifdef LADDER_WITH_MPI
+  if (num_test_threads == 0) {
+    return World(MpiCommunicator::create({.synchronous_sends = true}));
+  }
+#endif
+  return World(test_world().comm().split(0, 0));  // threads never buffer
+}
+
+void use_processes(World& world) {
+  process_world = &world;
+}
+
+void use_threads(int num_threads) {
+  num_test_threads = num_threads;
+}
+
+void on_every_rank(const std::function<void()>& body) {
+  if (num_test_threads == 0) {
+    body();
+    return;
+  }
+  run_as_threads(num_test_threads, [&](Communicator& comm) {
+    const ::testing::ScopedTrace trace(
+        "on a thread", 0, concat("rank ", comm.rank(), " of ", comm.size(), " threads"));
+    World world(comm.split(0, 0));
+    thread_world = &world;
+    body();
+    thread_world = nullptr;
+  });
+}
+
+}  // namespace ladder

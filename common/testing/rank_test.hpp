@@ -1,0 +1,55 @@
+// Tests that run on every rank, be the ranks processes or threads.
+//
+//   class Sums : public RankTest {};
+//
+//   TEST_ON_RANKS(Sums, AddUp) { EXPECT_EQ(all_reduce_sum(1.0, comm_), size_); }
+//
+// For test programs with RANKS or THREADS in CMake: under mpirun each process is a rank; with the
+// option --threads N, each test starts N threads, and each of them is a rank. A failure on a thread
+// is reported with its rank.
+//
+// Before and between collectives, use EXPECT instead of ASSERT: if a process leaves a test early,
+// the others wait for it until the time limit of mpi_main.cpp ends them all.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/comm/world.hpp"
+
+namespace ladder {
+
+World& test_world();  // of all ranks, as this rank sees it; call it inside a TEST_ON_RANKS
+
+// Another World of all ranks, in which a send is done only when its receiver has started to receive
+// (MpiLimits::synchronous_sends). A program that is correct in it does not rely on the transport to
+// buffer its messages. Collective.
+World synchronous_world();
+
+// A fixture for TEST_ON_RANKS. One object for each rank and test.
+class RankTest {
+ protected:
+  Communicator& comm_ = test_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+};
+
+// Runs `body` as a rank: here, or on each of the threads.
+void on_every_rank(const std::function<void()>& body);
+
+// For main(). The ranks are processes, of which this is one; or so many threads.
+void use_processes(World& world);
+void use_threads(int num_threads);
+
+}  // namespace ladder
+
+#define TEST_ON_RANKS(Fixture, Name)                                    \
+  class Fixture##_##Name##_OnRank : public Fixture {                    \
+   public:                                                              \
+    void run();                                                         \
+  };                                                                    \
+  TEST(Fixture, Name) {                                                 \
+    ::ladder::on_every_rank([] { Fixture##_##Name##_OnRank().run(); }); \
+  }                                                                     \
+  void Fixture##_##Name##_OnRank::run()
