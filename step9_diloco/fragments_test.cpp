@@ -17,7 +17,7 @@ using ::testing::ThrowsMessage;
 FlatLayout layout_of_tensors(const std::vector<std::int64_t>& sizes) {
   Unit unit = {"unit", {}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    unit.params.push_back({"tensor" + std::to_string(i),
+    unit.tensors.push_back({"tensor" + std::to_string(i),
                            at::empty({sizes[i]}, at::TensorOptions(at::kFloat).device(at::kMeta))});
   }
   return plan_flat_layout({unit});

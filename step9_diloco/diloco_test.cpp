@@ -1,0 +1,241 @@
+#include "step9_diloco/diloco.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+
+#include "common/comm/run_as_threads.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+// A model of tensors of these sizes, all ones.
+std::unique_ptr<FlatModel> ones(const std::vector<std::int64_t>& sizes) {
+  Unit unit = {"unit", {}};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    unit.tensors.push_back({concat("tensor", i), at::ones({sizes[i]})});
+  return std::make_unique<FlatModel>(std::vector<Unit>{unit});
+}
+
+// One worker's run: `train` moves its parameters in each inner step, counted from 1.
+class Worker {
+ public:
+  Worker(const std::vector<std::int64_t>& sizes, const DilocoOptions& options, Averager& averager)
+      : model(ones(sizes)), options_(options), diloco(*model, options, averager) {}
+
+  void step(std::int64_t number, const std::function<void(const at::Tensor& params)>& train) {
+    const at::NoGradGuard no_grad;
+    train(model->params());
+    const DilocoAction due = plan_diloco(options_, number);
+    if (due.starts) diloco.start_average();
+    if (due.finishes) diloco.finish_round();
+  }
+
+  std::unique_ptr<FlatModel> model;
+
+ private:
+  DilocoOptions options_;
+
+ public:
+  Diloco diloco;
+};
+
+// Before each inner step, the first value of each tensor.
+using Trace = std::vector<std::vector<double>>;
+Trace trace(int num_workers, const std::vector<std::int64_t>& sizes, const DilocoOptions& options,
+            std::int64_t num_steps, const std::vector<double>& moves) {
+  Trace values(sizes.size());
+  run_as_threads(num_workers, [&](Communicator& comm) {
+    GroupAverager averager(comm);
+    Worker worker(sizes, options, averager);
+    for (std::int64_t step = 1; step <= num_steps; ++step) {
+      if (comm.rank() == 0) {
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+          values[i].push_back(
+              worker.model->named_params()[i].tensor.view({-1})[0].item<double>());
+        }
+      }
+      const double move = moves[static_cast<std::size_t>(comm.rank())];
+      worker.step(step, [&](const at::Tensor& params) { params.add_(move); });
+    }
+  });
+  return values;
+}
+
+TEST(Diloco, TwoFragmentsTakeTurns) {
+  const DilocoOptions options = {
+      .sync_every = 6, .num_fragments = 2, .outer_lr = 2, .outer_momentum = 0};
+  const Trace values = trace(2, {1, 1}, options, 16, {-2, -2});
+  EXPECT_THAT(values[0], ElementsAreArray({1, -1, -3, -11, -13, -15, -17, -19, -21, -35, -37, -39,
+                                           -41, -43, -45, -59}));
+  EXPECT_THAT(values[1], ElementsAreArray({1, -1, -3, -5, -7, -9, -23, -25, -27, -29, -31, -33,
+                                           -47, -49, -51, -53}));
+}
+
+TEST(Diloco, WorkersThatMoveDifferentlyMeetInTheMiddle) {
+  const Trace values = trace(2, {1}, {.sync_every = 4}, 9, {-1, -3});
+  EXPECT_NEAR(values[0][4], -9.64, 1e-5);
+  EXPECT_NEAR(values[0][8], -24.816, 1e-5);
+}
+
+// With a delay, what a worker learns while the average is in flight is lost, unless α keeps it. One
+// worker moves by −1 per step, in rounds of 4, of which the average has seen 3 with a delay of 1:
+//   outer lr 1: global = 1 − 3 = −2.  α = 0: −2.  α = 0.5: half of −2, half of −3.  α = 1: −3.
+TEST(Diloco, AlphaKeepsAShareOfTheLocalParameters) {
+  for (const auto& [alpha, wanted] : std::vector<std::pair<double, double>>{
+           {0, -2}, {0.25, -2.25}, {0.5, -2.5}, {1, -3}}) {
+    const DilocoOptions options = {
+        .sync_every = 4, .sync_delay = 1, .alpha = alpha, .outer_lr = 1, .outer_momentum = 0};
+    EXPECT_EQ(trace(1, {1}, options, 5, {-1})[0][4], wanted) << alpha;
+  }
+}
+
+// ---- Against a reference ----------------------------------------------------------------------
+
+// What a worker learns in an inner step: something else in each element, step and worker. Multiples
+// of 1/16, as are the factors below: only a division by three workers ever rounds, and it is the
+// same one on both sides. So bits can be compared, however the products are added up.
+void learn(const at::Tensor& params, int worker, std::int64_t step) {
+  const at::Tensor where = at::arange(params.numel(), at::kFloat);
+  params.sub_(at::fmod(where * (worker + 1) + static_cast<double>(7 * step), 16) / 16);
+}
+
+struct Outcome {
+  std::vector<at::Tensor> params;  // of each worker
+  at::Tensor global, velocity;
+};
+
+// All workers one after the other, straight from the definition. Two fragments of 32 elements.
+Outcome reference(int num_workers, const DilocoOptions& options, std::int64_t num_steps) {
+  const std::int64_t length = options.sync_every / options.num_fragments;
+  const std::int64_t numel = 64 / options.num_fragments;
+  Outcome outcome = {{}, at::zeros({64}), at::zeros({64})};
+  for (int w = 0; w < num_workers; ++w) outcome.params.push_back(at::zeros({64}));
+  std::int64_t local_step = 0, outer_step = 0;
+  at::Tensor average;
+  for (std::int64_t step = 1; step <= num_steps; ++step) {
+    for (int w = 0; w < num_workers; ++w)
+      learn(outcome.params[static_cast<std::size_t>(w)], w, step);
+    ++local_step;
+    const std::int64_t start = outer_step % options.num_fragments * numel;
+    const at::Tensor global = outcome.global.slice(0, start, start + numel);
+    const at::Tensor velocity = outcome.velocity.slice(0, start, start + numel);
+    if (local_step == length - options.sync_delay) {
+      average = global - outcome.params[0].slice(0, start, start + numel);
+      for (int w = 1; w < num_workers; ++w) {
+        average = average +
+                  (global - outcome.params[static_cast<std::size_t>(w)].slice(0, start, start + numel));
+      }
+      average = average / num_workers;
+    }
+    if (local_step == length) {
+      velocity.copy_(options.outer_momentum * velocity + average);
+      global.copy_(global - options.outer_lr * (average + options.outer_momentum * velocity));
+      for (const at::Tensor& params : outcome.params) {
+        const at::Tensor local = params.slice(0, start, start + numel);
+        if (options.alpha < 1)
+          local.copy_(options.alpha * local + (1 - options.alpha) * global);
+      }
+      local_step = 0;
+      ++outer_step;
+    }
+  }
+  return outcome;
+}
+
+TEST(Diloco, EqualsTheDefinitionToTheBit) {
+  for (const int num_workers : {1, 2, 3, 4}) {
+    for (DilocoOptions options : {
+             DilocoOptions{.sync_every = 3},
+             DilocoOptions{.sync_every = 4, .sync_delay = 1},
+             DilocoOptions{.sync_every = 6, .num_fragments = 2, .alpha = 0.25},
+             DilocoOptions{.sync_every = 8, .num_fragments = 2, .sync_delay = 3, .alpha = 0.5},
+             DilocoOptions{.sync_every = 4, .num_fragments = 2, .sync_delay = 1, .alpha = 1},
+         }) {
+      options.outer_lr = 0.5;
+      options.outer_momentum = 0.25;
+      const Outcome wanted = reference(num_workers, options, 3 * options.sync_every);
+      run_as_threads(num_workers, [&](Communicator& comm) {
+        const at::NoGradGuard no_grad;
+        GroupAverager averager(comm);
+        Worker worker({32, 32}, options, averager);
+        worker.model->params().zero_();
+        worker.diloco.adopt_parameters();
+        for (std::int64_t step = 1; step <= 3 * options.sync_every; ++step) {
+          worker.step(step,
+                      [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
+        }
+        const at::Tensor own = wanted.params[static_cast<std::size_t>(comm.rank())];
+        EXPECT_TRUE(worker.model->params().equal(own));
+        EXPECT_TRUE(worker.diloco.global().equal(wanted.global));
+        EXPECT_TRUE(worker.diloco.velocity().equal(wanted.velocity));
+      });
+    }
+  }
+}
+
+// α = 1: nobody's training is touched, not even by a bit.
+TEST(Diloco, AnAlphaOf1LeavesLocalTrainingAlone) {
+  run_as_threads(3, [](Communicator& comm) {
+    const at::NoGradGuard no_grad;
+    GroupAverager averager(comm);
+    Worker worker({32, 32}, {.sync_every = 2, .alpha = 1}, averager);
+    const at::Tensor alone = worker.model->params().clone();
+    for (std::int64_t step = 1; step <= 8; ++step) {
+      worker.step(step, [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
+      learn(alone, comm.rank(), step);
+    }
+    EXPECT_TRUE(worker.model->params().equal(alone));
+  });
+}
+
+// ---- Rounds that fail -------------------------------------------------------------------------
+
+// A worker alone, whose averages with these numbers, from 1, fail.
+class FailingAverager final : public Averager {
+ public:
+  explicit FailingAverager(std::set<int> failures) : failures_(std::move(failures)) {}
+  void start(at::Tensor) override { ++number_; }
+  std::optional<int> finish() override {
+    return failures_.contains(number_) ? std::nullopt : std::optional(1);
+  }
+
+ private:
+  std::set<int> failures_;
+  int number_ = 0;
+};
+
+// Rounds of two steps of −1 on two fragments, outer lr 1 without momentum. The second round, that of
+// fragment 1, fails twice: its parameters go back to 1, and fragment 0 waits for its turn.
+TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
+  const DilocoOptions options = {
+      .sync_every = 4, .num_fragments = 2, .outer_lr = 1, .outer_momentum = 0};
+  FailingAverager averager({2, 3});
+  Worker worker({1, 1}, options, averager);
+  std::vector<double> first, second;
+  std::vector<std::int64_t> outer_steps;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
+    if (step % 2 != 0) continue;
+    first.push_back(worker.model->named_params()[0].tensor.view({-1})[0].item<double>());
+    second.push_back(worker.model->named_params()[1].tensor.view({-1})[0].item<double>());
+    outer_steps.push_back(worker.diloco.outer_steps());
+  }
+  EXPECT_THAT(first, ElementsAreArray({-1, -3, -5, -7, -9}));
+  EXPECT_THAT(second, ElementsAreArray({-1, 1, 1, -1, -3}));
+  EXPECT_THAT(outer_steps, ElementsAreArray({1, 1, 1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace ladder
