@@ -15,23 +15,9 @@
 
 #include <cstdint>
 
+#include "common/train/diloco_options.hpp"
+
 namespace ladder {
-
-struct DilocoOptions {
-  std::int64_t sync_every = 20;    // inner steps between two averages of the same fragment
-  std::int64_t num_fragments = 1;  // n
-  std::int64_t sync_delay = 0;     // inner steps between the start of an average and its end
-  double alpha = 0;                // share of the local parameters that survives an outer step
-  double outer_lr = 0.7;
-  double outer_momentum = 0.9;  // Nesterov's
-};
-
-// Throws UsageError naming option and value: more fragments than inner steps, inner steps that the
-// fragments do not divide, no fragments, a delay that is negative or not shorter than a round, an
-// alpha outside [0, 1], a negative learning rate or momentum, a momentum of 1 or more.
-void check_diloco(const DilocoOptions& options);
-
-std::int64_t steps_per_round(const DilocoOptions& options);  // S
 
 // What is due after an inner step.
 struct DilocoAction {

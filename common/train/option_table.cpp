@@ -30,6 +30,7 @@ class OptionTable {
       add_pipeline();
       add_objective();
     }
+    if (o_.groups.contains(OptionGroup::kDiloco)) add_diloco();
   }
 
  private:
@@ -217,6 +218,22 @@ class OptionTable {
     value("--docs-per-step", o_.pipeline.docs_per_step,
           "fetch microbatches until all replicas together have this many documents: one optimizer "
           "step; 0: off");
+  }
+
+  void add_diloco() {
+    group_ = "DiLoCo";
+    DilocoOptions& o = o_.diloco;
+    value("--sync-every", o.sync_every,
+          "inner steps between two averages of the same fragment of the model");
+    value("--fragments", o.num_fragments,
+          "parts of the model that take turns; one is averaged every --sync-every / --fragments "
+          "inner steps");
+    value("--sync-delay", o.sync_delay,
+          "inner steps for which training goes on while an average is in flight");
+    value("--alpha", o.alpha,
+          "share of its own parameters that a worker keeps in an outer step, 0 to 1");
+    value("--outer-lr", o.outer_lr, "learning rate of the outer optimizer, Nesterov's SGD");
+    value("--outer-momentum", o.outer_momentum, "its momentum");
   }
 
   void add_objective() {

@@ -56,6 +56,16 @@ void finalize_pipeline(TrainOptions& options) {
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
 }
 
+void finalize_diloco(const TrainOptions& options) {
+  check_diloco(options.diloco);
+  const std::int64_t length = steps_per_round(options.diloco);
+  check_usage(options.num_steps % length == 0, "--steps ", options.num_steps,
+              " ends in the middle of a round of ", length,
+              " inner steps (--sync-every / --fragments), whose work would be lost: choose a "
+              "multiple of ",
+              length);
+}
+
 // The objective's own options.
 void finalize_objective(const TrainOptions& options) {
   const ObjectiveKind kind = options.objective.kind;
@@ -130,6 +140,7 @@ void finalize(TrainOptions& options) {
     finalize_pipeline(options);
     finalize_objective(options);
   }
+  if (options.groups.contains(OptionGroup::kDiloco)) finalize_diloco(options);
   const auto at_least = [](const char* name, auto value, auto limit) {
     check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
   };

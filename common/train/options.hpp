@@ -13,6 +13,7 @@
 #include "common/model/gpt.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
+#include "common/train/diloco_options.hpp"
 #include "common/train/json.hpp"
 #include "common/train/objective_options.hpp"
 #include "common/train/pipeline_options.hpp"
@@ -25,7 +26,7 @@ namespace ladder {
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch, kPipeline };
+enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch, kPipeline, kDiloco };
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
@@ -62,6 +63,7 @@ struct TrainOptions {
   int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
   PipelineOptions pipeline;         // kPipeline
   ObjectiveOptions objective;       // kPipeline
+  DilocoOptions diloco;             // kDiloco
 };
 
 // Copies shared values into the parts (the model's vocabulary, the data's context and seed) and

@@ -141,7 +141,7 @@ bool Run::next_step() {
   }
   if (is_done()) return false;
   step_timer_.restart();
-  traffic_at_step_start_ = mesh_.world.traffic();
+  counted_traffic_ = mesh_.world.traffic();
   return true;
 }
 
@@ -169,42 +169,62 @@ double Run::learning_rate() const {
 }
 
 void Run::record(const StepRecord& record) {
+  end_step();
+  record_steps({record});
+}
+
+void Run::end_step() {
+  report_.learning_rates.push_back(learning_rate());
+  report_.step_seconds.push_back(step_timer_.seconds());
+  count_traffic();
+  ++step_;
+}
+
+void Run::record_steps(const std::vector<StepRecord>& records) {
+  for (const StepRecord& record : records) log_step(record);
+  count_traffic();
+}
+
+void Run::count_traffic() {
+  Traffic traffic = mesh_.world.traffic();
+  traffic -= counted_traffic_;
+  report_.traffic += traffic;
+  counted_traffic_ = mesh_.world.traffic();
+}
+
+void Run::log_step(const StepRecord& record) {
+  const std::size_t i = report_.losses.size();
+  const std::int64_t step = report_.first_step + static_cast<std::int64_t>(i) + 1;
   if (non_finite_value(record) != nullptr) {  // no later step can repair it: save nothing
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
-    throw CheckError(concat(explain_divergence(record, step_ + 1, options_),
+    throw CheckError(concat(explain_divergence(record, step, options_),
                             newest ? "; the newest good checkpoint is " + newest->string() : ""));
   }
-  const double seconds = step_timer_.seconds();
-  Traffic traffic = mesh_.world.traffic();
-  traffic -= traffic_at_step_start_;
-  report_.traffic += traffic;
+  const double seconds = report_.step_seconds[i];
   report_.losses.push_back(record.loss);
   report_.grad_norms.push_back(record.grad_norm);
   report_.param_norms.push_back(record.param_norm);
-  report_.learning_rates.push_back(learning_rate());
   report_.units.push_back(static_cast<std::int64_t>(record.num_units));
   report_.metrics.push_back(record.metrics);
-  report_.step_seconds.push_back(seconds);
-  ++step_;
   is_stopping_ = record.is_stop_requested;
 
-  const bool is_logged =
-      step_ % options_.output.log_every == 0 || step_ == report_.first_step + 1 || is_done();
+  const bool is_logged = step % options_.output.log_every == 0 || step == report_.first_step + 1 ||
+                         (step == step_ && is_done());
   speed_.add(record.num_units, seconds);
   const double speed = report_.units_per_second = speed_.units_per_second();
   const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
-  const auto steps_left = static_cast<double>(options_.num_steps - step_);
-  console_.progress(
-      {step_, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates.back(),
-       speed, steps_left * seconds_per_step, unit_of(options_.objective), record.metrics},
-      is_logged);
+  const auto steps_left = static_cast<double>(options_.num_steps - step);
+  console_.progress({step, options_.num_steps, record.loss, record.grad_norm,
+                     report_.learning_rates[i], speed, steps_left * seconds_per_step,
+                     unit_of(options_.objective), record.metrics},
+                    is_logged);
   if (!is_logged) return;
   const bool is_tokens = options_.objective.kind == ObjectiveKind::kLanguageModel;
-  Json line = {{"step", step_},
+  Json line = {{"step", step},
                {"loss", finite_or_null(record.loss)},
                {"grad_norm", finite_or_null(record.grad_norm)},
                {"param_norm", finite_or_null(record.param_norm)},
-               {"learning_rate", report_.learning_rates.back()},
+               {"learning_rate", report_.learning_rates[i]},
                {is_tokens ? "target_tokens" : "units", report_.units.back()},
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/comm/mesh.hpp"
 #include "common/core/timer.hpp"
@@ -49,6 +50,11 @@ class Run {
   // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
+  // The same in two parts, for ranks that tell each other only every few steps what has happened.
+  // end_step() ends a step; record_steps() records all steps that have ended since, oldest first.
+  // Only the last record may ask to stop.
+  void end_step();
+  void record_steps(const std::vector<StepRecord>& records);
 
   void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
 
@@ -74,6 +80,8 @@ class Run {
   void open_files();
   void write_metrics(const Json& line);
   void write_state(const TrainState& state);
+  void log_step(const StepRecord& record);
+  void count_traffic();
   void read_held_memory();
   void keep_training_peaks();  // peaks during a save are counted separately
 
@@ -91,7 +99,7 @@ class Run {
   std::string resumed_hashes_;
   Timer step_timer_;
   Speed speed_;
-  Traffic traffic_at_step_start_;
+  Traffic counted_traffic_;  // up to here, traffic is in the report, or was none of a step's
 };
 
 }  // namespace ladder

@@ -1,0 +1,25 @@
+// How often DiLoCo's workers communicate, and what they make of it (step 9).
+#pragma once
+
+#include <cstdint>
+
+namespace ladder {
+
+struct DilocoOptions {
+  std::int64_t sync_every = 20;    // inner steps between two averages of the same fragment
+  std::int64_t num_fragments = 1;  // n
+  std::int64_t sync_delay = 0;     // inner steps between the start of an average and its end
+  double alpha = 0;                // share of the local parameters that survives an outer step
+  double outer_lr = 0.7;
+  double outer_momentum = 0.9;  // Nesterov's
+};
+
+// Throws UsageError naming option and value: no fragments, more fragments than inner steps, inner
+// steps that the fragments do not divide, a delay that is negative or not shorter than a round, an
+// alpha outside [0, 1], a negative learning rate, a momentum outside [0, 1).
+void check_diloco(const DilocoOptions& options);
+
+// The inner steps of a round, S: in each round one fragment is averaged.
+std::int64_t steps_per_round(const DilocoOptions& options);
+
+}  // namespace ladder

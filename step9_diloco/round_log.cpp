@@ -1,0 +1,26 @@
+#include "step9_diloco/round_log.hpp"
+
+#include <utility>
+
+namespace ladder {
+
+std::vector<StepRecord> RoundLog::share(bool is_stop_requested, Communicator& comm) {
+  std::vector<double> sums;
+  for (const StepRecord& step : steps_) {
+    sums.push_back(step.loss * step.num_units);
+    sums.push_back(step.num_units);
+    sums.push_back(step.grad_norm);
+    sums.push_back(step.param_norm);
+  }
+  sums.push_back(is_stop_requested ? 1 : 0);
+  all_reduce_sum(sums, comm);
+  std::vector<StepRecord> of_all = std::exchange(steps_, {});
+  for (std::size_t i = 0; i < of_all.size(); ++i) {
+    const double* sum = sums.data() + 4 * i;
+    of_all[i] = {sum[0] / sum[1], sum[2] / comm.size(), sum[3] / comm.size(), sum[1]};
+  }
+  if (!of_all.empty()) of_all.back().is_stop_requested = sums.back() > 0;
+  return of_all;
+}
+
+}  // namespace ladder

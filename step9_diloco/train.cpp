@@ -1,0 +1,61 @@
+// Step 9: workers train alone, and meet once in a while.
+#include "step9_diloco/train.hpp"
+
+#include "common/optim/norm.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/run.hpp"
+#include "common/train/same_start.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/objective.hpp"
+#include "step2_sharded_data/data_shard.hpp"
+#include "step2_sharded_data/sharded_evaluate.hpp"
+#include "step3_naive_dp/naive_dp.hpp"
+#include "step9_diloco/averager.hpp"
+#include "step9_diloco/diloco.hpp"
+#include "step9_diloco/diloco_plan.hpp"
+#include "step9_diloco/round_log.hpp"
+
+namespace ladder::step9 {
+
+TrainReport train(const TrainOptions& options, World& world) {
+  Communicator& comm = world.comm();
+  Run run(options, comm);
+  FlatModel flat(layout_of(options));
+  const Model model = build_model(options, flat);
+  FlatGradients grads(flat);
+  Optimizer inner(flat, grads, options.optimizer);
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  GroupAverager averager(comm);
+  Diloco diloco(flat, options.diloco, averager);  // the global copy and the outer optimizer
+  run.resume(full_state(flat, inner, batches));
+  check_same_start(run, batches, comm);
+  broadcast_parameters(flat, comm);
+  diloco.adopt_parameters();
+  const LossSum loss_sum = loss_of(model, kNextToken);
+  RoundLog log;
+
+  while (run.next_step()) {
+    const Microbatches batch = batches.next();
+    const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double grad_norm = clip_gradients(grads, options.clip_norm);
+    inner.step(run.learning_rate());
+    grads.zero();
+    const DilocoAction due = plan_diloco(options.diloco, run.num_steps_taken() + 1);
+    if (due.starts) diloco.start_average();
+    if (due.finishes) diloco.finish_round();
+    log.add({loss, grad_norm, parameter_norm(flat), num_targets});
+    run.end_step();
+    if (due.finishes) run.record_steps(log.share(run.stop_requested(), comm));
+    if (run.should_save()) run.save(full_state(flat, inner, batches));
+    if (run.should_evaluate()) {
+      run.record_validation(evaluate(loss_sum, batches.validation(), comm));
+    }
+  }
+  run.finish(full_state(flat, inner, batches));
+  if (run.should_sample()) run.record_sample(generate(model, options));
+  return run.report();
+}
+
+}  // namespace ladder::step9
