@@ -50,8 +50,8 @@ std::string other_dtype(const ThreadPart& other, const ThreadPart& own) {
                 " was expected; all ranks must pass the same dtype and numel");
 }
 
-// Compares each part with all others. Where none differs from the first, all are equal; otherwise
-// every part differs from some other.
+// Compares each part with all others. Unless all are equal, every part differs from some other, and
+// gets an error.
 bool is_equal(std::vector<ThreadPart>& parts,
               std::string (*difference)(const ThreadPart& other, const ThreadPart& own)) {
   bool all_equal = true;
