@@ -31,7 +31,8 @@ command_run() {
   climb
   "$(python)" "$ROOT/scripts/ladder_table.py" "$out" --ranks "$RANKS" ${is_short:+--short}
 }
-# Sets variables of command_run: num_steps, num_microbatches, is_short, data and val_data, evaluation, and the trainers' options.
+# Sets variables of command_run: num_steps, num_microbatches, is_short, data, val_data, evaluation, and the trainers'
+# options.
 read_run_options() {
   split_ranks "$@"
   set -- "${OPTIONS[@]}"

@@ -5,8 +5,9 @@
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
-parameter norms, numbers of units and metrics of every step, validation losses, and each tensor of the final parameters. If one run
-was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the same ones.
+parameter norms, numbers of units and metrics of every step, validation losses, and each tensor of the final parameters.
+If one run was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the
+same ones.
 Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
 by the same relative norm of their difference (except the key's third of an attention bias, whose gradient is only
 rounding). Values that are not finite equal nothing. Exit code 1 if the runs differ or cannot be compared. Standard

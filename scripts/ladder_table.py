@@ -285,7 +285,7 @@ def right_report(stage):
     report = {
         "step": stage["step"], "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
         "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "units": [8] * 10,
-        "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks, "metrics": {},
+        "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks,
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
         "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
         "data_bytes_read": [240 if stage["reads"] == "all" else 120] * ranks,  # 40 rows of 3 tokens

@@ -110,7 +110,7 @@ part_sanitizers() {
 programs_of() {
   local folder=$1
   shift
-  ctest --test-dir "build/$folder" "$@" -N | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+).*/\1/p'
+  ctest --test-dir "build/$folder" "$@" -N | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+).*/\1/p' | sort -u
 }
 
 # libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.

@@ -108,7 +108,7 @@ StepObjective distillation_objective(const TrainOptions& options, const StagePla
                                      const Mesh& mesh, const FlatModel& student) {
   const auto own = std::make_shared<SelfDistillation>(options, plan, mesh, student);
   StepObjective objective;
-  objective.count = count_samples;
+  objective.count = [](const Microbatches& batch) { return batch.num_samples(); };
   objective.loss_sum = [own](const auto& logits, const auto& m) {
     return own->loss_sum(logits, m);
   };

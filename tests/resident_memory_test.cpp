@@ -57,7 +57,7 @@ class Resident : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Resident, IsWhatTheLedgerCountsAndLittleMore) {
   const int num_ranks = GetParam() == "step0_single_gpu" ? 1 : 2;
-  const Use tiny = measure(GetParam(), num_ranks, "--layers 1 --channels 32");
+  const Use tiny = measure(GetParam(), num_ranks, "--layers 2 --channels 32");
   const Use large = measure(GetParam(), num_ranks, "--layers 16 --channels 384");
   const double num_more = large.num_parameters - tiny.num_parameters;
   ASSERT_GT(num_more, 25e6);

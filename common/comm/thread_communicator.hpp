@@ -1,8 +1,9 @@
 // The transport between threads of one process: one rank per thread, bit for bit the sums of the
 // mpi transport.
 //
-//   std::vector<std::unique_ptr<ThreadCommunicator>> ranks = ThreadCommunicator::create(3);
-//   // thread r calls only ranks[r]; run_as_threads() does all of this
+//   const auto ranks = ThreadCommunicator::create(3);  // thread r uses ranks[r]
+//
+// run_as_threads() does that, and starts the threads.
 //
 // The rank that starts an operation last does the work for all of its ranks, in that call, and
 // reads and writes their tensors directly. So
@@ -10,16 +11,18 @@
 //   an operation is done once all of its ranks have started it, whether or not any of them waits;
 //   a send is done when its receiver has called recv, and never before; an empty one is done at
 //   once, and so is an empty recv;
-//   waiting sleeps, and test() never advances anything, because there is nothing to advance.
+//   waiting sleeps, and test() advances nothing, because nothing is left to advance.
 //
 // Bytes never leave the process. traffic() counts what the same calls send on the mpi transport
 // (traffic_theory.hpp), so that plans and cost cards can be checked on threads, too.
 //
-// A rank that waits for one that will never come gets a CheckError instead, that names that rank:
-// once a rank has called abort(), at every operation that is not done; once a rank has called
-// leave(), at those in which it was to take part. A mismatch of operations, roots, lengths or (in a
-// reduction) dtypes is thrown by every rank that differs from another; by receivers only where
-// one rank sends.
+// No rank waits forever for one that will not come; it gets a CheckError that names that rank:
+//
+//   once a rank has called abort(), from every operation that is not done, and every new one;
+//   once a rank has called leave(), from the operations in which that rank was to take part.
+//
+// Ranks that disagree on the operation, its root, its length or (in a reduction) its dtype all get a
+// CheckError, except that a broadcast or a message of another length fails only where it arrives.
 //
 // Threads: each communicator belongs to one rank, which uses it from one thread at a time; so do
 //          the groups split from it.

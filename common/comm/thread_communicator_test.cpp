@@ -101,6 +101,25 @@ TEST_F(TwoRanks, NothingIsCopiedOnTheWay) {
   EXPECT_EQ(read_memory().peak_bytes, before);
 }
 
+// What the last rank cannot do, all ranks learn.
+TEST(ThreadWorks, FailOnAllRanks) {
+  install_memory_ledger();
+  const auto ranks = ThreadCommunicator::create(3);
+  const at::Tensor tensors = at::ones({3, 3000});
+  std::vector<WorkPtr> works;
+  set_memory_cap(1);  // no scratch for rank 2, whose shard is in place
+  for (const auto& rank : ranks) {
+    const at::Tensor full = tensors[rank->rank()];
+    works.push_back(rank->reduce_scatter(full, full.narrow(0, 1000 * rank->rank(), 1000)));
+  }
+  set_memory_cap(0);
+  for (const WorkPtr& work : works) {
+    EXPECT_THAT(
+        [&] { work->wait(); },
+        ThrowsMessage<CheckError>(HasSubstr("of 3: reduce_scatter: out of memory: 4000 bytes")));
+  }
+}
+
 class Disagreement : public ::testing::Test {
  protected:
   using Call = std::function<WorkPtr(Communicator&)>;

@@ -50,8 +50,8 @@ std::string other_dtype(const ThreadPart& other, const ThreadPart& own) {
                 " was expected; all ranks must pass the same dtype and numel");
 }
 
-// Compares each part with all others. Where none differs from the first, all are equal; otherwise
-// every part differs from some other.
+// Compares each part with all others. Unless all are equal, every part differs from some other, and
+// gets an error.
 bool is_equal(std::vector<ThreadPart>& parts,
               std::string (*difference)(const ThreadPart& other, const ThreadPart& own)) {
   bool all_equal = true;
@@ -62,6 +62,11 @@ bool is_equal(std::vector<ThreadPart>& parts,
     all_equal = all_equal && own.error.empty();
   }
   return all_equal;
+}
+
+// What is summed must agree in everything.
+bool is_same_sum(std::vector<ThreadPart>& parts) {
+  return is_same_call(parts) && is_equal(parts, other_length) && is_equal(parts, other_dtype);
 }
 
 std::vector<std::byte*> pieces_at(const std::vector<ThreadPart>& parts, std::int64_t begin) {
@@ -78,9 +83,7 @@ bool is_same_call(std::vector<ThreadPart>& parts) {
 
 // Folds into rank 0's tensor, which then is everybody's.
 void act_all_reduce(std::vector<ThreadPart>& parts) {
-  if (!is_same_call(parts) || !is_equal(parts, other_length) || !is_equal(parts, other_dtype)) {
-    return;
-  }
+  if (!is_same_sum(parts)) return;
   const at::Tensor& first = parts[0].tensor;
   fold_in_rank_order(pieces_at(parts, 0), /*own=*/0, data_of(first), first.scalar_type(),
                      first.numel());
@@ -90,9 +93,7 @@ void act_all_reduce(std::vector<ThreadPart>& parts) {
 }
 
 void act_reduce_scatter(std::vector<ThreadPart>& parts) {
-  if (!is_same_call(parts) || !is_equal(parts, other_length) || !is_equal(parts, other_dtype)) {
-    return;
-  }
+  if (!is_same_sum(parts)) return;
   at::Tensor scratch;  // for rank 0's piece, which is only read
   for (std::size_t r = 0; r < parts.size(); ++r) {
     const at::Tensor& shard = parts[r].shard;

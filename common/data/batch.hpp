@@ -38,6 +38,11 @@ class Microbatches {
     for (const Microbatch& microbatch : list_) sum += microbatch.num_targets;
     return sum;
   }
+  std::int64_t num_samples() const {
+    std::int64_t sum = 0;
+    for (const Microbatch& m : list_) sum += static_cast<std::int64_t>(m.samples.size());
+    return sum;
+  }
 
  private:
   std::vector<Microbatch> list_;

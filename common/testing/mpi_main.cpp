@@ -93,7 +93,8 @@ int read_num_threads(int argc, char** argv) {
   int num_threads = -1;
   if (argc == 3 && std::string_view(argv[1]) == "--threads") {
     const std::string_view text = argv[2];
-    std::from_chars(text.data(), text.data() + text.size(), num_threads);
+    const char* const end = text.data() + text.size();
+    if (std::from_chars(text.data(), end, num_threads).ptr != end) return -1;
   }
   return num_threads >= 1 ? num_threads : -1;
 }

@@ -29,11 +29,7 @@ PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
 }
 
 std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit) {
-  if (unit == DpoUnit::kTokens) return batch.num_targets();
-  std::int64_t num_pairs = 0;
-  for (const Microbatch& microbatch : batch)
-    num_pairs += static_cast<std::int64_t>(microbatch.samples.size());
-  return num_pairs;
+  return unit == DpoUnit::kTokens ? batch.num_targets() : batch.num_samples();
 }
 
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,

@@ -42,11 +42,9 @@ at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int
         ", got ", scores.sizes());
   // Logarithms: at a low temperature the shares themselves would underflow, down to 0 / 0.
   at::Tensor log_shares = scores.to(at::kDouble) / temperature;
-  const double samples_per_prototype =
-      static_cast<double>(scores.size(0)) / static_cast<double>(scores.size(1));
   for (int i = 0; i < iterations; ++i) {
-    log_shares = log_shares.log_softmax(0) + std::log(samples_per_prototype);  // sums: B / K
-    log_shares = log_shares.log_softmax(1);                                    // sums: 1
+    log_shares = log_shares.log_softmax(0);  // the prototypes get equal sums
+    log_shares = log_shares.log_softmax(1);  // and each sample adds up to 1
   }
   return log_shares.exp().to(scores.scalar_type());
 }
@@ -56,13 +54,6 @@ at::Tensor distillation_losses(const at::Tensor& student, const at::Tensor& assi
   const at::Tensor log_probs = (student / temperature).log_softmax(1);
   const at::Tensor of_other_view = assignment.roll(assignment.size(0) / 2, 0);
   return -(of_other_view * log_probs).sum(1).view({2, -1}).mean(0);
-}
-
-std::int64_t count_samples(const Microbatches& batch) {
-  std::int64_t num_samples = 0;
-  for (const Microbatch& microbatch : batch)
-    num_samples += static_cast<std::int64_t>(microbatch.samples.size());
-  return num_samples;
 }
 
 at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,

@@ -181,7 +181,7 @@ TEST(SelfDistillation, LossSumAndMetricsOfAMicrobatch) {
   for (int twice = 0; twice < 2; ++twice) {
     EXPECT_NEAR(distillation_loss_sum(logits, m, options, &sums).item<double>(), wanted, 1e-12);
   }
-  EXPECT_EQ(count_samples(Microbatches({m, m})), 4);
+  EXPECT_EQ(Microbatches({m, m}).num_samples(), 4);
 
   double mean_of_entropies = 0, entropy_of_mean = 0, mean[3] = {};
   for (int row = 0; row < 4; ++row) {
