@@ -1,0 +1,57 @@
+#include "step9_diloco/elastic/decision.hpp"
+
+#include <chrono>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/records.hpp"
+
+namespace ladder {
+namespace {
+
+const std::string kOpen = "open", kCommit = "commit", kAbort = "abort";
+constexpr std::chrono::milliseconds kLookPause(2);  // between two looks
+
+}  // namespace
+
+void create_decision(c10d::TCPStore& store, const Quorum& quorum) {
+  store.set(decision_key(quorum), {kOpen.begin(), kOpen.end()});
+}
+
+std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, const Ballot& ballot) {
+  const std::string key = decision_key(quorum);
+  std::optional<std::string> answer = store.get(key);
+  if (!answer) return Decision::kUnknown;
+  if (*answer == kOpen) {
+    if (ballot.is_ready) store.set(vote_key(quorum, worker), "yes");
+    std::vector<std::string> votes;
+    for (const Member& member : quorum.healthy()) votes.push_back(vote_key(quorum, member.worker));
+    const bool is_unanimous = store.has_all(votes);
+    if (!is_unanimous && !ballot.wants_abort) return {};
+    answer = store.compare_set(key, kOpen, is_unanimous ? kCommit : kAbort);
+    if (*answer == kOpen) return Decision::kUnknown;
+  }
+  store.set(seen_key(quorum, worker), "yes");
+  return *answer == kCommit ? Decision::kCommit : Decision::kAbort;
+}
+
+Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
+                        double seconds) {
+  const bool is_contributor = !quorum.member(worker).donor.has_value();
+  const Timer timer;
+  while (true) {
+    const bool is_late = timer.seconds() > seconds;
+    try {
+      const Ballot ballot = {is_ready && is_contributor, is_late && is_contributor};
+      if (const auto decision = look(store, quorum, worker, ballot)) return *decision;
+      if (is_late) return Decision::kUnknown;
+    } catch (const StoreError&) {
+      // One more attempt after the time is up: it may have been the last one's connection.
+      if (timer.seconds() > seconds + 1) return Decision::kUnknown;
+    }
+    std::this_thread::sleep_for(kLookPause);
+  }
+}
+
+}  // namespace ladder

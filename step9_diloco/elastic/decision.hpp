@@ -1,0 +1,51 @@
+// Commit or abort: one atomic decision for each round, which all members obey.
+//
+// If a worker took the outer step and another did not, they would train different models. So each
+// contributor that holds the whole average votes; once all have voted, whoever notices it commits.
+// A worker that sees an error, or runs out of time, aborts. Both write to the same key, and only the
+// first to do so succeeds:
+//
+//            commit     all contributors have voted: each holds the average
+//   open  <
+//            abort      somebody saw an error, or had no time left
+//
+// - The lighthouse creates the key as `open` before it publishes the quorum. Nobody else creates it:
+//   a compare_set on a missing key with the expected value `open` changes nothing.
+// - The same compare_set answers `open`, as if it were still there. So an answer `open` to one who
+//   has just tried to replace it means that the round is gone: the lighthouse was restarted, or all
+//   have forgotten the round. Such a worker must not decide alone: it takes no outer step, and the
+//   next quorum heals it if the others have taken one.
+// - A decided key stays until all members have said that they know the decision, so that a worker
+//   that was frozen for a while still learns it.
+//
+// A contributor that dies after its vote does no harm: the others hold the average.
+#pragma once
+
+#include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/elastic/store.hpp"
+
+namespace ladder {
+
+enum class Decision {
+  kCommit,
+  kAbort,
+  kUnknown,  // the round is gone, or the lighthouse is: as for an abort, no outer step
+};
+
+// Creates the key of the quorum's round, as `open`. Only the lighthouse calls it.
+void create_decision(c10d::TCPStore& store, const Quorum& quorum);
+
+// One look at the round, by a worker that has the average (`is_ready`, it then also votes), or that
+// wants to `abort`. Nothing while the round is open. Throws StoreError.
+struct Ballot {
+  bool is_ready = false;
+  bool wants_abort = false;
+};
+std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, const Ballot& ballot);
+
+// Looks until the round is decided. After `seconds` a contributor wants to abort; one that heals has
+// no say, and gives up. kUnknown as well if the lighthouse cannot be reached. Never throws StoreError.
+Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
+                        double seconds);
+
+}  // namespace ladder

@@ -1,0 +1,99 @@
+#include "step9_diloco/elastic/exchange.hpp"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+
+namespace ladder {
+namespace {
+
+at::Tensor tensor_of(const Parcel& parcel) {  // a view
+  return at::from_blob(parcel.bytes.get(), {parcel.num_bytes / 4}, at::kFloat);
+}
+
+std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
+  return {reinterpret_cast<const char*>(values.const_data_ptr<float>() + slice.start),
+          static_cast<std::size_t>(4 * slice.numel)};
+}
+
+// Sends the pieces, from all contributors, of the slice that this one owns, adds them up in place.
+bool reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors, int worker,
+                      Mailbox& mailbox, const Timer& timer, double seconds) {
+  at::Tensor sum;
+  std::vector<Parcel> parcels;  // keep alive what the sum still reads
+  for (const Member& member : contributors) {
+    at::Tensor part = own;
+    if (member.worker != worker) {
+      std::optional<Parcel> parcel = mailbox.take(MessageKind::kSlice, member.worker,
+                                                  4 * own.numel(), seconds - timer.seconds());
+      if (!parcel) return false;
+      parcels.push_back(*std::move(parcel));
+      part = tensor_of(parcels.back());
+    }
+    sum = sum.defined() ? sum.add_(part) : part.clone();
+  }
+  own.copy_(sum);
+  return true;
+}
+
+}  // namespace
+
+Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n) {
+  const auto index = static_cast<std::int64_t>(i), count = static_cast<std::int64_t>(n);
+  const std::int64_t start = numel * index / count;
+  return {start, numel * (index + 1) / count - start};
+}
+
+bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
+                           Messenger& messenger, Mailbox& mailbox, double seconds) {
+  check(values.is_contiguous() && values.scalar_type() == at::kFloat,
+        "only contiguous fp32 values can be averaged");
+  const Timer timer;
+  const std::vector<Member> contributors = quorum.healthy();
+  const auto slice = [&](std::size_t i) { return slice_of(values.numel(), i, contributors.size()); };
+  for (std::size_t i = 0; i < contributors.size(); ++i) {  // reduce-scatter
+    if (quorum.member(worker).donor) break;
+    if (contributors[i].worker == worker) continue;
+    send_stream(messenger, quorum, worker, contributors[i], MessageKind::kSlice,
+                bytes_in(values, slice(i)));
+  }
+  for (std::size_t i = 0; i < contributors.size(); ++i) {
+    if (contributors[i].worker != worker || slice(i).numel == 0) continue;
+    const at::Tensor own = values.narrow(0, slice(i).start, slice(i).numel);
+    if (!reduce_own_slice(own, contributors, worker, mailbox, timer, seconds)) return false;
+    for (const Member& member : quorum.members) {
+      if (member.worker == worker) continue;
+      send_stream(messenger, quorum, worker, member, MessageKind::kSum, bytes_in(values, slice(i)));
+    }
+  }
+  for (std::size_t i = 0; i < contributors.size(); ++i) {  // all-gather
+    if (contributors[i].worker == worker || slice(i).numel == 0) continue;
+    const std::optional<Parcel> sum = mailbox.take(MessageKind::kSum, contributors[i].worker,
+                                                   4 * slice(i).numel, seconds - timer.seconds());
+    if (!sum) return false;
+    values.narrow(0, slice(i).start, slice(i).numel).copy_(tensor_of(*sum));
+  }
+  return true;
+}
+
+void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
+                 MessageKind kind, std::string_view bytes) {
+  const auto total = static_cast<std::int64_t>(bytes.size());
+  for (std::int64_t offset = 0; offset < total; offset += kPieceBytes) {
+    messenger.send(to.address,
+                   {.kind = kind,
+                    .incarnation = quorum.incarnation,
+                    .quorum = quorum.id,
+                    .round = quorum.outer_steps,
+                    .sender = worker,
+                    .session = quorum.member(worker).session,
+                    .offset = offset,
+                    .total = total,
+                    .payload = bytes.substr(static_cast<std::size_t>(offset), kPieceBytes)});
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,42 @@
+// The sum over a quorum's contributors, with the same bits for all members.
+//
+// Every contributor owns a slice of the values. It receives this slice from all others, adds them up
+// in the order of the workers, and sends the sum to all members:
+//
+//   contributor 0   [ a0 | b0 | c0 ]   ->   owns slice a: a0 + a1 + a2   ->   [ A | B | C ]
+//   contributor 1   [ a1 | b1 | c1 ]   ->   owns slice b: b0 + b1 + b2   ->   [ A | B | C ]
+//   contributor 2   [ a2 | b2 | c2 ]   ->   owns slice c: c0 + c1 + c2   ->   [ A | B | C ]
+//   one that heals  nothing                                               ->   [ A | B | C ]
+//
+// Each sum is computed once, so no two members can differ. This is a reduce-scatter and an
+// all-gather: each of n contributors sends 2(n−1)/n · 4 bytes per value, and 4/n to each that heals.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/messenger.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
+
+namespace ladder {
+
+// The slice of contributor i of n: elements [start, start + numel); empty if there are too few.
+struct Slice {
+  std::int64_t start = 0;
+  std::int64_t numel = 0;
+};
+Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n);
+
+// Replaces `values` [n], fp32 and contiguous, by the sum over the quorum's contributors; those of a
+// member that heals do not count. False if something is missing after `seconds`; then the values
+// mean nothing. `mailbox` has begun the quorum.
+bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
+                           Messenger& messenger, Mailbox& mailbox, double seconds);
+
+// Sends these bytes to a member, as pieces of a stream.
+void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
+                 MessageKind kind, std::string_view bytes);
+
+}  // namespace ladder

@@ -1,0 +1,175 @@
+#include "step9_diloco/elastic/lighthouse.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "common/core/check.hpp"
+#include "step9_diloco/elastic/decision.hpp"
+
+namespace ladder {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+Bytes stored(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Rounds whose members have not all said that they know the decision are kept for as many others:
+// a member that never comes back says nothing.
+constexpr std::size_t kMaxRounds = 64;
+
+// A socket bound to the port. The store, left alone, would listen to the whole network.
+int bound_socket(int port, bool is_public) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  check(fd >= 0, "cannot open a socket: ", std::strerror(errno));
+  const int yes = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(is_public ? INADDR_ANY : INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  const std::string reason = std::strerror(errno);
+  ::close(fd);
+  throw CheckError(concat("the lighthouse cannot listen on port ", port, ": ", reason));
+}
+
+int port_of(int fd) {
+  sockaddr_in address = {};
+  socklen_t size = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace
+
+Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log)) {
+  std::random_device random;
+  incarnation_ = std::uint64_t{random()} << 32 | random();
+  const int fd = bound_socket(port, is_public);
+  port_ = port_of(fd);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port_);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.masterListenFd = fd;
+  options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
+  store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  store_->set("incarnation", stored(std::to_string(incarnation_)));
+  log_(concat("incarnation ", incarnation_, " listens on ", is_public ? "all addresses" : "127.0.0.1",
+              ", port ", port_));
+}
+
+Lighthouse::~Lighthouse() = default;
+
+void Lighthouse::poll() {
+  read_heartbeats();
+  std::vector<Sighting> sightings;
+  QuorumRules rules;
+  for (const auto& [number, worker] : workers_) {
+    Sighting seen = {.beat = worker.record.beat,
+                     .beat_age_s = worker.since_beat.seconds(),
+                     .progress_age_s = worker.since_progress.seconds(),
+                     .asking_s = worker.since_asking.seconds()};
+    // It has its answer, and will say so in its next heartbeat.
+    if (seen.beat.phase == Phase::kAsking && seen.beat.request <= worker.answered)
+      seen.beat.phase = Phase::kTraining;
+    rules = worker.record.rules;  // the same for all: they are part of the fingerprint
+    sightings.push_back(seen);
+  }
+  if (std::optional<Quorum> quorum = decide_quorum(std::move(sightings), rules))
+    publish(*std::move(quorum));
+}
+
+void Lighthouse::read_heartbeats() {
+  if (fingerprint_.empty()) {
+    if (!store_->check({"fingerprint"})) return;
+    const Bytes value = store_->get("fingerprint");
+    fingerprint_.assign(value.begin(), value.end());
+  }
+  std::vector<std::string> keys = store_->listKeys();
+  std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });
+  if (keys.empty()) return;
+  const std::vector<Bytes> values = store_->multiGet(keys);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::string text(values[i].begin(), values[i].end());
+    try {
+      const BeatRecord record = parse_beat(text);
+      check(keys[i] == beat_key(record.beat.worker) && record.beat.weight > 0, "it lies");
+      if (record.fingerprint == fingerprint_) see(record, text);  // others are refused: membership.hpp
+    } catch (const CheckError& error) {
+      store_->deleteKey(keys[i]);
+      log_(concat("ignores what is no heartbeat, in ", keys[i], ": ", error.what()));
+    }
+  }
+}
+
+void Lighthouse::see(const BeatRecord& record, const std::string& text) {
+  const auto [entry, is_new] = workers_.try_emplace(record.beat.worker);
+  Worker& worker = entry->second;
+  if (worker.text == text) return;
+  const Heartbeat last = worker.record.beat;
+  const bool is_other_session = is_new || last.session != record.beat.session;
+  worker.since_beat.restart();
+  if (is_other_session || last.progress != record.beat.progress) worker.since_progress.restart();
+  if (is_other_session || last.request != record.beat.request) worker.since_asking.restart();
+  if (is_other_session) {
+    worker.answered = 0;
+    log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
+                record.beat.outer_steps));
+  }
+  worker.record = record;
+  worker.text = text;
+  if (!record.is_leaving) return;
+  log_(concat("worker ", record.beat.worker, " leaves"));
+  store_->deleteKey(beat_key(record.beat.worker));
+  workers_.erase(entry);
+}
+
+void Lighthouse::publish(Quorum quorum) {
+  quorum.incarnation = incarnation_;
+  quorum.id = ++num_quorums_;
+  create_decision(*store_, quorum);  // before anybody can ask for it
+  std::string names;
+  for (const Member& member : quorum.members) {
+    workers_.at(member.worker).answered = member.request;
+    names += concat(" ", member.worker);
+    if (member.donor) names += concat(" (heals from ", *member.donor, ")");
+  }
+  const std::string text = to_text(quorum);
+  for (const Member& member : quorum.members) store_->set(answer_key(member.worker), stored(text));
+  log_(concat("quorum ", quorum.id, " at outer step ", quorum.outer_steps, ": workers", names));
+  forget_old_rounds();
+  rounds_.push_back(std::move(quorum));
+}
+
+void Lighthouse::forget_old_rounds() {
+  const auto is_over = [&](const Quorum& quorum) {
+    std::vector<std::string> keys;
+    for (const Member& member : quorum.members) keys.push_back(seen_key(quorum, member.worker));
+    return store_->check(keys);
+  };
+  const auto forget = [&](const Quorum& quorum) {
+    store_->deleteKey(decision_key(quorum));
+    for (const Member& member : quorum.members) {
+      store_->deleteKey(vote_key(quorum, member.worker));
+      store_->deleteKey(seen_key(quorum, member.worker));
+    }
+  };
+  while (rounds_.size() > kMaxRounds) {
+    forget(rounds_.front());
+    rounds_.pop_front();
+  }
+  std::erase_if(rounds_, [&](const Quorum& quorum) {
+    if (!is_over(quorum)) return false;
+    forget(quorum);
+    return true;
+  });
+}
+
+}  // namespace ladder

@@ -1,0 +1,72 @@
+// Where workers find one another: a key-value store, and the loop that forms quorums.
+//
+// The lighthouse reads the workers' heartbeats, measures their ages by its own clock, and decides
+// who takes part in the next round. It carries no data: its load grows with the number of workers
+// and rounds, never with the model. Training survives its end: a lighthouse that is started again
+// is a new incarnation with an empty store. Workers come back to it by themselves, and a round that
+// was not decided is over, for its keys are gone.
+//
+// Before a quorum is published, the key of its decision exists (see decision.hpp).
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/core/timer.hpp"
+#include "common/train/elastic_options.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/elastic/records.hpp"
+
+namespace c10d {
+class TCPStore;
+}
+
+namespace ladder {
+
+class Lighthouse {
+ public:
+  // Listens on that port, 0 for any free one; on the loopback only, unless `is_public`. Throws
+  // CheckError if it cannot.
+  Lighthouse(int port, bool is_public, Log log);
+  ~Lighthouse();
+  Lighthouse(const Lighthouse&) = delete;
+  Lighthouse& operator=(const Lighthouse&) = delete;
+
+  // Looks at the heartbeats once; publishes a quorum if there is one. To be called every few
+  // milliseconds.
+  void poll();
+
+  int port() const { return port_; }
+  std::uint64_t incarnation() const { return incarnation_; }
+
+ private:
+  struct Worker {  // as last seen
+    BeatRecord record;
+    std::string text;
+    Timer since_beat, since_progress, since_asking;
+    std::int64_t answered = 0;  // requests of this session
+  };
+
+  void read_heartbeats();
+  void see(const BeatRecord& record, const std::string& text);
+  void publish(Quorum quorum);
+  void forget_old_rounds();
+
+  Log log_;
+  std::uint64_t incarnation_;
+  int port_ = 0;
+  c10::intrusive_ptr<c10d::TCPStore> store_;
+  std::map<int, Worker> workers_;
+  std::string fingerprint_;
+  std::int64_t num_quorums_ = 0;
+  std::deque<Quorum> rounds_;  // whose keys are still in the store
+};
+
+}  // namespace ladder

@@ -1,0 +1,12 @@
+// What lighthouse and workers say about their group: a sentence without its subject, for example
+// "has the average of quorum 7". Called from several threads, one at a time or not.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace ladder {
+
+using Log = std::function<void(const std::string& message)>;
+
+}  // namespace ladder

@@ -1,0 +1,101 @@
+#include "step9_diloco/elastic/mailbox.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace ladder {
+
+void Mailbox::begin(const Quorum& quorum) {
+  const std::lock_guard lock(mutex_);
+  quorum_ = quorum;
+  std::erase_if(streams_, [&](const auto& entry) {
+    const auto& [incarnation, id, kind, sender, session] = entry.first;
+    return incarnation != quorum.incarnation || id < quorum.id ||
+           (id == quorum.id && !is_member({.sender = sender, .session = session}));
+  });
+}
+
+bool Mailbox::deliver(const Message& message) {
+  const bool is_state = message.kind == MessageKind::kState;
+  if (message.kind == MessageKind::kRequest) return false;
+  if (message.total > (is_state ? max_state_bytes_ : max_values_bytes_)) return false;
+  const std::lock_guard lock(mutex_);
+  const bool is_known = message.incarnation == quorum_.incarnation;
+  if (is_known && message.quorum < quorum_.id) return false;
+  const bool is_current = is_known && message.quorum == quorum_.id;
+  if (is_current && (!is_member(message) || message.round != quorum_.outer_steps)) return false;
+  const Key key = {message.incarnation, message.quorum, message.kind, message.sender,
+                   message.session};
+  const auto found = streams_.find(key);
+  if (found == streams_.end()) {
+    // A state comes on request only, so never early.
+    if (!is_current && (is_state || early_bytes() + message.total > 2 * max_values_bytes_))
+      return false;
+    Stream& fresh = streams_[key];
+    fresh.parcel.bytes.reset(new char[static_cast<std::size_t>(message.total)]);
+    fresh.parcel.num_bytes = message.total;
+    fresh.has_piece.resize(static_cast<std::size_t>((message.total + kPieceBytes - 1) / kPieceBytes));
+  }
+  Stream& stream = streams_[key];
+  const auto piece = static_cast<std::size_t>(message.offset / kPieceBytes);
+  if (stream.parcel.num_bytes != message.total || stream.has_piece[piece]) return false;
+  std::memcpy(stream.parcel.bytes.get() + message.offset, message.payload.data(),
+              message.payload.size());
+  stream.has_piece[piece] = true;
+  ++stream.num_pieces;
+  changed_.notify_all();
+  return true;
+}
+
+std::optional<Parcel> Mailbox::take(MessageKind kind, int sender, std::int64_t num_bytes,
+                                    double seconds) {
+  std::unique_lock lock(mutex_);
+  const Key key = current_key(kind, sender);
+  const auto is_there = [&] {
+    const auto found = streams_.find(key);
+    return found != streams_.end() && found->second.is_complete();
+  };
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), is_there)) return {};
+  Parcel parcel = std::move(streams_[key].parcel);
+  streams_.erase(key);
+  if (parcel.num_bytes != num_bytes) return {};
+  return parcel;
+}
+
+Mailbox::Progress Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t known,
+                                        double seconds) {
+  std::unique_lock lock(mutex_);
+  const Key key = current_key(kind, sender);
+  const auto num_pieces = [&] {
+    const auto found = streams_.find(key);
+    return found == streams_.end() ? 0 : found->second.num_pieces;
+  };
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                    [&] { return num_pieces() > known; });
+  if (num_pieces() == 0) return {};
+  const std::vector<bool>& has_piece = streams_[key].has_piece;
+  return {num_pieces(), std::ranges::find(has_piece, false) - has_piece.begin()};
+}
+
+Mailbox::Key Mailbox::current_key(MessageKind kind, int sender) const {
+  return {quorum_.incarnation, quorum_.id, kind, sender, quorum_.member(sender).session};
+}
+
+bool Mailbox::is_member(const Message& message) const {
+  return std::ranges::any_of(quorum_.members, [&](const Member& member) {
+    return member.worker == message.sender && member.session == message.session;
+  });
+}
+
+std::int64_t Mailbox::early_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& [key, stream] : streams_) {
+    const bool is_current =
+        std::get<0>(key) == quorum_.incarnation && std::get<1>(key) == quorum_.id;
+    if (!is_current) sum += stream.parcel.num_bytes;
+  }
+  return sum;
+}
+
+}  // namespace ladder

@@ -1,0 +1,163 @@
+#include "step9_diloco/elastic/membership.hpp"
+
+#include <chrono>
+#include <random>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::chrono::milliseconds kAskPause(3);  // between two looks for an answer
+
+std::uint64_t random_number() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+}  // namespace
+
+bool Membership::is_of_other_session(const std::string& text) const {
+  try {
+    return parse_beat(text).beat.session != session_;
+  } catch (const CheckError&) {
+    return false;  // no heartbeat at all: it is overwritten
+  }
+}
+
+Membership::Membership(const MembershipOptions& options, Store& store, Log log)
+    : options_(options), store_(store), log_(std::move(log)), session_(random_number()) {
+  beat_.worker = options.worker;
+  beat_.session = session_;
+  beat_.address = options.address;
+  thread_ = std::thread([this] { run(); });
+}
+
+Membership::~Membership() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Membership::leave() {
+  std::unique_lock lock(mutex_);
+  is_leaving_ = is_due_ = true;
+  changed_.notify_all();
+  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return has_ended_; });
+}
+
+void Membership::enter(Phase phase) {
+  const std::lock_guard lock(mutex_);
+  beat_.phase = phase;
+  is_due_ = true;
+  changed_.notify_all();
+}
+
+Quorum Membership::form_quorum(const State& state, double seconds) {
+  std::int64_t request = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    request = ++beat_.request;
+    beat_.outer_steps = state.outer_steps;
+    beat_.state_hash = state.hash;
+    beat_.weight = state.weight;
+  }
+  enter(Phase::kAsking);
+  const Timer timer;
+  while (timer.seconds() < seconds) {
+    std::this_thread::sleep_for(kAskPause);
+    note_progress();
+    {
+      const std::lock_guard lock(mutex_);
+      check(refusal_.empty(), refusal_);
+    }
+    try {
+      const std::optional<std::string> answer = store_.get(answer_key(options_.worker));
+      if (!answer) continue;
+      const Quorum quorum = parse_quorum(*answer);
+      const Member& self = quorum.member(options_.worker);
+      if (self.session != session_ || self.request != request) continue;  // an older answer
+      enter(Phase::kTraining);
+      return quorum;
+    } catch (const StoreError&) {
+      // The heartbeats say so, and connect again.
+    }
+  }
+  throw CheckError(concat("worker ", options_.worker, " has found no quorum for ", seconds,
+                          " s (--patience): are the lighthouse and --min-workers ",
+                          options_.rules.min_workers, " workers running?"));
+}
+
+void Membership::run() {
+  std::unique_lock lock(mutex_);
+  while (!has_ended_) {
+    is_due_ = false;
+    lock.unlock();
+    try {
+      // The lighthouse may be another one by now without any call having failed here.
+      if (!has_joined_ || store_.get("incarnation") != incarnation_) join();
+      send_beat();
+    } catch (const StoreError& error) {
+      if (!is_lost_) log_(concat("has lost the lighthouse, and tries again: ", error.what()));
+      is_lost_ = true;
+      has_joined_ = false;
+    }
+    lock.lock();
+    if (is_leaving_ || !refusal_.empty()) break;
+    changed_.wait_for(lock, std::chrono::duration<double>(options_.beat_s),
+                      [&] { return is_due_ || has_ended_; });
+  }
+  has_ended_ = true;
+  changed_.notify_all();
+}
+
+void Membership::join() {
+  const std::optional<std::string> incarnation = store_.get("incarnation");
+  if (!incarnation) throw StoreError("the lighthouse is only starting");
+  const std::string fingerprint = store_.compare_set("fingerprint", "", options_.fingerprint);
+  if (fingerprint != options_.fingerprint) {
+    refuse(concat("worker ", options_.worker, " is refused: its model or options are ",
+                  options_.fingerprint, ", those of the group are ", fingerprint));
+    return;
+  }
+  if (incarnation != incarnation_) {
+    log_(concat(incarnation_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
+                " incarnation ", *incarnation));
+    num_beats_ = 0;
+  }
+  incarnation_ = *incarnation;
+  has_joined_ = true;
+  is_lost_ = false;
+}
+
+void Membership::send_beat() {
+  if (!has_joined_) return;  // refused
+  BeatRecord record = {.rules = options_.rules, .fingerprint = options_.fingerprint};
+  {
+    const std::lock_guard lock(mutex_);
+    record.beat = beat_;
+    record.is_leaving = is_leaving_;
+  }
+  record.beat.progress = progress_;
+  const std::string key = beat_key(options_.worker);
+  // Before its first heartbeat it may find that of a process that has died. Later it is its own.
+  const std::optional<std::string> last = num_beats_ > 0 ? store_.get(key) : std::nullopt;
+  if (last && is_of_other_session(*last)) {
+    refuse(concat("another process has taken the place of worker ", options_.worker,
+                  ": each needs a --worker of its own"));
+    return;
+  }
+  record.number = ++num_beats_;
+  store_.set(key, to_text(record));
+}
+
+void Membership::refuse(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = reason;
+}
+
+}  // namespace ladder

@@ -1,0 +1,85 @@
+// A worker's place in the group: its heartbeats, and the quorums that it asks for.
+//
+// A thread of its own sends a heartbeat every so often, and at once when the worker's phase changes;
+// it connects again after the lighthouse was away. A heartbeat carries the number of inner steps:
+// if only the training thread hangs, the others notice.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/elastic/records.hpp"
+#include "step9_diloco/elastic/store.hpp"
+
+namespace ladder {
+
+struct MembershipOptions {
+  int worker = 0;
+  std::string address = {};      // where this worker receives data
+  std::string fingerprint = {};  // of model and options; all workers have the same
+  QuorumRules rules = {};
+  double beat_s = 0.1;  // between heartbeats; a fraction of rules.stale_s
+};
+
+class Membership {
+ public:
+  // Starts to send heartbeats. Lifetime: the store outlives it.
+  Membership(const MembershipOptions& options, Store& store, Log log);
+  ~Membership();  // as if the process had been killed: see leave()
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // The training thread is alive. Any thread, at any time; cheap.
+  void note_progress() { ++progress_; }
+
+  // Asks for a quorum, and waits for one that this worker is a member of. Throws CheckError after
+  // `seconds` without one, or when the group refuses this worker: its fingerprint is another one, or
+  // another process has taken its place.
+  struct State {
+    std::int64_t outer_steps = 0;
+    std::string hash;
+    double weight = 1;
+  };
+  Quorum form_quorum(const State& state, double seconds);
+
+  // Tells the others not to wait for this worker: it heals. Until the next form_quorum() or train().
+  void heal() { enter(Phase::kHealing); }
+  void train() { enter(Phase::kTraining); }
+
+  // Tells the others not to wait for this worker any more. It sends no heartbeats afterwards.
+  void leave();
+
+  std::uint64_t session() const { return session_; }
+
+ private:
+  void enter(Phase phase);
+  void run();
+  void join();
+  void send_beat();
+  bool is_of_other_session(const std::string& text) const;
+  void refuse(const std::string& reason);
+
+  MembershipOptions options_;
+  Store& store_;
+  Log log_;
+  const std::uint64_t session_;
+  std::atomic<std::int64_t> progress_ = 0;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Heartbeat beat_;
+  std::string refusal_;  // why the group refuses this worker; empty: it does not
+  bool is_due_ = false, is_leaving_ = false, has_ended_ = false;
+  // Of the thread alone.
+  std::string incarnation_;
+  bool has_joined_ = false, is_lost_ = false;
+  std::int64_t num_beats_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace ladder

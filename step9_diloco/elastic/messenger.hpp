@@ -1,0 +1,76 @@
+// Sends messages to other workers, and receives theirs: ZeroMQ over TCP.
+//
+// Each worker listens at one address, which its heartbeat makes known, and connects to those that
+// it sends to. A message arrives whole or not at all; one that does not arrive is missed by whoever
+// waits for it, under a deadline of its own. So sending never blocks and reports nothing.
+//
+// Without keys a messenger listens on the loopback only. With keys it listens on all addresses, and
+// a connection without them is turned away before any message of its is read. What decode() refuses
+// is dropped, and so is a connection that sends more than a message can be long.
+//
+// Thread-safe. Memory: what is sent but not yet on its way, at most a round's values.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/message.hpp"
+
+namespace zmq {
+class context_t;
+class socket_t;
+}  // namespace zmq
+
+namespace ladder {
+
+class Messenger {
+ public:
+  // `receive` gets every message, in a thread of the messenger. `host`: by which other machines
+  // reach this one; used with keys only. Throws CheckError if it cannot listen.
+  Messenger(const std::optional<CurveKeys>& keys, const std::string& host,
+            std::function<void(const Message&)> receive, Log log);
+  ~Messenger();  // messages that are not on their way yet are lost
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+
+  const std::string& address() const { return address_; }  // "tcp://HOST:PORT"
+
+  void send(const std::string& address, const Message& message);
+
+  // Drops the connections to all other addresses, with what has not been sent to them.
+  void keep_only(const std::set<std::string>& addresses);
+
+  std::int64_t num_bytes_sent() const { return num_bytes_sent_; }
+  std::int64_t num_refused() const { return num_refused_; }  // messages that decode() refused
+
+ private:
+  zmq::socket_t& socket_to(const std::string& address);
+  void run();
+  void answer_handshake();
+
+  std::optional<CurveKeys> keys_;
+  std::function<void(const Message&)> receive_;
+  Log log_;
+  std::unique_ptr<zmq::context_t> context_;
+  std::unique_ptr<zmq::socket_t> inbox_, handshakes_;
+  std::string address_;
+  std::mutex mutex_;  // of the sockets that send
+  std::map<std::string, zmq::socket_t> peers_;
+  std::atomic<bool> has_ended_ = false;
+  std::atomic<std::int64_t> num_bytes_sent_ = 0, num_refused_ = 0;
+  std::thread thread_;
+};
+
+// The address of this machine on the way to that one. Throws CheckError if there is no way.
+std::string own_host(const std::string& host, int port);
+
+}  // namespace ladder

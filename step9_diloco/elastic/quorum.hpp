@@ -1,0 +1,89 @@
+// Who takes part in a round: decided by the lighthouse alone, from the workers' heartbeats.
+//
+// A worker that reaches the end of its round asks for a quorum and waits. The quorum is formed once
+// nobody is worth waiting for any more:
+//
+//   lost       no heartbeat for a while: killed, or its machine is gone
+//   hung       heartbeats arrive (a thread sends them), but no inner step was taken for a while
+//   elsewhere  it says itself that it is healing, or leaving
+//   training   worth waiting for, until the first that asked has waited for the join time-out
+//
+// A quorum is never formed by half or fewer of the workers that train or ask: while one worker is
+// slow, a fast one must not go off alone.
+//
+// Those at the highest outer step whose global copy and outer momentum have the hash that most of
+// them share are healthy: they contribute to the average and decide on it. All other members heal:
+// each receives the state of a healthy one, and then hears the round's average.
+//
+// Pure functions; nothing here communicates.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ladder {
+
+// What a worker does, as it says itself.
+enum class Phase { kTraining, kAsking, kHealing };
+
+// What a worker says of itself. A process that starts again is another session of the same worker.
+struct Heartbeat {
+  int worker = 0;
+  std::uint64_t session = 0;
+  Phase phase = Phase::kTraining;
+  std::int64_t request = 0;   // quorums asked for in this session, this one included
+  std::int64_t progress = 0;  // grows with every inner step
+  std::int64_t outer_steps = 0;
+  std::string state_hash = {};  // of the global copy and the outer momentum, at its last request
+  double weight = 1;            // in the average
+  std::string address = {};     // where it receives data
+
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// A heartbeat, and what the lighthouse's clock says about it.
+struct Sighting {
+  Heartbeat beat;
+  double beat_age_s = 0;      // since a new heartbeat arrived
+  double progress_age_s = 0;  // since its progress grew
+  double asking_s = 0;        // since it asked, if it asks
+};
+
+struct QuorumRules {
+  int min_workers = 1;
+  double stale_s = 1;         // a heartbeat older than this: lost
+  double join_timeout_s = 1;  // how long to wait for one that trains; one without progress: hung
+
+  bool operator==(const QuorumRules&) const = default;
+};
+
+struct Member {
+  int worker = 0;
+  std::uint64_t session = 0;
+  std::int64_t request = 0;
+  std::int64_t outer_steps = 0;
+  std::string state_hash = {};
+  double weight = 1;
+  std::string address = {};
+  std::optional<int> donor = {};  // the worker that it heals from; nothing for a healthy one
+
+  bool operator==(const Member&) const = default;
+};
+
+struct Quorum {
+  std::uint64_t incarnation = 0;  // of the lighthouse
+  std::int64_t id = 0;            // counted from 1 in an incarnation
+  std::int64_t outer_steps = 0;   // of the healthy members: the round's number
+  std::vector<Member> members;    // in the order of the workers
+
+  std::vector<Member> healthy() const;
+  const Member& member(int worker) const;  // throws CheckError if it is none
+  bool operator==(const Quorum&) const = default;
+};
+
+// The quorum of these workers, with incarnation and id 0; or nothing yet. One sighting per worker.
+std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules);
+
+}  // namespace ladder

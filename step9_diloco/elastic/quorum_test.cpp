@@ -1,0 +1,145 @@
+#include "step9_diloco/elastic/quorum.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAre;
+
+Sighting asking(int worker, std::int64_t outer_steps = 0, const std::string& hash = "a") {
+  return {.beat = {.worker = worker,
+                   .phase = Phase::kAsking,
+                   .request = 1,
+                   .outer_steps = outer_steps,
+                   .state_hash = hash}};
+}
+
+Sighting training(int worker) { return {.beat = {.worker = worker, .phase = Phase::kTraining}}; }
+
+std::vector<int> workers_of(const std::vector<Member>& members) {
+  std::vector<int> workers;
+  for (const Member& member : members) workers.push_back(member.worker);
+  return workers;
+}
+
+TEST(Quorum, AllThatAskInTheOrderOfTheWorkers) {
+  const auto quorum = decide_quorum({asking(2), asking(0), asking(1)}, {});
+  ASSERT_TRUE(quorum.has_value());
+  EXPECT_THAT(workers_of(quorum->members), ElementsAre(0, 1, 2));
+  EXPECT_THAT(workers_of(quorum->healthy()), ElementsAre(0, 1, 2));
+}
+
+TEST(Quorum, WaitsForATrainingWorkerUntilTheJoinTimeout) {
+  std::vector<Sighting> seen = {asking(0), asking(1), training(2)};
+  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+  seen[0].asking_s = 3;
+  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+}
+
+TEST(Quorum, AHungTrainerIsNotWaitedFor) {
+  std::vector<Sighting> seen = {asking(0), asking(1), training(2)};
+  seen[2].progress_age_s = 3.1;
+  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+}
+
+TEST(Quorum, OneOfTwoNeverGoesOffAlone) {
+  std::vector<Sighting> seen = {asking(0), training(1)};
+  seen[0].asking_s = 1000;
+  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+}
+
+TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {
+  const auto quorum = decide_quorum({asking(1, 3, "b"), asking(0, 3, "a")}, {});
+  EXPECT_EQ(quorum->member(0).donor, std::nullopt);
+  EXPECT_EQ(quorum->member(1).donor, 0);
+}
+
+TEST(Quorum, DonorsTakeTurns) {
+  std::vector<Sighting> seen = {asking(0, 2), asking(1, 2), asking(2, 1), asking(3, 1)};
+  const auto first = decide_quorum(seen, {});
+  EXPECT_EQ(first->outer_steps, 2);
+  EXPECT_NE(first->member(2).donor, first->member(3).donor);
+  ++seen[2].beat.request;  // once more: its donor may have failed
+  EXPECT_NE(decide_quorum(seen, {})->member(2).donor, first->member(2).donor);
+}
+
+// Every combination of four workers, each in one of these states, against the rules in words.
+TEST(Quorum, EveryCombinationOfFourWorkers) {
+  enum State { kAbsent, kLost, kLostAsking, kHung, kTrains, kHeals, kAsks, kNumStates };
+  const QuorumRules base = {.stale_s = 1, .join_timeout_s = 5};
+  int num_formed = 0;
+  for (int code = 0; code < kNumStates * kNumStates * kNumStates * kNumStates; ++code) {
+    for (const int min_workers : {1, 2, 3}) {
+      for (const double waited_s : {0.0, 4.9, 5.0}) {
+        std::vector<Sighting> seen;
+        std::map<int, int> count;
+        for (int worker = 0, rest = code; worker < 4; ++worker, rest /= kNumStates) {
+          const int state = rest % kNumStates;
+          ++count[state];
+          if (state == kAbsent) continue;
+          Sighting one = state == kAsks || state == kLostAsking ? asking(worker) : training(worker);
+          if (state == kLost || state == kLostAsking) one.beat_age_s = 1.1;
+          if (state == kHung) one.progress_age_s = 5.1;
+          if (state == kHeals) one.beat.phase = Phase::kHealing;
+          if (one.beat.phase == Phase::kAsking) one.asking_s = waited_s;
+          seen.push_back(one);
+        }
+        QuorumRules rules = base;
+        rules.min_workers = min_workers;
+        const bool is_wanted = count[kAsks] >= min_workers &&
+                               (count[kTrains] == 0 ||
+                                (waited_s >= 5 && 2 * count[kAsks] > count[kAsks] + count[kTrains]));
+        const auto quorum = decide_quorum(seen, rules);
+        ASSERT_EQ(quorum.has_value(), is_wanted) << code << " " << min_workers << " " << waited_s;
+        if (!quorum) continue;
+        ++num_formed;
+        ASSERT_EQ(quorum->members.size(), static_cast<std::size_t>(count[kAsks]));
+        for (const Member& member : quorum->members) {
+          ASSERT_TRUE(std::ranges::any_of(seen, [&](const Sighting& one) {
+            return one.beat.worker == member.worker && one.beat.phase == Phase::kAsking &&
+                   one.beat_age_s <= 1;
+          }));
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_formed, 1000);
+}
+
+// Every state of up to four members: two outer steps and two hashes each.
+TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
+  for (int num = 1; num <= 4; ++num) {
+    for (int code = 0; code < 1 << (2 * num); ++code) {
+      std::vector<Sighting> seen;
+      for (int worker = 0; worker < num; ++worker) {
+        const int bits = code >> (2 * worker) & 3;
+        seen.push_back(asking(worker, bits & 1, bits & 2 ? "b" : "a"));
+      }
+      const auto quorum = decide_quorum(seen, {});
+      ASSERT_TRUE(quorum.has_value());
+      std::int64_t newest = 0;
+      for (const Sighting& one : seen) newest = std::max(newest, one.beat.outer_steps);
+      std::map<std::string, int> votes;
+      for (const Sighting& one : seen) votes[one.beat.state_hash] += one.beat.outer_steps == newest;
+      const std::vector<Member> healthy = quorum->healthy();
+      ASSERT_FALSE(healthy.empty()) << code;
+      ASSERT_EQ(quorum->outer_steps, newest);
+      const std::string hash = healthy.front().state_hash;
+      ASSERT_EQ(votes[hash], std::max(votes["a"], votes["b"])) << code;
+      for (const Member& member : quorum->members) {
+        const bool is_healthy = member.outer_steps == newest && member.state_hash == hash;
+        ASSERT_EQ(member.donor.has_value(), !is_healthy) << code;
+        if (member.donor.has_value()) {
+          ASSERT_FALSE(quorum->member(*member.donor).donor.has_value());
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,124 @@
+#include "step9_diloco/elastic/records.hpp"
+
+#include "common/core/check.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::size_t kMaxRecordBytes = 1 << 20;  // a thousand members fit
+
+std::uint64_t number_in(const Json& json, const char* name) {  // all 64 bits, as text
+  return std::stoull(json.at(name).get<std::string>());
+}
+
+Json json_of(const Member& member) {
+  Json json = {{"worker", member.worker},
+               {"session", std::to_string(member.session)},
+               {"request", member.request},
+               {"outer_steps", member.outer_steps},
+               {"state_hash", member.state_hash},
+               {"weight", member.weight},
+               {"address", member.address}};
+  if (member.donor) json["donor"] = *member.donor;
+  return json;
+}
+
+Member member_in(const Json& json) {
+  Member member = {.worker = json.at("worker").get<int>(),
+                   .session = number_in(json, "session"),
+                   .request = count_in(json, "request", "member"),
+                   .outer_steps = count_in(json, "outer_steps", "member"),
+                   .state_hash = json.at("state_hash").get<std::string>(),
+                   .weight = json.at("weight").get<double>(),
+                   .address = json.at("address").get<std::string>()};
+  if (json.contains("donor")) member.donor = json.at("donor").get<int>();
+  return member;
+}
+
+// Calls `read` with the parsed text. All that can be wrong with it is a CheckError.
+template <class Read>
+auto parsed(const std::string& text, const char* what, Read read) {
+  check(text.size() <= kMaxRecordBytes, what, ": ", text.size(), " bytes are too many");
+  try {
+    return read(parse_json(text, what));
+  } catch (const CheckError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CheckError(concat(what, ": ", excerpt(error.what())));
+  }
+}
+
+std::string key(const char* kind, const Quorum& quorum, std::int64_t last) {
+  return concat(kind, "/", quorum.incarnation, "/", quorum.id, "/", last);
+}
+
+}  // namespace
+
+std::string to_text(const BeatRecord& record) {
+  const Heartbeat& beat = record.beat;
+  return to_text(Json{{"worker", beat.worker},
+                      {"session", std::to_string(beat.session)},
+                      {"phase", static_cast<int>(beat.phase)},
+                      {"request", beat.request},
+                      {"progress", beat.progress},
+                      {"outer_steps", beat.outer_steps},
+                      {"state_hash", beat.state_hash},
+                      {"weight", beat.weight},
+                      {"address", beat.address},
+                      {"min_workers", record.rules.min_workers},
+                      {"stale_s", record.rules.stale_s},
+                      {"join_timeout_s", record.rules.join_timeout_s},
+                      {"fingerprint", record.fingerprint},
+                      {"number", record.number},
+                      {"is_leaving", record.is_leaving}});
+}
+
+BeatRecord parse_beat(const std::string& text) {
+  return parsed(text, "heartbeat", [](const Json& json) {
+    const std::int64_t phase = count_in(json, "phase", "heartbeat");
+    check(phase <= static_cast<int>(Phase::kHealing), "heartbeat: phase ", phase);
+    return BeatRecord{.beat = {.worker = json.at("worker").get<int>(),
+                               .session = number_in(json, "session"),
+                               .phase = static_cast<Phase>(phase),
+                               .request = count_in(json, "request", "heartbeat"),
+                               .progress = count_in(json, "progress", "heartbeat"),
+                               .outer_steps = count_in(json, "outer_steps", "heartbeat"),
+                               .state_hash = json.at("state_hash").get<std::string>(),
+                               .weight = json.at("weight").get<double>(),
+                               .address = json.at("address").get<std::string>()},
+                      .rules = {.min_workers = json.at("min_workers").get<int>(),
+                                .stale_s = json.at("stale_s").get<double>(),
+                                .join_timeout_s = json.at("join_timeout_s").get<double>()},
+                      .fingerprint = json.at("fingerprint").get<std::string>(),
+                      .number = count_in(json, "number", "heartbeat"),
+                      .is_leaving = json.at("is_leaving").get<bool>()};
+  });
+}
+
+std::string to_text(const Quorum& quorum) {
+  Json members = Json::array();
+  for (const Member& member : quorum.members) members.push_back(json_of(member));
+  return to_text(Json{{"incarnation", std::to_string(quorum.incarnation)},
+                      {"id", quorum.id},
+                      {"outer_steps", quorum.outer_steps},
+                      {"members", members}});
+}
+
+Quorum parse_quorum(const std::string& text) {
+  return parsed(text, "quorum", [](const Json& json) {
+    Quorum quorum = {.incarnation = number_in(json, "incarnation"),
+                     .id = count_in(json, "id", "quorum"),
+                     .outer_steps = count_in(json, "outer_steps", "quorum")};
+    for (const Json& member : json.at("members")) quorum.members.push_back(member_in(member));
+    return quorum;
+  });
+}
+
+std::string beat_key(int worker) { return concat("beat/", worker); }
+std::string answer_key(int worker) { return concat("answer/", worker); }
+std::string decision_key(const Quorum& quorum) { return key("decision", quorum, quorum.outer_steps); }
+std::string vote_key(const Quorum& quorum, int worker) { return key("vote", quorum, worker); }
+std::string seen_key(const Quorum& quorum, int worker) { return key("seen", quorum, worker); }
+
+}  // namespace ladder

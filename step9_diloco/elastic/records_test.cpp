@@ -1,0 +1,47 @@
+#include "step9_diloco/elastic/records.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+TEST(Records, AreReadAsTheyWereWritten) {
+  const BeatRecord beat = {.beat = {.worker = 3,
+                                    .session = 0xfedcba9876543210,
+                                    .phase = Phase::kHealing,
+                                    .request = 4,
+                                    .progress = 5,
+                                    .outer_steps = 6,
+                                    .state_hash = "ab",
+                                    .weight = 0.1,
+                                    .address = "tcp://127.0.0.1:1"},
+                           .rules = {.min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
+                           .fingerprint = "f",
+                           .number = 9,
+                           .is_leaving = true};
+  EXPECT_EQ(parse_beat(to_text(beat)), beat);
+  const Quorum quorum = {.incarnation = 0xfedcba9876543210,
+                         .id = 7,
+                         .outer_steps = 6,
+                         .members = {{.worker = 0, .session = 1, .state_hash = "x"},
+                                     {.worker = 2, .session = ~0ULL, .weight = 3, .donor = 0}}};
+  EXPECT_EQ(parse_quorum(to_text(quorum)), quorum);
+}
+
+TEST(Records, WhatIsNoRecordIsRefused) {
+  const std::string good = to_text(BeatRecord{});
+  parse_beat(good);
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_THROW(parse_beat(good.substr(0, length)), CheckError) << length;
+  for (const char* text : {"", "7", "[]", "{}", "null", "{\"worker\":\"x\"}"}) {
+    EXPECT_THROW(parse_beat(text), CheckError) << text;
+    EXPECT_THROW(parse_quorum(text), CheckError) << text;
+  }
+  EXPECT_THROW(parse_beat(std::string(2 << 20, ' ')), CheckError);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,80 @@
+// What a healthy worker gives to one that heals: an immutable copy of all that training needs.
+//
+// The donor takes it in the moment in which it learns of the quorum, and trains on while a thread
+// serves the copy. So the state is never torn, half of it older than an inner step and half newer.
+// Whoever heals asks for it piece by piece, into a buffer of its own; its tensors change only once
+// all is there and has the right hash. Until then it can still turn to another donor.
+//
+//   | counters, 8 bytes each | bytes of the tensors, one after the other | hash of all before: 32 |
+//
+// Both sides have the same model and options (Membership refuses others), so no names are sent.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/core/timer.hpp"
+#include "common/core/unit.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/messenger.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
+
+namespace ladder {
+
+// All that training needs, in place. Whoever owns it decides what that is: parameters, the state of
+// the inner optimizer, global copy, outer momentum; outer steps, inner steps.
+struct WorkerState {
+  std::vector<NamedTensor> shared;  // equal on all healthy workers: global copy, outer momentum
+  std::vector<NamedTensor> own;     // the rest; all are contiguous and on the CPU
+  std::function<std::int64_t()> outer_steps;
+  std::function<std::vector<std::int64_t>()> counters;  // always as many
+  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // outer steps among them
+};
+
+std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`
+std::int64_t snapshot_bytes(const WorkerState& state);
+Parcel take_snapshot(const WorkerState& state);
+
+// Overwrites the state by the snapshot's; false, and nothing is changed, if its length or its hash
+// is wrong.
+bool adopt_snapshot(const Parcel& snapshot, const WorkerState& state);
+
+// The donor's side. Thread-safe.
+class SnapshotServer {
+ public:
+  SnapshotServer(int worker, Messenger& messenger) : worker_(worker), messenger_(messenger) {}
+
+  // Serves this snapshot to those that heal from this worker in this quorum.
+  void serve(const Quorum& quorum, Parcel snapshot);
+  // Frees the snapshots that nobody has asked for in the last `seconds`.
+  void forget_idle(double seconds);
+  // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
+  // from this worker.
+  void answer(const Message& request);
+  bool is_serving(double idle_seconds);  // asked for within this time
+
+ private:
+  struct Served {
+    Quorum quorum;
+    Parcel snapshot;
+    Timer since_request;
+  };
+  int worker_;
+  Messenger& messenger_;
+  std::mutex mutex_;
+  std::deque<Served> served_;
+};
+
+// The side that heals: receives the state of its donor and adopts it. False, and nothing is changed,
+// if nothing arrives for `seconds`, or the wrong thing does. `note_progress` is called at every
+// piece.
+bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
+          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
+          const Log& log);
+
+}  // namespace ladder

@@ -1,0 +1,186 @@
+#include "step9_diloco/elastic/store.hpp"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+Bytes bytes_of_text(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of_bytes(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1e3)));
+}
+
+// Whether something listens there. TCPStore's own attempts write a page to stderr if not.
+bool is_listening(const HostPort& address, double seconds) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0)
+    return false;
+  bool is_there = false;
+  for (const addrinfo* info = found; info != nullptr && !is_there; info = info->ai_next) {
+    const int fd = ::socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    is_there = ::connect(fd, info->ai_addr, info->ai_addrlen) == 0;
+    pollfd ready = {.fd = fd, .events = POLLOUT, .revents = 0};
+    if (!is_there && errno == EINPROGRESS &&
+        ::poll(&ready, 1, static_cast<int>(milliseconds_of(seconds).count())) == 1) {
+      int error = 0;
+      socklen_t size = sizeof error;
+      is_there = ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+    }
+    ::close(fd);
+  }
+  ::freeaddrinfo(found);
+  return is_there;
+}
+
+}  // namespace
+
+// A connection and the thread that uses it. The thread shares the ownership: whoever leaves it
+// behind in the middle of a call need not wait for it.
+class Store::Line : public std::enable_shared_from_this<Store::Line> {
+ public:
+  using Call = std::function<void(c10d::TCPStore&)>;
+  Line(HostPort address, double timeout_s) : address_(std::move(address)), timeout_s_(timeout_s) {}
+
+  void start() {
+    std::thread([self = shared_from_this()] { self->run(); }).detach();
+  }
+  // `use` gets the store, or `fail` the reason why there is none.
+  void post(Call use, std::function<void(std::exception_ptr)> fail) {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back({std::move(use), std::move(fail)});
+    changed_.notify_all();
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    changed_.notify_all();
+  }
+  void await_end(double seconds) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, milliseconds_of(seconds), [&] { return has_ended_; });
+  }
+
+ private:
+  struct Entry {
+    Call use;
+    std::function<void(std::exception_ptr)> fail;
+  };
+
+  void run() {
+    std::unique_ptr<c10d::TCPStore> store;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return is_closed_ || !calls_.empty(); });
+      if (is_closed_) break;
+      const Entry entry = std::move(calls_.front());
+      calls_.pop_front();
+      lock.unlock();
+      try {
+        if (!store) store = connect();
+        entry.use(*store);
+      } catch (...) {
+        entry.fail(std::current_exception());
+      }
+      lock.lock();
+    }
+    lock.unlock();
+    store.reset();
+    lock.lock();
+    has_ended_ = true;
+    changed_.notify_all();
+  }
+
+  std::unique_ptr<c10d::TCPStore> connect() const {
+    check(is_listening(address_, timeout_s_), "nobody listens");
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<std::uint16_t>(address_.port);
+    options.waitWorkers = false;
+    options.timeout = milliseconds_of(timeout_s_);
+    return std::make_unique<c10d::TCPStore>(address_.host, options);
+  }
+
+  const HostPort address_;
+  const double timeout_s_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> calls_;
+  bool is_closed_ = false, has_ended_ = false;
+};
+
+Store::Store(HostPort lighthouse, double timeout_s)
+    : lighthouse_(std::move(lighthouse)), timeout_s_(timeout_s) {}
+
+Store::~Store() {
+  if (!line_) return;
+  line_->close();
+  line_->await_end(0.2);
+}
+
+template <class Result>
+Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
+  const std::lock_guard lock(mutex_);
+  if (!line_) {
+    line_ = std::make_shared<Line>(lighthouse_, timeout_s_);
+    line_->start();
+  }
+  const auto promise = std::make_shared<std::promise<Result>>();
+  std::future<Result> result = promise->get_future();
+  line_->post([promise, use](c10d::TCPStore& store) { promise->set_value(use(store)); },
+              [promise](const std::exception_ptr& error) { promise->set_exception(error); });
+  std::string reason = "no answer in time";
+  try {
+    if (result.wait_for(milliseconds_of(timeout_s_)) == std::future_status::ready)
+      return result.get();
+  } catch (const std::exception& error) {
+    reason = std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  line_->close();
+  line_.reset();
+  throw StoreError(concat("the lighthouse at ", lighthouse_.host, ":", lighthouse_.port,
+                          " cannot be reached: ", reason));
+}
+
+void Store::set(const std::string& key, const std::string& value) {
+  call<bool>([=](c10d::TCPStore& store) {
+    store.set(key, bytes_of_text(value));
+    return store.check({key});  // set() itself does not wait for an answer
+  });
+}
+
+std::optional<std::string> Store::get(const std::string& key) {
+  return call<std::optional<std::string>>([=](c10d::TCPStore& store) -> std::optional<std::string> {
+    if (!store.check({key})) return {};  // get() would wait for the key
+    return text_of_bytes(store.get(key));
+  });
+}
+
+bool Store::has_all(const std::vector<std::string>& keys) {
+  return call<bool>([=](c10d::TCPStore& store) { return store.check(keys); });
+}
+
+std::string Store::compare_set(const std::string& key, const std::string& expected,
+                               const std::string& desired) {
+  return call<std::string>([=](c10d::TCPStore& store) {
+    return text_of_bytes(
+        store.compareSet(key, bytes_of_text(expected), bytes_of_text(desired)));
+  });
+}
+
+}  // namespace ladder

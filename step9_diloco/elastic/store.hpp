@@ -1,0 +1,65 @@
+// A worker's line to the lighthouse: a client of its c10d::TCPStore on which nothing can hang.
+//
+// The store's own client waits without a limit for an answer once it is connected, so a lighthouse
+// that is stopped, or a network that loses everything, would stop the worker too. Here every call
+// has a deadline: a thread of the connection makes it, and a caller that runs out of patience leaves
+// thread and connection to themselves and goes on with new ones.
+//
+// Thread-safe; calls are made one after the other. A call after a failed one connects again, to
+// whatever lighthouse is there then.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/train/elastic_options.hpp"
+
+namespace c10d {
+class TCPStore;
+}
+
+namespace ladder {
+
+// The lighthouse cannot be reached, or did not answer in time. What was asked may still happen.
+class StoreError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Store {
+ public:
+  // Connects in the first call. `timeout_s`: of each call, connecting included.
+  Store(HostPort lighthouse, double timeout_s);
+  ~Store();  // waits a moment for a call in progress, not longer
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // All throw StoreError.
+  void set(const std::string& key, const std::string& value);  // once it has arrived
+  std::optional<std::string> get(const std::string& key);      // nothing if there is no such key
+  bool has_all(const std::vector<std::string>& keys);
+
+  // One atomic step: writes `desired` if the value is `expected`. Returns the value after that, with
+  // two exceptions for a missing key (store_test.cpp shows both):
+  //   `expected` is empty: creates the key, and returns `desired`
+  //   otherwise: does nothing, and returns `expected`, although there is no such value
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& desired);
+
+ private:
+  class Line;
+  template <class Result>
+  Result call(std::function<Result(c10d::TCPStore&)> use);
+
+  HostPort lighthouse_;
+  double timeout_s_;
+  std::mutex mutex_;
+  std::shared_ptr<Line> line_;  // null before the first call, and after one that failed
+};
+
+}  // namespace ladder
