@@ -13,6 +13,11 @@ class Averager {
  public:
   virtual ~Averager() = default;
 
+  // To be called before the values of a round are computed: who takes part? An elastic averager may
+  // replace this worker's whole state by that of another one here, which start()'s values must then
+  // come from. All ranks of a group take part always; they have nothing to ask.
+  virtual void form_quorum() {}
+
   // Starts to add up `values` [n] over the workers; nobody may touch them until finish() returns.
   // One average is in flight at a time.
   virtual void start(at::Tensor values) = 0;

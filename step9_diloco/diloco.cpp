@@ -30,6 +30,7 @@ void Diloco::adopt_parameters() {
 
 void Diloco::start_average() {
   const at::NoGradGuard no_grad;
+  averager_.form_quorum();  // before anything is read: it may replace this worker's state
   const MemoryScope scope(MemoryCategory::kCommunication, "pseudogradient");
   pseudogradient_ = at::sub(fragment().of(global_), fragment().of(model_.params()));
   averager_.start(pseudogradient_);

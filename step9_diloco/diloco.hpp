@@ -37,6 +37,8 @@ class Diloco {
   Diloco(FlatModel& model, const DilocoOptions& options, Averager& averager);
 
   void adopt_parameters();  // global := parameters, once these are equal on all workers
+  // Says to which number of outer steps global() and velocity() belong, after they were overwritten.
+  void set_outer_steps(std::int64_t outer_steps) { outer_steps_ = outer_steps; }
   void start_average();
   bool finish_round();  // false if the round has failed
 

@@ -98,7 +98,7 @@ bool SnapshotServer::is_serving(double idle_seconds) {
   });
 }
 
-void SnapshotServer::answer(const Message& request) {
+void SnapshotServer::answer(const Message& request, Messenger& messenger) {
   const std::lock_guard lock(mutex_);
   for (Served& served : served_) {
     const Quorum& quorum = served.quorum;
@@ -112,7 +112,7 @@ void SnapshotServer::answer(const Message& request) {
     served.since_request.restart();
     const std::string_view bytes(served.snapshot.bytes.get(),
                                  static_cast<std::size_t>(served.snapshot.num_bytes));
-    messenger_.send(member->address,
+    messenger.send(member->address,
                     {.kind = MessageKind::kState,
                      .incarnation = quorum.incarnation,
                      .quorum = quorum.id,

@@ -47,7 +47,7 @@ bool adopt_snapshot(const Parcel& snapshot, const WorkerState& state);
 // The donor's side. Thread-safe.
 class SnapshotServer {
  public:
-  SnapshotServer(int worker, Messenger& messenger) : worker_(worker), messenger_(messenger) {}
+  explicit SnapshotServer(int worker) : worker_(worker) {}
 
   // Serves this snapshot to those that heal from this worker in this quorum.
   void serve(const Quorum& quorum, Parcel snapshot);
@@ -55,7 +55,7 @@ class SnapshotServer {
   void forget_idle(double seconds);
   // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
   // from this worker.
-  void answer(const Message& request);
+  void answer(const Message& request, Messenger& messenger);
   bool is_serving(double idle_seconds);  // asked for within this time
 
  private:
@@ -65,7 +65,6 @@ class SnapshotServer {
     Timer since_request;
   };
   int worker_;
-  Messenger& messenger_;
   std::mutex mutex_;
   std::deque<Served> served_;
 };

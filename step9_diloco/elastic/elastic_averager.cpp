@@ -1,0 +1,191 @@
+#include "step9_diloco/elastic/elastic_averager.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "common/core/byte_hash.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/exchange.hpp"
+
+namespace ladder {
+namespace {
+
+std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
+  if (options.key_file.empty()) return {};
+  return read_curve_keys(options.key_file);
+}
+
+// Ten heartbeats may be late or lost before a worker counts as lost.
+MembershipOptions membership_options(const ElasticOptions& options, const std::string& address,
+                                     const std::string& fingerprint) {
+  const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
+  const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
+  return {.worker = options.worker,
+          .address = address,
+          .fingerprint = fingerprint,
+          .rules = {.min_workers = options.min_workers,
+                    .stale_s = 10 * beat_s,
+                    .join_timeout_s = options.join_timeout_s},
+          .beat_s = beat_s};
+}
+
+std::string fingerprint_of(const ElasticOptions& options, const WorkerState& state,
+                           const std::string& description) {
+  ByteHash hash;
+  for (const auto* list : {&state.shared, &state.own})
+    for (const NamedTensor& named : *list) {
+      const std::string text =
+          concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
+      hash.update(text.data(), text.size());
+    }
+  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
+                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
+                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
+                options.merge == Merge::kEqual ? "equal" : "tokens");
+}
+
+std::int64_t values_bytes(const WorkerState& state) {
+  std::size_t most = 0;  // the global copy: no fragment is larger
+  for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
+  return static_cast<std::int64_t>(most);
+}
+
+}  // namespace
+
+struct ElasticAverager::Group {
+  Group(const ElasticOptions& options, const WorkerState& state, const std::string& description,
+        const Log& log)
+      : lighthouse(host_port(options.lighthouse)),
+        store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0)),
+        mailbox(values_bytes(state), snapshot_bytes(state)),
+        server(options.worker),
+        messenger(keys_of(options), own_host(lighthouse.host, lighthouse.port),
+                  [this](const Message& message) { receive(message); }, log),
+        membership(membership_options(options, messenger.address(),
+                                      fingerprint_of(options, state, description)),
+                   store, log) {}
+
+  void receive(const Message& message) {
+    if (message.kind == MessageKind::kRequest) {
+      server.answer(message, messenger);
+    } else {
+      mailbox.deliver(message);
+    }
+  }
+
+  HostPort lighthouse;
+  Store store;
+  Mailbox mailbox;
+  SnapshotServer server;
+  Messenger messenger;
+  Membership membership;
+};
+
+ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
+    : options_(options), log_(std::move(log)) {
+  check_elastic(options);
+}
+
+ElasticAverager::~ElasticAverager() {
+  if (round_.valid()) round_.wait();  // its deadlines end it
+}
+
+void ElasticAverager::join(WorkerState state, const std::string& description) {
+  state_ = std::move(state);
+  group_ = std::make_unique<Group>(options_, state_, description, log_);
+}
+
+void ElasticAverager::note_progress() { group_->membership.note_progress(); }
+
+void ElasticAverager::form_quorum() {
+  check(group_ != nullptr, "join() comes before the first round");
+  const Timer timer;
+  const int self = options_.worker;
+  const auto note = [this] { note_progress(); };
+  bool is_healthy = false;
+  while (!is_healthy) {
+    const Membership::State own = {state_.outer_steps(), shared_hash(state_), weight_};
+    quorum_ = group_->membership.form_quorum(own, options_.patience_s - timer.seconds());
+    group_->mailbox.begin(quorum_);
+    std::set<std::string> addresses;
+    for (const Member& member : quorum_.members) addresses.insert(member.address);
+    group_->messenger.keep_only(addresses);
+    group_->server.forget_idle(options_.round_timeout_s);
+    if (std::ranges::any_of(quorum_.members, [&](const Member& m) { return m.donor == self; })) {
+      log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
+                  quorum_.id));
+      group_->server.serve(quorum_, take_snapshot(state_));
+    }
+    is_healthy = !quorum_.member(self).donor.has_value();
+    if (is_healthy) break;
+    group_->membership.heal();
+    is_healthy = heal(quorum_, self, state_, group_->messenger, group_->mailbox,
+                      options_.round_timeout_s, note, log_);
+    if (is_healthy) ++counts_.num_heals;
+    group_->membership.train();
+  }
+  counts_.waiting_s += timer.seconds();
+}
+
+void ElasticAverager::start(at::Tensor values) {
+  round_ = std::async(std::launch::async,
+                      [this, values = std::move(values)] { return run_round(values); });
+}
+
+// In a thread of its own.
+bool ElasticAverager::run_round(const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  const MemoryScope scope(MemoryCategory::kCommunication, "elastic average");
+  const Timer timer;
+  const int self = options_.worker;
+  const bool is_by_tokens = options_.merge == Merge::kTokens;
+  const std::vector<Member> contributors = quorum_.healthy();
+  bool is_ready = false;
+  try {
+    double sum_of_weights = 0;
+    for (const Member& member : contributors) sum_of_weights += member.weight;
+    if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
+    is_ready = sum_over_contributors(values, quorum_, self, group_->messenger, group_->mailbox,
+                                     options_.round_timeout_s);
+    if (is_ready && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    log_(concat(is_ready ? "has" : "is missing a part of", " the average of quorum ", quorum_.id));
+  } catch (const std::exception& error) {
+    log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
+  }
+  const double left_s = is_ready ? options_.round_timeout_s - timer.seconds() : 0;
+  const Decision decision = await_decision(group_->store, quorum_, self, is_ready, left_s);
+  const char* const outcome = decision == Decision::kCommit  ? " is committed: outer step "
+                              : decision == Decision::kAbort ? " is aborted: outer step "
+                                                             : " is gone, undecided: outer step ";
+  log_(concat("quorum ", quorum_.id, outcome, quorum_.outer_steps, " of ", contributors.size(),
+              " workers"));
+  return decision == Decision::kCommit && is_ready;
+}
+
+std::optional<int> ElasticAverager::finish() {
+  const Timer timer;
+  while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+    note_progress();
+  const bool is_committed = round_.get();
+  counts_.waiting_s += timer.seconds();
+  ++(is_committed ? counts_.num_commits : counts_.num_failures);
+  if (!is_committed) return {};
+  return static_cast<int>(quorum_.healthy().size());
+}
+
+void ElasticAverager::leave() {
+  if (!group_) return;
+  group_->membership.leave();
+  const Timer timer;  // one that heals from this worker may be in the middle of it
+  while (group_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  log_("has left");
+}
+
+}  // namespace ladder

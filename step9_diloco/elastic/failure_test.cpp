@@ -1,0 +1,546 @@
+// Workers and lighthouse as real processes, and real signals.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "common/core/check.hpp"
+#include "common/core/seed.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step9_diloco/elastic/records.hpp"
+#include "step9_diloco/elastic/store.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kHurry = 60;  // seconds that nothing here may take
+
+void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+std::string read_text(const std::string& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+struct Commit {
+  double time_s = 0;
+  std::int64_t outer_steps = 0;
+  std::string hash;
+  int num_workers = 0;
+};
+
+// A lighthouse and some workers in a folder.
+class Crew {
+ public:
+  explicit Crew(int num_workers, std::string settings = "")
+      : num_workers_(num_workers), settings_(std::move(settings)) {
+    start_lighthouse();
+  }
+
+  void start_lighthouse() {
+    const std::string log = folder_.path(concat("lighthouse", num_lighthouses_++));
+    lighthouse_.emplace(shell(concat(one_word(LADDER_LIGHTHOUSE), " --port ", port_), log));
+    wait_until("the lighthouse listens", [&] {
+      const std::string text = read_text(log), mark = "port ";
+      const std::size_t found = text.find(mark);
+      if (found == std::string::npos || text.find('\n') == std::string::npos) return false;
+      port_ = std::stoi(text.substr(found + mark.size()));
+      return true;
+    });
+  }
+  void kill_lighthouse() { lighthouse_.reset(); }
+  Program& lighthouse() { return *lighthouse_; }
+
+  void start(int worker, const std::string& settings = "") {
+    std::filesystem::create_directories(folder_.path() / std::to_string(worker));
+    const std::string folder = folder_.path(std::to_string(worker));
+    starts_[worker] = log(worker).size();
+    workers_[worker] = std::make_unique<Program>(
+        shell(concat(one_word(LADDER_TOY_WORKER), " 127.0.0.1:", port_, " ", worker, " ",
+                     num_workers_, " ", one_word(folder), " ", settings_, " ", settings),
+              folder + "/output"));
+  }
+  void start_all(const std::string& settings = "") {
+    for (int worker = 0; worker < num_workers_; ++worker) start(worker, settings);
+  }
+  void kill(int worker) { workers_.erase(worker); }  // SIGKILL, and waits
+  void signal(int worker, int number) { workers_.at(worker)->signal(number); }
+  bool is_running(int worker) const { return workers_.contains(worker); }
+  int wait(int worker) {
+    const int code = workers_.at(worker)->wait(kHurry);
+    workers_.erase(worker);
+    return code;
+  }
+
+  std::string log(int worker) const { return read_text(folder_.path(concat(worker, "/log"))); }
+  // Of the process that runs now.
+  std::string new_log(int worker) const { return log(worker).substr(starts_.at(worker)); }
+  std::string output(int worker) const { return read_text(folder_.path(concat(worker, "/output"))); }
+  std::string lighthouse_log(int number = 0) const {
+    return read_text(folder_.path(concat("lighthouse", number)));
+  }
+
+  static std::vector<Commit> commits_in(const std::string& log) {
+    std::vector<Commit> commits;
+    std::istringstream lines(log);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      Commit commit;
+      std::string what;
+      words >> commit.time_s >> what >> commit.outer_steps >> commit.hash >> commit.num_workers;
+      if (what == "commit" && words) commits.push_back(commit);
+    }
+    return commits;
+  }
+  std::int64_t outer_steps(int worker) const {
+    const std::vector<Commit> commits = commits_in(new_log(worker));
+    return commits.empty() ? 0 : commits.back().outer_steps;
+  }
+
+  void wait_until(const std::string& what, const std::function<bool()>& is_true) {
+    const Timer timer;
+    while (!is_true()) {
+      check(timer.seconds() < kHurry, "it is not so after ", kHurry, " s: ", what, "\n",
+            [&] { return describe(); });
+      pause(0.005);
+    }
+  }
+  // Until this worker, in this session, has taken so many more outer steps than now.
+  void wait_for_commits(int worker, int num) {
+    const std::size_t before = commits_in(new_log(worker)).size();
+    wait_until(concat("worker ", worker, " commits ", num, " rounds"), [&] {
+      return commits_in(new_log(worker)).size() >= before + static_cast<std::size_t>(num);
+    });
+  }
+  void wait_for_log(int worker, const std::string& text) {
+    wait_until(concat("worker ", worker, " says: ", text),
+               [&] { return new_log(worker).find(text) != std::string::npos; });
+  }
+
+  // Ends the run a few rounds later; all workers that run must end at the same outer step, with the
+  // same bits.
+  void finish() {
+    std::int64_t last = 0;
+    for (const auto& [worker, program] : workers_) last = std::max(last, outer_steps(worker));
+    folder_.write("stop.new", std::to_string(last + 15));
+    std::filesystem::rename(folder_.path("stop.new"), folder_.path("stop"));
+    std::map<std::string, std::string> ends;
+    while (!workers_.empty()) {
+      const int worker = workers_.begin()->first;
+      ASSERT_EQ(wait(worker), 0) << output(worker) << describe();
+      const std::string text = new_log(worker);
+      std::istringstream words(text.substr(text.find("done ")));
+      std::string done, outer_steps, hash;
+      words >> done >> outer_steps >> hash >> loss_;
+      ends[outer_steps + " " + hash] += concat(worker, " ");
+    }
+    EXPECT_EQ(ends.size(), 1U) << ::testing::PrintToString(ends) << describe();
+    check_history();
+  }
+  double loss() const { return loss_; }
+
+  // Nobody ever went back, and nobody has ever seen another state at the same outer step.
+  void check_history() const {
+    std::map<std::int64_t, std::string> states;
+    for (int worker = 0; worker < num_workers_; ++worker) {
+      std::int64_t last = 0;
+      for (const Commit& commit : commits_in(log(worker))) {
+        EXPECT_GT(commit.outer_steps, last) << "worker " << worker;
+        last = commit.outer_steps;
+        const auto [known, is_new] = states.try_emplace(commit.outer_steps, commit.hash);
+        EXPECT_EQ(known->second, commit.hash) << "outer step " << last << ", worker " << worker;
+      }
+    }
+  }
+
+  // The longest time between two commits of this worker, from `since_s` on.
+  double longest_gap_s(int worker, double since_s) const {
+    double longest = 0, last = since_s;
+    for (const Commit& commit : commits_in(log(worker))) {
+      if (commit.time_s < since_s) continue;
+      longest = std::max(longest, commit.time_s - last);
+      last = commit.time_s;
+    }
+    return longest;
+  }
+
+  std::string address() const { return concat("127.0.0.1:", port_); }
+
+  std::string describe() const {
+    std::string text;
+    for (int worker = 0; worker < num_workers_; ++worker) {
+      const std::string all = log(worker);
+      text += concat("\nworker ", worker, " ends with\n",
+                     all.substr(std::max<std::size_t>(all.size(), 1500) - 1500), output(worker));
+    }
+    return text;
+  }
+
+ private:
+  static std::vector<std::string> shell(const std::string& command, const std::string& output) {
+    return {"sh", "-c", concat("exec ", command, " >", one_word(output), " 2>&1")};
+  }
+
+  TempFolder folder_;
+  int num_workers_;
+  std::string settings_;
+  int port_ = 0, num_lighthouses_ = 0;
+  std::optional<Program> lighthouse_;
+  std::map<int, std::unique_ptr<Program>> workers_;
+  std::map<int, std::size_t> starts_;
+  double loss_ = 0;
+};
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What a death may cost: the round that fails, or the wait until the heartbeats are stale; and a
+// busy machine's delays.
+constexpr double kHoldUp = 1 + 0.5 + 1;
+
+TEST(Failures, NobodyFailsIfNothingHappens) {
+  Crew crew(3, "min_workers=3");
+  crew.start_all();
+  crew.wait_for_commits(0, 30);
+  crew.finish();
+  for (int worker = 0; worker < 3; ++worker) {
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("heals")));
+  }
+}
+
+TEST(Failures, AWorkerKilledBeforeItsVoteIsLeftBehindAndHealed) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(2);
+  crew.start(1, "kill='has the average' after=10");
+  crew.wait_for_commits(0, 1);
+  EXPECT_EQ(crew.wait(1), 128 + SIGKILL);
+  const double killed_s = now_s();
+  crew.wait_for_commits(0, 10);
+  crew.wait_for_commits(2, 1);
+  const double gap_s = crew.longest_gap_s(0, killed_s - 0.5);
+  std::cout << "held up the others for " << gap_s << " s\n";
+  EXPECT_LT(gap_s, kHoldUp);
+  EXPECT_THAT(crew.new_log(0), HasSubstr("is aborted"));
+  EXPECT_THAT(crew.new_log(0), HasSubstr("failed"));
+  crew.start(1);
+  crew.wait_for_log(1, "has healed from worker");
+  crew.wait_for_commits(1, 3);
+  crew.finish();
+}
+
+TEST(Failures, AWorkerKilledWhileItTrainsCostsTheOthersOneTimeoutAtMost) {
+  Crew crew(3);
+  crew.start_all();
+  for (int kills = 0; kills < 3; ++kills) {
+    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+    const double killed_s = now_s();
+    crew.kill(2);
+    crew.wait_for_commits(0, 5);
+    std::cout << "held up the others for " << crew.longest_gap_s(0, killed_s) << " s\n";
+    EXPECT_LT(crew.longest_gap_s(0, killed_s), kHoldUp);
+    crew.start(2);
+  }
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+}
+
+TEST(Failures, TwoKilledAtOnce) {
+  Crew crew(3);
+  crew.start_all();
+  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+  crew.signal(0, SIGKILL);
+  crew.signal(1, SIGKILL);
+  crew.kill(0);
+  crew.kill(1);
+  crew.wait_for_commits(2, 5);
+  crew.start(0);
+  crew.start(1);
+  crew.wait_for_log(0, "has healed from worker 2");
+  crew.wait_for_log(1, "has healed from worker");
+  crew.finish();
+}
+
+TEST(Failures, FewerThanTheMinimumWaitForTheOthers) {
+  Crew crew(2, "min_workers=2");
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  crew.kill(1);
+  pause(2.5);
+  const std::int64_t before = crew.outer_steps(0);
+  pause(1);
+  EXPECT_EQ(crew.outer_steps(0), before);
+  crew.start(1);
+  crew.wait_for_commits(1, 3);
+  crew.finish();
+}
+
+TEST(Failures, ALighthouseThatIsStartedAgain) {
+  Crew crew(3);
+  crew.start_all();
+  for (int kills = 0; kills < 3; ++kills) {
+    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 7 + kills);
+    const std::int64_t before = crew.outer_steps(0);
+    const double killed_s = now_s();
+    crew.kill_lighthouse();
+    pause(0.5 * kills);
+    crew.start_lighthouse();
+    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 3);
+    EXPECT_GT(crew.outer_steps(0), before);
+    std::cout << "held up the workers for " << crew.longest_gap_s(0, killed_s) << " s, of which "
+              << 0.5 * kills << " s without a lighthouse\n";
+  }
+  EXPECT_THAT(crew.log(1), HasSubstr("joins again, after a restart of the lighthouse"));
+  crew.finish();
+}
+
+TEST(Failures, AFrozenLighthouse) {
+  Crew crew(3);
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  crew.lighthouse().signal(SIGSTOP);
+  pause(3);
+  crew.lighthouse().signal(SIGCONT);
+  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+  crew.finish();
+}
+
+// It has the average and is about to vote. The others time out and abort; when it wakes, it must
+// obey, and be healed.
+TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(2);
+  crew.start(1, "stop='has the average' after=10");
+  crew.wait_for_log(0, "failed");
+  crew.wait_for_commits(0, 10);
+  const std::string before = crew.new_log(1);
+  const std::int64_t committed = crew.outer_steps(1);
+  crew.signal(1, SIGCONT);
+  crew.wait_for_log(1, "has healed from worker");
+  crew.wait_for_commits(1, 3);
+  const std::string after = crew.new_log(1).substr(before.size());
+  EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));
+  EXPECT_THAT(after.substr(0, after.find("heals from")), HasSubstr("is aborted"));
+  const std::vector<Commit> commits = Crew::commits_in(after);
+  ASSERT_FALSE(commits.empty());
+  EXPECT_GT(commits.front().outer_steps, committed + 5);
+  crew.finish();
+}
+
+// As before, but it wakes when nobody remembers the round: the lighthouse was started again.
+TEST(Failures, AWorkerThatWakesAfterTheRoundIsGoneDoesNotDecideAlone) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(2);
+  crew.start(1, "stop='has the average' after=10");
+  crew.wait_for_log(0, "failed");
+  crew.kill_lighthouse();
+  crew.start_lighthouse();
+  crew.wait_for_commits(0, 5);
+  const std::string before = crew.new_log(1);
+  crew.signal(1, SIGCONT);
+  crew.wait_for_log(1, "has healed from worker");
+  const std::string after = crew.new_log(1).substr(before.size());
+  EXPECT_THAT(after.substr(0, after.find("heals from")), HasSubstr("is gone, undecided"));
+  EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));
+  crew.wait_for_commits(1, 3);
+  crew.finish();
+}
+
+TEST(Failures, ASlowWorkerWithinTheTimeoutFailsNothing) {
+  Crew crew(3, "join_timeout=6 round_timeout=6 min_workers=3");
+  crew.start_all();
+  for (int stops = 0; stops < 3; ++stops) {
+    crew.wait_for_commits(0, 5);
+    crew.signal(1, SIGSTOP);
+    pause(1);
+    crew.signal(1, SIGCONT);
+  }
+  crew.wait_for_commits(0, 5);
+  crew.finish();
+  for (int worker = 0; worker < 3; ++worker) {
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("heals")));
+  }
+}
+
+// Its heartbeats go on, but its training thread does not: it may cost one join time-out, not one
+// in every round.
+TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(1);
+  crew.start(2, "nap_at=20 nap=6");
+  crew.wait_for_log(2, "naps");
+  const double hung_s = now_s();
+  crew.wait_for_commits(0, 20);
+  std::cout << "20 rounds beside a hung trainer took " << now_s() - hung_s << " s, the longest "
+            << crew.longest_gap_s(0, hung_s) << " s\n";
+  EXPECT_LT(now_s() - hung_s, 5);
+  crew.wait_for_log(2, "has healed from worker");
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+}
+
+TEST(Failures, ADonorKilledWhileItHealsAnother) {
+  Crew crew(4, "width=200000");
+  for (const int worker : {0, 2, 3}) crew.start(worker);
+  crew.start(1, "kill='gives its state'");
+  for (int worker = 0; worker < 4; ++worker) crew.wait_for_commits(worker, 2);
+  crew.kill(3);
+  crew.wait_for_commits(0, 2);
+  crew.start(3);
+  EXPECT_EQ(crew.wait(1), 128 + SIGKILL);
+  crew.wait_for_log(3, "could not heal from worker 1");
+  crew.wait_for_log(3, "has healed from worker");
+  crew.wait_for_commits(3, 2);
+  crew.start(1);
+  crew.wait_for_commits(1, 2);
+  crew.finish();
+}
+
+// The donor trains on while it serves, and dies in the middle of it.
+TEST(Failures, ADonorKilledInTheMiddleOfALargeState) {
+  Crew crew(3, "width=1000000 join_timeout=3 round_timeout=3");
+  crew.start_all();
+  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 1);
+  crew.kill(2);
+  crew.wait_for_commits(0, 1);
+  crew.start(2);
+  crew.wait_for_log(2, "heals from worker 1");
+  pause(0.03);
+  crew.kill(1);
+  crew.wait_for_log(2, "has healed from worker");
+  crew.wait_for_commits(2, 2);
+  crew.finish();
+}
+
+TEST(Failures, AWorkerWithOtherBitsIsHealedByTheMajority) {
+  Crew crew(3, "min_workers=3");
+  crew.start(0);
+  crew.start(1);
+  crew.start(2, "damage_at=20");
+  crew.wait_for_log(2, "has healed from worker");
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+  EXPECT_THAT(crew.log(0), Not(HasSubstr("heals")));
+  EXPECT_THAT(crew.log(1), Not(HasSubstr("heals")));
+}
+
+TEST(Failures, AnotherModelIsRefused) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(1);
+  crew.wait_for_commits(0, 5);
+  crew.start(2, "width=999");
+  EXPECT_EQ(crew.wait(2), 1);
+  EXPECT_THAT(crew.output(2), HasSubstr("worker 2 is refused: its model or options are 'toy'"));
+  crew.start(2, "min_workers=2");
+  EXPECT_EQ(crew.wait(2), 1);
+  EXPECT_THAT(crew.output(2), HasSubstr("--min-workers 2"));
+  crew.wait_for_commits(0, 5);
+  crew.finish();
+  EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
+}
+
+TEST(Failures, AnotherProcessWithTheSameNumberReplacesTheFirst) {
+  Crew crew(2);
+  const TempFolder folder;
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  Program twin({"sh", "-c",
+                concat("exec ", one_word(LADDER_TOY_WORKER), " ", crew.address(), " 1 2 ",
+                       one_word(folder.path().string()), " >/dev/null 2>&1")});
+  EXPECT_EQ(crew.wait(1), 1);
+  EXPECT_THAT(crew.output(1), HasSubstr("another process has taken the place of worker 1"));
+  twin.signal(SIGKILL);
+  crew.start(1);
+  crew.wait_for_commits(1, 3);
+  crew.finish();
+}
+
+// Somebody who knows nothing of all this connects to a worker and to the lighthouse.
+TEST(Failures, AStrangerIsIgnored) {
+  Crew crew(2, "min_workers=2");
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  Store store(host_port(crew.address()), 2);
+  const std::string address = parse_beat(store.get(beat_key(0)).value()).beat.address;
+  Random random(1);
+  for (const int port : {host_port(address.substr(6)).port, host_port(crew.address()).port}) {
+    for (const std::size_t num_bytes : {0, 1, 10, 64, 100, 1000, 100000}) {
+      const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in to = {};
+      to.sin_family = AF_INET;
+      to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      to.sin_port = htons(static_cast<std::uint16_t>(port));
+      ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+      std::string bytes(num_bytes, '\0');
+      for (char& byte : bytes) byte = static_cast<char>(random.next());
+      EXPECT_GE(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+      pause(0.02);
+      ::close(fd);
+    }
+  }
+  store.set("beat/7", "what is this?");
+  store.set("beat/1000000", "{}");
+  crew.wait_for_commits(0, 10);
+  crew.finish();
+  for (int worker = 0; worker < 2; ++worker) EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no heartbeat, in beat/7"));
+}
+
+// Kills at seeded random moments, sometimes two at once. One worker at least that has all committed
+// steps stays alive, for nobody could heal from the dead.
+TEST(Failures, AStorm) {
+  const char* const text = std::getenv("LADDER_STORM_KILLS");
+  const int num_kills = text == nullptr ? 20 : std::atoi(text);
+  Crew crew(4, "join_timeout=0.6 round_timeout=0.6");
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  Random random(derive_seed(9, "storm"));
+  const Timer timer;
+  const auto is_current = [&](int worker) {  // has taken part, as the process that it is now
+    return crew.is_running(worker) && crew.outer_steps(worker) > 0;
+  };
+  int kills = 0;
+  while (kills < num_kills) {
+    pause(0.3 * random.uniform());
+    const auto victim = static_cast<int>(random.below(4));
+    int num_others = 0;
+    for (int worker = 0; worker < 4; ++worker) num_others += worker != victim && is_current(worker);
+    if (crew.is_running(victim) && num_others > 0) {
+      crew.kill(victim);
+      ++kills;
+    }
+    for (int worker = 0; worker < 4; ++worker)
+      if (!crew.is_running(worker) && random.below(3) == 0) crew.start(worker);
+    ASSERT_LT(timer.seconds(), 10 + 5 * num_kills) << crew.describe();
+  }
+  for (int worker = 0; worker < 4; ++worker)
+    if (!crew.is_running(worker)) crew.start(worker);
+  for (int worker = 0; worker < 4; ++worker) crew.wait_for_commits(worker, 2);
+  crew.finish();
+  EXPECT_LT(crew.loss(), 0.1);  // of 0.5 at the start
+  std::cout << kills << " kills in " << timer.seconds() << " s; loss " << crew.loss() << "\n";
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,70 @@
+// elastic_lighthouse [--port N] [--public]   serves until SIGINT or SIGTERM; port 0: any free one
+// elastic_lighthouse --make-key FILE         writes the keys for --elastic-key
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "common/core/check.hpp"
+#include "common/train/stop_signal.hpp"
+#include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/lighthouse.hpp"
+
+namespace {
+
+constexpr std::chrono::milliseconds kPeriod(3);
+constexpr const char* kUsage =
+    "usage: elastic_lighthouse [--port N] [--public] | --make-key FILE\n"
+    "  --port N         listens there (default 29400; 0: any free port, which it prints)\n"
+    "  --public         on all addresses instead of the loopback only. The port itself has no lock:\n"
+    "                   keep it behind a firewall. Workers' data is protected by --elastic-key\n"
+    "  --make-key FILE  writes a pair of keys for --elastic-key, and ends\n";
+
+int run(const std::vector<std::string>& arguments) {
+  int port = 29400;
+  bool is_public = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const bool has_value = i + 1 < arguments.size();
+    if (arguments[i] == "--public") {
+      is_public = true;
+    } else if (arguments[i] == "--port" && has_value) {
+      port = std::stoi(arguments[++i]);
+      ladder::check_usage(port >= 0 && port <= 65535, "--port is ", port);
+    } else if (arguments[i] == "--make-key" && has_value) {
+      ladder::write_curve_keys(arguments[++i]);
+      return 0;
+    } else {
+      throw ladder::UsageError(ladder::concat("unknown: ", arguments[i], "\n", kUsage));
+    }
+  }
+  const ladder::StopSignal stop;
+  const auto log = [](const std::string& message) {
+    std::cout << "lighthouse: " << message << std::endl;
+  };
+  ladder::Lighthouse lighthouse(port, is_public, log);
+  while (!ladder::StopSignal::was_raised()) {
+    try {
+      lighthouse.poll();
+    } catch (const std::exception& error) {  // a record that vanished while it was read
+      log(ladder::concat("carries on after: ", error.what()));
+    }
+    std::this_thread::sleep_for(kPeriod);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const ladder::UsageError& error) {
+    std::cerr << "elastic_lighthouse: " << error.what() << "\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "elastic_lighthouse: " << error.what() << "\n";
+    return 1;
+  }
+}

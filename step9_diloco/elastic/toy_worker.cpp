@@ -1,0 +1,154 @@
+// For tests: a worker that trains a toy model, a few thousand numbers that walk towards a target,
+// and does what it is told when it logs a certain message: die, stop, or damage its state.
+//
+//   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
+//
+// It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
+// FOLDER/../stop, once that file is there.
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "common/core/check.hpp"
+#include "common/optim/flat_model.hpp"
+#include "step9_diloco/diloco.hpp"
+#include "step9_diloco/elastic/elastic_averager.hpp"
+
+namespace ladder {
+namespace {
+
+class EventLog {
+ public:
+  explicit EventLog(const std::string& folder)
+      : file_(std::fopen((folder + "/log").c_str(), "a")) {}
+  void write(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    const double now_s = std::chrono::duration<double>(
+                             std::chrono::steady_clock::now().time_since_epoch()).count();
+    std::fprintf(file_, "%.4f %s\n", now_s, text.c_str());
+    std::fflush(file_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::FILE* file_;
+};
+
+using Settings = std::map<std::string, std::string>;
+
+double number(const Settings& settings, const std::string& name, double otherwise) {
+  return settings.contains(name) ? std::stod(settings.at(name)) : otherwise;
+}
+
+// kill=TEXT, stop=TEXT, exit with a signal when a message contains the text, at the `after`-th time.
+void misbehave(const Settings& settings, const std::string& message) {
+  static std::atomic<int> num_kill = 0, num_stop = 0;
+  const auto is_due = [&](const char* name, std::atomic<int>& count) {
+    return settings.contains(name) && message.find(settings.at(name)) != std::string::npos &&
+           ++count == static_cast<int>(number(settings, "after", 1));
+  };
+  if (is_due("kill", num_kill)) ::kill(::getpid(), SIGKILL);
+  if (is_due("stop", num_stop)) ::kill(::getpid(), SIGSTOP);
+}
+
+int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
+        const Settings& settings) {
+  const at::NoGradGuard no_grad;
+  EventLog events(folder);
+  const auto log = [&](const std::string& message) {
+    events.write("says: " + message);
+    misbehave(settings, message);
+  };
+  const auto width = static_cast<std::int64_t>(number(settings, "width", 1000));
+  Unit unit = {"unit", {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}};
+  FlatModel model({unit});
+  const at::Tensor momentum = at::zeros_like(model.params());
+  const DilocoOptions options = {
+      .sync_every = 4,
+      .num_fragments = 2,
+      .sync_delay = static_cast<std::int64_t>(number(settings, "delay", 0)),
+      .alpha = number(settings, "alpha", 0)};
+  ElasticOptions elastic = {.lighthouse = lighthouse,
+                            .worker = worker,
+                            .num_workers = num_workers,
+                            .min_workers = static_cast<int>(number(settings, "min_workers", 1)),
+                            .join_timeout_s = number(settings, "join_timeout", 1),
+                            .round_timeout_s = number(settings, "round_timeout", 1),
+                            .patience_s = number(settings, "patience", 60)};
+  if (settings.contains("key")) elastic.key_file = settings.at("key");
+  if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
+  ElasticAverager averager(elastic, log);
+  Diloco diloco(model, options, averager);
+  std::int64_t step = 0;
+  const WorkerState state = {
+      .shared = {{"global", diloco.global()}, {"velocity", diloco.velocity()}},
+      .own = {{"params", model.params()}, {"momentum", momentum}},
+      .outer_steps = [&] { return diloco.outer_steps(); },
+      .counters = [&] { return std::vector<std::int64_t>{diloco.outer_steps(), step}; },
+      .set_counters =
+          [&](const std::vector<std::int64_t>& values) {
+            diloco.set_outer_steps(values[0]);
+            step = values[1];
+          },
+  };
+  averager.join(state, "toy");
+  const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
+  const auto pause = std::chrono::microseconds(static_cast<int>(1000 * number(settings, "step_ms", 2)));
+  const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
+  std::int64_t last_step = -1;  // outer; −1: not known yet
+  for (std::int64_t num_steps = 1; last_step < 0 || diloco.outer_steps() < last_step; ++num_steps) {
+    std::this_thread::sleep_for(pause);
+    momentum.mul_(0.5).add_(model.params() - target + 0.01 * at::cos(target * (worker + step)));
+    model.params().sub_(momentum, 0.02);
+    ++step;
+    averager.note_progress();
+    if (number(settings, "weight", 0) > 0) averager.weigh(number(settings, "weight", 1));
+    if (num_steps == static_cast<std::int64_t>(number(settings, "damage_at", 0))) {
+      diloco.global()[5].add_(1);
+      events.write("damages its global copy");
+    }
+    if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
+      events.write("naps");
+      std::this_thread::sleep_for(std::chrono::duration<double>(number(settings, "nap", 0)));
+    }
+    const DilocoAction due = plan_diloco(options, num_steps);
+    if (due.starts) diloco.start_average();
+    if (!due.finishes) continue;
+    const bool is_committed = diloco.finish_round();
+    events.write(concat(is_committed ? "commit " : "failed ", diloco.outer_steps(), " ",
+                        shared_hash(state), " ", averager.quorum().healthy().size()));
+    if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
+  }
+  averager.leave();
+  events.write(concat("done ", diloco.outer_steps(), " ", shared_hash(state), " ",
+                      at::mse_loss(model.params(), target).item<double>()));
+  return 0;
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  try {
+    ladder::check(argc >= 5, "toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]");
+    ladder::Settings settings;
+    for (int i = 5; i < argc; ++i) {
+      const std::string text = argv[i];
+      settings[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+    }
+    return ladder::run(argv[1], std::stoi(argv[2]), std::stoi(argv[3]), argv[4], settings);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "toy_worker: %s\n", error.what());
+    return 1;
+  }
+}
