@@ -106,31 +106,34 @@ void ElasticAverager::note_progress() { group_->membership.note_progress(); }
 void ElasticAverager::form_quorum() {
   check(group_ != nullptr, "join() comes before the first round");
   const Timer timer;
-  const int self = options_.worker;
-  const auto note = [this] { note_progress(); };
   bool is_healthy = false;
   while (!is_healthy) {
-    const Membership::State own = {state_.outer_steps(), shared_hash(state_), weight_};
-    quorum_ = group_->membership.form_quorum(own, options_.patience_s - timer.seconds());
-    group_->mailbox.begin(quorum_);
-    std::set<std::string> addresses;
-    for (const Member& member : quorum_.members) addresses.insert(member.address);
-    group_->messenger.keep_only(addresses);
-    group_->server.forget_idle(options_.round_timeout_s);
-    if (std::ranges::any_of(quorum_.members, [&](const Member& m) { return m.donor == self; })) {
-      log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
-                  quorum_.id));
-      group_->server.serve(quorum_, take_snapshot(state_));
-    }
-    is_healthy = !quorum_.member(self).donor.has_value();
+    ask(/*has_finished=*/false, options_.patience_s - timer.seconds());
+    is_healthy = !quorum_.member(options_.worker).donor.has_value();
     if (is_healthy) break;
     group_->membership.heal();
-    is_healthy = heal(quorum_, self, state_, group_->messenger, group_->mailbox,
-                      options_.round_timeout_s, note, log_);
+    is_healthy = heal(quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
+                      options_.round_timeout_s, [this] { note_progress(); }, log_);
     if (is_healthy) ++counts_.num_heals;
     group_->membership.train();
   }
   counts_.waiting_s += timer.seconds();
+}
+
+// Takes part in the next quorum, and gives a snapshot to those that heal from this worker.
+void ElasticAverager::ask(bool has_finished, double seconds) {
+  quorum_ = group_->membership.form_quorum(
+      {state_.outer_steps(), shared_hash(state_), weight_, has_finished}, seconds);
+  group_->mailbox.begin(quorum_);
+  std::set<std::string> addresses;
+  for (const Member& member : quorum_.members) addresses.insert(member.address);
+  group_->messenger.keep_only(addresses);
+  group_->server.forget_idle(options_.round_timeout_s);
+  const auto heals_from_here = [&](const Member& m) { return m.donor == options_.worker; };
+  if (std::ranges::none_of(quorum_.members, heals_from_here)) return;
+  log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
+              quorum_.id));
+  group_->server.serve(quorum_, take_snapshot(state_));
 }
 
 void ElasticAverager::start(at::Tensor values) {
@@ -145,7 +148,8 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   const Timer timer;
   const int self = options_.worker;
   const bool is_by_tokens = options_.merge == Merge::kTokens;
-  const std::vector<Member> contributors = quorum_.healthy();
+  const std::vector<Member> contributors = quorum_.contributors();
+  if (contributors.empty()) return false;  // all the others have finished: there is nothing to do
   bool is_ready = false;
   try {
     double sum_of_weights = 0;
@@ -176,15 +180,24 @@ std::optional<int> ElasticAverager::finish() {
   counts_.waiting_s += timer.seconds();
   ++(is_committed ? counts_.num_commits : counts_.num_failures);
   if (!is_committed) return {};
-  return static_cast<int>(quorum_.healthy().size());
+  return static_cast<int>(quorum_.contributors().size());
 }
 
-void ElasticAverager::leave() {
+void ElasticAverager::end() {
   if (!group_) return;
-  group_->membership.leave();
+  const auto heals = [](const Member& member) { return member.donor.has_value(); };
+  const auto is_ahead = [&] { return quorum_.outer_steps > state_.outer_steps(); };
+  try {
+    // Others may go on for long: this worker leaves as soon as nobody needs it.
+    do ask(/*has_finished=*/true, 2 * options_.join_timeout_s);
+    while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
+  } catch (const CheckError& error) {
+    log_(concat("leaves without a last quorum: ", error.what()));
+  }
   const Timer timer;  // one that heals from this worker may be in the middle of it
   while (group_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  group_->membership.leave();
   log_("has left");
 }
 

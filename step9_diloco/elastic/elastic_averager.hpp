@@ -12,7 +12,7 @@
 // --round-timeout, and the next one goes on without it. After a commit, all members have the same
 // global copy and outer momentum, to the bit. After an abort nobody has moved.
 //
-// The object sends heartbeats from join() until leave() or the destructor.
+// The object sends heartbeats from join() until end() or the destructor.
 // Memory: at most twice the values in flight, in buffers; a copy of the state for each member that
 // heals from this one, and for this one while it heals.
 #pragma once
@@ -65,14 +65,16 @@ class ElasticAverager final : public Averager {
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
 
-  // Takes part no more, without costing the others a time-out.
-  void leave();
+  // The training is finished: helps those to heal that are behind, waiting for others for about a
+  // join time-out at most, and leaves without costing anybody a time-out.
+  void end();
 
   const Quorum& quorum() const { return quorum_; }  // the last one
   const ElasticCounts& counts() const { return counts_; }
 
  private:
   struct Group;  // what exists from join() on
+  void ask(bool has_finished, double seconds);
   bool run_round(const at::Tensor& values);
 
   ElasticOptions options_;

@@ -52,7 +52,7 @@ bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int w
   check(values.is_contiguous() && values.scalar_type() == at::kFloat,
         "only contiguous fp32 values can be averaged");
   const Timer timer;
-  const std::vector<Member> contributors = quorum.healthy();
+  const std::vector<Member> contributors = quorum.contributors();
   const auto slice = [&](std::size_t i) { return slice_of(values.numel(), i, contributors.size()); };
   for (std::size_t i = 0; i < contributors.size(); ++i) {  // reduce-scatter
     if (quorum.member(worker).donor) break;

@@ -65,6 +65,7 @@ Quorum Membership::form_quorum(const State& state, double seconds) {
     beat_.outer_steps = state.outer_steps;
     beat_.state_hash = state.hash;
     beat_.weight = state.weight;
+    beat_.has_finished = state.has_finished;
   }
   enter(Phase::kAsking);
   const Timer timer;

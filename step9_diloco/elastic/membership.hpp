@@ -45,6 +45,7 @@ class Membership {
     std::int64_t outer_steps = 0;
     std::string hash;
     double weight = 1;
+    bool has_finished = false;
   };
   Quorum form_quorum(const State& state, double seconds);
 

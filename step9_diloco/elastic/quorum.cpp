@@ -38,10 +38,11 @@ void assign_donors(Quorum& quorum) {
 
 }  // namespace
 
-std::vector<Member> Quorum::healthy() const {
+std::vector<Member> Quorum::contributors() const {
   std::vector<Member> list;
-  std::ranges::copy_if(members, std::back_inserter(list),
-                       [](const Member& member) { return !member.donor.has_value(); });
+  std::ranges::copy_if(members, std::back_inserter(list), [](const Member& member) {
+    return !member.donor.has_value() && !member.has_finished;
+  });
   return list;
 }
 
@@ -54,7 +55,7 @@ const Member& Quorum::member(int worker) const {
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules) {
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
   Quorum quorum;
-  std::size_t num_training = 0;
+  std::size_t num_training = 0, num_healing = 0;
   double longest_wait_s = 0;
   for (const Sighting& seen : sightings) {
     const Heartbeat& beat = seen.beat;
@@ -66,17 +67,23 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
                                 .outer_steps = beat.outer_steps,
                                 .state_hash = beat.state_hash,
                                 .weight = beat.weight,
-                                .address = beat.address});
+                                .address = beat.address,
+                                .has_finished = beat.has_finished});
       longest_wait_s = std::max(longest_wait_s, seen.asking_s);
     } else if (beat.phase == Phase::kTraining && seen.progress_age_s <= rules.join_timeout_s) {
       ++num_training;
+    } else if (beat.phase == Phase::kHealing && seen.progress_age_s <= rules.join_timeout_s) {
+      ++num_healing;
     }
   }
   const std::size_t num_asking = quorum.members.size();
   const bool is_enough = num_asking >= static_cast<std::size_t>(rules.min_workers);
   const bool is_majority = num_asking > num_training;
   const bool has_waited = longest_wait_s >= rules.join_timeout_s;
-  if (num_asking == 0 || !is_enough || !is_majority || (num_training > 0 && !has_waited)) return {};
+  // To wait for those that heal costs nothing once nobody trains any more.
+  const bool is_over = std::ranges::all_of(quorum.members, &Member::has_finished);
+  const bool is_complete = num_training == 0 && (!is_over || num_healing == 0);
+  if (num_asking == 0 || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
   assign_donors(quorum);
   return quorum;
 }

@@ -15,6 +15,9 @@
 // them share are healthy: they contribute to the average and decide on it. All other members heal:
 // each receives the state of a healthy one, and then hears the round's average.
 //
+// A worker that has finished its training asks as well, for a while: others may be behind, and heal
+// from it. It contributes nothing. If all that ask have finished, those that heal are waited for, too.
+//
 // Pure functions; nothing here communicates.
 #pragma once
 
@@ -34,6 +37,7 @@ struct Heartbeat {
   std::uint64_t session = 0;
   Phase phase = Phase::kTraining;
   std::int64_t request = 0;   // quorums asked for in this session, this one included
+  bool has_finished = false;  // its training: it only helps others to heal
   std::int64_t progress = 0;  // grows with every inner step
   std::int64_t outer_steps = 0;
   std::string state_hash = {};  // of the global copy and the outer momentum, at its last request
@@ -67,6 +71,7 @@ struct Member {
   std::string state_hash = {};
   double weight = 1;
   std::string address = {};
+  bool has_finished = false;
   std::optional<int> donor = {};  // the worker that it heals from; nothing for a healthy one
 
   bool operator==(const Member&) const = default;
@@ -78,7 +83,7 @@ struct Quorum {
   std::int64_t outer_steps = 0;   // of the healthy members: the round's number
   std::vector<Member> members;    // in the order of the workers
 
-  std::vector<Member> healthy() const;
+  std::vector<Member> contributors() const;  // healthy, and not finished
   const Member& member(int worker) const;  // throws CheckError if it is none
   bool operator==(const Quorum&) const = default;
 };

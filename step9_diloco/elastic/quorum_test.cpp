@@ -30,7 +30,7 @@ TEST(Quorum, AllThatAskInTheOrderOfTheWorkers) {
   const auto quorum = decide_quorum({asking(2), asking(0), asking(1)}, {});
   ASSERT_TRUE(quorum.has_value());
   EXPECT_THAT(workers_of(quorum->members), ElementsAre(0, 1, 2));
-  EXPECT_THAT(workers_of(quorum->healthy()), ElementsAre(0, 1, 2));
+  EXPECT_THAT(workers_of(quorum->contributors()), ElementsAre(0, 1, 2));
 }
 
 TEST(Quorum, WaitsForATrainingWorkerUntilTheJoinTimeout) {
@@ -56,6 +56,26 @@ TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {
   const auto quorum = decide_quorum({asking(1, 3, "b"), asking(0, 3, "a")}, {});
   EXPECT_EQ(quorum->member(0).donor, std::nullopt);
   EXPECT_EQ(quorum->member(1).donor, 0);
+}
+
+TEST(Quorum, TheFinishedHelpButDoNotContribute) {
+  std::vector<Sighting> seen = {asking(0, 2), asking(1, 1)};
+  seen[0].beat.has_finished = true;
+  const auto quorum = decide_quorum(seen, {});
+  EXPECT_EQ(quorum->member(1).donor, 0);
+  EXPECT_TRUE(quorum->contributors().empty());
+}
+
+TEST(Quorum, TheFinishedWaitForThoseThatHeal) {
+  std::vector<Sighting> seen = {asking(0, 2), asking(1, 2), training(2)};
+  seen[2].beat.phase = Phase::kHealing;
+  EXPECT_TRUE(decide_quorum(seen, {}).has_value());
+  seen[0].beat.has_finished = true;
+  EXPECT_TRUE(decide_quorum(seen, {}).has_value());
+  seen[1].beat.has_finished = true;
+  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+  seen[0].asking_s = 3;
+  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
 TEST(Quorum, DonorsTakeTurns) {
@@ -125,7 +145,7 @@ TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
       for (const Sighting& one : seen) newest = std::max(newest, one.beat.outer_steps);
       std::map<std::string, int> votes;
       for (const Sighting& one : seen) votes[one.beat.state_hash] += one.beat.outer_steps == newest;
-      const std::vector<Member> healthy = quorum->healthy();
+      const std::vector<Member> healthy = quorum->contributors();  // nobody has finished
       ASSERT_FALSE(healthy.empty()) << code;
       ASSERT_EQ(quorum->outer_steps, newest);
       const std::string hash = healthy.front().state_hash;

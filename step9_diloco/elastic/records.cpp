@@ -19,7 +19,8 @@ Json json_of(const Member& member) {
                {"outer_steps", member.outer_steps},
                {"state_hash", member.state_hash},
                {"weight", member.weight},
-               {"address", member.address}};
+               {"address", member.address},
+               {"has_finished", member.has_finished}};
   if (member.donor) json["donor"] = *member.donor;
   return json;
 }
@@ -31,7 +32,8 @@ Member member_in(const Json& json) {
                    .outer_steps = count_in(json, "outer_steps", "member"),
                    .state_hash = json.at("state_hash").get<std::string>(),
                    .weight = json.at("weight").get<double>(),
-                   .address = json.at("address").get<std::string>()};
+                   .address = json.at("address").get<std::string>(),
+                   .has_finished = json.at("has_finished").get<bool>()};
   if (json.contains("donor")) member.donor = json.at("donor").get<int>();
   return member;
 }
@@ -61,6 +63,7 @@ std::string to_text(const BeatRecord& record) {
                       {"session", std::to_string(beat.session)},
                       {"phase", static_cast<int>(beat.phase)},
                       {"request", beat.request},
+                      {"has_finished", beat.has_finished},
                       {"progress", beat.progress},
                       {"outer_steps", beat.outer_steps},
                       {"state_hash", beat.state_hash},
@@ -82,6 +85,7 @@ BeatRecord parse_beat(const std::string& text) {
                                .session = number_in(json, "session"),
                                .phase = static_cast<Phase>(phase),
                                .request = count_in(json, "request", "heartbeat"),
+                               .has_finished = json.at("has_finished").get<bool>(),
                                .progress = count_in(json, "progress", "heartbeat"),
                                .outer_steps = count_in(json, "outer_steps", "heartbeat"),
                                .state_hash = json.at("state_hash").get<std::string>(),

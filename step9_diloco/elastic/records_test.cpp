@@ -13,6 +13,7 @@ TEST(Records, AreReadAsTheyWereWritten) {
                                     .session = 0xfedcba9876543210,
                                     .phase = Phase::kHealing,
                                     .request = 4,
+                                    .has_finished = true,
                                     .progress = 5,
                                     .outer_steps = 6,
                                     .state_hash = "ab",
@@ -27,7 +28,7 @@ TEST(Records, AreReadAsTheyWereWritten) {
                          .id = 7,
                          .outer_steps = 6,
                          .members = {{.worker = 0, .session = 1, .state_hash = "x"},
-                                     {.worker = 2, .session = ~0ULL, .weight = 3, .donor = 0}}};
+                                     {.worker = 2, .session = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
   EXPECT_EQ(parse_quorum(to_text(quorum)), quorum);
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kHashBytes = 32;
 constexpr std::int64_t kWindow = 16;         // pieces asked for and not there yet
-constexpr double kRetrySeconds = 0.1;        // without a piece; then it is asked for again
+constexpr double kFirstRetry = 0.004, kLastRetry = 0.2;  // seconds without a piece; then it is asked
+                                                         // for again
 
 std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   std::vector<at::Tensor> tensors;
@@ -134,7 +135,8 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
   Timer since_piece;
   Mailbox::Progress progress;
-  std::int64_t next = 0;  // to ask for
+  std::int64_t next = 0;         // to ask for
+  double retry_s = kFirstRetry;  // the donor may be about to learn of the quorum
   while (progress.num_pieces < num_pieces && since_piece.seconds() < seconds) {
     for (; next < num_pieces && next < progress.num_pieces + kWindow; ++next) {
       messenger.send(donor.address, {.kind = MessageKind::kRequest,
@@ -147,12 +149,13 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
                                      .total = total});
     }
     const std::int64_t known = progress.num_pieces;
-    progress = mailbox.await_pieces(MessageKind::kState, donor.worker, known, kRetrySeconds);
+    progress = mailbox.await_pieces(MessageKind::kState, donor.worker, known, retry_s);
     note_progress();
     if (progress.num_pieces > known) {
       since_piece.restart();
     } else {
       next = progress.first_missing;  // the donor was not ready yet, or a piece was damaged
+      retry_s = std::min(2 * retry_s, kLastRetry);
     }
   }
   const std::optional<Parcel> snapshot = mailbox.take(MessageKind::kState, donor.worker, total, 0);

@@ -126,10 +126,10 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     if (!due.finishes) continue;
     const bool is_committed = diloco.finish_round();
     events.write(concat(is_committed ? "commit " : "failed ", diloco.outer_steps(), " ",
-                        shared_hash(state), " ", averager.quorum().healthy().size()));
+                        shared_hash(state), " ", averager.quorum().contributors().size()));
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
   }
-  averager.leave();
+  averager.end();
   events.write(concat("done ", diloco.outer_steps(), " ", shared_hash(state), " ",
                       at::mse_loss(model.params(), target).item<double>()));
   return 0;
