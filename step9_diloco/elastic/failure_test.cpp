@@ -402,8 +402,9 @@ TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
 TEST(Failures, ADonorKilledWhileItHealsAnother) {
   Crew crew(4, "width=200000");
   for (const int worker : {0, 2, 3}) crew.start(worker);
-  crew.start(1, "kill='gives its state'");
-  for (int worker = 0; worker < 4; ++worker) crew.wait_for_commits(worker, 2);
+  for (const int worker : {0, 2, 3}) crew.wait_for_commits(worker, 2);
+  crew.start(1, "kill='gives its state'");  // as the last: nobody heals from it at the start
+  crew.wait_for_commits(1, 2);
   crew.kill(3);
   crew.wait_for_commits(0, 2);
   crew.start(3);

@@ -1,0 +1,154 @@
+#include "step9_diloco/elastic/messenger.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <zmq.hpp>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// A messenger, and the payloads that have arrived.
+class Post {
+ public:
+  explicit Post(const std::optional<CurveKeys>& keys = {})
+      : messenger(
+            keys, "127.0.0.1",
+            [this](const Message& message) {
+              const std::lock_guard lock(mutex_);
+              payloads_.emplace_back(message.payload);
+            },
+            [](const std::string&) {}) {}
+
+  std::vector<std::string> payloads() {
+    const std::lock_guard lock(mutex_);
+    return payloads_;
+  }
+  bool wait_for(std::size_t num, double seconds = 10) {
+    const Timer timer;
+    while (payloads().size() < num && timer.seconds() < seconds)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return payloads().size() >= num;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> payloads_;
+
+ public:
+  Messenger messenger;
+};
+
+Message hello(std::string_view payload) {
+  return {.total = static_cast<std::int64_t>(payload.size()), .payload = payload};
+}
+
+CurveKeys new_keys() {
+  const TempFolder folder;
+  write_curve_keys(folder.path("key"));
+  return read_curve_keys(folder.path("key"));
+}
+
+TEST(Messenger, MessagesArriveInOrder) {
+  Post one, other;
+  for (const char* text : {"a", "b", "c"}) one.messenger.send(other.messenger.address(), hello(text));
+  ASSERT_TRUE(other.wait_for(3));
+  EXPECT_THAT(other.payloads(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(one.messenger.num_bytes_sent(), 3 * (72 + 1));
+}
+
+TEST(Messenger, SendingToNobodyDoesNotBlock) {
+  Post one;
+  const std::string piece(static_cast<std::size_t>(kPieceBytes), 'x');
+  const Timer timer;
+  for (int i = 0; i < 200; ++i) one.messenger.send("tcp://127.0.0.1:1", hello(piece));
+  one.messenger.keep_only({});
+  EXPECT_LT(timer.seconds(), 5);
+}
+
+// Bytes as a stranger would send them, over ZeroMQ: none of them reaches the receiver.
+TEST(Messenger, ADamagedMessageIsRefused) {
+  Post one;
+  zmq::context_t context(1);
+  zmq::socket_t stranger(context, zmq::socket_type::push);
+  stranger.set(zmq::sockopt::linger, 0);
+  stranger.connect(one.messenger.address());
+  std::string damaged = encode(hello("values"));
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  for (const std::string& bytes : {damaged, std::string("hello"), std::string(),
+                                   encode(hello("values")).substr(1), encode(hello("good"))})
+    stranger.send(zmq::buffer(bytes));
+  ASSERT_TRUE(one.wait_for(1));
+  EXPECT_THAT(one.payloads(), ElementsAre("good"));
+  EXPECT_EQ(one.messenger.num_refused(), 4);
+}
+
+TEST(Messenger, AMessageThatIsTooLongEndsTheConnection) {
+  Post one;
+  zmq::context_t context(1);
+  zmq::socket_t stranger(context, zmq::socket_type::push);
+  stranger.set(zmq::sockopt::linger, 0);
+  stranger.connect(one.messenger.address());
+  stranger.send(zmq::buffer(std::string(static_cast<std::size_t>(kMaxMessageBytes) + 1, 'x')));
+  EXPECT_FALSE(one.wait_for(1, 0.2));
+  EXPECT_EQ(one.messenger.num_refused(), 0);  // it was not even received
+}
+
+TEST(Messenger, KeysLetInThoseThatHaveThem) {
+  const CurveKeys keys = new_keys(), others = new_keys();
+  Post one(keys), friendly(keys), plain, stranger(others);
+  for (Post* post : {&plain, &stranger}) {
+    post->messenger.send(one.messenger.address(), hello("no"));
+    one.messenger.send(post->messenger.address(), hello("no"));
+  }
+  friendly.messenger.send(one.messenger.address(), hello("yes"));
+  ASSERT_TRUE(one.wait_for(1));
+  EXPECT_FALSE(one.wait_for(2, 0.5));
+  EXPECT_THAT(one.payloads(), ElementsAre("yes"));
+  EXPECT_TRUE(plain.payloads().empty());
+  EXPECT_TRUE(stranger.payloads().empty());
+}
+
+// It knows the server's public key, but its own is another one.
+TEST(Messenger, ThePublicKeyAloneOpensNothing) {
+  const CurveKeys keys = new_keys(), others = new_keys();
+  Post one(keys);
+  zmq::context_t context(1);
+  zmq::socket_t stranger(context, zmq::socket_type::push);
+  stranger.set(zmq::sockopt::linger, 0);
+  stranger.set(zmq::sockopt::curve_serverkey, keys.public_key);
+  stranger.set(zmq::sockopt::curve_publickey, others.public_key);
+  stranger.set(zmq::sockopt::curve_secretkey, others.secret_key);
+  stranger.connect(one.messenger.address());
+  stranger.send(zmq::buffer(encode(hello("no"))));
+  EXPECT_FALSE(one.wait_for(1, 0.5));
+}
+
+TEST(CurveKeys, AFileThatIsNoneIsRefused) {
+  const TempFolder folder;
+  EXPECT_THAT([&] { read_curve_keys(folder.path("missing")); },
+              ThrowsMessage<CheckError>(HasSubstr("cannot read")));
+  write_curve_keys(folder.path("key"));
+  EXPECT_THAT([&] { write_curve_keys(folder.path("key")); },
+              ThrowsMessage<CheckError>(HasSubstr("File exists")));
+  ::chmod(folder.path("key").c_str(), 0644);
+  EXPECT_THAT([&] { read_curve_keys(folder.path("key")); },
+              ThrowsMessage<CheckError>(HasSubstr("others may read")));
+  const std::string wrong = folder.write("wrong", new_keys().public_key + "\n" + new_keys().secret_key);
+  ::chmod(wrong.c_str(), 0600);
+  EXPECT_THAT([&] { read_curve_keys(wrong); },
+              ThrowsMessage<CheckError>(HasSubstr("is no pair of keys")));
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,110 @@
+#include "step9_diloco/elastic/store.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/lighthouse.hpp"
+
+namespace ladder {
+namespace {
+
+void say_nothing(const std::string&) {}
+
+HostPort local(int port) { return {"127.0.0.1", port}; }
+
+// The traps that decision.hpp is built around. If a new libtorch behaves differently, this is where
+// we want to hear of it.
+TEST(Store, CompareSetOfTheLibtorchThatWeUse) {
+  Lighthouse lighthouse(0, false, say_nothing);
+  Store store(local(lighthouse.port()), 5);
+  // A missing key, and an expected value: nothing happens, and the answer is what was expected.
+  EXPECT_EQ(store.compare_set("missing", "open", "commit"), "open");
+  EXPECT_EQ(store.get("missing"), std::nullopt);
+  // A missing key, and nothing expected: it is created.
+  EXPECT_EQ(store.compare_set("missing", "", "commit"), "commit");
+  EXPECT_EQ(store.get("missing"), "commit");
+  // A key that is there.
+  EXPECT_EQ(store.compare_set("missing", "open", "abort"), "commit");
+  EXPECT_EQ(store.compare_set("missing", "", "abort"), "commit");
+  EXPECT_EQ(store.compare_set("missing", "commit", "abort"), "abort");
+  EXPECT_EQ(store.get("missing"), "abort");
+}
+
+TEST(Store, SetsAndGets) {
+  Lighthouse lighthouse(0, false, say_nothing);
+  Store one(local(lighthouse.port()), 5), other(local(lighthouse.port()), 5);
+  one.set("a", std::string("x\0y", 3));
+  EXPECT_EQ(other.get("a"), std::string("x\0y", 3));
+  EXPECT_EQ(other.get("b"), std::nullopt);
+  EXPECT_TRUE(other.has_all({"a"}));
+  EXPECT_FALSE(other.has_all({"a", "b"}));
+}
+
+TEST(Store, NobodyListens) {
+  int port = 0;
+  { port = Lighthouse(0, false, say_nothing).port(); }
+  Store store(local(port), 5);
+  const Timer timer;
+  EXPECT_THROW(store.get("a"), StoreError);
+  EXPECT_LT(timer.seconds(), 5);
+}
+
+// Something accepts the connection and then never says a word, as a stopped lighthouse does.
+TEST(Store, ALighthouseThatNeverAnswersCostsOneTimeout) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(fd, 8), 0);
+  socklen_t size = sizeof address;
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  const Timer timer;
+  {
+    Store store(local(ntohs(address.sin_port)), 0.3);
+    EXPECT_THROW(store.get("a"), StoreError);
+    EXPECT_THROW(store.set("a", "b"), StoreError);
+  }
+  EXPECT_LT(timer.seconds(), 3);
+  ::close(fd);
+}
+
+TEST(Store, ConnectsAgainToANewLighthouse) {
+  std::optional<Lighthouse> lighthouse(std::in_place, 0, false, say_nothing);
+  const int port = lighthouse->port();
+  Store store(local(port), 5);
+  const std::string first = store.get("incarnation").value();
+  lighthouse.reset();
+  EXPECT_THROW(store.get("incarnation"), StoreError);
+  lighthouse.emplace(port, false, say_nothing);
+  EXPECT_NE(store.get("incarnation").value(), first);
+}
+
+// Whoever reaches the network of this machine does not reach the lighthouse.
+TEST(Store, ALighthouseListensOnTheLoopbackOnly) {
+  Lighthouse lighthouse(0, false, say_nothing);
+  std::ifstream table("/proc/net/tcp");
+  int num_found = 0;
+  char wanted[16];
+  std::snprintf(wanted, sizeof wanted, ":%04X", lighthouse.port());
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number, local_address, remote, state;
+    words >> number >> local_address >> remote >> state;
+    if (state != "0A" || !local_address.ends_with(wanted)) continue;  // 0A: listens
+    ++num_found;
+    EXPECT_EQ(local_address.substr(0, 8), "0100007F");
+  }
+  EXPECT_EQ(num_found, 1);
+}
+
+}  // namespace
+}  // namespace ladder
