@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "common/core/timer.hpp"
+#include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/records.hpp"
 
 namespace ladder {
@@ -24,17 +25,17 @@ class DecisionTest : public ::testing::Test {
  protected:
   DecisionTest() {
     c10d::TCPStoreOptions options;
-    options.port = 0;
-    options.isServer = true;
+    options.port = static_cast<std::uint16_t>(lighthouse_.port());
     options.waitWorkers = false;
     server_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-    store_ = std::make_unique<Store>(HostPort{"127.0.0.1", server_->getPort()}, 5);
+    store_ = std::make_unique<Store>(HostPort{"127.0.0.1", lighthouse_.port()}, 5);
   }
   std::optional<Decision> look(const Quorum& quorum, int worker, const Ballot& ballot) {
     return ladder::look(*store_, quorum, worker, ballot);
   }
 
-  c10::intrusive_ptr<c10d::TCPStore> server_;
+  Lighthouse lighthouse_{0, /*is_public=*/false, [](const std::string&) {}};
+  c10::intrusive_ptr<c10d::TCPStore> server_;  // a connection to it
   std::unique_ptr<Store> store_;
 };
 
@@ -125,7 +126,7 @@ TEST_F(DecisionTest, AllSeeTheSame) {
     std::vector<std::thread> threads;
     for (int worker = 0; worker < 4; ++worker) {
       threads.emplace_back([&, worker] {
-        Store own({"127.0.0.1", server_->getPort()}, 5);
+        Store own({"127.0.0.1", lighthouse_.port()}, 5);
         const double patience_s = worker == 3 ? 0.0005 * round : 5;
         seen[static_cast<std::size_t>(worker)] = await_decision(own, quorum, worker, true, patience_s);
       });

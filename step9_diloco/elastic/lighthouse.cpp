@@ -12,6 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "step9_diloco/elastic/decision.hpp"
+#include "step9_diloco/elastic/no_name_servers.hpp"
 
 namespace ladder {
 namespace {
@@ -59,6 +60,7 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
   options.waitWorkers = false;
   options.masterListenFd = fd;
   options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
+  const NoNameServers no_name_servers;
   store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   store_->set("incarnation", stored(std::to_string(incarnation_)));
   log_(concat("incarnation ", incarnation_, " listens on ", is_public ? "all addresses" : "127.0.0.1",

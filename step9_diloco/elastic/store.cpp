@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "common/core/check.hpp"
+#include "step9_diloco/elastic/no_name_servers.hpp"
 
 namespace ladder {
 namespace {
@@ -25,17 +26,18 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1e3)));
 }
 
-// Whether something listens there. TCPStore's own attempts write a page to stderr if not.
-bool is_listening(const HostPort& address, double seconds) {
+// The numeric address behind the name, if something listens there. TCPStore's own attempts would
+// write a page to stderr otherwise.
+std::optional<std::string> find_listener(const HostPort& address, double seconds) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0)
-    return false;
-  bool is_there = false;
-  for (const addrinfo* info = found; info != nullptr && !is_there; info = info->ai_next) {
+    return {};
+  std::optional<std::string> listener;
+  for (const addrinfo* info = found; info != nullptr && !listener; info = info->ai_next) {
     const int fd = ::socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
-    is_there = ::connect(fd, info->ai_addr, info->ai_addrlen) == 0;
+    bool is_there = ::connect(fd, info->ai_addr, info->ai_addrlen) == 0;
     pollfd ready = {.fd = fd, .events = POLLOUT, .revents = 0};
     if (!is_there && errno == EINPROGRESS &&
         ::poll(&ready, 1, static_cast<int>(milliseconds_of(seconds).count())) == 1) {
@@ -44,9 +46,13 @@ bool is_listening(const HostPort& address, double seconds) {
       is_there = ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
     }
     ::close(fd);
+    char text[NI_MAXHOST] = {};
+    if (is_there && ::getnameinfo(info->ai_addr, info->ai_addrlen, text, sizeof text, nullptr, 0,
+                                  NI_NUMERICHOST) == 0)
+      listener = text;
   }
   ::freeaddrinfo(found);
-  return is_there;
+  return listener;
 }
 
 }  // namespace
@@ -108,12 +114,14 @@ class Store::Line : public std::enable_shared_from_this<Store::Line> {
   }
 
   std::unique_ptr<c10d::TCPStore> connect() const {
-    check(is_listening(address_, timeout_s_), "nobody listens");
+    const std::optional<std::string> listener = find_listener(address_, timeout_s_);
+    check(listener.has_value(), "nobody listens");
+    const NoNameServers no_name_servers;
     c10d::TCPStoreOptions options;
     options.port = static_cast<std::uint16_t>(address_.port);
     options.waitWorkers = false;
     options.timeout = milliseconds_of(timeout_s_);
-    return std::make_unique<c10d::TCPStore>(address_.host, options);
+    return std::make_unique<c10d::TCPStore>(*listener, options);
   }
 
   const HostPort address_;
