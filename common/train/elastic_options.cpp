@@ -9,7 +9,8 @@ namespace ladder {
 void check_elastic(const ElasticOptions& options) {
   const HostPort lighthouse = host_port(options.lighthouse);
   check_usage(!options.key_file.empty() || is_loopback(lighthouse.host), "--elastic ",
-              options.lighthouse, " is not on this machine: workers on several need --elastic-key, ",
+              options.lighthouse,
+              " is not on this machine: workers on several need --elastic-key, ",
               "for without keys they listen on the loopback only");
   check_usage(options.num_workers >= 1, "--workers is ", options.num_workers,
               ", it must be at least 1");

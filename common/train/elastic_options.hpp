@@ -9,16 +9,17 @@ namespace ladder {
 enum class Merge { kEqual, kTokens };
 
 struct ElasticOptions {
-  std::string lighthouse = {};   // --elastic HOST:PORT; empty: the workers are ranks of one world
-  std::string key_file = {};     // --elastic-key: a pair of CURVE keys; empty: loopback only
-  int worker = 0;                // --worker: this one's number, which decides its part of the data
-  int num_workers = 1;           // --workers: how many parts the data has
-  int min_workers = 1;           // --min-workers: fewer than these train nothing
-  double join_timeout_s = 60;    // --join-timeout: how long a quorum waits for a worker that trains;
-                                 // longer than the slowest inner step
-  double round_timeout_s = 30;   // --round-timeout: for the average of a fragment, and the vote on it
-  double patience_s = 600;       // --patience: without a quorum for so long, a worker gives up
-  Merge merge = Merge::kEqual;   // --merge equal|tokens
+  std::string lighthouse = {};  // --elastic HOST:PORT; empty: the workers are ranks of one world
+  std::string key_file = {};    // --elastic-key: a pair of CURVE keys; empty: loopback only
+  int worker = 0;               // --worker: this one's number, which decides its part of the data
+  int num_workers = 1;          // --workers: how many parts the data has
+  int min_workers = 1;          // --min-workers: fewer than these train nothing
+  double join_timeout_s = 60;   // --join-timeout: how long a quorum waits for a worker that trains;
+                                // longer than the slowest inner step
+  double round_timeout_s =
+      30;                   // --round-timeout: for the average of a fragment, and the vote on it
+  double patience_s = 600;  // --patience: without a quorum for so long, a worker gives up
+  Merge merge = Merge::kEqual;  // --merge equal|tokens
 };
 
 // Throws UsageError naming option and value: a worker outside 0 to workers − 1, fewer than one

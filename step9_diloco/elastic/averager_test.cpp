@@ -22,8 +22,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-void say_nothing(const std::string&) {}
-
 // A lighthouse that is polled by a thread.
 class Beacon {
  public:

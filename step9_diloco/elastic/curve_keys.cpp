@@ -23,7 +23,8 @@ CurveKeys read_curve_keys(const std::string& file) {
   char wanted[41] = {};
   check(keys.secret_key.size() == 40 && zmq_curve_public(wanted, keys.secret_key.c_str()) == 0 &&
             keys.public_key == wanted,
-        "--elastic-key: ", file, " is no pair of keys: elastic_lighthouse --make-key FILE writes one");
+        "--elastic-key: ", file,
+        " is no pair of keys: elastic_lighthouse --make-key FILE writes one");
   return keys;
 }
 
@@ -33,7 +34,8 @@ void write_curve_keys(const std::string& file) {
   const std::string text = concat(public_key, "\n", secret_key, "\n");
   const int fd = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
   check(fd >= 0, "cannot write ", file, ": ", [] { return std::strerror(errno); });
-  const bool is_written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool is_written =
+      ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   ::close(fd);
   check(is_written, "cannot write ", file);
 }

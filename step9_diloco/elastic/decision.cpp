@@ -26,7 +26,8 @@ std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, con
   if (*answer == kOpen) {
     if (ballot.is_ready) store.set(vote_key(quorum, worker), "yes");
     std::vector<std::string> votes;
-    for (const Member& member : quorum.contributors()) votes.push_back(vote_key(quorum, member.worker));
+    for (const Member& member : quorum.contributors())
+      votes.push_back(vote_key(quorum, member.worker));
     const bool is_unanimous = store.has_all(votes);
     if (!is_unanimous && !ballot.wants_abort) return {};
     answer = store.compare_set(key, kOpen, is_unanimous ? kCommit : kAbort);

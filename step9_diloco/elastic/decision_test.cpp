@@ -34,7 +34,7 @@ class DecisionTest : public ::testing::Test {
     return ladder::look(*store_, quorum, worker, ballot);
   }
 
-  Lighthouse lighthouse_{0, /*is_public=*/false, [](const std::string&) {}};
+  Lighthouse lighthouse_{0, /*is_public=*/false, say_nothing};
   c10::intrusive_ptr<c10d::TCPStore> server_;  // a connection to it
   std::unique_ptr<Store> store_;
 };
@@ -128,7 +128,8 @@ TEST_F(DecisionTest, AllSeeTheSame) {
       threads.emplace_back([&, worker] {
         Store own({"127.0.0.1", lighthouse_.port()}, 5);
         const double patience_s = worker == 3 ? 0.0005 * round : 5;
-        seen[static_cast<std::size_t>(worker)] = await_decision(own, quorum, worker, true, patience_s);
+        seen[static_cast<std::size_t>(worker)] =
+            await_decision(own, quorum, worker, true, patience_s);
       });
     }
     for (std::thread& thread : threads) thread.join();

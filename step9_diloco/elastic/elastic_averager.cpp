@@ -65,8 +65,9 @@ struct ElasticAverager::Group {
         store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0)),
         mailbox(values_bytes(state), snapshot_bytes(state)),
         server(options.worker),
-        messenger(keys_of(options), own_host(lighthouse.host, lighthouse.port),
-                  [this](const Message& message) { receive(message); }, log),
+        messenger(
+            keys_of(options), own_host(lighthouse.host, lighthouse.port),
+            [this](const Message& message) { receive(message); }, log),
         membership(membership_options(options, messenger.address(),
                                       fingerprint_of(options, state, description)),
                    store, log) {}
@@ -101,7 +102,9 @@ void ElasticAverager::join(WorkerState state, const std::string& description) {
   group_ = std::make_unique<Group>(options_, state_, description, log_);
 }
 
-void ElasticAverager::note_progress() { group_->membership.note_progress(); }
+void ElasticAverager::note_progress() {
+  group_->membership.note_progress();
+}
 
 void ElasticAverager::form_quorum() {
   check(group_ != nullptr, "join() comes before the first round");
@@ -112,8 +115,9 @@ void ElasticAverager::form_quorum() {
     is_healthy = !quorum_.member(options_.worker).donor.has_value();
     if (is_healthy) break;
     group_->membership.heal();
-    is_healthy = heal(quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
-                      options_.round_timeout_s, [this] { note_progress(); }, log_);
+    is_healthy = heal(
+        quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
+        options_.round_timeout_s, [this] { note_progress(); }, log_);
     if (is_healthy) ++counts_.num_heals;
     group_->membership.train();
   }

@@ -53,7 +53,9 @@ bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int w
         "only contiguous fp32 values can be averaged");
   const Timer timer;
   const std::vector<Member> contributors = quorum.contributors();
-  const auto slice = [&](std::size_t i) { return slice_of(values.numel(), i, contributors.size()); };
+  const auto slice = [&](std::size_t i) {
+    return slice_of(values.numel(), i, contributors.size());
+  };
   for (std::size_t i = 0; i < contributors.size(); ++i) {  // reduce-scatter
     if (quorum.member(worker).donor) break;
     if (contributors[i].worker == worker) continue;

@@ -17,8 +17,6 @@
 namespace ladder {
 namespace {
 
-void say_nothing(const std::string&) {}
-
 // Passes on what it receives, and flips a bit in the messages with these numbers, from 0.
 class Relay {
  public:
@@ -56,15 +54,16 @@ struct Peer {
   explicit Peer(int worker_number)
       : worker(worker_number),
         server(worker_number),
-        messenger({}, "",
-                  [this](const Message& message) {
-                    if (message.kind == MessageKind::kRequest) {
-                      server.answer(message, messenger);
-                    } else {
-                      mailbox.deliver(message);
-                    }
-                  },
-                  say_nothing) {}
+        messenger(
+            {}, "",
+            [this](const Message& message) {
+              if (message.kind == MessageKind::kRequest) {
+                server.answer(message, messenger);
+              } else {
+                mailbox.deliver(message);
+              }
+            },
+            say_nothing) {}
   int worker;
   Mailbox mailbox{1 << 26, 1 << 26};
   SnapshotServer server;
@@ -72,7 +71,7 @@ struct Peer {
 };
 
 // Two members; worker 0 sends to `to_1`.
-Quorum quorum_of(const std::string& to_0, const std::string& to_1) {
+Quorum quorum_of_two(const std::string& to_0, const std::string& to_1) {
   return {.incarnation = 1,
           .id = 1,
           .members = {{.worker = 0, .session = 1, .address = to_0},
@@ -102,8 +101,8 @@ TEST(Damage, APieceThatIsDamagedFailsTheRound) {
     const at::Tensor a = at::ones({numel}), b = at::ones({numel}) * 2;
     const Timer timer;
     const bool is_there =
-        exchange(one, other, quorum_of(one.messenger.address(), relay.address()),
-                 quorum_of(one.messenger.address(), other.messenger.address()), a, b, 0.7);
+        exchange(one, other, quorum_of_two(one.messenger.address(), relay.address()),
+                 quorum_of_two(one.messenger.address(), other.messenger.address()), a, b, 0.7);
     EXPECT_EQ(is_there, damaged == -1) << damaged;
     EXPECT_LT(timer.seconds(), 5);
     EXPECT_EQ(other.messenger.num_refused(), damaged == -1 ? 0 : 1);
@@ -126,12 +125,12 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
                        .counters = [&] { return std::vector<std::int64_t>{counter}; },
                        .set_counters = [](const std::vector<std::int64_t>&) {}};
   };
-  Quorum quorum = quorum_of(donor.messenger.address(), relay.address());
+  Quorum quorum = quorum_of_two(donor.messenger.address(), relay.address());
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
   donor.server.serve(quorum, take_snapshot(state_of(given)));
-  EXPECT_TRUE(heal(quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] {},
-                   say_nothing));
+  EXPECT_TRUE(heal(
+      quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] {}, say_nothing));
   EXPECT_TRUE(taken.equal(given));
   EXPECT_EQ(healing.messenger.num_refused(), 3);
 }
@@ -144,11 +143,12 @@ TEST(Damage, AStateIsGivenToWhomItIsMeantFor) {
                              .outer_steps = [] { return std::int64_t{0}; },
                              .counters = [] { return std::vector<std::int64_t>{}; },
                              .set_counters = [](const std::vector<std::int64_t>&) {}};
-  Quorum quorum = quorum_of(donor.messenger.address(), healing.messenger.address());
+  Quorum quorum = quorum_of_two(donor.messenger.address(), healing.messenger.address());
   donor.server.serve(quorum, take_snapshot(state));  // nobody heals in this quorum
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
-  EXPECT_FALSE(heal(quorum, 1, state, healing.messenger, healing.mailbox, 0.3, [] {}, say_nothing));
+  EXPECT_FALSE(heal(
+      quorum, 1, state, healing.messenger, healing.mailbox, 0.3, [] {}, say_nothing));
   EXPECT_EQ(donor.messenger.num_bytes_sent(), 0);
 }
 

@@ -29,7 +29,9 @@ using ::testing::Not;
 
 constexpr double kHurry = 60;  // seconds that nothing here may take
 
-void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+void pause(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
 std::string read_text(const std::string& file) {
   std::ifstream stream(file);
@@ -89,7 +91,9 @@ class Crew {
   std::string log(int worker) const { return read_text(folder_.path(concat(worker, "/log"))); }
   // Of the process that runs now.
   std::string new_log(int worker) const { return log(worker).substr(starts_.at(worker)); }
-  std::string output(int worker) const { return read_text(folder_.path(concat(worker, "/output"))); }
+  std::string output(int worker) const {
+    return read_text(folder_.path(concat(worker, "/output")));
+  }
   std::string lighthouse_log(int number = 0) const {
     return read_text(folder_.path(concat("lighthouse", number)));
   }
@@ -504,7 +508,8 @@ TEST(Failures, AStrangerIsIgnored) {
   store.set("beat/1000000", "{}");
   crew.wait_for_commits(0, 10);
   crew.finish();
-  for (int worker = 0; worker < 2; ++worker) EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+  for (int worker = 0; worker < 2; ++worker)
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
   EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no heartbeat, in beat/7"));
 }
 

@@ -18,7 +18,9 @@ namespace ladder {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-Bytes stored(const std::string& text) { return {text.begin(), text.end()}; }
+Bytes stored(const std::string& text) {
+  return {text.begin(), text.end()};
+}
 
 // Rounds whose members have not all said that they know the decision are kept for as many others:
 // a member that never comes back says nothing.
@@ -63,8 +65,8 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
   const NoNameServers no_name_servers;
   store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   store_->set("incarnation", stored(std::to_string(incarnation_)));
-  log_(concat("incarnation ", incarnation_, " listens on ", is_public ? "all addresses" : "127.0.0.1",
-              ", port ", port_));
+  log_(concat("incarnation ", incarnation_, " listens on ",
+              is_public ? "all addresses" : "127.0.0.1", ", port ", port_));
 }
 
 Lighthouse::~Lighthouse() = default;
@@ -103,7 +105,8 @@ void Lighthouse::read_heartbeats() {
     try {
       const BeatRecord record = parse_beat(text);
       check(keys[i] == beat_key(record.beat.worker) && record.beat.weight > 0, "it lies");
-      if (record.fingerprint == fingerprint_) see(record, text);  // others are refused: membership.hpp
+      if (record.fingerprint == fingerprint_)
+        see(record, text);  // others are refused: membership.hpp
     } catch (const CheckError& error) {
       store_->deleteKey(keys[i]);
       log_(concat("ignores what is no heartbeat, in ", keys[i], ": ", error.what()));

@@ -18,7 +18,8 @@ constexpr std::chrono::milliseconds kPeriod(3);
 constexpr const char* kUsage =
     "usage: elastic_lighthouse [--port N] [--public] | --make-key FILE\n"
     "  --port N         listens there (default 29400; 0: any free port, which it prints)\n"
-    "  --public         on all addresses instead of the loopback only. The port itself has no lock:\n"
+    "  --public         on all addresses instead of the loopback only. The port itself has no "
+    "lock:\n"
     "                   keep it behind a firewall. Workers' data is protected by --elastic-key\n"
     "  --make-key FILE  writes a pair of keys for --elastic-key, and ends\n";
 

@@ -9,4 +9,6 @@ namespace ladder {
 
 using Log = std::function<void(const std::string& message)>;
 
+inline void say_nothing(const std::string& /*message*/) {}
+
 }  // namespace ladder

@@ -35,7 +35,8 @@ bool Mailbox::deliver(const Message& message) {
     Stream& fresh = streams_[key];
     fresh.parcel.bytes.reset(new char[static_cast<std::size_t>(message.total)]);
     fresh.parcel.num_bytes = message.total;
-    fresh.has_piece.resize(static_cast<std::size_t>((message.total + kPieceBytes - 1) / kPieceBytes));
+    fresh.has_piece.resize(
+        static_cast<std::size_t>((message.total + kPieceBytes - 1) / kPieceBytes));
   }
   Stream& stream = streams_[key];
   const auto piece = static_cast<std::size_t>(message.offset / kPieceBytes);

@@ -118,10 +118,10 @@ void Messenger::answer_handshake() {
     frames.push_back(frame.to_string());
   } while (frame.more());
   char key[41] = {};
-  const bool is_known = frames.size() == 7 && frames[5] == "CURVE" && frames[6].size() == 32 &&
-                        zmq_z85_encode(key, reinterpret_cast<const std::uint8_t*>(frames[6].data()),
-                                       32) != nullptr &&
-                        keys_->public_key == key;
+  const bool is_known =
+      frames.size() == 7 && frames[5] == "CURVE" && frames[6].size() == 32 &&
+      zmq_z85_encode(key, reinterpret_cast<const std::uint8_t*>(frames[6].data()), 32) != nullptr &&
+      keys_->public_key == key;
   if (!is_known) log_("turns away a connection without the right key");
   const std::string version = "1.0", status = is_known ? "200" : "400";
   const std::string request = frames.size() > 1 ? frames[1] : "";
@@ -140,11 +140,10 @@ std::string own_host(const std::string& host, int port) {
   sockaddr_storage own = {};
   socklen_t size = sizeof own;
   char text[NI_MAXHOST] = {};
-  const bool is_known =
-      ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0,
-                    NI_NUMERICHOST) == 0;
+  const bool is_known = ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+                        ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text,
+                                      nullptr, 0, NI_NUMERICHOST) == 0;
   ::close(fd);
   ::freeaddrinfo(found);
   check(is_known, "this machine has no way to the lighthouse's host ", host);

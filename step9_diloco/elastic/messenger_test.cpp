@@ -28,7 +28,7 @@ class Post {
               const std::lock_guard lock(mutex_);
               payloads_.emplace_back(message.payload);
             },
-            [](const std::string&) {}) {}
+            say_nothing) {}
 
   std::vector<std::string> payloads() {
     const std::lock_guard lock(mutex_);
@@ -61,7 +61,8 @@ CurveKeys new_keys() {
 
 TEST(Messenger, MessagesArriveInOrder) {
   Post one, other;
-  for (const char* text : {"a", "b", "c"}) one.messenger.send(other.messenger.address(), hello(text));
+  for (const char* text : {"a", "b", "c"})
+    one.messenger.send(other.messenger.address(), hello(text));
   ASSERT_TRUE(other.wait_for(3));
   EXPECT_THAT(other.payloads(), ElementsAre("a", "b", "c"));
   EXPECT_EQ(one.messenger.num_bytes_sent(), 3 * (72 + 1));
@@ -144,7 +145,8 @@ TEST(CurveKeys, AFileThatIsNoneIsRefused) {
   ::chmod(folder.path("key").c_str(), 0644);
   EXPECT_THAT([&] { read_curve_keys(folder.path("key")); },
               ThrowsMessage<CheckError>(HasSubstr("others may read")));
-  const std::string wrong = folder.write("wrong", new_keys().public_key + "\n" + new_keys().secret_key);
+  const std::string wrong =
+      folder.write("wrong", new_keys().public_key + "\n" + new_keys().secret_key);
   ::chmod(wrong.c_str(), 0600);
   EXPECT_THAT([&] { read_curve_keys(wrong); },
               ThrowsMessage<CheckError>(HasSubstr("is no pair of keys")));

@@ -12,7 +12,8 @@ namespace {
 void assign_donors(Quorum& quorum) {
   for (const Member& member : quorum.members)
     quorum.outer_steps = std::max(quorum.outer_steps, member.outer_steps);
-  std::map<std::string, int> votes;  // of those at the highest outer step, by the hash of their state
+  std::map<std::string, int>
+      votes;  // of those at the highest outer step, by the hash of their state
   for (const Member& member : quorum.members)
     if (member.outer_steps == quorum.outer_steps) ++votes[member.state_hash];
   const Member* wanted = nullptr;  // of a tie, the one with the lowest worker

@@ -84,7 +84,7 @@ struct Quorum {
   std::vector<Member> members;    // in the order of the workers
 
   std::vector<Member> contributors() const;  // healthy, and not finished
-  const Member& member(int worker) const;  // throws CheckError if it is none
+  const Member& member(int worker) const;    // throws CheckError if it is none
   bool operator==(const Quorum&) const = default;
 };
 

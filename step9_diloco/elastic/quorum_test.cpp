@@ -18,7 +18,9 @@ Sighting asking(int worker, std::int64_t outer_steps = 0, const std::string& has
                    .state_hash = hash}};
 }
 
-Sighting training(int worker) { return {.beat = {.worker = worker, .phase = Phase::kTraining}}; }
+Sighting training(int worker) {
+  return {.beat = {.worker = worker, .phase = Phase::kTraining}};
+}
 
 std::vector<int> workers_of(const std::vector<Member>& members) {
   std::vector<int> workers;
@@ -110,9 +112,10 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
         }
         QuorumRules rules = base;
         rules.min_workers = min_workers;
-        const bool is_wanted = count[kAsks] >= min_workers &&
-                               (count[kTrains] == 0 ||
-                                (waited_s >= 5 && 2 * count[kAsks] > count[kAsks] + count[kTrains]));
+        const bool is_wanted =
+            count[kAsks] >= min_workers &&
+            (count[kTrains] == 0 ||
+             (waited_s >= 5 && 2 * count[kAsks] > count[kAsks] + count[kTrains]));
         const auto quorum = decide_quorum(seen, rules);
         ASSERT_EQ(quorum.has_value(), is_wanted) << code << " " << min_workers << " " << waited_s;
         if (!quorum) continue;

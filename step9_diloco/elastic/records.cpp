@@ -13,14 +13,10 @@ std::uint64_t number_in(const Json& json, const char* name) {  // all 64 bits, a
 }
 
 Json json_of(const Member& member) {
-  Json json = {{"worker", member.worker},
-               {"session", std::to_string(member.session)},
-               {"request", member.request},
-               {"outer_steps", member.outer_steps},
-               {"state_hash", member.state_hash},
-               {"weight", member.weight},
-               {"address", member.address},
-               {"has_finished", member.has_finished}};
+  Json json = {{"worker", member.worker},         {"session", std::to_string(member.session)},
+               {"request", member.request},       {"outer_steps", member.outer_steps},
+               {"state_hash", member.state_hash}, {"weight", member.weight},
+               {"address", member.address},       {"has_finished", member.has_finished}};
   if (member.donor) json["donor"] = *member.donor;
   return json;
 }
@@ -119,10 +115,20 @@ Quorum parse_quorum(const std::string& text) {
   });
 }
 
-std::string beat_key(int worker) { return concat("beat/", worker); }
-std::string answer_key(int worker) { return concat("answer/", worker); }
-std::string decision_key(const Quorum& quorum) { return key("decision", quorum, quorum.outer_steps); }
-std::string vote_key(const Quorum& quorum, int worker) { return key("vote", quorum, worker); }
-std::string seen_key(const Quorum& quorum, int worker) { return key("seen", quorum, worker); }
+std::string beat_key(int worker) {
+  return concat("beat/", worker);
+}
+std::string answer_key(int worker) {
+  return concat("answer/", worker);
+}
+std::string decision_key(const Quorum& quorum) {
+  return key("decision", quorum, quorum.outer_steps);
+}
+std::string vote_key(const Quorum& quorum, int worker) {
+  return key("vote", quorum, worker);
+}
+std::string seen_key(const Quorum& quorum, int worker) {
+  return key("seen", quorum, worker);
+}
 
 }  // namespace ladder

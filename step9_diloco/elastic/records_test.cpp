@@ -24,11 +24,12 @@ TEST(Records, AreReadAsTheyWereWritten) {
                            .number = 9,
                            .is_leaving = true};
   EXPECT_EQ(parse_beat(to_text(beat)), beat);
-  const Quorum quorum = {.incarnation = 0xfedcba9876543210,
-                         .id = 7,
-                         .outer_steps = 6,
-                         .members = {{.worker = 0, .session = 1, .state_hash = "x"},
-                                     {.worker = 2, .session = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
+  const Quorum quorum = {
+      .incarnation = 0xfedcba9876543210,
+      .id = 7,
+      .outer_steps = 6,
+      .members = {{.worker = 0, .session = 1, .state_hash = "x"},
+                  {.worker = 2, .session = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
   EXPECT_EQ(parse_quorum(to_text(quorum)), quorum);
 }
 

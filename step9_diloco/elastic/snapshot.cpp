@@ -10,9 +10,10 @@ namespace ladder {
 namespace {
 
 constexpr std::size_t kHashBytes = 32;
-constexpr std::int64_t kWindow = 16;         // pieces asked for and not there yet
-constexpr double kFirstRetry = 0.004, kLastRetry = 0.2;  // seconds without a piece; then it is asked
-                                                         // for again
+constexpr std::int64_t kWindow = 16;  // pieces asked for and not there yet
+constexpr double kFirstRetry = 0.004,
+                 kLastRetry = 0.2;  // seconds without a piece; then it is asked
+                                    // for again
 
 std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   std::vector<at::Tensor> tensors;
@@ -113,16 +114,16 @@ void SnapshotServer::answer(const Message& request, Messenger& messenger) {
     served.since_request.restart();
     const std::string_view bytes(served.snapshot.bytes.get(),
                                  static_cast<std::size_t>(served.snapshot.num_bytes));
-    messenger.send(member->address,
-                    {.kind = MessageKind::kState,
-                     .incarnation = quorum.incarnation,
-                     .quorum = quorum.id,
-                     .round = quorum.outer_steps,
-                     .sender = worker_,
-                     .session = quorum.member(worker_).session,
-                     .offset = request.offset,
-                     .total = request.total,
-                     .payload = bytes.substr(static_cast<std::size_t>(request.offset), kPieceBytes)});
+    messenger.send(member->address, {.kind = MessageKind::kState,
+                                     .incarnation = quorum.incarnation,
+                                     .quorum = quorum.id,
+                                     .round = quorum.outer_steps,
+                                     .sender = worker_,
+                                     .session = quorum.member(worker_).session,
+                                     .offset = request.offset,
+                                     .total = request.total,
+                                     .payload = bytes.substr(
+                                         static_cast<std::size_t>(request.offset), kPieceBytes)});
   }
 }
 

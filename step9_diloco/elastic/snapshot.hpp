@@ -32,7 +32,7 @@ struct WorkerState {
   std::vector<NamedTensor> shared;  // equal on all healthy workers: global copy, outer momentum
   std::vector<NamedTensor> own;     // the rest; all are contiguous and on the CPU
   std::function<std::int64_t()> outer_steps;
-  std::function<std::vector<std::int64_t>()> counters;  // always as many
+  std::function<std::vector<std::int64_t>()> counters;                 // always as many
   std::function<void(const std::vector<std::int64_t>&)> set_counters;  // outer steps among them
 };
 

@@ -19,11 +19,16 @@ namespace ladder {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-Bytes bytes_of_text(const std::string& text) { return {text.begin(), text.end()}; }
-std::string text_of_bytes(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+Bytes bytes_of_text(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+std::string text_of_bytes(const Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::milliseconds(std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1e3)));
+  return std::chrono::milliseconds(
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1e3)));
 }
 
 // The numeric address behind the name, if something listens there. TCPStore's own attempts would
@@ -31,7 +36,8 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 std::optional<std::string> find_listener(const HostPort& address, double seconds) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) != 0)
+  if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
+      0)
     return {};
   std::optional<std::string> listener;
   for (const addrinfo* info = found; info != nullptr && !listener; info = info->ai_next) {
@@ -186,8 +192,7 @@ bool Store::has_all(const std::vector<std::string>& keys) {
 std::string Store::compare_set(const std::string& key, const std::string& expected,
                                const std::string& desired) {
   return call<std::string>([=](c10d::TCPStore& store) {
-    return text_of_bytes(
-        store.compareSet(key, bytes_of_text(expected), bytes_of_text(desired)));
+    return text_of_bytes(store.compareSet(key, bytes_of_text(expected), bytes_of_text(desired)));
   });
 }
 

@@ -16,9 +16,9 @@
 namespace ladder {
 namespace {
 
-void say_nothing(const std::string&) {}
-
-HostPort local(int port) { return {"127.0.0.1", port}; }
+HostPort local(int port) {
+  return {"127.0.0.1", port};
+}
 
 // The traps that decision.hpp is built around. If a new libtorch behaves differently, this is where
 // we want to hear of it.

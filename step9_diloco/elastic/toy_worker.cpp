@@ -33,8 +33,8 @@ class EventLog {
       : file_(std::fopen((folder + "/log").c_str(), "a")) {}
   void write(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    const double now_s = std::chrono::duration<double>(
-                             std::chrono::steady_clock::now().time_since_epoch()).count();
+    const double now_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     std::fprintf(file_, "%.4f %s\n", now_s, text.c_str());
     std::fflush(file_);
   }
@@ -70,7 +70,8 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     misbehave(settings, message);
   };
   const auto width = static_cast<std::int64_t>(number(settings, "width", 1000));
-  Unit unit = {"unit", {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}};
+  Unit unit = {"unit",
+               {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}};
   FlatModel model({unit});
   const at::Tensor momentum = at::zeros_like(model.params());
   const DilocoOptions options = {
@@ -94,7 +95,10 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
       .shared = {{"global", diloco.global()}, {"velocity", diloco.velocity()}},
       .own = {{"params", model.params()}, {"momentum", momentum}},
       .outer_steps = [&] { return diloco.outer_steps(); },
-      .counters = [&] { return std::vector<std::int64_t>{diloco.outer_steps(), step}; },
+      .counters =
+          [&] {
+            return std::vector<std::int64_t>{diloco.outer_steps(), step};
+          },
       .set_counters =
           [&](const std::vector<std::int64_t>& values) {
             diloco.set_outer_steps(values[0]);
@@ -103,7 +107,8 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   };
   averager.join(state, "toy");
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
-  const auto pause = std::chrono::microseconds(static_cast<int>(1000 * number(settings, "step_ms", 2)));
+  const auto pause =
+      std::chrono::microseconds(static_cast<int>(1000 * number(settings, "step_ms", 2)));
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
   std::int64_t last_step = -1;  // outer; −1: not known yet
   for (std::int64_t num_steps = 1; last_step < 0 || diloco.outer_steps() < last_step; ++num_steps) {
