@@ -104,6 +104,9 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
         averager.start(values);
         EXPECT_EQ(averager.finish(), num_workers);
         EXPECT_TRUE(values.equal(wanted)) << num_workers << " workers, " << numel;
+        // Its slice from and to each other one, and the other slices: 2(n−1)/n of the values.
+        const std::int64_t theory = 4 * 2 * (num_workers - 1) * numel / num_workers;
+        EXPECT_NEAR(averager.counts().num_bytes_sent, theory, 72.0 * 2 * 4 * 4 + 4 * 2 * 4);
         ++toy.outer_steps;
         averager.end();
       });

@@ -181,6 +181,7 @@ std::optional<int> ElasticAverager::finish() {
   while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
     note_progress();
   const bool is_committed = round_.get();
+  counts_.num_bytes_sent = group_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
   ++(is_committed ? counts_.num_commits : counts_.num_failures);
   if (!is_committed) return {};

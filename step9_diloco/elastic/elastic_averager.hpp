@@ -39,7 +39,8 @@ namespace ladder {
 // What happened so far.
 struct ElasticCounts {
   std::int64_t num_commits = 0, num_failures = 0, num_heals = 0;
-  double waiting_s = 0;  // in form_quorum() and finish()
+  double waiting_s = 0;             // in form_quorum() and finish()
+  std::int64_t num_bytes_sent = 0;  // to other workers, headers included
 };
 
 class ElasticAverager final : public Averager {

@@ -38,6 +38,12 @@ std::string read_text(const std::string& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
+int count(const std::string& text, const std::string& part) {
+  int num = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++num;
+  return num;
+}
+
 struct Commit {
   double time_s = 0;
   std::int64_t outer_steps = 0;
@@ -131,9 +137,10 @@ class Crew {
     });
   }
   bool fails(int worker) const { return new_log(worker).find("failed") != std::string::npos; }
-  void wait_for_log(int worker, const std::string& text) {
+  // `from`: what its log held before does not count.
+  void wait_for_log(int worker, const std::string& text, std::size_t from = 0) {
     wait_until(concat("worker ", worker, " says: ", text),
-               [&] { return new_log(worker).find(text) != std::string::npos; });
+               [&] { return new_log(worker).find(text, from) != std::string::npos; });
   }
 
   // Ends the run a few rounds later; all workers that run must end at the same outer step, with the
@@ -332,12 +339,15 @@ TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
   crew.start(0);
   crew.start(2);
   crew.start(1, "stop='has the average' after=10");
-  crew.wait_until("a round fails", [&] { return crew.fails(0) || crew.fails(2); });
+  crew.wait_for_log(1, "stops");
+  const std::string before = crew.new_log(1), others = crew.new_log(0) + crew.new_log(2);
+  crew.wait_until("a round fails", [&] {
+    return count(crew.new_log(0) + crew.new_log(2), "failed") > count(others, "failed");
+  });
   crew.wait_for_commits(0, 10);
-  const std::string before = crew.new_log(1);
   const std::int64_t committed = crew.outer_steps(1);
   crew.signal(1, SIGCONT);
-  crew.wait_for_log(1, "has healed from worker");
+  crew.wait_for_log(1, "has healed from worker", before.size());
   crew.wait_for_commits(1, 3);
   const std::string after = crew.new_log(1).substr(before.size());
   EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));
@@ -354,13 +364,16 @@ TEST(Failures, AWorkerThatWakesAfterTheRoundIsGoneDoesNotDecideAlone) {
   crew.start(0);
   crew.start(2);
   crew.start(1, "stop='has the average' after=10");
-  crew.wait_until("a round fails", [&] { return crew.fails(0) || crew.fails(2); });
+  crew.wait_for_log(1, "stops");
+  const std::string before = crew.new_log(1), others = crew.new_log(0) + crew.new_log(2);
+  crew.wait_until("a round fails", [&] {
+    return count(crew.new_log(0) + crew.new_log(2), "failed") > count(others, "failed");
+  });
   crew.kill_lighthouse();
   crew.start_lighthouse();
   crew.wait_for_commits(0, 5);
-  const std::string before = crew.new_log(1);
   crew.signal(1, SIGCONT);
-  crew.wait_for_log(1, "has healed from worker");
+  crew.wait_for_log(1, "has healed from worker", before.size());
   const std::string after = crew.new_log(1).substr(before.size());
   EXPECT_THAT(after.substr(0, after.find("heals from")), HasSubstr("is gone, undecided"));
   EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));

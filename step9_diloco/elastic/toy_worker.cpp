@@ -51,14 +51,17 @@ double number(const Settings& settings, const std::string& name, double otherwis
 }
 
 // kill=TEXT, stop=TEXT, exit with a signal when a message contains the text, at the `after`-th time.
-void misbehave(const Settings& settings, const std::string& message) {
+void misbehave(const Settings& settings, const std::string& message, EventLog& events) {
   static std::atomic<int> num_kill = 0, num_stop = 0;
   const auto is_due = [&](const char* name, std::atomic<int>& count) {
     return settings.contains(name) && message.find(settings.at(name)) != std::string::npos &&
            ++count == static_cast<int>(number(settings, "after", 1));
   };
   if (is_due("kill", num_kill)) ::kill(::getpid(), SIGKILL);
-  if (is_due("stop", num_stop)) ::kill(::getpid(), SIGSTOP);
+  if (is_due("stop", num_stop)) {
+    events.write("stops");
+    ::kill(::getpid(), SIGSTOP);
+  }
 }
 
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
@@ -67,7 +70,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   EventLog events(folder);
   const auto log = [&](const std::string& message) {
     events.write("says: " + message);
-    misbehave(settings, message);
+    misbehave(settings, message, events);
   };
   const auto width = static_cast<std::int64_t>(number(settings, "width", 1000));
   Unit unit = {"unit",
