@@ -1,5 +1,6 @@
 #include "step9_diloco/elastic/decision.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -48,8 +49,9 @@ Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_
       if (const auto decision = look(store, quorum, worker, ballot)) return *decision;
       if (is_late) return Decision::kUnknown;
     } catch (const StoreError&) {
-      // One more attempt after the time is up: it may have been the last one's connection.
-      if (timer.seconds() > seconds + 1) return Decision::kUnknown;
+      // A second more than asked for: after a while in which this process was stopped, the first
+      // attempt fails because its time is up, and only the next one finds out.
+      if (timer.seconds() > std::max(seconds, 0.0) + 1) return Decision::kUnknown;
     }
     std::this_thread::sleep_for(kLookPause);
   }

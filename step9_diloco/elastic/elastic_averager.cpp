@@ -29,7 +29,8 @@ MembershipOptions membership_options(const ElasticOptions& options, const std::s
   return {.worker = options.worker,
           .address = address,
           .fingerprint = fingerprint,
-          .rules = {.min_workers = options.min_workers,
+          .rules = {.num_workers = options.num_workers,
+                    .min_workers = options.min_workers,
                     .stale_s = 10 * beat_s,
                     .join_timeout_s = options.join_timeout_s},
           .beat_s = beat_s};
@@ -162,7 +163,11 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     is_ready = sum_over_contributors(values, quorum_, self, group_->messenger, group_->mailbox,
                                      options_.round_timeout_s);
     if (is_ready && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
-    log_(concat(is_ready ? "has" : "is missing a part of", " the average of quorum ", quorum_.id));
+    const bool is_listener = quorum_.member(self).donor.has_value();
+    log_(concat(!is_ready     ? "is missing a part of"
+                : is_listener ? "hears"
+                              : "has",
+                " the average of quorum ", quorum_.id));
   } catch (const std::exception& error) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }

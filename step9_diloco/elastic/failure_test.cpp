@@ -40,7 +40,8 @@ std::string read_text(const std::string& file) {
 
 int count(const std::string& text, const std::string& part) {
   int num = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++num;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++num;
   return num;
 }
 
@@ -338,6 +339,7 @@ TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
   Crew crew(3);
   crew.start(0);
   crew.start(2);
+  crew.wait_for_commits(0, 3);
   crew.start(1, "stop='has the average' after=10");
   crew.wait_for_log(1, "stops");
   const std::string before = crew.new_log(1), others = crew.new_log(0) + crew.new_log(2);
@@ -363,6 +365,7 @@ TEST(Failures, AWorkerThatWakesAfterTheRoundIsGoneDoesNotDecideAlone) {
   Crew crew(3);
   crew.start(0);
   crew.start(2);
+  crew.wait_for_commits(0, 3);
   crew.start(1, "stop='has the average' after=10");
   crew.wait_for_log(1, "stops");
   const std::string before = crew.new_log(1), others = crew.new_log(0) + crew.new_log(2);

@@ -86,7 +86,8 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
-  if (std::optional<Quorum> quorum = decide_quorum(std::move(sightings), rules))
+  if (std::optional<Quorum> quorum =
+          decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
 }
 
@@ -95,6 +96,7 @@ void Lighthouse::read_heartbeats() {
     if (!store_->check({"fingerprint"})) return;
     const Bytes value = store_->get("fingerprint");
     fingerprint_.assign(value.begin(), value.end());
+    watching_.restart();
   }
   std::vector<std::string> keys = store_->listKeys();
   std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });

@@ -64,6 +64,7 @@ class Lighthouse {
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
+  Timer watching_;  // since the first heartbeat
   std::string fingerprint_;
   std::int64_t num_quorums_ = 0;
   std::deque<Quorum> rounds_;  // whose keys are still in the store

@@ -53,7 +53,10 @@ const Member& Quorum::member(int worker) const {
   return *found;
 }
 
-std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules) {
+std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
+                                    double watching_s) {
+  const bool has_seen_all = static_cast<int>(sightings.size()) >= rules.num_workers;
+  if (!has_seen_all && watching_s < rules.stale_s) return {};
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
   Quorum quorum;
   std::size_t num_training = 0, num_healing = 0;

@@ -15,6 +15,10 @@
 // them share are healthy: they contribute to the average and decide on it. All other members heal:
 // each receives the state of a healthy one, and then hears the round's average.
 //
+// A lighthouse that has just started knows nobody. Workers that are all there may be about to say
+// so, and one of them may have taken an outer step that the others have missed. So at first it waits
+// for all workers that there can be, though not longer than heartbeats take to become stale.
+//
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing. If all that ask have finished, those that heal are waited for, too.
 //
@@ -56,6 +60,7 @@ struct Sighting {
 };
 
 struct QuorumRules {
+  int num_workers = 0;  // that there can be
   int min_workers = 1;
   double stale_s = 1;         // a heartbeat older than this: lost
   double join_timeout_s = 1;  // how long to wait for one that trains; one without progress: hung
@@ -89,6 +94,8 @@ struct Quorum {
 };
 
 // The quorum of these workers, with incarnation and id 0; or nothing yet. One sighting per worker.
-std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules);
+// `watching_s`: since the lighthouse has seen its first heartbeat.
+std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
+                                    double watching_s = 1e9);
 
 }  // namespace ladder

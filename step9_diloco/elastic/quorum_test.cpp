@@ -80,6 +80,13 @@ TEST(Quorum, TheFinishedWaitForThoseThatHeal) {
   EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
+TEST(Quorum, ANewLighthouseWaitsForThoseThatItDoesNotKnowYet) {
+  const QuorumRules rules = {.num_workers = 3, .stale_s = 1};
+  EXPECT_FALSE(decide_quorum({asking(0), asking(1)}, rules, 0.9).has_value());
+  EXPECT_TRUE(decide_quorum({asking(0), asking(1)}, rules, 1.0).has_value());
+  EXPECT_TRUE(decide_quorum({asking(0), asking(1), asking(2)}, rules, 0.0).has_value());
+}
+
 TEST(Quorum, DonorsTakeTurns) {
   std::vector<Sighting> seen = {asking(0, 2), asking(1, 2), asking(2, 1), asking(3, 1)};
   const auto first = decide_quorum(seen, {});

@@ -9,20 +9,21 @@ namespace ladder {
 namespace {
 
 TEST(Records, AreReadAsTheyWereWritten) {
-  const BeatRecord beat = {.beat = {.worker = 3,
-                                    .session = 0xfedcba9876543210,
-                                    .phase = Phase::kHealing,
-                                    .request = 4,
-                                    .has_finished = true,
-                                    .progress = 5,
-                                    .outer_steps = 6,
-                                    .state_hash = "ab",
-                                    .weight = 0.1,
-                                    .address = "tcp://127.0.0.1:1"},
-                           .rules = {.min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
-                           .fingerprint = "f",
-                           .number = 9,
-                           .is_leaving = true};
+  const BeatRecord beat = {
+      .beat = {.worker = 3,
+               .session = 0xfedcba9876543210,
+               .phase = Phase::kHealing,
+               .request = 4,
+               .has_finished = true,
+               .progress = 5,
+               .outer_steps = 6,
+               .state_hash = "ab",
+               .weight = 0.1,
+               .address = "tcp://127.0.0.1:1"},
+      .rules = {.num_workers = 4, .min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
+      .fingerprint = "f",
+      .number = 9,
+      .is_leaving = true};
   EXPECT_EQ(parse_beat(to_text(beat)), beat);
   const Quorum quorum = {
       .incarnation = 0xfedcba9876543210,
