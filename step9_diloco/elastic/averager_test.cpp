@@ -161,6 +161,26 @@ TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
   });
 }
 
+// Worker 0 has finished, and worker 1 has missed its last outer step: it gets it before they leave.
+TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
+  const Beacon beacon;
+  run_workers(2, [&](int worker) {
+    Toy toy;
+    toy.outer_steps = worker == 0 ? 5 : 4;
+    toy.own.fill_(worker == 0 ? 1 : 0);
+    ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
+    averager.join(toy.state(), "toy");
+    if (worker == 1) {
+      averager.form_quorum();
+      averager.start(at::zeros({3}));
+      EXPECT_EQ(averager.finish(), std::nullopt);  // nobody contributes any more
+    }
+    averager.end();
+    EXPECT_EQ(toy.outer_steps, 5);
+    EXPECT_TRUE(toy.own.equal(at::ones({3})));
+  });
+}
+
 // The donor trains on at once, while its snapshot is served: who heals gets none of that.
 TEST(ElasticAverager, TheDonorsTrainingDoesNotTearTheSnapshot) {
   const Beacon beacon;
