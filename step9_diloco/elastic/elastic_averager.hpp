@@ -1,14 +1,14 @@
 // Averages with whoever is there: workers may die, hang, come back and join at any time.
 //
-// Each worker is a process of its own, a world of one rank. A round of the loop
+// Each worker is a process of its own, a world of one rank. A round of the loop calls
 //
 //   form_quorum   asks the lighthouse who takes part, and waits. A worker that is behind, or whose
 //                 state differs from that of most others, receives the state of a healthy one first
 //   start         sends the values directly to the others, in a thread
 //   finish        waits until the sum is there and the members have decided: commit or abort
 //
-// costs what others' deaths cost at most one time-out: a worker that dies while it trains is not
-// waited for once its heartbeats are stale; one that dies in a round makes that round fail after
+// A death costs the others at most one time-out: a worker that dies while it trains is not waited
+// for once its heartbeats are stale; one that dies in a round makes that round fail after
 // --round-timeout, and the next one goes on without it. After a commit, all members have the same
 // global copy and outer momentum, to the bit. After an abort nobody has moved.
 //
