@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kLookPause(2);  // between two looks
 
 void create_decision(c10d::TCPStore& store, const Quorum& quorum) {
   store.set(decision_key(quorum), {kOpen.begin(), kOpen.end()});
+  store.check({decision_key(quorum)});  // set() does not wait until it has arrived
 }
 
 std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, const Ballot& ballot) {
