@@ -20,7 +20,8 @@ void check_diloco(const DilocoOptions& options) {
               " inner steps (--sync-every / --fragments)");
   check_usage(options.alpha >= 0 && options.alpha <= 1, "--alpha is ", options.alpha,
               ", it must be from 0 (global parameters) to 1 (local ones)");
-  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr, ", it must not be negative");
+  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr,
+              ", it must not be negative");
   check_usage(options.outer_momentum >= 0 && options.outer_momentum < 1, "--outer-momentum is ",
               options.outer_momentum, ", it must be at least 0 and below 1");
 }

@@ -104,6 +104,14 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
     console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_replicas(),
                          ": steps now see different rows and sum gradients in another order"));
   }
+  if (!loaded.extra_hashes.empty() && !state.has_extras) {
+    console_.line(concat("this checkpoint also holds what was each worker's own (",
+                         loaded.extra_hashes.begin()->first,
+                         " …), which only the step that saved it "
+                         "can use, on ",
+                         saved_ranks,
+                         " rank(s): here, training goes on from the global parameters"));
+  }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
 }
@@ -170,7 +178,7 @@ double Run::learning_rate() const {
 
 void Run::record(const StepRecord& record) {
   end_step();
-  record_steps({record});
+  this->record(std::vector{record});
 }
 
 void Run::end_step() {
@@ -180,7 +188,7 @@ void Run::end_step() {
   ++step_;
 }
 
-void Run::record_steps(const std::vector<StepRecord>& records) {
+void Run::record(const std::vector<StepRecord>& records) {
   for (const StepRecord& record : records) log_step(record);
   count_traffic();
 }
@@ -214,10 +222,10 @@ void Run::log_step(const StepRecord& record) {
   const double speed = report_.units_per_second = speed_.units_per_second();
   const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step);
-  console_.progress({step, options_.num_steps, record.loss, record.grad_norm,
-                     report_.learning_rates[i], speed, steps_left * seconds_per_step,
-                     unit_of(options_.objective), record.metrics},
-                    is_logged);
+  console_.progress(
+      {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
+       steps_left * seconds_per_step, unit_of(options_.objective), record.metrics},
+      is_logged);
   if (!is_logged) return;
   const bool is_tokens = options_.objective.kind == ObjectiveKind::kLanguageModel;
   Json line = {{"step", step},
@@ -281,7 +289,9 @@ void Run::write_state(const TrainState& state) {
   saved_step_ = step_;
   if (!is_writing()) {
     report_.param_hash = tensor_hash(state.parameters);
-    state.optimizer.for_each([](const std::string&, const at::Tensor&) {});  // sends its part
+    const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};
+    state.optimizer.for_each(nothing);  // sends its part
+    for (const ExtraFile& file : state.extra_files) file.tensors.for_each(nothing);
     return;
   }
   Json config = to_json(options_);

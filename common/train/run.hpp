@@ -50,11 +50,11 @@ class Run {
   // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
-  // The same in two parts, for ranks that tell each other only every few steps what has happened.
-  // end_step() ends a step; record_steps() records all steps that have ended since, oldest first.
-  // Only the last record may ask to stop.
+  // The same in two parts, for ranks that tell each other only every few steps what has happened:
+  // end_step() after each step, and then the records of all that have ended since, oldest first. Only
+  // the last one may ask to stop.
   void end_step();
-  void record_steps(const std::vector<StepRecord>& records);
+  void record(const std::vector<StepRecord>& records);
 
   void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
 

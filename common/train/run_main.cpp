@@ -89,9 +89,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = trainer.peak_bytes != nullptr ? trainer.peak_bytes(options, world_size, rank)
                                                      : peak_of(report.memory_theory);
-  report.traffic_theory =
-      run_traffic(trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                  report.batch_counts, world_size, rank);
+  report.traffic_theory = run_traffic(trainer, options, report, world_size, rank);
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {

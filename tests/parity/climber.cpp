@@ -114,9 +114,7 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   EXPECT_EQ(report.memory.peak(MemoryCategory::kParameters), peak.parameters);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kGradients), peak.gradients);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
-  const Traffic traffic =
-      run_traffic(rung.trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                  report.batch_counts, size(), rank());
+  const Traffic traffic = run_traffic(rung.trainer, options, report, size(), rank());
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);
