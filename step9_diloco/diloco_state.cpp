@@ -69,7 +69,6 @@ at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel) {
 
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
                         Optimizer& inner, BatchStream& batches, Communicator& comm) {
-  diloco.settle();
   const at::Tensor average = saved_average(diloco);
   const std::vector<NamedTensor> inner_state = inner.named_state(model.layout());
   TrainState state = full_state(global, inner, batches);

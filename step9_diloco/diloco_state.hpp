@@ -19,7 +19,8 @@
 
 namespace ladder {
 
-// Settles the average in flight: collective. Lifetime: the arguments outlive the state.
+// Local, but what it returns is collective to save. The average in flight must be settled. Lifetime:
+// the arguments outlive the state.
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
                         Optimizer& inner, BatchStream& batches, Communicator& comm);
 

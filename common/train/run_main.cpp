@@ -216,8 +216,14 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                      peak.gradients, ", optimizer ", peak.optimizer, " bytes during a step\n");
     }
     const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
+    const bool is_every_step = trainer.traffic_between == nullptr;
     text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
-                   ") per step\n");
+                   is_every_step ? ") per step\n" : ") in the step that sends most\n");
+    if (is_every_step || options.num_steps == 0) continue;
+    const std::int64_t total =
+        trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
+    text += concat("rank ", rank, " sends        ", total / options.num_steps, " bytes (",
+                   format_bytes(total / options.num_steps), ") per step on average\n");
   }
   const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",

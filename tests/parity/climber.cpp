@@ -98,6 +98,8 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
   if (rung.step() == pipeline().step()) {
     expect_closed_form_of_pipeline(options, report, comm_);
+  } else if (rung.step() == diloco().step()) {
+    expect_closed_form_of_diloco(options, report, comm_);
   } else {
     expect_closed_form(options.model, rung.step(), report, comm_);
   }
@@ -105,9 +107,14 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
   EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
   EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kCommunication), theory.communication);
+  // Step 9 may hold the scratch of an average in flight from one step to the next.
+  const std::int64_t communication = report.memory.live(MemoryCategory::kCommunication);
+  if (options.diloco.sync_delay == 0) {
+    EXPECT_EQ(communication, theory.communication);
+  }
   const std::int64_t named = report.memory.live(MemoryCategory::kOther);  // a cache
-  EXPECT_EQ(report.memory.total_live_bytes - live_before - named, theory.total());
+  EXPECT_EQ(report.memory.total_live_bytes - live_before - named - communication,
+            theory.total() - theory.communication);
   const PeakBytes peak = rung.trainer.peak_bytes != nullptr
                              ? rung.trainer.peak_bytes(options, size(), rank())
                              : peak_of(theory);
