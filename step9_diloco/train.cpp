@@ -35,6 +35,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   broadcast_parameters(global, comm);
   diloco.adopt_global();
   const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
 
   while (run.next_step()) {
@@ -53,7 +54,6 @@ TrainReport train(const TrainOptions& options, World& world) {
     if (due.finishes || run.should_save()) run.record(log.share(run.stop_requested(), comm));
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      const LossSum global_loss_sum = loss_of(global_model, kNextToken);
       run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
     }
   }

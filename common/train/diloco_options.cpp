@@ -5,6 +5,8 @@
 namespace ladder {
 
 void check_diloco(const DilocoOptions& options) {
+  check_usage(options.sync_every >= 1, "--sync-every is ", options.sync_every,
+              ", it must be at least 1");
   check_usage(options.num_fragments >= 1, "--fragments is ", options.num_fragments,
               ": a model has at least one fragment");
   check_usage(options.num_fragments <= options.sync_every, "--fragments ", options.num_fragments,
