@@ -14,6 +14,7 @@ namespace ladder {
 void GroupAverager::start(at::Tensor values) {
   // One collective is enough. Which one, and when should this worker wait for it? finish() needs
   // both the values and the Work: values_ and sum_ are for them.
+  static_cast<void>(comm_);
   static_cast<void>(values);
   not_implemented("step9_diloco: GroupAverager::start()");
 }

@@ -6,13 +6,19 @@
 // parameters are not computed, so they may be any numbers, among them zeros of either sign.
 #pragma once
 
-#include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/fmod.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <array>
+#include <iterator>
 #include <vector>
 
 #include "common/comm/rank_values.hpp"
+#include "common/core/check.hpp"
 #include "common/core/unit.hpp"
 #include "common/train/diloco_options.hpp"
 

@@ -1,6 +1,7 @@
 // Averagers that look right and are not: each is the right one but for what it overrides.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
 #include "common/core/check.hpp"
