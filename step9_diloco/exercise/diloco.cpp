@@ -1,11 +1,17 @@
+// Exercise of step 9, part 2: a round of DiLoCo.
+//
+// Fragments, the outer optimizer and checkpoints are written. Write start_average() and finish_round()
+// as step9_diloco/diloco.hpp describes them, then run:
+//   ./ladder exercise step9_diloco
+// Part 1 is in averager.cpp; this part is graded without it.
 #include "step9_diloco/diloco.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/sub.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <utility>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -29,33 +35,20 @@ void Diloco::adopt_global() {
 }
 
 void Diloco::start_average() {
-  const at::NoGradGuard no_grad;
-  const MemoryScope scope(MemoryCategory::kGradients);
-  pseudogradient_ = at::sub(fragment().of(global_.params()), fragment().of(model_.params()));
-  averager_.start(pseudogradient_);
-  is_in_flight_ = true;
+  // fragment().of(a flat buffer) is the round's part of it, as a view; the buffers are the params() of
+  // the two models, and velocity_. The outer optimizer subtracts: which way round is the difference?
+  // The worker goes on training its parameters, so what is in flight needs memory of its own, which
+  // counts as gradients (MemoryScope). And how will settle() know that there is something to wait for?
+  not_implemented("step9_diloco: Diloco::start_average()");
 }
 
 bool Diloco::finish_round() {
-  const at::NoGradGuard no_grad;
-  if (!pseudogradient_.defined()) start_average();
-  settle();
-  const at::Tensor average = std::exchange(pseudogradient_, {});
-  const at::Tensor global = fragment().of(global_.params());
-  const at::Tensor local = fragment().of(model_.params());
-  if (!is_agreed_) {
-    local.copy_(global);
-    return false;
-  }
-  outer_.step(global, fragment().of(velocity_), average);
-  // 0 and 1 exactly: what is kept alone must not be touched, not even the sign of a zero.
-  if (options_.alpha == 0) {
-    local.copy_(global);
-  } else if (options_.alpha < 1) {
-    local.mul_(options_.alpha).add_(global, 1 - options_.alpha);
-  }
-  ++outer_steps_;
-  return true;
+  // Perhaps nobody has started this round's average, and perhaps a checkpoint has waited for it
+  // already: settle() knows. If the round has failed, what is fragment() to be next time?
+  // If not, outer_.step() works in place: on whose parameters? Whatever the worker keeps of its own,
+  // none of it may get into the global ones. Are α = 0 and α = 1 exact in your formula?
+  // And which memory is of no use to anybody now?
+  not_implemented("step9_diloco: Diloco::finish_round()");
 }
 
 const Fragment& Diloco::fragment() const {
