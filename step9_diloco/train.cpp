@@ -49,6 +49,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     if (due.finishes) diloco.finish_round();
     log.add({loss, grad_norm, parameter_norm(flat), num_targets});
     run.end_step();
+    if (run.should_save()) diloco.settle();  // before the traffic of this step is counted
     if (due.finishes || run.should_save()) run.record(log.share(run.stop_requested(), comm));
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
