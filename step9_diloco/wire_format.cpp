@@ -33,9 +33,8 @@ at::Tensor scales_of(const at::Tensor& blocks) {
   at::Tensor scales = blocks.abs().amax(1, /*keepdim=*/true).div_(kMaxSteps);
   scales = scales.to(at::kBFloat16).to(at::kFloat);
   scales.masked_fill_(scales < std::numeric_limits<float>::min(), 0);
-  // The longest product, too, must be finite.
-  const at::Tensor is_usable = at::isfinite(scales * kMaxSteps);
-  return scales.masked_fill_(is_usable.logical_not(), std::numeric_limits<float>::quiet_NaN());
+  const at::Tensor is_none = at::isfinite(scales).logical_not();
+  return scales.masked_fill_(is_none, std::numeric_limits<float>::quiet_NaN());
 }
 
 at::Tensor encode_int8(const at::Tensor& values) {

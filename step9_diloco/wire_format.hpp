@@ -19,8 +19,8 @@
 // scale would be below it, with values up to 1.5e-36, decodes to zeros. −0 decodes to 0 in int8.
 //
 // What is not finite never becomes finite: a worker that has diverged is seen by all. In bf16, inf and
-// nan decode to themselves; a finite value above 3.39e38 decodes to inf. In int8, a block that has any
-// of these decodes to nan, all of it, because its other values have no scale to be measured with.
+// nan decode to themselves, and a finite value above 3.39e38 to inf. In int8, a block with an inf or a
+// nan decodes to nan, all of it, because its other values have no scale to be measured with.
 //
 // Pure and local. Byte order: the machine's. Scratch: about 12 bytes per value while int8 is encoded.
 #pragma once
@@ -33,6 +33,8 @@
 
 namespace ladder {
 
+inline constexpr WireFormat kWireFormats[] = {WireFormat::kFp32, WireFormat::kBf16,
+                                              WireFormat::kInt8};
 inline constexpr std::int64_t kWireBlock = 256;  // values that share a scale
 
 std::int64_t encoded_bytes(std::int64_t numel, WireFormat format);
