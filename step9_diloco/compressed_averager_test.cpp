@@ -1,6 +1,7 @@
 #include "step9_diloco/compressed_averager.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 

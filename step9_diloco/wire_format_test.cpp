@@ -1,6 +1,7 @@
 #include "step9_diloco/wire_format.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <c10/util/BFloat16.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -158,6 +159,11 @@ TEST(WireFormat, ZerosAndTinyValuesDecodeToZerosInInt8) {
   const Floats small = {1.6e-36f, -1.6e-36f, 0.8e-36f};
   const Floats result = decoded(small, WireFormat::kInt8);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(result[i], small[i], 1.6e-36 / 253);
+}
+
+TEST(WireFormat, TinyValuesLoseMoreInBf16) {
+  for (const float value : {1e-38f, -1e-40f, 1e-45f, 0.0f})
+    EXPECT_NEAR(decoded({value}, WireFormat::kBf16)[0], value, std::ldexp(1, -134)) << value;
 }
 
 TEST(WireFormat, Bf16KeepsWhatIsNotFinite) {
