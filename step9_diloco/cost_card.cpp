@@ -1,10 +1,10 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
 #include <algorithm>
 
-#include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
+#include "step9_diloco/make_averager.hpp"
 #include "step9_diloco/train.hpp"
 
 namespace ladder::step9 {
@@ -50,7 +50,7 @@ Traffic traffic_between(const TrainOptions& options, std::int64_t first_step,
     if (due.starts) {
       const std::int64_t round = (step - 1) / steps_per_round(options.diloco);
       const auto index = static_cast<std::size_t>(fragment_of_round(options.diloco, round));
-      traffic += all_reduce_traffic(fragments[index].numel, 4, world_size, rank);
+      traffic += average_traffic(options.diloco, fragments[index].numel, world_size, rank);
     }
     if (due.finishes || (save_every > 0 && step % save_every == 0)) {
       traffic += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);

@@ -11,10 +11,10 @@
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
-#include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
+#include "step9_diloco/make_averager.hpp"
 #include "step9_diloco/round_log.hpp"
 
 namespace ladder::step9 {
@@ -27,8 +27,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer inner(flat, grads, options.optimizer);
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  GroupAverager averager(comm);
-  Diloco diloco(flat, global, options.diloco, averager);  // with the outer optimizer
+  const std::unique_ptr<Averager> averager = make_averager(options.diloco, comm);
+  Diloco diloco(flat, global, options.diloco, *averager);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);

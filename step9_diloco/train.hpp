@@ -20,8 +20,9 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 // delay it also ends the round.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
-// One all-reduce of a fragment per round, in the inner step that starts it, and one of four doubles
-// per inner step since the last one, plus one, at the round's end and before a save.
+// One average of a fragment per round, counted in the inner step that starts it (in fp32 an
+// all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at the
+// round's end and before a save.
 Traffic traffic_between(const TrainOptions& options, std::int64_t first_step,
                         std::int64_t last_step, int world_size, int rank);
 

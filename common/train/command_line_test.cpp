@@ -310,6 +310,18 @@ TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {
       ThrowsMessage<UsageError>(HasSubstr("--show-schedule is 'a.png'")));
 }
 
+TEST(Options, AWireHasOneOfThreeFormats) {
+  const std::set<OptionGroup> diloco = {OptionGroup::kDiloco};
+  EXPECT_EQ(parse({}, diloco).options.diloco.wire, WireFormat::kFp32);
+  EXPECT_EQ(parse({"--wire", "bf16"}, diloco).options.diloco.wire, WireFormat::kBf16);
+  EXPECT_EQ(parse({"--wire", "int8"}, diloco).options.diloco.wire, WireFormat::kInt8);
+  EXPECT_THAT(
+      [&] {
+        parse({"--wire", "fp8"}, diloco);
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--wire is 'fp8', it must be fp32 or bf16 or int8")));
+}
+
 TEST(Options, DryRunTakesRanks) {
   EXPECT_EQ(parse({"--dry-run"}).dry_run_ranks, 1);
   EXPECT_EQ(parse({"--dry-run", "8"}).dry_run_ranks, 8);

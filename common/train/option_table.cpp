@@ -234,6 +234,11 @@ class OptionTable {
           "share of its own parameters that a worker keeps in an outer step, 0 to 1");
     value("--outer-lr", o.outer_lr, "learning rate of the outer optimizer, Nesterov's SGD");
     value("--outer-momentum", o.outer_momentum, "its momentum");
+    choice(
+        "--wire", o.wire,
+        {{"fp32", WireFormat::kFp32}, {"bf16", WireFormat::kBf16}, {"int8", WireFormat::kInt8}},
+        "what an average travels as: exact, in half the bytes, or in a quarter, where each block "
+        "of 256 values shares a scale; workers train in fp32 all the same");
   }
 
   void add_objective() {
