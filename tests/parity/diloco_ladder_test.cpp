@@ -104,9 +104,14 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
     TrainOptions all = options(diloco_options, 4);
     all.output.save_every = steps_per_round(diloco_options);
     all.output.keep = 0;
+    all.output.sample = "line ";
     const FinishedRun run = climb(all);
     const StraightLine wanted = straight_line_diloco(all, climber_.size());
     EXPECT_EQ(run.report.losses, wanted.losses);
+    ASSERT_EQ(run.report.val_losses.size(), wanted.val_losses.size());
+    for (std::size_t i = 0; i < wanted.val_losses.size(); ++i)
+      EXPECT_EQ(run.report.val_losses[i].loss, wanted.val_losses[i]);
+    EXPECT_EQ(run.report.sample, wanted.sample);
     for (std::int64_t step = all.output.save_every; step <= 12; step += all.output.save_every) {
       EXPECT_EQ(saved_hash(run, step, ""), wanted.global_hashes[static_cast<std::size_t>(step - 1)])
           << step;

@@ -10,8 +10,10 @@
 #include "common/data/batch_stream.hpp"
 #include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/generate.hpp"
 #include "common/train/state_tensors.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 
@@ -58,7 +60,7 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
   std::vector<std::unique_ptr<Worker>> workers;
   for (int w = 0; w < num_workers; ++w)
     workers.push_back(std::make_unique<Worker>(options, w, num_workers));
-  Worker global(options, 0, 1);  // of which only the parameters count
+  Worker global(options, 0, 1);  // that never trains
   const FlatLayout& layout = global.flat.layout();
   const at::Tensor momentum = at::zeros_like(global.flat.params());
   std::int64_t in_round = 0, outer_step = 0;
@@ -101,7 +103,10 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       ++outer_step;
     }
     result.global_hashes.push_back(hash_of(global.flat));
+    if ((step + 1) % options.output.eval_every == 0)
+      result.val_losses.push_back(evaluate(global.loss_sum, global.batches.validation()));
   }
+  result.sample = generate(global.model, options);
   for (const auto& worker : workers) result.parameter_hashes.push_back(hash_of(worker->flat));
   return result;
 }

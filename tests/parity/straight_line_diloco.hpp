@@ -12,6 +12,8 @@ namespace ladder {
 struct StraightLine {
   std::vector<double> losses;                 // of each inner step, over all workers' tokens
   std::vector<std::string> global_hashes;     // of the global parameters after each inner step
+  std::vector<double> val_losses;             // of the global model
+  std::string sample;                         // that it writes at the end
   std::vector<std::string> parameter_hashes;  // of each worker's own at the end
 };
 
