@@ -111,7 +111,9 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
     ASSERT_EQ(run.report.val_losses.size(), wanted.val_losses.size());
     for (std::size_t i = 0; i < wanted.val_losses.size(); ++i)
       EXPECT_EQ(run.report.val_losses[i].loss, wanted.val_losses[i]);
-    EXPECT_EQ(run.report.sample, wanted.sample);
+    if (climber_.rank() == 0) {  // whose seed is that of the options
+      EXPECT_EQ(run.report.sample, wanted.sample);
+    }
     for (std::int64_t step = all.output.save_every; step <= 12; step += all.output.save_every) {
       EXPECT_EQ(saved_hash(run, step, ""), wanted.global_hashes[static_cast<std::size_t>(step - 1)])
           << step;
