@@ -30,10 +30,10 @@ World& mpi_world() {
 World synchronous_world() {
 #ifdef LADDER_WITH_MPI
   if (num_test_threads == 0) {
-    return World(MpiCommunicator::create({.synchronous_sends = true}));
+    return World(MpiCommunicator::create({.synchronous_sends = true}), Transport::kMpi);
   }
 #endif
-  return World(test_world().comm().split(0, 0));  // threads never buffer
+  return World(test_world().comm().split(0, 0), test_world().transport());  // threads never buffer
 }
 
 void use_processes(World& world) {
@@ -52,7 +52,7 @@ void on_every_rank(const std::function<void()>& body) {
   run_as_threads(num_test_threads, [&](Communicator& comm) {
     const ::testing::ScopedTrace trace(
         "on a thread", 0, concat("rank ", comm.rank(), " of ", comm.size(), " threads"));
-    World world(comm.split(0, 0));
+    World world(comm.split(0, 0), Transport::kThreads);
     thread_world = &world;
     body();
     thread_world = nullptr;
