@@ -72,8 +72,9 @@ TEST_F(WorldTest, TransportsHaveNames) {
        {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
-  EXPECT_THAT([] { parse_transport("gloo"); },
-              ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi or threads")));
+  EXPECT_THAT(
+      [] { parse_transport("gloo"); },
+      ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi or threads")));
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {

@@ -69,8 +69,7 @@ void finalize_ranks(const TrainOptions& options) {
               "--transport threads starts the ranks itself: give their number with --ranks N");
   check_usage(num_ranks >= 0 && num_ranks <= kMost, "--ranks is ", num_ranks,
               ", it must be at least 1 and at most ", kMost);
-  check_usage(!are_threads || options.memory_cap_mb == 0, "--memory-cap-mb ",
-              options.memory_cap_mb,
+  check_usage(!are_threads || options.memory_cap_mb == 0, "--memory-cap-mb ", options.memory_cap_mb,
               " limits the memory of a rank, but with --transport threads all ranks share that of "
               "one process; leave it out, or use --transport mpi");
 }

@@ -124,7 +124,11 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
-    return parse_command_line(argc, argv, trainer.step, trainer.groups);
+    const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
+    check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
+                "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
+                " processes; start one, or use --transport mpi");
+    return line;
   } catch (const std::exception& error) {
     if (num_ranks == 1) throw;
     World world(Transport::kAuto);
@@ -196,9 +200,6 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       if (rank == 0) std::fputs(text.c_str(), stdout);
       return kExitDone;
     }
-    check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
-                "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
-                " processes; start one, or use --transport mpi");
     keep_freed_memory();
     install_memory_ledger();
     set_memory_cap(memory_cap_bytes(line.options));
