@@ -99,7 +99,28 @@ int read_num_threads(int argc, char** argv) {
   return num_threads >= 1 ? num_threads : -1;
 }
 
+// Leaves out all tests but those that can run on threads.
+void select_tests_on_ranks() {
+  const auto& tests = *::testing::UnitTest::GetInstance();
+  std::string others;
+  for (int i = 0; i < tests.total_test_suite_count(); ++i) {
+    const auto& suite = *tests.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const std::string name = concat(suite.name(), ".", suite.GetTestInfo(j)->name());
+      if (!tests_on_ranks().contains(name)) others += concat(":", name);
+    }
+  }
+  const std::string wanted = GTEST_FLAG_GET(filter);
+  const bool has_minus = wanted.find('-') != std::string::npos;
+  GTEST_FLAG_SET(filter, wanted + (has_minus ? "" : "-") + others);
+}
+
 int run_on_threads(int num_threads) {
+  if (tests_on_ranks().empty()) {
+    std::fprintf(stderr, "no test of this program is a TEST_ON_RANKS: none can run on threads\n");
+    return 1;
+  }
+  select_tests_on_ranks();
   use_threads(num_threads);
   ::testing::UnitTest::GetInstance()->listeners().Append(
       new TimeLimit(concat(num_threads, " threads")));

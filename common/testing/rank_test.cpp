@@ -10,6 +10,11 @@
 namespace ladder {
 namespace {
 
+std::set<std::string>& names_of_tests_on_ranks() {
+  static std::set<std::string> names;  // filled before main()
+  return names;
+}
+
 int num_test_threads = 0;  // none: the ranks are processes
 World* process_world = nullptr;
 thread_local World* thread_world = nullptr;
@@ -27,6 +32,10 @@ World& mpi_world() {
   return test_world();
 }
 
+bool ranks_are_processes() {
+  return num_test_threads == 0;
+}
+
 World synchronous_world() {
 #ifdef LADDER_WITH_MPI
   if (num_test_threads == 0) {
@@ -42,6 +51,14 @@ void use_processes(World& world) {
 
 void use_threads(int num_threads) {
   num_test_threads = num_threads;
+}
+
+const std::set<std::string>& tests_on_ranks() {
+  return names_of_tests_on_ranks();
+}
+
+bool add_test_on_ranks(const std::string& name) {
+  return names_of_tests_on_ranks().insert(name).second;
 }
 
 void on_every_rank(const std::function<void()>& body) {
