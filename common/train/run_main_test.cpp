@@ -100,8 +100,8 @@ TEST_F(RunMain, LogsNoMemory) {
 
 // The other ranks wait for the one that has failed, or for one another.
 template <class Error>
-TrainReport fail_on_rank_1(const TrainOptions& /*options*/, World& world, const Error& error) {
-  if (world.comm().rank() == 1) throw error;
+TrainReport fail_on_rank_2(const TrainOptions& /*options*/, World& world, const Error& error) {
+  if (world.comm().rank() == 2) throw error;
   world.comm().barrier();
   ADD_FAILURE() << "rank " << world.comm().rank() << " was not woken with an error";
   return {};
@@ -109,20 +109,20 @@ TrainReport fail_on_rank_1(const TrainOptions& /*options*/, World& world, const 
 
 TEST_F(RunMain, AnErrorOnOneRankEndsAllAndIsSaidOnce) {
   const auto check_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_1(options, world, CheckError("no more disk"));
+    return fail_on_rank_2(options, world, CheckError("no more disk"));
   };
   EXPECT_EQ(run(check_error), kExitError);
-  EXPECT_EQ(errors_, "error: rank 1: no more disk\n");
+  EXPECT_EQ(errors_, "error: rank 2: no more disk\n");
   const auto usage_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_1(options, world, UsageError("--lr is 7"));
+    return fail_on_rank_2(options, world, UsageError("--lr is 7"));
   };
   EXPECT_EQ(run(usage_error), kExitUsage);
-  EXPECT_EQ(errors_, "error: rank 1: --lr is 7\n");
+  EXPECT_EQ(errors_, "error: rank 2: --lr is 7\n");
   const auto libtorchs_error = [](const TrainOptions& options, World& world) {
-    return fail_on_rank_1(options, world, c10::Error({"", "", 0}, "shapes differ"));
+    return fail_on_rank_2(options, world, c10::Error({"", "", 0}, "shapes differ"));
   };
   EXPECT_EQ(run(libtorchs_error), kExitError);
-  EXPECT_EQ(errors_, "error: rank 1: shapes differ\n") << "without a stack trace";
+  EXPECT_EQ(errors_, "error: rank 2: shapes differ\n") << "without a stack trace";
   EXPECT_NO_THROW(FolderLock(out_, out_)) << "the run's folder is free again";
 }
 
