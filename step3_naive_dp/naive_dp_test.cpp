@@ -11,11 +11,13 @@
 
 #include "common/comm/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/exercise/grader.hpp"
@@ -179,8 +181,15 @@ TEST_ON_PROCESSES(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
 // Replicas that start apart and read different data: equal after every step, to the bit, and their
 // gradient is the oracle's.
 TEST_ON_RANKS(NaiveDp, ReplicasStayEqual) {
-  const DataOptions data{
-      .rows = Rows::kDocuments, .microbatch_size = 2, .num_microbatches = 2, .context = 16};
+  const TempFolder folder;
+  std::string lines;
+  for (std::size_t i = 0; i < 70; ++i)
+    lines += concat("{\"answer\": \"", i, std::string(i * 7 % 17, 'x'), "\"}\n");
+  const DataOptions data{.source = folder.write("documents.jsonl", lines),
+                         .rows = Rows::kDocuments,
+                         .microbatch_size = 2,
+                         .num_microbatches = 2,
+                         .context = 16};
   TinyModel replica(gpt_options(), seed_of(rank_)), oracle(gpt_options(), seed_of(0));
   Optimizer optimizer(replica.flat, replica.grads, {});
   Optimizer oracles_optimizer(oracle.flat, oracle.grads, {});

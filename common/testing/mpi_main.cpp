@@ -6,6 +6,7 @@
 // ranks at once, and so does a test longer than LADDER_TEST_SECONDS (120), because then some rank
 // waits for another. A build without MPI has one rank, or threads.
 #include <ATen/Parallel.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -18,6 +19,9 @@
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
+#ifdef __SANITIZE_THREAD__
+#include "common/model/modules.hpp"
+#endif
 
 namespace ladder {
 namespace {
@@ -115,7 +119,19 @@ void select_tests_on_ranks() {
   GTEST_FLAG_SET(filter, wanted + (has_minus ? "" : "-") + others);
 }
 
+#ifdef __SANITIZE_THREAD__
+// oneDNN makes its cache at the first product. Another thread sees that it is made in libtorch,
+// which the sanitizer does not watch, so that the cache's lock would look like a race.
+void make_the_cache_of_onednn() {
+  const Linear linear = {at::ones({8, 8}), at::ones({8})};
+  linear(at::ones({2, 8}));
+}
+#endif
+
 int run_on_threads(int num_threads) {
+#ifdef __SANITIZE_THREAD__
+  make_the_cache_of_onednn();
+#endif
   if (tests_on_ranks().empty()) {
     std::fprintf(stderr, "no test of this program is a TEST_ON_RANKS: none can run on threads\n");
     return 1;
