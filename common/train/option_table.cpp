@@ -94,8 +94,13 @@ class OptionTable {
     value("--memory-cap-mb", o_.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap");
     choice("--transport", o_.transport,
-           {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
-           "what carries messages between ranks");
+           {{"auto", Transport::kAuto},
+            {"self", Transport::kSelf},
+            {"mpi", Transport::kMpi},
+            {"threads", Transport::kThreads}},
+           "what carries messages between ranks; threads: all ranks are threads of this process");
+    value("--ranks", o_.num_ranks,
+          "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,
           "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network");
   }

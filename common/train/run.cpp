@@ -28,7 +28,7 @@ std::string describe_changes(const Json& before, const Json& now) {
       "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every", "keep",
       "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
       // who computes what, and when
-      "transport", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
+      "transport", "ranks", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
       "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
@@ -236,7 +236,11 @@ void Run::log_step(const StepRecord& record) {
                {is_tokens ? "target_tokens" : "units", report_.units.back()},
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},
-               {"live_bytes", read_memory().total_live_bytes}};
+               {"live_bytes", nullptr}};
+  // Ranks that are threads share the ledger of their process.
+  if (options_.transport != Transport::kThreads) {
+    line["live_bytes"] = read_memory().total_live_bytes;
+  }
   for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
   write_metrics(line);
 }

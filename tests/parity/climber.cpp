@@ -39,7 +39,7 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
   const bool takes_part = rank() < num_ranks;
   std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
   if (takes_part) {
-    World world(std::move(group));
+    World world(std::move(group), mpi_world().transport());
     run.report = rung.trainer.train(options, world);
   }
   wait_for_all();
@@ -64,7 +64,7 @@ FinishedRun Climber::climb_with(PipelineError error, TrainOptions options) {
 }
 
 FinishedRun Climber::ask_oracle(TrainOptions options, Fold fold, int num_ranks) {
-  World alone(std::make_unique<SelfCommunicator>());
+  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
   options.step = oracle().step();
   options.groups = {OptionGroup::kSimulatedRanks};
   options.simulate_ranks = num_ranks;
