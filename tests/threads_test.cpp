@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::vector<std::string> kSteps = {
-    "step0_single_gpu", "step1_ddp_reference", "step2_sharded_data",
-    "step3_naive_dp",   "step4_bucketed_ddp",  "step5_zero1",
-    "step6_zero2",      "step7_zero3",         "step8_pipeline_ga"};
+    "step0_single_gpu",   "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp",
+    "step4_bucketed_ddp", "step5_zero1",         "step6_zero2",        "step7_zero3",
+    "step8_pipeline_ga",  "step9_diloco"};
 
 class Threads : public ::testing::Test {
  protected:
@@ -30,7 +30,9 @@ class Threads : public ::testing::Test {
   static std::string trainer(const std::string& step, const std::string& options) {
     return concat(one_word(concat(LADDER_BUILD, "/", step, "/", step)),
                   " --layers 3 --heads 2 --channels 20 --context 16 --micro-batch-size 2 ",
-                  "--num-microbatches 3 ", options);
+                  "--num-microbatches 3 ",
+                  step == "step9_diloco" ? "--sync-every 4 --fragments 2 --sync-delay 1 " : "",
+                  options);
   }
   static std::string on_threads(int num_ranks) {
     return concat("--transport threads --ranks ", num_ranks, " ");
@@ -95,7 +97,7 @@ TEST_F(Threads, ProcessesContinueWhatThreadsHaveBegun) {
 }
 
 TEST_F(Threads, SaveAndStopOnASignal) {
-  for (const std::string& step : {kSteps[4], kSteps[8]}) {
+  for (const std::string& step : {kSteps[4], kSteps[8], kSteps[9]}) {
     const std::string command =
         trainer(step, on_threads(3) + "--log-every 1 --out run --resume auto --steps ");
     Program run(words(command + "100000"), folder_.path());

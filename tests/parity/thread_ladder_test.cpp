@@ -47,8 +47,7 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
       EXPECT_EQ(report.losses, reports[0].losses);
       EXPECT_EQ(report.grad_norms, reports[0].grad_norms);
       EXPECT_EQ(report.param_norms, reports[0].param_norms);
-      EXPECT_EQ(report.traffic,
-                run_traffic(rung.trainer, options, report, num_ranks(), rank));
+      EXPECT_EQ(report.traffic, run_traffic(rung.trainer, options, report, num_ranks(), rank));
     }
     return {concat(rung.step(), " on threads"), reports[0], options.output.out};
   }
