@@ -62,7 +62,7 @@ function(ladder_add_step step)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
   ladder_add_test(${step}_test SOURCES ${arg_TESTS} "${folder}/exercise/grader.cpp" LINK ${step}_train
-    RANKS ${arg_RANKS} OR_ALONE)
+    RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
   ladder_add_test(${step}_grade SOURCES "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp"
     LINK ${step}_train ladder_testing_grade_main RANKS ${arg_RANKS} OR_ALONE OWN_MAIN)
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need

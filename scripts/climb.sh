@@ -129,6 +129,13 @@ check_stages() {
       usage_error "$what: $name refuses these options. For options of single steps use ./ladder train STEP"
   done
 }
+# round_length NUM_STEPS: the largest number up to ten that divides it.
+round_length() {
+  local length
+  for length in 10 9 8 7 6 5 4 3 2 1; do
+    if (($1 % length == 0)); then printf '%d' "$length"; return; fi
+  done
+}
 stage_command() {
   local words i pipeline_stages=$((RANKS % 2 == 0 ? 2 : RANKS))
   if [[ $ranks == N ]]; then ranks=$RANKS; fi
@@ -140,6 +147,7 @@ stage_command() {
       P) words[i]=$pipeline_stages ;;
       R) words[i]=$((RANKS / pipeline_stages)) ;;
       S) words[i]=$((num_steps < 20 ? num_steps : 20)) ;;
+      D) words[i]=$(round_length "$num_steps") ;;
       RUN/*) words[i]=$out/${words[i]#RUN/} ;;
     esac
   done

@@ -74,6 +74,16 @@ check_build() {
   fi
 }
 
+check_debugger() {
+  local debugger
+  debugger=$(command -v gdb || command -v lldb || true)
+  if [[ -n $debugger ]]; then
+    here debugger "$("$debugger" --version | first_version) ($debugger), for ./ladder debug"
+  else
+    note debugger "none; only ./ladder debug needs one: install gdb or lldb"
+  fi
+}
+
 check_machine() {
   local memory_gb free_gb
   memory_gb=$(awk '/^MemAvailable/ { print int($2 / 1000000) }' /proc/meminfo)
@@ -95,6 +105,7 @@ program mpirun mpirun 4.0 "openmpi-bin and libopenmpi-dev"
 check_packages
 check_torch
 check_build
+check_debugger
 check_machine
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then note GPU "$(nvidia-smi -L | head -n 1 | cut -d'(' -f1)"; else note GPU "none; the steps train on the CPU"; fi
 if ((num_missing > 0)); then

@@ -44,9 +44,9 @@ def read_stages(path, num_microbatches=1, data="corpus"):
 
 
 def own_options(stage, num_ranks):
-    """The stage's own options on so many ranks."""
+    """The stage's own options on so many ranks, for a run of any number of steps."""
     pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
-    values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages}
+    values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages, "D": 1}
     words = [] if stage["options"] == "-" else stage["options"].split()
     return [str(values.get(word, word)) for word in words]
 

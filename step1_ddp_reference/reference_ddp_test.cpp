@@ -17,7 +17,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step1_ddp_reference/communicator_backend.hpp"
 
@@ -75,11 +75,8 @@ Microbatches batch_of(int rank, std::int64_t step, std::int64_t num_microbatches
   return Microbatches(std::move(list));
 }
 
-class ReferenceDdpTest : public ::testing::Test {
+class ReferenceDdpTest : public RankTest {
  protected:
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
   const std::string start_ = concat("rank ", rank_, " of ", size_, ": ReferenceDdp: ");
 
   // What the ranks' gradients sum up to in rank order, computed in this process alone.
@@ -132,7 +129,7 @@ TEST(ReferenceBuckets, TakeTheTrainableInReverseAndWithoutPadding) {
 
 // ---- The sum ------------------------------------------------------------------------------------
 
-TEST_F(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
+TEST_ON_RANKS(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
   for (const std::int64_t num_microbatches : {1, 3}) {
     SmallModel model;
     ReferenceDdp ddp(model.flat, comm_);
@@ -154,7 +151,7 @@ TEST_F(ReferenceDdpTest, EqualsTheFoldInRankOrderToTheBit) {
   }
 }
 
-TEST_F(ReferenceDdpTest, RanksDoDiffer) {  // or the test above would prove nothing
+TEST_ON_RANKS(ReferenceDdpTest, RanksDoDiffer) {  // or the test above would prove nothing
   if (size_ == 1) return;
   SmallModel model;
   accumulate_gradients(model.loss_sum, batch_of(rank_, 0, 1), 8.0 * size_);
@@ -164,7 +161,7 @@ TEST_F(ReferenceDdpTest, RanksDoDiffer) {  // or the test above would prove noth
   EXPECT_FALSE(bits_equal(model.grads.flat(), neighbour.grads.flat()));
 }
 
-TEST_F(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
+TEST_ON_RANKS(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
   SmallModel model;
   for (std::int64_t step = 0; step < 2; ++step) {
     ReferenceDdp ddp(model.flat, comm_);  // and no hook of the one before is left
@@ -178,7 +175,7 @@ TEST_F(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
 
 // ---- What it costs ------------------------------------------------------------------------------
 
-TEST_F(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
+TEST_ON_RANKS(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
   SmallModel model;
   ReferenceDdp ddp(model.flat, comm_);
   const LossSum loss_sum = ddp.wrap(model.loss_sum);
@@ -205,7 +202,7 @@ TEST_F(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
   }
 }
 
-TEST_F(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
+TEST_ON_PROCESSES(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
   install_memory_ledger();
   SmallModel model;
   const auto communication = [] { return read_memory().live(MemoryCategory::kCommunication); };
@@ -230,7 +227,7 @@ TEST_F(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
 
 // ---- Counting microbatches ----------------------------------------------------------------------
 
-TEST_F(ReferenceDdpTest, EvaluationsAreNotCounted) {
+TEST_ON_RANKS(ReferenceDdpTest, EvaluationsAreNotCounted) {
   SmallModel model;
   ReferenceDdp ddp(model.flat, comm_);
   const LossSum loss_sum = ddp.wrap(model.loss_sum);
@@ -251,7 +248,7 @@ TEST_F(ReferenceDdpTest, EvaluationsAreNotCounted) {
   }
 }
 
-TEST_F(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
+TEST_ON_RANKS(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
   SmallModel model, alone;
   ReferenceDdp ddp(model.flat, comm_);
   const Traffic before = comm_.traffic();
@@ -261,7 +258,7 @@ TEST_F(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
   EXPECT_TRUE(bits_equal(model.grads.flat(), alone.grads.flat()));
 }
 
-TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
+TEST_ON_RANKS(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
   SmallModel model;
   const auto expect_error = [&](const std::function<void()>& call, const std::string& part) {
     EXPECT_THAT(call, ThrowsMessage<CheckError>(AllOf(StartsWith(start_), HasSubstr(part))));
@@ -282,7 +279,7 @@ TEST_F(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
 
 // ---- Starts and ends ----------------------------------------------------------------------------
 
-TEST_F(ReferenceDdpTest, ReplicasStartAsRankZeros) {
+TEST_ON_RANKS(ReferenceDdpTest, ReplicasStartAsRankZeros) {
   SmallModel model, rank_zeros;
   for (FlatModel* flat : {&model.flat, &rank_zeros.flat}) {
     const int rank = flat == &model.flat ? rank_ : 0;
@@ -304,7 +301,7 @@ TEST_F(ReferenceDdpTest, ReplicasStartAsRankZeros) {
 }
 
 // On every rank, so that each can report it. A single rank would leave the others waiting.
-TEST_F(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {
+TEST_ON_RANKS(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {
   SmallModel model;
   const auto expect_missing = [&](const LossSum& loss_sum, const std::string& names) {
     ReferenceDdp ddp(model.flat, comm_);
@@ -330,7 +327,7 @@ TEST_F(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {
       "gave no gradient to 'bias';");
 }
 
-TEST_F(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {
+TEST_ON_RANKS(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {
   SmallModel model;
   ReferenceDdp ddp(model.flat, comm_);
   ddp.arm(1);
@@ -340,7 +337,7 @@ TEST_F(ReferenceDdpTest, ForwardWithoutBackwardIsNoStep) {
       ThrowsMessage<CheckError>(HasSubstr("gave no gradient to 'head' 'bias' 'weight' 'table';")));
 }
 
-TEST_F(ReferenceDdpTest, NeedsATrainableParameter) {
+TEST_ON_RANKS(ReferenceDdpTest, NeedsATrainableParameter) {
   FlatModel frozen({{"unit", {{"w", at::ones({3})}}}});
   EXPECT_THAT([&] { ReferenceDdp ddp(frozen, comm_); },
               ThrowsMessage<CheckError>(HasSubstr("no parameter is trainable")));
@@ -348,7 +345,7 @@ TEST_F(ReferenceDdpTest, NeedsATrainableParameter) {
 
 // ---- The process group --------------------------------------------------------------------------
 
-TEST_F(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
+TEST_ON_RANKS(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
   const auto group = make_process_group(comm_);
   EXPECT_EQ(group->getRank(), rank_);
   EXPECT_EQ(group->getSize(), size_);
@@ -366,7 +363,7 @@ TEST_F(ReferenceDdpTest, ProcessGroupFinishesBeforeItReturns) {
   EXPECT_TRUE(bits_equal(values[0], values_of(size_ - 1, 5, at::kLong)));
 }
 
-TEST_F(ReferenceDdpTest, ProcessGroupRefusesWhatItDoesNotDo) {
+TEST_ON_RANKS(ReferenceDdpTest, ProcessGroupRefusesWhatItDoesNotDo) {
   const auto group = make_process_group(comm_);
   std::vector<at::Tensor> tensors = {at::ones({2})};
   c10d::AllreduceOptions largest;

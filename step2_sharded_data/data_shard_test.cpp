@@ -8,7 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 #include "step2_sharded_data/exercise/grader.hpp"
@@ -28,7 +28,7 @@ using Samples = std::vector<std::int64_t>;
 // Each for its own reason.
 TEST(Exercise, GraderRejectsWrongAnswers) {
   for (const auto& wrong : step2::wrong_answers())
-    expect_rejected(wrong, step2::grade(wrong.attempt), mpi_world().comm());
+    expect_rejected(wrong, step2::grade(wrong.attempt), test_world().comm());
 }
 
 // An answer that throws is a fault that names the case, not the end of the program.
@@ -142,7 +142,7 @@ TEST(SamplesOfRank, AnotherEpochIsInAnotherOrder) {
 }
 
 // 37 samples, which divide over none of 2, 3 and 4 ranks.
-class DataShardStream : public ::testing::Test {
+class DataShardStream : public RankTest {
  protected:
   DataOptions options(std::int64_t num_microbatches, Tail tail, Rows rows) const {
     return {.source = rows == Rows::kWindows ? text_ : documents_,
@@ -163,9 +163,6 @@ class DataShardStream : public ::testing::Test {
     }
   }
 
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
   TempFolder folder_;
   const std::string text_ = folder_.write("text.txt", [] {
     std::string text;
@@ -182,7 +179,7 @@ class DataShardStream : public ::testing::Test {
 
 // What step 1 reads and throws away but for its rows, step 2 does not read: the same rows, to the
 // bit, in every epoch, the short last step included.
-TEST_F(DataShardStream, IsWhatTheRankTakesOutOfTheGlobalBatch) {
+TEST_ON_RANKS(DataShardStream, IsWhatTheRankTakesOutOfTheGlobalBatch) {
   for (const Rows rows : {Rows::kWindows, Rows::kDocuments}) {
     for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
       for (const std::int64_t num_microbatches : {1, 3}) {
@@ -200,7 +197,7 @@ TEST_F(DataShardStream, IsWhatTheRankTakesOutOfTheGlobalBatch) {
   }
 }
 
-TEST_F(DataShardStream, LastStepIsShort) {  // or the test above would prove less
+TEST_ON_RANKS(DataShardStream, LastStepIsShort) {  // or the test above would prove less
   BatchStream own(options(1, Tail::kDrop, Rows::kWindows), data_shard(rank_, size_, Tail::kDrop));
   const std::int64_t per_rank = own.training_data().num_samples() / size_;
   std::vector<std::int64_t> rows;
@@ -211,7 +208,7 @@ TEST_F(DataShardStream, LastStepIsShort) {  // or the test above would prove les
   EXPECT_EQ(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}), per_rank);
 }
 
-TEST_F(DataShardStream, ReadsOneNthOfTheBytes) {
+TEST_ON_RANKS(DataShardStream, ReadsOneNthOfTheBytes) {
   const DataOptions data = options(2, Tail::kDrop, Rows::kWindows);
   BatchStream global = global_batches(data, size_);
   BatchStream own(data, data_shard(rank_, size_, data.tail));
@@ -223,7 +220,7 @@ TEST_F(DataShardStream, ReadsOneNthOfTheBytes) {
   }
 }
 
-TEST_F(DataShardStream, TooFewSamplesToDropTheRest) {
+TEST_ON_RANKS(DataShardStream, TooFewSamplesToDropTheRest) {
   DataOptions few = options(1, Tail::kDrop, Rows::kWindows);
   few.source = folder_.write("few.txt", std::string(3 * 16, 'x'));
   BatchStream dropped(few, data_shard(0, 8, Tail::kDrop));

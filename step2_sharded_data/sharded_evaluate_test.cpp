@@ -11,13 +11,13 @@
 #include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/model/gpt.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {
 
-class ShardedEvaluate : public ::testing::Test {
+class ShardedEvaluate : public RankTest {
  protected:
   // Documents of different lengths, three a microbatch.
   Microbatches validation(std::int64_t num_rows) const {
@@ -30,9 +30,6 @@ class ShardedEvaluate : public ::testing::Test {
     return BatchStream(data, whole_data(Tail::kDrop)).validation();
   }
 
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
   TempFolder folder_;
   const std::string documents_ = folder_.write("documents.jsonl", [] {
     std::string lines;
@@ -43,7 +40,7 @@ class ShardedEvaluate : public ::testing::Test {
 };
 
 // To the bit: with a ragged last microbatch, with one for each rank, with fewer than ranks.
-TEST_F(ShardedEvaluate, IsThatOfOneProcess) {
+TEST_ON_RANKS(ShardedEvaluate, IsThatOfOneProcess) {
   const Model model = build_gpt(
       {.vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16}, /*seed=*/1);
   const LossSum loss_sum = loss_of(model, kNextToken);
@@ -57,7 +54,7 @@ TEST_F(ShardedEvaluate, IsThatOfOneProcess) {
 }
 
 // In double 1e16 + 1 is 1e16: another order of the sum, or a sum per rank, would show.
-TEST_F(ShardedEvaluate, AddsUpInTheOrderOfTheMicrobatches) {
+TEST_ON_RANKS(ShardedEvaluate, AddsUpInTheOrderOfTheMicrobatches) {
   const std::vector<double> sums = {1e16, 1, -1e16, 1, 1e16, -1e16, 1, 1};
   std::vector<Microbatch> list;
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -71,7 +68,7 @@ TEST_F(ShardedEvaluate, AddsUpInTheOrderOfTheMicrobatches) {
   EXPECT_EQ(evaluate(loss_sum, batches), 2.0 / 8);
 }
 
-TEST_F(ShardedEvaluate, EachRankRunsItsOwnMicrobatchesForward) {
+TEST_ON_RANKS(ShardedEvaluate, EachRankRunsItsOwnMicrobatchesForward) {
   const Microbatches batches = validation(20);
   std::int64_t num_forward = 0;
   const LossSum loss_sum = [&](const Microbatch&) {
@@ -84,13 +81,13 @@ TEST_F(ShardedEvaluate, EachRankRunsItsOwnMicrobatchesForward) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST_F(ShardedEvaluate, HasNoValueWithoutATarget) {
+TEST_ON_RANKS(ShardedEvaluate, HasNoValueWithoutATarget) {
   const LossSum loss_sum = [](const Microbatch&) { return at::full({}, 0.0); };
   EXPECT_TRUE(std::isnan(evaluate(loss_sum, Microbatches({}), comm_)));
   EXPECT_TRUE(std::isnan(evaluate(loss_sum, Microbatches({{{}, {}, 0}}), comm_)));
 }
 
-TEST_F(ShardedEvaluate, SendsOneDoublePerMicrobatchInOneAllReduce) {
+TEST_ON_RANKS(ShardedEvaluate, SendsOneDoublePerMicrobatchInOneAllReduce) {
   const LossSum loss_sum = [](const Microbatch&) { return at::ones({}); };
   for (const std::int64_t num_rows : {1, 20}) {
     const Microbatches batches = validation(num_rows);

@@ -11,11 +11,13 @@
 
 #include "common/comm/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
+#include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/exercise/grader.hpp"
@@ -42,7 +44,7 @@ struct TinyModel {
   LossSum loss_sum = loss_of(model, kNextToken);
 };
 
-class NaiveDp : public ::testing::Test {
+class NaiveDp : public RankTest {
  protected:
   // What `act` sends.
   template <class Act>
@@ -63,20 +65,16 @@ class NaiveDp : public ::testing::Test {
   }
 
   static std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) + 1; }
-
-  Communicator& comm_ = mpi_world().comm();
-  const int rank_ = comm_.rank();
-  const int size_ = comm_.size();
 };
 
 // Each for its own reason, on all ranks alike, wherever it shows.
-TEST_F(NaiveDp, GraderRejectsWrongAnswers) {
+TEST_ON_PROCESSES(NaiveDp, GraderRejectsWrongAnswers) {
   for (const auto& wrong : step3::wrong_answers(size_)) {
     expect_rejected(wrong, step3::grade(wrong.attempt, comm_), comm_);
   }
 }
 
-TEST_F(NaiveDp, BroadcastsTheParametersOfAnyRoot) {
+TEST_ON_RANKS(NaiveDp, BroadcastsTheParametersOfAnyRoot) {
   for (int root = 0; root < size_; ++root) {
     TinyModel own(gpt_options(), seed_of(rank_)), wanted(gpt_options(), seed_of(root));
     own.grads.flat().fill_(7);
@@ -88,7 +86,7 @@ TEST_F(NaiveDp, BroadcastsTheParametersOfAnyRoot) {
   }
 }
 
-TEST_F(NaiveDp, BroadcastsFrozenParametersToo) {
+TEST_ON_RANKS(NaiveDp, BroadcastsFrozenParametersToo) {
   const at::Tensor frozen = at::full({3}, static_cast<float>(rank_));
   FlatModel flat({{"unit", {{"frozen", frozen}}}});
   broadcast_parameters(flat, comm_, size_ - 1);
@@ -96,7 +94,7 @@ TEST_F(NaiveDp, BroadcastsFrozenParametersToo) {
 }
 
 // The model's own gradients, in every tensor, and nothing written between them.
-TEST_F(NaiveDp, GradientsAreTheFoldInRankOrder) {
+TEST_ON_RANKS(NaiveDp, GradientsAreTheFoldInRankOrder) {
   TinyModel tiny(gpt_options(), 1);
   for (const std::uint64_t seed : {1, 2}) {
     for (const auto& [name, grad] : named_views(tiny.flat.layout(), tiny.grads.flat())) {
@@ -114,7 +112,7 @@ TEST_F(NaiveDp, GradientsAreTheFoldInRankOrder) {
 }
 
 // A tied weight is one tensor, and is sent once.
-TEST_F(NaiveDp, SendsEachTensorOnceAndNoPadding) {
+TEST_ON_RANKS(NaiveDp, SendsEachTensorOnceAndNoPadding) {
   std::int64_t num_calls[2];
   for (const bool is_tied : {false, true}) {
     TinyModel tiny(gpt_options(is_tied), 1);
@@ -130,7 +128,7 @@ TEST_F(NaiveDp, SendsEachTensorOnceAndNoPadding) {
 }
 
 // Frozen before the flat model was made, without a gradient, or after, with one that stays.
-TEST_F(NaiveDp, LeavesFrozenParametersOut) {
+TEST_ON_RANKS(NaiveDp, LeavesFrozenParametersOut) {
   const at::Tensor before = at::ones({5}), after = at::ones({6}).set_requires_grad(true);
   const at::Tensor one_element = at::ones({}).set_requires_grad(true);
   FlatModel flat({{"unit", {{"before", before}, {"one", one_element}, {"after", after}}}});
@@ -147,7 +145,7 @@ TEST_F(NaiveDp, LeavesFrozenParametersOut) {
 }
 
 // Rank 0's backward never reaches `b`: it contributes zeros, and the others' gradients count.
-TEST_F(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
+TEST_ON_RANKS(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
   const at::Tensor a = at::ones({3}).set_requires_grad(true);
   const at::Tensor b = at::ones({4}).set_requires_grad(true);
   FlatModel flat({{"unit", {{"a", a}, {"b", b}}}});
@@ -161,7 +159,7 @@ TEST_F(NaiveDp, UnusedParameterAddsZerosAndNobodyWaits) {
   }
 }
 
-TEST_F(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
+TEST_ON_PROCESSES(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
   install_memory_ledger();
   TinyModel tiny(gpt_options(), 1);
   std::int64_t largest = 0;
@@ -182,9 +180,16 @@ TEST_F(NaiveDp, ScratchIsThatOfOneTensorAtATime) {
 
 // Replicas that start apart and read different data: equal after every step, to the bit, and their
 // gradient is the oracle's.
-TEST_F(NaiveDp, ReplicasStayEqual) {
-  const DataOptions data{
-      .rows = Rows::kDocuments, .microbatch_size = 2, .num_microbatches = 2, .context = 16};
+TEST_ON_RANKS(NaiveDp, ReplicasStayEqual) {
+  const TempFolder folder;
+  std::string lines;
+  for (std::size_t i = 0; i < 70; ++i)
+    lines += concat("{\"answer\": \"", i, std::string(i * 7 % 17, 'x'), "\"}\n");
+  const DataOptions data{.source = folder.write("documents.jsonl", lines),
+                         .rows = Rows::kDocuments,
+                         .microbatch_size = 2,
+                         .num_microbatches = 2,
+                         .context = 16};
   TinyModel replica(gpt_options(), seed_of(rank_)), oracle(gpt_options(), seed_of(0));
   Optimizer optimizer(replica.flat, replica.grads, {});
   Optimizer oracles_optimizer(oracle.flat, oracle.grads, {});

@@ -12,7 +12,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/lazy_communicator.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -68,8 +68,10 @@ at::Tensor fold_of_ranks(int num_ranks, std::int64_t num_microbatches, std::uint
   return sum;
 }
 
-TEST(GradientBucketer, SumsAreTheFoldInRankOrderAndCostWhatTheorySays) {
-  Communicator& comm = mpi_world().comm();
+class GradientBucketerTest : public RankTest {};
+
+TEST_ON_RANKS(GradientBucketerTest, SumsAreTheFoldInRankOrderAndCostWhatTheorySays) {
+  Communicator& comm = test_world().comm();
   for (const std::int64_t capacity : {1, 256, 2000, 1 << 20}) {
     Model model;
     const std::vector<GradientBucket> plan = plan_buckets(model.flat.layout(), capacity);
@@ -109,7 +111,7 @@ std::vector<Unit> chain() {
 
 // MPI makes progress only while it is called. Every hook calls it, so a bucket is summed by the
 // time the next one is sent, and when backward ends only the last one is in flight.
-TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
+TEST_ON_RANKS(GradientBucketerTest, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);
   FlatModel flat(chain());
@@ -124,8 +126,8 @@ TEST(GradientBucketer, MovesTheTransportOnInEveryHook) {
   bucketer.wait();
 }
 
-TEST(GradientBucketer, LeavesTheFrozenParameterAlone) {
-  Communicator& comm = mpi_world().comm();
+TEST_ON_RANKS(GradientBucketerTest, LeavesTheFrozenParameterAlone) {
+  Communicator& comm = test_world().comm();
   Model model;
   GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), comm);
   const FlatTensor& frozen = model.flat.layout().tensors[5];
@@ -140,9 +142,9 @@ TEST(GradientBucketer, LeavesTheFrozenParameterAlone) {
 
 // Armed, it may take what the transport takes for all buckets in flight: the other ranks' pieces of
 // this rank's chunk. On one rank that is nothing, so not even the copy of one bucket goes unseen.
-TEST(GradientBucketer, HoldsNoSecondCopyOfTheGradients) {
+TEST_ON_PROCESSES(GradientBucketerTest, HoldsNoSecondCopyOfTheGradients) {
   install_memory_ledger();
-  Communicator& comm = mpi_world().comm();
+  Communicator& comm = test_world().comm();
   Model model;
   const std::vector<GradientBucket> plan = plan_buckets(model.flat.layout(), 2000);
   std::int64_t transports = 0;
@@ -168,7 +170,7 @@ TEST(GradientBucketer, HoldsNoSecondCopyOfTheGradients) {
   EXPECT_EQ(after.total_live_bytes, before);
 }
 
-TEST(GradientBucketer, NamesRankAndParameterThatHasHadTooFewGradients) {
+TEST_ON_RANKS(GradientBucketerTest, NamesRankAndParameterThatHasHadTooFewGradients) {
   SelfCommunicator alone;
   Model model;
   GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
@@ -180,7 +182,7 @@ TEST(GradientBucketer, NamesRankAndParameterThatHasHadTooFewGradients) {
                   HasSubstr("rank 0"), HasSubstr("'shift'"), HasSubstr("1 of 2 gradients"))));
 }
 
-TEST(GradientBucketer, RefusesMoreGradientsThanArmed) {
+TEST_ON_RANKS(GradientBucketerTest, RefusesMoreGradientsThanArmed) {
   SelfCommunicator alone;
   Model model;
   GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
@@ -194,8 +196,8 @@ TEST(GradientBucketer, RefusesMoreGradientsThanArmed) {
                   &std::exception::what, HasSubstr("after its bucket was sent"))));
 }
 
-TEST(GradientBucketer, TakesItsHooksAlong) {
-  Communicator& comm = mpi_world().comm();
+TEST_ON_RANKS(GradientBucketerTest, TakesItsHooksAlong) {
+  Communicator& comm = test_world().comm();
   Model model;
   { GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), comm); }
   model.backward(comm.rank(), 1);  // calls no hook of an object that is gone

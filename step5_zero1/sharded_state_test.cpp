@@ -11,7 +11,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 
@@ -65,7 +65,7 @@ struct ShardedRun {
   BatchStream batches;
 };
 
-class ShardedStateTest : public ::testing::Test {
+class ShardedStateTest : public RankTest {
  protected:
   ShardedStateTest() {
     install_memory_ledger();
@@ -74,7 +74,6 @@ class ShardedStateTest : public ::testing::Test {
     for (int i = 0; i < 40; ++i) text += concat("line ", i, " of a text. ");
     data_ = {.source = folder_.write("text.txt", text), .microbatch_size = 2, .context = 16};
   }
-  void TearDown() override { comm_.barrier(); }  // no rank still reads rank 0's folder
 
   // As Run::save() does: rank 0 writes, the others give their parts.
   fs::path save(const TrainState& state, std::int64_t step) {
@@ -93,15 +92,14 @@ class ShardedStateTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  Communicator& comm_ = mpi_world().comm();
-  const int num_ranks_ = comm_.size(), rank_ = comm_.rank();
+  const int num_ranks_ = size_;
   TempFolder folder_;
   fs::path shared_;  // rank 0's folder
   DataOptions data_;
 };
 
 // What one process saves, N ranks load; what they save are the same files, byte for byte.
-TEST_F(ShardedStateTest, FilesAreThoseOfOneProcess) {
+TEST_ON_RANKS(ShardedStateTest, FilesAreThoseOfOneProcess) {
   for (const OptimizerKind kind : kBothKinds) {
     WholeRun whole(kind, data_);
     whole.train(1);
@@ -124,11 +122,12 @@ TEST_F(ShardedStateTest, FilesAreThoseOfOneProcess) {
     EXPECT_EQ(load_checkpoint(by_all, back).step, step);
     EXPECT_EQ(tensor_hash(back.optimizer), tensor_hash(whole.state().optimizer));
   }
+  comm_.barrier();  // no rank still reads rank 0's folder
 }
 
 // Each rank has its part of the moments, to the bit, with zeros in the padding, and takes the next
 // step of one process.
-TEST_F(ShardedStateTest, RanksGoOnFromWhatOneProcessSaved) {
+TEST_ON_RANKS(ShardedStateTest, RanksGoOnFromWhatOneProcessSaved) {
   WholeRun whole(OptimizerKind::kAdamW, data_, num_ranks_);
   whole.train(1);
   const fs::path path =
@@ -152,7 +151,7 @@ TEST_F(ShardedStateTest, RanksGoOnFromWhatOneProcessSaved) {
 }
 
 // The rank that writes holds one unit of each buffer; the others hold nothing.
-TEST_F(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
+TEST_ON_PROCESSES(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
   ShardedRun run(OptimizerKind::kAdamW, data_, comm_);
   std::int64_t largest = 0;
   Traffic theory;
@@ -179,7 +178,7 @@ TEST_F(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOnce) {
 }
 
 // Names that do not keep a unit together cost more messages, and nothing else.
-TEST_F(ShardedStateTest, TakesUnitsWhoseNamesAreMixed) {
+TEST_ON_PROCESSES(ShardedStateTest, TakesUnitsWhoseNamesAreMixed) {
   const auto leaf = [](std::int64_t numel) { return at::ones({numel}).set_requires_grad(true); };
   const FlatLayout layout =
       plan_flat_layout({{"first", {{"d", leaf(3)}, {"a", leaf(2000)}}},
@@ -208,7 +207,7 @@ TEST_F(ShardedStateTest, TakesUnitsWhoseNamesAreMixed) {
   EXPECT_EQ(tensor_hash(tensors), hash);
 }
 
-TEST_F(ShardedStateTest, RefusesWhatIsDamagedOrDoesNotFit) {
+TEST_ON_RANKS(ShardedStateTest, RefusesWhatIsDamagedOrDoesNotFit) {
   WholeRun whole(OptimizerKind::kAdamW, data_);
   whole.train(1);
   const fs::path path =

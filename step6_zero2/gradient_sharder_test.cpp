@@ -16,7 +16,7 @@
 #include "common/optim/flat_model.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/lazy_communicator.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/sharder_cost.hpp"
@@ -96,10 +96,12 @@ struct Model {
   ShardPlan plan;
 };
 
+class GradientSharderTest : public RankTest {};
+
 // Padding, frozen tensors and the frozen unit are part of the shard, and zero in it.
-TEST(GradientSharder, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
+TEST_ON_RANKS(GradientSharderTest, ShardIsTheFoldRanksFirstAndCostsWhatTheorySays) {
   const step6::UninitializedIsNan guard;
-  Communicator& comm = mpi_world().comm();
+  Communicator& comm = test_world().comm();
   Model model(comm);
   GradientSharder sharder(model.plan, model.flat.leaves(), comm);
   for (const std::int64_t m : {1, 3, 1}) {
@@ -134,7 +136,7 @@ std::vector<Unit> chain() {
 
 // MPI makes progress only while it is called. Every hook calls it, so a unit has been reduced by
 // the time the next one is sent, and no rank waits for it.
-TEST(GradientSharder, MovesTheTransportOnInEveryHook) {
+TEST_ON_RANKS(GradientSharderTest, MovesTheTransportOnInEveryHook) {
   SelfCommunicator alone;
   LazyCommunicator lazy(alone, /*num_tests=*/3);
   const FlatModel flat(chain(), shard_multiple(1));
@@ -149,8 +151,8 @@ TEST(GradientSharder, MovesTheTransportOnInEveryHook) {
 }
 
 // Without zero_grad() in between, as a loop might want it.
-TEST(GradientSharder, AddsToWhatIsThere) {
-  Communicator& comm = mpi_world().comm();
+TEST_ON_RANKS(GradientSharderTest, AddsToWhatIsThere) {
+  Communicator& comm = test_world().comm();
   Model model(comm);
   GradientSharder sharder(model.plan, model.flat.leaves(), comm);
   for (std::int64_t j = 0; j < 2; ++j) {
@@ -161,9 +163,9 @@ TEST(GradientSharder, AddsToWhatIsThere) {
   EXPECT_TRUE(bits_equal(sharder.grad_shard(), model.fold(2)));
 }
 
-TEST(GradientSharder, HoldsItsShardAndTwoUnitsAndNeverMore) {
+TEST_ON_PROCESSES(GradientSharderTest, HoldsItsShardAndTwoUnitsAndNeverMore) {
   install_memory_ledger();
-  Communicator& comm = mpi_world().comm();
+  Communicator& comm = test_world().comm();
   std::vector<Unit> equal;
   for (int u = 0; u < 24; ++u)
     equal.push_back({concat("unit", u), {{concat("unit", u, ".w"), leaf({3000})}}});
@@ -191,7 +193,7 @@ TEST(GradientSharder, HoldsItsShardAndTwoUnitsAndNeverMore) {
   }
 }
 
-TEST(GradientSharder, NamesRankAndParameterThatHasHadTooFewGradients) {
+TEST_ON_RANKS(GradientSharderTest, NamesRankAndParameterThatHasHadTooFewGradients) {
   SelfCommunicator alone;
   const auto says = [](const char* parameter, const char* count) {
     return ThrowsMessage<CheckError>(
@@ -221,8 +223,8 @@ TEST(GradientSharder, NamesRankAndParameterThatHasHadTooFewGradients) {
 }
 
 // There is no unit then, and no pass to wait for.
-TEST(GradientSharder, HasNothingToDoForAModelThatIsFrozenAltogether) {
-  Communicator& comm = mpi_world().comm();
+TEST_ON_RANKS(GradientSharderTest, HasNothingToDoForAModelThatIsFrozenAltogether) {
+  Communicator& comm = test_world().comm();
   Model model(comm, {{"ice", {{"rock", leaf({40}, false)}, {"stone", leaf({3}, false)}}}});
   GradientSharder sharder(model.plan, model.flat.leaves(), comm);
   const Traffic before = comm.traffic();
@@ -231,7 +233,7 @@ TEST(GradientSharder, HasNothingToDoForAModelThatIsFrozenAltogether) {
   EXPECT_EQ(comm.traffic(), before);
 }
 
-TEST(GradientSharder, RefusesWhatWasNotArmed) {
+TEST_ON_RANKS(GradientSharderTest, RefusesWhatWasNotArmed) {
   SelfCommunicator alone;
   Model model(alone);
   GradientSharder sharder(model.plan, model.flat.leaves(), alone);
@@ -247,8 +249,8 @@ TEST(GradientSharder, RefusesWhatWasNotArmed) {
                         HasSubstr("more than the 1 gradient(s) that arm() announced"))));
 }
 
-TEST(GradientSharder, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
-  Communicator& comm = mpi_world().comm();
+TEST_ON_RANKS(GradientSharderTest, LeavesUnarmedBackwardsToAutogradAndTakesItsHooksAlong) {
+  Communicator& comm = test_world().comm();
   Model model(comm);
   const Traffic before = comm.traffic();
   const auto expect_own_gradients = [&] {
@@ -298,12 +300,12 @@ std::int64_t activations_in_backward(const GptOptions& options, Communicator& co
 
 // It is complete only when the embedding's backward has added its half: until then the head's is
 // not the sharder's yet, but autograd's.
-TEST(GradientSharder, ATiedEmbeddingsGradientWaitsInsideAutograd) {
+TEST_ON_PROCESSES(GradientSharderTest, ATiedEmbeddingsGradientWaitsInsideAutograd) {
   install_memory_ledger();
   GptOptions options = {.vocab_size = 3000, .context = 4, .layers = 2, .heads = 2, .channels = 20};
-  const std::int64_t tied = activations_in_backward(options, mpi_world().comm());
+  const std::int64_t tied = activations_in_backward(options, test_world().comm());
   options.tie_embeddings = false;
-  const std::int64_t untied = activations_in_backward(options, mpi_world().comm());
+  const std::int64_t untied = activations_in_backward(options, test_world().comm());
   EXPECT_EQ(tied - untied, 4 * options.vocab_size * options.channels);
 }
 

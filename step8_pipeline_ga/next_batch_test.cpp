@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 
@@ -19,9 +19,9 @@ using ::testing::ThrowsMessage;
 
 using Pairs = std::vector<std::pair<double, double>>;  // documents and microbatches of each step
 
-class NextBatch : public ::testing::Test {
+class NextBatch : public RankTest {
  protected:
-  Communicator& comm() { return mpi_world().comm(); }
+  Communicator& comm() { return comm_; }
 
   // One document per row, in the order of the file.
   BatchStream documents(std::int64_t num_documents, std::int64_t rows) {
@@ -58,7 +58,7 @@ class NextBatch : public ::testing::Test {
 };
 
 // n documents in each microbatch, those of all replicas together.
-TEST_F(NextBatch, TheMicrobatchThatOvershootsIsKept) {
+TEST_ON_RANKS(NextBatch, TheMicrobatchThatOvershootsIsKept) {
   const std::int64_t n = comm().size();
   BatchStream two = documents(1000 * n, 2), three = documents(1000 * n, 3),
               four = documents(1000 * n, 4);
@@ -68,7 +68,7 @@ TEST_F(NextBatch, TheMicrobatchThatOvershootsIsKept) {
   EXPECT_THAT(steps(four, 1, 1), ElementsAre(std::pair(4 * n, 1)));
 }
 
-TEST_F(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
+TEST_ON_RANKS(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
   const std::int64_t n = comm().size();
   BatchStream batches = documents(11 * n, 2);  // microbatches of 2 2 2 2 2 1
   EXPECT_THAT(steps(batches, 8 * n, 4), ElementsAre(std::pair(8 * n, 4), std::pair(3 * n, 2),  //
@@ -77,7 +77,7 @@ TEST_F(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
   EXPECT_EQ(batches.counts().rows, 22);
 }
 
-TEST_F(NextBatch, ContinuesFromAnyStep) {
+TEST_ON_RANKS(NextBatch, ContinuesFromAnyStep) {
   const std::int64_t n = comm().size();
   BatchStream whole = documents(11 * n, 2), resumed = documents(11 * n, 2);
   for (int i = 0; i < 7; ++i) {
@@ -91,7 +91,7 @@ TEST_F(NextBatch, ContinuesFromAnyStep) {
 }
 
 // Documents are spread unevenly over the replicas, but all fetch as often.
-TEST_F(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
+TEST_ON_RANKS(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
   const std::string path = (folder_.path() / "ragged.jsonl").string();
   std::ofstream file(path);
   for (int i = 0; i < 200; ++i)
@@ -111,14 +111,14 @@ TEST_F(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
   EXPECT_GT(batches.position().epoch, 0);
 }
 
-TEST_F(NextBatch, WithoutTheOptionItIsTheStreamsStep) {
+TEST_ON_RANKS(NextBatch, WithoutTheOptionItIsTheStreamsStep) {
   BatchStream batches = documents(100, 2), same = documents(100, 2);
   const StepBatch batch = next_batch(batches, wanting(0), comm());
   EXPECT_TRUE(batch.metrics.empty());
   EXPECT_EQ(batch.microbatches[0].samples, same.next()[0].samples);
 }
 
-TEST_F(NextBatch, DataWithoutDocumentsAreRefused) {
+TEST_ON_RANKS(NextBatch, DataWithoutDocumentsAreRefused) {
   const std::string path = (folder_.path() / "tokens.bin").string();
   std::ofstream(path, std::ios::binary) << std::string(400, '\1');
   DataOptions data;

@@ -1,5 +1,6 @@
 #include "step8_pipeline_ga/pipeline_runner.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
@@ -12,7 +13,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/model/modules.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step8_pipeline_ga/schedule_simulation.hpp"
 
 namespace ladder {
@@ -25,9 +26,10 @@ constexpr std::int64_t kTokens = 6, kChannels = 24;
 // A layer per chunk: a linear layer with a residual connection. The first one takes "tokens",
 // numbers.
 Layer layer(int index) {
-  at::manual_seed(100 + static_cast<std::uint64_t>(index));
-  const auto leaf = [](at::IntArrayRef shape) {
-    at::Tensor values = (at::randn(shape) * 0.3).set_requires_grad(true);
+  const at::Generator random =
+      at::detail::createCPUGenerator(100 + static_cast<std::uint64_t>(index));
+  const auto leaf = [&](at::IntArrayRef shape) {
+    at::Tensor values = (at::randn(shape, random) * 0.3).set_requires_grad(true);
     values.mutable_grad() = at::zeros_like(values);
     return values;
   };
@@ -79,7 +81,7 @@ class Stage {
  public:
   explicit Stage(const Shape& shape, Communicator& stages = comm())
       : shape_(shape), chunks_(own_chunks(shape.chunks_per_stage)), stages_(stages) {}
-  static Communicator& comm() { return mpi_world().comm(); }
+  static Communicator& comm() { return test_world().comm(); }
 
   PipelineRunner runner() const {
     return PipelineRunner(chunks_, kChannels, stages_, [*this](std::int64_t m) {
@@ -122,8 +124,10 @@ std::vector<Shape> shapes() {
   return all;
 }
 
+class PipelineRunnerTest : public RankTest {};
+
 // Two flushes, the second one shorter, of microbatches with different numbers of rows.
-TEST(PipelineRunner, GradientsAndLossAreThoseOfOneProcess) {
+TEST_ON_RANKS(PipelineRunnerTest, GradientsAndLossAreThoseOfOneProcess) {
   for (const Shape& shape : shapes()) {
     SCOPED_TRACE(concat(to_string(shape.schedule), " of ", shape.num_microbatches));
     const Stage stage(shape);
@@ -150,7 +154,7 @@ TEST(PipelineRunner, GradientsAndLossAreThoseOfOneProcess) {
   }
 }
 
-TEST(PipelineRunner, EvaluatesAndPredictsWithoutGradients) {
+TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
   for (const Shape& shape : shapes()) {
     const Stage stage(shape);
     PipelineRunner runner = stage.runner();
@@ -172,7 +176,7 @@ TEST(PipelineRunner, EvaluatesAndPredictsWithoutGradients) {
 
 // The gradients of separate weight halves are announced, one by one, as often as there are
 // microbatches; others are not.
-TEST(PipelineRunner, AnnouncesWhatNoHookDoes) {
+TEST_ON_RANKS(PipelineRunnerTest, AnnouncesWhatNoHookDoes) {
   const int halves = Stage::comm().rank() > 0 ? 2 * 5 : 0;  // the first input has no gradient
   for (const auto& [schedule, wanted] :
        {std::pair{Schedule::k1f1b, 0}, {Schedule::kZeroBubble, halves}}) {
@@ -190,7 +194,7 @@ TEST(PipelineRunner, AnnouncesWhatNoHookDoes) {
 }
 
 // After a run nothing is left; 1F1B remembers at most p − r microbatches, however many there are.
-TEST(PipelineRunner, KeepsNoActivationLongerThanThePlanDoes) {
+TEST_ON_PROCESSES(PipelineRunnerTest, KeepsNoActivationLongerThanThePlanDoes) {
   install_memory_ledger();
   const auto peak = [](Schedule schedule, std::int64_t num_microbatches) {
     const Stage stage({schedule, num_microbatches});
@@ -216,7 +220,7 @@ TEST(PipelineRunner, KeepsNoActivationLongerThanThePlanDoes) {
   EXPECT_EQ(peak(Schedule::k1f1b, 9), peak(Schedule::k1f1b, 12));
 }
 
-TEST(PipelineRunner, RecordsWhatItComputes) {
+TEST_ON_RANKS(PipelineRunnerTest, RecordsWhatItComputes) {
   const Stage stage({Schedule::k1f1b, 3});
   PipelineRunner runner = stage.runner();
   std::vector<TimedAction> timeline;
@@ -234,7 +238,7 @@ TEST(PipelineRunner, RecordsWhatItComputes) {
   }
 }
 
-TEST(PipelineRunner, RefusesABrokenPlanBeforeAnythingRuns) {
+TEST_ON_RANKS(PipelineRunnerTest, RefusesABrokenPlanBeforeAnythingRuns) {
   const Stage stage({Schedule::k1f1b, 3});
   PipelineRunner runner(stage.chunks(), kChannels, Stage::comm(), [](std::int64_t m) {
     PipelinePlan plan = plan_pipeline(Schedule::k1f1b, Stage::comm().size(), m);
@@ -246,7 +250,7 @@ TEST(PipelineRunner, RefusesABrokenPlanBeforeAnythingRuns) {
   EXPECT_EQ(Stage::comm().traffic(), before);
 }
 
-TEST(PipelineRunner, RefusesAStepWithoutTargets) {
+TEST_ON_RANKS(PipelineRunnerTest, RefusesAStepWithoutTargets) {
   const Stage stage({Schedule::k1f1b, 3});
   EXPECT_THAT([&] { stage.runner().accumulate_gradients(kSquares, batch_of(3), 0, 3); },
               ::testing::ThrowsMessage<CheckError>(HasSubstr("no target tokens")));

@@ -10,47 +10,50 @@
 
 namespace ladder {
 
-Diloco::Diloco(FlatModel& model, const DilocoOptions& options, Averager& averager)
+Diloco::Diloco(FlatModel& model, FlatModel& global, const DilocoOptions& options,
+               Averager& averager)
     : model_(model),
+      global_(global),
       options_(options),
       averager_(averager),
-      fragments_(plan_fragments(model.layout(), options.num_fragments)),
+      fragments_(plan_fragments(global.layout(), options.num_fragments)),
       outer_{options.outer_lr, options.outer_momentum} {
   check_diloco(options);
-  const MemoryScope scope(MemoryCategory::kOptimizer, "outer optimizer");
-  global_ = at::zeros_like(model.params());
-  velocity_ = at::zeros_like(model.params());
-  adopt_parameters();
+  const MemoryScope scope(MemoryCategory::kOptimizer);
+  velocity_ = at::zeros_like(global.params());
 }
 
-void Diloco::adopt_parameters() {
+void Diloco::adopt_global() {
   const at::NoGradGuard no_grad;
-  global_.copy_(model_.params());
+  if (!is_restored_) model_.params().copy_(global_.params());
 }
 
 void Diloco::start_average() {
   const at::NoGradGuard no_grad;
   averager_.form_quorum();  // before anything is read: it may replace this worker's state
-  const MemoryScope scope(MemoryCategory::kCommunication, "pseudogradient");
-  pseudogradient_ = at::sub(fragment().of(global_), fragment().of(model_.params()));
+  const MemoryScope scope(MemoryCategory::kGradients);
+  pseudogradient_ = at::sub(fragment().of(global_.params()), fragment().of(model_.params()));
   averager_.start(pseudogradient_);
+  is_in_flight_ = true;
 }
 
 bool Diloco::finish_round() {
   const at::NoGradGuard no_grad;
-  const at::Tensor global = fragment().of(global_), params = fragment().of(model_.params());
-  const bool is_agreed = averager_.finish().has_value();
+  if (!pseudogradient_.defined()) start_average();
+  settle();
   const at::Tensor average = std::exchange(pseudogradient_, {});
-  if (!is_agreed) {
-    params.copy_(global);
+  const at::Tensor global = fragment().of(global_.params());
+  const at::Tensor local = fragment().of(model_.params());
+  if (!is_agreed_) {
+    local.copy_(global);
     return false;
   }
   outer_.step(global, fragment().of(velocity_), average);
   // 0 and 1 exactly: what is kept alone must not be touched, not even the sign of a zero.
   if (options_.alpha == 0) {
-    params.copy_(global);
+    local.copy_(global);
   } else if (options_.alpha < 1) {
-    params.mul_(options_.alpha).add_(global, 1 - options_.alpha);
+    local.mul_(options_.alpha).add_(global, 1 - options_.alpha);
   }
   ++outer_steps_;
   return true;
@@ -58,6 +61,26 @@ bool Diloco::finish_round() {
 
 const Fragment& Diloco::fragment() const {
   return fragments_[static_cast<std::size_t>(fragment_of_round(options_, outer_steps_))];
+}
+
+// ---- For checkpoints ---------------------------------------------------------------------------
+
+void Diloco::settle() {
+  if (!is_in_flight_) return;
+  is_agreed_ = averager_.finish().has_value();
+  is_in_flight_ = false;
+}
+
+// An average that has failed is left out: after a resume, it is tried again.
+Diloco::Round Diloco::round() const {
+  return {outer_steps_, !is_in_flight_ && is_agreed_ ? pseudogradient_ : at::Tensor()};
+}
+
+void Diloco::restore(const Round& round) {
+  outer_steps_ = round.outer_steps;
+  pseudogradient_ = round.pseudogradient;
+  is_agreed_ = pseudogradient_.defined();
+  is_restored_ = true;
 }
 
 }  // namespace ladder

@@ -1,18 +1,19 @@
-// DiLoCo on one worker: a global copy of the parameters, and rounds that move it.
+// DiLoCo on one worker: global parameters next to the worker's own, and rounds that move them.
 //
 // In a round, every worker trains its own parameters. Then the workers average how far they have
-// moved away from the global copy, fragment by fragment, and the outer optimizer moves the global
-// copy of that fragment by this average. The workers go on from there:
+// moved away from the global ones, fragment by fragment, and the outer optimizer moves the global
+// parameters of that fragment by this average. The workers go on from there:
 //
 //   start_average   g = global − parameters, of the round's fragment; its average is in flight
 //   finish_round    L = parameters;  global = outer step(global, average of g);
 //                   parameters = (1−α)·global + α·L
 //
-// Global copy and outer momentum are equal on all workers, to the bit, after every round. In a round
-// that has failed the fragment's parameters go back to the global ones, and what it learned in the
-// round is lost; the next round is about the same fragment.
+// The global parameters and the outer momentum are equal on all workers, to the bit, after every
+// round. In a round that has failed the fragment's parameters go back to the global ones, and what
+// it learned in the round is lost; the next round is about the same fragment.
 //
-// Collective over the workers: start_average() and finish_round(), in the same inner steps.
+// Collective over the workers: start_average() and finish_round(), in the same inner steps, and
+// settle().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,33 +31,50 @@ namespace ladder {
 
 class Diloco {
  public:
-  // Memory: 8 bytes per element of the layout, counted as optimizer: global copy and momentum. From
-  //         start_average() to finish_round() also 4 bytes per element of the fragment, counted as
-  //         communication.
-  // Lifetime: the model and the averager outlive it.
-  Diloco(FlatModel& model, const DilocoOptions& options, Averager& averager);
+  // `global`: a second copy of the model, equal on all workers; updated in place.
+  // Memory: 4 bytes per element of the layout for the momentum, counted as optimizer. From
+  //         start_average() to finish_round() also 4 bytes per element of the fragment for the
+  //         pseudogradient, counted as gradients.
+  // Lifetime: both models and the averager outlive it.
+  Diloco(FlatModel& model, FlatModel& global, const DilocoOptions& options, Averager& averager);
 
-  void adopt_parameters();  // global := parameters, once these are equal on all workers
-  // Says to which number of outer steps global() and velocity() belong, after they were overwritten.
-  void set_outer_steps(std::int64_t outer_steps) { outer_steps_ = outer_steps; }
+  // parameters := global, unless restore() has said that the worker has parameters of its own. Local.
+  void adopt_global();
   void start_average();
-  bool finish_round();  // false if the round has failed
+  // Starts the average, too, if this round's has not been started: a run may resume after its start.
+  // Returns false if the round has failed.
+  bool finish_round();
 
-  std::int64_t outer_steps() const { return outer_steps_; }
-  const at::Tensor& global() const { return global_; }      // [layout().numel]
-  const at::Tensor& velocity() const { return velocity_; }  // [layout().numel]
+  // For a checkpoint. settle() waits for the average in flight, if there is one; training can go on
+  // just as without it. `pseudogradient` is then that average [the round's fragment], or undefined.
+  void settle();
+  struct Round {
+    std::int64_t outer_steps = 0;  // taken so far
+    at::Tensor pseudogradient;
+  };
+  Round round() const;
+  // Continues from there. The caller has filled parameters, global parameters and velocity().
+  void restore(const Round& round);
+
+  const at::Tensor& velocity() const { return velocity_; }  // [layout().numel], the outer momentum
+  const FlatLayout& layout() const { return global_.layout(); }
+  const std::vector<Fragment>& fragments() const { return fragments_; }
 
  private:
   const Fragment& fragment() const;  // of this round
 
-  const FlatModel& model_;
+  FlatModel& model_;
+  FlatModel& global_;
   DilocoOptions options_;
   Averager& averager_;
   std::vector<Fragment> fragments_;
   OuterSgd outer_;
-  at::Tensor global_, velocity_;
-  at::Tensor pseudogradient_;  // in flight; undefined between rounds
+  at::Tensor velocity_;
+  at::Tensor pseudogradient_;  // from the start of an average to the round's end
+  bool is_in_flight_ = false;
+  bool is_agreed_ = false;  // once it no longer is in flight
   std::int64_t outer_steps_ = 0;
+  bool is_restored_ = false;
 };
 
 }  // namespace ladder

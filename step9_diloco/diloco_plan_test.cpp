@@ -88,7 +88,8 @@ TEST(DilocoPlan, ImpossibleOptionsAreRefused) {
   };
   check_diloco({});
   expect_refused({.num_fragments = 0}, "--fragments is 0");
-  expect_refused({.sync_every = 2, .num_fragments = 3}, "--fragments 3 is more than --sync-every 2");
+  expect_refused({.sync_every = 2, .num_fragments = 3},
+                 "--fragments 3 is more than --sync-every 2");
   expect_refused({.sync_every = 7, .num_fragments = 2}, "--sync-every 7 is not divisible");
   expect_refused({.sync_every = 6, .num_fragments = 2, .sync_delay = 3}, "from 0 to 2");
   expect_refused({.sync_delay = -1}, "--sync-delay is -1");

@@ -21,33 +21,32 @@ namespace {
 using ::testing::ElementsAreArray;
 
 // A model of tensors of these sizes, all ones.
-std::unique_ptr<FlatModel> ones(const std::vector<std::int64_t>& sizes) {
+std::vector<Unit> ones(const std::vector<std::int64_t>& sizes) {
   Unit unit = {"unit", {}};
   for (std::size_t i = 0; i < sizes.size(); ++i)
     unit.tensors.push_back({concat("tensor", i), at::ones({sizes[i]})});
-  return std::make_unique<FlatModel>(std::vector<Unit>{unit});
+  return {unit};
 }
 
 // One worker's run: `train` moves its parameters in each inner step, counted from 1.
-class Worker {
- public:
-  Worker(const std::vector<std::int64_t>& sizes, const DilocoOptions& options, Averager& averager)
-      : model(ones(sizes)), options_(options), diloco(*model, options, averager) {}
+struct Worker {
+  Worker(const std::vector<std::int64_t>& sizes, const DilocoOptions& diloco_options,
+         Averager& averager)
+      : options(diloco_options),
+        model(ones(sizes)),
+        global(ones(sizes)),
+        diloco(model, global, options, averager) {}
 
   void step(std::int64_t number, const std::function<void(const at::Tensor& params)>& train) {
     const at::NoGradGuard no_grad;
-    train(model->params());
-    const DilocoAction due = plan_diloco(options_, number);
+    train(model.params());
+    const DilocoAction due = plan_diloco(options, number);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
   }
 
-  std::unique_ptr<FlatModel> model;
-
- private:
-  DilocoOptions options_;
-
- public:
+  DilocoOptions options;
+  FlatModel model, global;
   Diloco diloco;
 };
 
@@ -62,8 +61,7 @@ Trace trace(int num_workers, const std::vector<std::int64_t>& sizes, const Diloc
     for (std::int64_t step = 1; step <= num_steps; ++step) {
       if (comm.rank() == 0) {
         for (std::size_t i = 0; i < sizes.size(); ++i) {
-          values[i].push_back(
-              worker.model->named_params()[i].tensor.view({-1})[0].item<double>());
+          values[i].push_back(worker.model.named_params()[i].tensor.view({-1})[0].item<double>());
         }
       }
       const double move = moves[static_cast<std::size_t>(comm.rank())];
@@ -79,8 +77,8 @@ TEST(Diloco, TwoFragmentsTakeTurns) {
   const Trace values = trace(2, {1, 1}, options, 16, {-2, -2});
   EXPECT_THAT(values[0], ElementsAreArray({1, -1, -3, -11, -13, -15, -17, -19, -21, -35, -37, -39,
                                            -41, -43, -45, -59}));
-  EXPECT_THAT(values[1], ElementsAreArray({1, -1, -3, -5, -7, -9, -23, -25, -27, -29, -31, -33,
-                                           -47, -49, -51, -53}));
+  EXPECT_THAT(values[1], ElementsAreArray({1, -1, -3, -5, -7, -9, -23, -25, -27, -29, -31, -33, -47,
+                                           -49, -51, -53}));
 }
 
 TEST(Diloco, WorkersThatMoveDifferentlyMeetInTheMiddle) {
@@ -93,8 +91,8 @@ TEST(Diloco, WorkersThatMoveDifferentlyMeetInTheMiddle) {
 // worker moves by −1 per step, in rounds of 4, of which the average has seen 3 with a delay of 1:
 //   outer lr 1: global = 1 − 3 = −2.  α = 0: −2.  α = 0.5: half of −2, half of −3.  α = 1: −3.
 TEST(Diloco, AlphaKeepsAShareOfTheLocalParameters) {
-  for (const auto& [alpha, wanted] : std::vector<std::pair<double, double>>{
-           {0, -2}, {0.25, -2.25}, {0.5, -2.5}, {1, -3}}) {
+  for (const auto& [alpha, wanted] :
+       std::vector<std::pair<double, double>>{{0, -2}, {0.25, -2.25}, {0.5, -2.5}, {1, -3}}) {
     const DilocoOptions options = {
         .sync_every = 4, .sync_delay = 1, .alpha = alpha, .outer_lr = 1, .outer_momentum = 0};
     EXPECT_EQ(trace(1, {1}, options, 5, {-1})[0][4], wanted) << alpha;
@@ -134,8 +132,8 @@ Outcome reference(int num_workers, const DilocoOptions& options, std::int64_t nu
     if (local_step == length - options.sync_delay) {
       average = global - outcome.params[0].slice(0, start, start + numel);
       for (int w = 1; w < num_workers; ++w) {
-        average = average +
-                  (global - outcome.params[static_cast<std::size_t>(w)].slice(0, start, start + numel));
+        average = average + (global - outcome.params[static_cast<std::size_t>(w)].slice(
+                                          0, start, start + numel));
       }
       average = average / num_workers;
     }
@@ -144,8 +142,7 @@ Outcome reference(int num_workers, const DilocoOptions& options, std::int64_t nu
       global.copy_(global - options.outer_lr * (average + options.outer_momentum * velocity));
       for (const at::Tensor& params : outcome.params) {
         const at::Tensor local = params.slice(0, start, start + numel);
-        if (options.alpha < 1)
-          local.copy_(options.alpha * local + (1 - options.alpha) * global);
+        if (options.alpha < 1) local.copy_(options.alpha * local + (1 - options.alpha) * global);
       }
       local_step = 0;
       ++outer_step;
@@ -170,15 +167,14 @@ TEST(Diloco, EqualsTheDefinitionToTheBit) {
         const at::NoGradGuard no_grad;
         GroupAverager averager(comm);
         Worker worker({32, 32}, options, averager);
-        worker.model->params().zero_();
-        worker.diloco.adopt_parameters();
+        worker.global.params().zero_();
+        worker.diloco.adopt_global();
         for (std::int64_t step = 1; step <= 3 * options.sync_every; ++step) {
-          worker.step(step,
-                      [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
+          worker.step(step, [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
         }
         const at::Tensor own = wanted.params[static_cast<std::size_t>(comm.rank())];
-        EXPECT_TRUE(worker.model->params().equal(own));
-        EXPECT_TRUE(worker.diloco.global().equal(wanted.global));
+        EXPECT_TRUE(worker.model.params().equal(own));
+        EXPECT_TRUE(worker.global.params().equal(wanted.global));
         EXPECT_TRUE(worker.diloco.velocity().equal(wanted.velocity));
       });
     }
@@ -191,12 +187,12 @@ TEST(Diloco, AnAlphaOf1LeavesLocalTrainingAlone) {
     const at::NoGradGuard no_grad;
     GroupAverager averager(comm);
     Worker worker({32, 32}, {.sync_every = 2, .alpha = 1}, averager);
-    const at::Tensor alone = worker.model->params().clone();
+    const at::Tensor alone = worker.model.params().clone();
     for (std::int64_t step = 1; step <= 8; ++step) {
       worker.step(step, [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
       learn(alone, comm.rank(), step);
     }
-    EXPECT_TRUE(worker.model->params().equal(alone));
+    EXPECT_TRUE(worker.model.params().equal(alone));
   });
 }
 
@@ -228,9 +224,9 @@ TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
   for (std::int64_t step = 1; step <= 10; ++step) {
     worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
     if (step % 2 != 0) continue;
-    first.push_back(worker.model->named_params()[0].tensor.view({-1})[0].item<double>());
-    second.push_back(worker.model->named_params()[1].tensor.view({-1})[0].item<double>());
-    outer_steps.push_back(worker.diloco.outer_steps());
+    first.push_back(worker.model.named_params()[0].tensor.view({-1})[0].item<double>());
+    second.push_back(worker.model.named_params()[1].tensor.view({-1})[0].item<double>());
+    outer_steps.push_back(worker.diloco.round().outer_steps);
   }
   EXPECT_THAT(first, ElementsAreArray({-1, -3, -5, -7, -9}));
   EXPECT_THAT(second, ElementsAreArray({-1, 1, 1, -1, -3}));

@@ -4,7 +4,9 @@
 
 namespace ladder {
 
-at::Tensor Fragment::of(const at::Tensor& flat) const { return flat.narrow(0, start, numel); }
+at::Tensor Fragment::of(const at::Tensor& flat) const {
+  return flat.narrow(0, start, numel);
+}
 
 std::vector<Fragment> plan_fragments(const FlatLayout& layout, std::int64_t num_fragments) {
   const auto num_tensors = static_cast<std::int64_t>(layout.tensors.size());

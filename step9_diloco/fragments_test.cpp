@@ -17,8 +17,9 @@ using ::testing::ThrowsMessage;
 FlatLayout layout_of_tensors(const std::vector<std::int64_t>& sizes) {
   Unit unit = {"unit", {}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    unit.tensors.push_back({"tensor" + std::to_string(i),
-                           at::empty({sizes[i]}, at::TensorOptions(at::kFloat).device(at::kMeta))});
+    unit.tensors.push_back(
+        {"tensor" + std::to_string(i),
+         at::empty({sizes[i]}, at::TensorOptions(at::kFloat).device(at::kMeta))});
   }
   return plan_flat_layout({unit});
 }
@@ -65,14 +66,18 @@ TEST(Fragments, AreViewsOfWholeTensors) {
 }
 
 TEST(Fragments, MoreThanTensorsAreRefused) {
-  EXPECT_THAT([] { plan_fragments(layout_of_tensors({16, 16}), 3); },
-              ThrowsMessage<UsageError>(HasSubstr("--fragments 3 is more than the 2 tensors")));
+  EXPECT_THAT(
+      [] {
+        plan_fragments(layout_of_tensors({16, 16}), 3);
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--fragments 3 is more than the 2 tensors")));
 }
 
 TEST(Fragments, GapsAndOverlapsAreFound) {
   check_fragments({{0, 16}, {16, 32}}, 48);
   const auto expect_found = [](const std::vector<Fragment>& fragments, const char* what) {
-    EXPECT_THAT([&] { check_fragments(fragments, 48); }, ThrowsMessage<CheckError>(HasSubstr(what)));
+    EXPECT_THAT([&] { check_fragments(fragments, 48); },
+                ThrowsMessage<CheckError>(HasSubstr(what)));
   };
   expect_found({{0, 16}, {32, 16}}, "after element 16 a fragment begins at 32");
   expect_found({{0, 32}, {16, 32}}, "after element 32 a fragment begins at 16");

@@ -8,7 +8,9 @@
 namespace ladder {
 namespace {
 
-at::Tensor doubles(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
+at::Tensor doubles(const std::vector<double>& values) {
+  return at::tensor(values, at::kDouble);
+}
 
 // Three steps with g = 8, 8, −4 from 0, worked out by hand for lr = 0.5, μ = 0.5:
 //   v = 8, 12, 2        d = g + v / 2 = 12, 14, −3        p = −6, −13, −11.5

@@ -8,31 +8,35 @@
 #include "common/train/same_start.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
-#include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_plan.hpp"
+#include "step9_diloco/diloco_state.hpp"
 #include "step9_diloco/round_log.hpp"
+#include "step9_diloco/workers.hpp"
 
 namespace ladder::step9 {
 
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options));
-  const Model model = build_model(options, flat);
+  FlatModel flat(layout_of(options)), global(layout_of(options));  // this worker's, and everybody's
+  const Model model = build_model(options, flat), global_model = build_model(options, global);
   FlatGradients grads(flat);
   Optimizer inner(flat, grads, options.optimizer);
-  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  GroupAverager averager(comm);
-  Diloco diloco(flat, options.diloco, averager);  // the global copy and the outer optimizer
-  run.resume(full_state(flat, inner, batches));
+  BatchStream batches(options.data, worker_shard(options, comm));
+  const std::unique_ptr<Averager> workers = find_workers(options, comm);
+  Diloco diloco(flat, global, options.diloco, *workers);  // with the outer optimizer
+  const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, comm); };
+  run.resume(state());
   check_same_start(run, batches, comm);
-  broadcast_parameters(flat, comm);
-  diloco.adopt_parameters();
+  broadcast_parameters(global, comm);
+  diloco.adopt_global();
+  workers->join(worker_state(diloco, flat, global, inner, run, options.diloco),
+                describe_group(options));
   const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
 
   while (run.next_step()) {
@@ -42,19 +46,22 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double grad_norm = clip_gradients(grads, options.clip_norm);
     inner.step(run.learning_rate());
     grads.zero();
+    workers->note_step(num_targets);
     const DilocoAction due = plan_diloco(options.diloco, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
     log.add({loss, grad_norm, parameter_norm(flat), num_targets});
     run.end_step();
-    if (due.finishes) run.record_steps(log.share(run.stop_requested(), comm));
-    if (run.should_save()) run.save(full_state(flat, inner, batches));
+    if (run.should_save()) diloco.settle();  // what is in flight is saved, too
+    if (due.finishes || run.should_save()) run.record(log.share(run.stop_requested(), comm));
+    if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      run.record_validation(evaluate(loss_sum, batches.validation(), comm));
+      run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
     }
   }
-  run.finish(full_state(flat, inner, batches));
-  if (run.should_sample()) run.record_sample(generate(model, options));
+  workers->end();
+  run.finish(state());
+  if (run.should_sample()) run.record_sample(generate(global_model, options));
   return run.report();
 }
 

@@ -30,8 +30,16 @@ using Words = std::vector<std::string>;
 const std::string kSmall = " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt ";
 
 const std::vector<std::string> kSteps = {
-    "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp", "step4_bucketed_ddp",
-    "step5_zero1",         "step6_zero2",        "step7_zero3",    "step8_pipeline_ga"};
+    "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp",
+    "step4_bucketed_ddp",  "step5_zero1",        "step6_zero2",
+    "step7_zero3",         "step8_pipeline_ga",  "step9_diloco"};
+
+// What a step needs on two ranks, besides the small model.
+std::string needed_by(const std::string& step) {
+  if (step == "step8_pipeline_ga") return "--layers 2 ";  // a block for each stage
+  if (step == "step9_diloco") return "--sync-every 4 --fragments 2 --sync-delay 1 ";
+  return "";
+}
 
 std::string program(const std::string& step) {
   return one_word(concat(LADDER_BUILD, "/", step, "/", step));
@@ -59,8 +67,7 @@ class Failure : public ::testing::Test {
 
   // The command line of one trainer.
   static std::string trainer(const std::string& step, const std::string& more = "") {
-    const std::string one_block_per_stage = step == kSteps.back() ? "--layers 2 " : "";
-    return concat(program(step), kSmall, one_block_per_stage,
+    return concat(program(step), kSmall, needed_by(step),
                   "--micro-batch-size 2 --steps 100000 --log-every 1 --out ../run ", more);
   }
 
@@ -175,7 +182,7 @@ TEST_F(Failure, OneRankThatNeedNotSave) {
 TEST_F(Failure, ARunThatDiverges) {
   const std::string options = "--optimizer sgd --save-every 2 --keep 1 --resume auto --steps ";
   const std::string diverging = options + "40 --lr 1e30 --clip-norm 0";
-  for (const std::string& step : {kSteps[2], kSteps[4], kSteps[6], kSteps[7]}) {
+  for (const std::string& step : {kSteps[2], kSteps[4], kSteps[6], kSteps[7], kSteps[8]}) {
     SCOPED_TRACE(step);
     expect_end(two_ranks(trainer(step, options + "4"), trainer(step, options + "4")), 0);
     EXPECT_THAT(expect_end(two_ranks(trainer(step, diverging), trainer(step, diverging)), 1),
@@ -222,10 +229,10 @@ TEST_F(Failure, ARankThatIsKilled) {
   }
 }
 
-// Whichever rank dies during a save, a checkpoint is either whole or absent: in steps 5 to 8 all
+// Whichever rank dies during a save, a checkpoint is either whole or absent: in steps 5 to 9 all
 // ranks save together, because each has a part of the state.
 TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
-  for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6], kSteps[7]}) {
+  for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6], kSteps[7], kSteps[8]}) {
     for (const int rank : {0, 1}) {
       SCOPED_TRACE(concat(step, ", rank ", rank));
       const std::string options = "--layers 4 --channels 128 --keep 2 --save-every 1";

@@ -37,6 +37,7 @@ Use measure(const std::string& step, int num_ranks, const std::string& model) {
   const ProgramResult result = run_program(
       words(concat(launch, one_word(concat(LADDER_BUILD, "/", step, "/", step)),
                    " --heads 4 --context 16 ", model,
+                   step == "step9_diloco" ? " --sync-every 2" : "",
                    " --micro-batch-size 1 --optimizer sgd --steps 2 --quiet --out run")),
       folder.path());
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -71,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, Resident,
                          ::testing::Values("step0_single_gpu", "step1_ddp_reference",
                                            "step2_sharded_data", "step3_naive_dp",
                                            "step4_bucketed_ddp", "step5_zero1", "step6_zero2",
-                                           "step7_zero3", "step8_pipeline_ga"),
+                                           "step7_zero3", "step8_pipeline_ga", "step9_diloco"),
                          [](const auto& step) { return step.param; });
 
 }  // namespace

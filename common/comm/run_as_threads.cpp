@@ -1,11 +1,12 @@
 #include "common/comm/run_as_threads.hpp"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <pthread.h>
 
 #include <exception>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,11 @@
 
 namespace ladder {
 namespace {
+
+std::string message_of(const std::exception& error) {
+  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // what() has a stack trace
+  return from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
+}
 
 // The exception of the first rank that failed. The others fail because of it.
 class FirstFailure {
@@ -38,9 +44,8 @@ class FirstFailure {
 
  private:
   std::string named(const std::exception& error) const {
-    const std::string who = concat("rank ", rank_);
-    const bool says_who = std::string_view(error.what()).starts_with(who);
-    return says_who ? error.what() : concat(who, ": ", error.what());
+    const std::string who = concat("rank ", rank_), message = message_of(error);
+    return message.starts_with(who) ? message : concat(who, ": ", message);
   }
 
   std::mutex mutex_;
@@ -49,14 +54,15 @@ class FirstFailure {
 };
 
 void run_rank(ThreadCommunicator& comm, const std::function<void(Communicator&)>& body,
-              FirstFailure& failure) {
+              int num_compute_threads, FirstFailure& failure) {
   try {
-    at::set_num_threads(1);
+    pthread_setname_np(pthread_self(), concat("rank ", comm.rank()).substr(0, 15).c_str());
+    at::set_num_threads(num_compute_threads);  // of this thread
     body(comm);
     comm.leave();
   } catch (const std::exception& error) {
     failure.record(comm.rank(), std::current_exception());
-    comm.abort(error.what());
+    comm.abort(message_of(error));
   } catch (...) {
     failure.record(comm.rank(), std::current_exception());
     comm.abort("it threw no std::exception");
@@ -65,13 +71,14 @@ void run_rank(ThreadCommunicator& comm, const std::function<void(Communicator&)>
 
 }  // namespace
 
-void run_as_threads(int num_ranks, const std::function<void(Communicator&)>& body) {
+void run_as_threads(int num_ranks, const std::function<void(Communicator&)>& body,
+                    int num_compute_threads) {
   const auto comms = ThreadCommunicator::create(num_ranks);
   FirstFailure failure;
   std::vector<std::jthread> threads;
   for (const auto& comm : comms) {
     try {
-      threads.emplace_back([&] { run_rank(*comm, body, failure); });
+      threads.emplace_back([&] { run_rank(*comm, body, num_compute_threads, failure); });
     } catch (...) {  // the system has no more threads: those that run must not wait for this one
       comm->abort("its thread could not be started");
       throw;

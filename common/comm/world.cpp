@@ -24,6 +24,7 @@ Transport resolve(Transport transport, int num_ranks) {
   check_usage(transport != Transport::kSelf || num_ranks == 1,
               "--transport self is for one rank, but the launcher started ", num_ranks,
               "; use --transport mpi or start one process");
+  check(transport != Transport::kThreads, "a World starts no threads: run_as_threads() does");
   return transport;
 }
 
@@ -39,10 +40,11 @@ bool mpi_is_running() {  // whether or not this World started it
 }  // namespace
 
 Transport parse_transport(const std::string& name) {
-  for (const Transport transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi}) {
+  for (const Transport transport :
+       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads}) {
     if (name == to_string(transport)) return transport;
   }
-  throw UsageError(concat("--transport is '", name, "', it must be auto, self or mpi"));
+  throw UsageError(concat("--transport is '", name, "', it must be auto, self, mpi or threads"));
 }
 
 const char* to_string(Transport transport) {
@@ -53,6 +55,8 @@ const char* to_string(Transport transport) {
       return "self";
     case Transport::kMpi:
       return "mpi";
+    case Transport::kThreads:
+      return "threads";
   }
   throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
 }
@@ -100,9 +104,12 @@ World::World(Transport transport, Link link) : process_(std::make_unique<Process
   }
 }
 
-World::World(std::unique_ptr<Communicator> comm) : process_(std::make_unique<Process>()) {
+World::World(std::unique_ptr<Communicator> comm, Transport transport)
+    : process_(std::make_unique<Process>()) {
   check(comm != nullptr, "a world needs a communicator");
-  process_->transport = comm->size() > 1 ? Transport::kMpi : Transport::kSelf;
+  check(transport != Transport::kAuto, "a world of a given group needs to know its transport");
+  process_->transport = transport;
+  if (transport == Transport::kThreads) process_->local_rank = comm->rank();
   process_->comm = std::move(comm);
 }
 

@@ -12,24 +12,22 @@
 
 namespace ladder {
 
-enum class Transport {
-  kAuto,
-  kSelf,
-  kMpi
-};  // kAuto: mpi where a launcher started several ranks, else self
-Transport parse_transport(
-    const std::string& name);  // "auto", "self", "mpi"; anything else is a UsageError
+// kAuto: mpi where a launcher started several ranks, else self. kThreads: run_as_threads.hpp.
+enum class Transport { kAuto, kSelf, kMpi, kThreads };
+// "auto", "self", "mpi", "threads"; anything else is a UsageError.
+Transport parse_transport(const std::string& name);
 const char* to_string(Transport transport);
 
 class World {
  public:
   // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
-  // `mpi` in a build without it. With a link, the communicator is paced by it; throws UsageError if
-  // the ranks are on several machines.
+  // `mpi` in a build without it; CheckError for `threads`, which no constructor starts. With a
+  // link, the communicator is paced by it; throws UsageError if the ranks are on several machines.
   explicit World(Transport transport, Link link = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
-  // nor ends MPI. Its transport() is kMpi for any group of several ranks; its local_rank() is 0.
-  explicit World(std::unique_ptr<Communicator> comm);
+  // nor ends MPI. `transport` is what carries the group's messages, not kAuto. Its local_rank() is
+  // the rank for threads, otherwise 0.
+  World(std::unique_ptr<Communicator> comm, Transport transport);
   // Ends MPI if this World started it, which waits for the other ranks to do the same. While an
   // exception unwinds the stack, it leaves MPI alone, and the launcher ends the job. Communicators
   // must be destroyed first.
@@ -38,10 +36,11 @@ class World {
   World& operator=(const World&) = delete;
 
   Communicator& comm();
-  Transport transport() const;  // kSelf or kMpi: kAuto is resolved
+  Transport transport() const;  // kAuto is resolved
   int local_rank() const;       // index on this machine
   // Ends all ranks at once with this exit code, whatever started them. For a rank that failed, so
-  // that the others do not wait for it.
+  // that the others do not wait for it. With threads this ends the process; a rank that throws
+  // instead ends only its group (run_as_threads.hpp).
   [[noreturn]] void abort(int exit_code);
 
  private:

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "common/comm/self_communicator.hpp"
+#include "common/comm/thread_communicator.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -67,11 +68,13 @@ TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
 }
 
 TEST_F(WorldTest, TransportsHaveNames) {
-  for (const auto transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi}) {
+  for (const auto transport :
+       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
-  EXPECT_THAT([] { parse_transport("gloo"); },
-              ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self or mpi")));
+  EXPECT_THAT(
+      [] { parse_transport("gloo"); },
+      ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi or threads")));
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {
@@ -87,17 +90,27 @@ TEST_F(WorldTest, MayBeOfAGivenGroup) {
   setenv("OMPI_COMM_WORLD_RANK", "1", 1);
   auto group = std::make_unique<SelfCommunicator>();
   Communicator* const given = group.get();
-  World world(std::move(group));
+  World world(std::move(group), Transport::kSelf);
   EXPECT_EQ(&world.comm(), given);
   EXPECT_EQ(world.transport(), Transport::kSelf);
   EXPECT_EQ(world.local_rank(), 0);
-  EXPECT_THROW(World(std::unique_ptr<Communicator>()), CheckError);
+  EXPECT_THROW(World(nullptr, Transport::kSelf), CheckError);
+  EXPECT_THROW(World(std::make_unique<SelfCommunicator>(), Transport::kAuto), CheckError);
+}
+
+TEST_F(WorldTest, OfThreadsKnowsThatItIs) {
+  EXPECT_THROW(World(Transport::kThreads), CheckError);  // who would start them?
+  auto ranks = ThreadCommunicator::create(3);
+  World world(std::move(ranks[2]), Transport::kThreads);
+  EXPECT_EQ(world.transport(), Transport::kThreads);
+  EXPECT_EQ(world.comm().size(), 3);
+  EXPECT_EQ(world.local_rank(), 2);
 }
 
 TEST_F(WorldTest, AbortEndsTheProcessWithTheCode) {
   World world(Transport::kSelf);
   EXPECT_EXIT(world.abort(7), ::testing::ExitedWithCode(7), "");
-  World given(std::make_unique<SelfCommunicator>());
+  World given(std::make_unique<SelfCommunicator>(), Transport::kSelf);
   EXPECT_EXIT(given.abort(8), ::testing::ExitedWithCode(8), "");
 }
 

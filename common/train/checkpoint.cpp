@@ -88,6 +88,24 @@ std::string write_all(const fs::path& path, const StateTensors& tensors) {
   return hash.digest();
 }
 
+// Returns what state.json says of them.
+Json write_extras(const fs::path& checkpoint, const TrainState& state) {
+  Json hashes = Json::object();
+  for (const ExtraFile& file : state.extra_files) {
+    const fs::path path = checkpoint / file.name;
+    make_folders(path.parent_path());
+    hashes[file.name] = write_all(path, file.tensors);
+    sync_to_disk(path.parent_path());
+  }
+  return {{"files", hashes}, {"counts", state.extra_counts}};
+}
+
+bool has_all_extras(const std::map<std::string, std::string>& saved, const TrainState& state) {
+  return !state.extra_files.empty() && saved.size() == state.extra_files.size() &&
+         std::all_of(state.extra_files.begin(), state.extra_files.end(),
+                     [&](const ExtraFile& file) { return saved.contains(file.name); });
+}
+
 // The contents of state.json, all checked.
 struct SavedState {
   LoadedCheckpoint loaded;
@@ -95,6 +113,7 @@ struct SavedState {
   DataPosition data;
   std::string tokenizer;
   std::string optimizer_hash;
+  std::map<std::string, std::int64_t> extra_counts;
 };
 
 SavedState read_state(const fs::path& checkpoint) {
@@ -116,6 +135,12 @@ SavedState read_state(const fs::path& checkpoint) {
                         .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
+    if (json.contains("extra")) {
+      const Json& extra = json.at("extra");
+      state.loaded.extra_hashes = extra.at("files").get<std::map<std::string, std::string>>();
+      for (const auto& [name, value] : extra.at("counts").items())
+        state.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
+    }
     return state;
   } catch (const Json::exception& error) {
     throw CheckError(concat(path.string(), ": damaged: ", excerpt(error.what())));
@@ -135,20 +160,21 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   make_folders(partial);
   const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
-  const Json json = {{"format_version", kFormatVersion},
-                     {"step", step},
-                     {"optimizer_steps", state.optimizer_steps},
-                     {"data",
-                      {{"epoch", state.data.epoch},
-                       {"samples", state.data.samples},
-                       {"tokenizer", state.tokenizer}}},
-                     {"rng",
-                      {{"kind", "derived from seed, stream and step"},
-                       {"seed", config.value("seed", Json(nullptr))}}},
-                     {"loss_scale", nullptr},
-                     {"param_hash", param_hash},
-                     {"optimizer_hash", optimizer_hash},
-                     {"config", config}};
+  Json json = {{"format_version", kFormatVersion},
+               {"step", step},
+               {"optimizer_steps", state.optimizer_steps},
+               {"data",
+                {{"epoch", state.data.epoch},
+                 {"samples", state.data.samples},
+                 {"tokenizer", state.tokenizer}}},
+               {"rng",
+                {{"kind", "derived from seed, stream and step"},
+                 {"seed", config.value("seed", Json(nullptr))}}},
+               {"loss_scale", nullptr},
+               {"param_hash", param_hash},
+               {"optimizer_hash", optimizer_hash},
+               {"config", config}};
+  if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   rename_on_disk(partial, target);
@@ -171,10 +197,22 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
             : ": holds no state, as after SGD, but this run has --optimizer adamw",
         "; --init-from takes only the parameters");
   check_fits(optimizer, state.optimizer, optimizer_path);
+  std::vector<std::pair<const ExtraFile*, SafetensorsReader>> extras;
+  state.has_extras = has_all_extras(saved.loaded.extra_hashes, state);
+  for (const ExtraFile& file : state.extra_files) {
+    if (!state.has_extras || !file.is_read_here) continue;
+    extras.emplace_back(&file, checkpoint / file.name);
+    check_fits(extras.back().second, file.tensors, checkpoint / file.name);
+  }
+  if (state.has_extras) state.extra_counts = saved.extra_counts;
   state.optimizer_steps = saved.optimizer_steps;
   state.data = saved.data;
   read_all(model, state.parameters, saved.loaded.param_hash, model_path);
   read_all(optimizer, state.optimizer, saved.optimizer_hash, optimizer_path);
+  for (auto& [file, reader] : extras) {
+    read_all(reader, file->tensors, saved.loaded.extra_hashes.at(file->name),
+             checkpoint / file->name);
+  }
   return saved.loaded;
 }
 

@@ -5,6 +5,8 @@
 //   step_000100/optimizer.safetensors   NAME.exp_avg and NAME.exp_avg_sq for each parameter (AdamW)
 //   step_000100/state.json              step, position in the data, configuration, hashes
 //
+// A step whose ranks hold more than that, such as step 9's workers, adds files that only it reads.
+//
 // A checkpoint is written under another folder name, flushed and renamed: if the process is killed,
 // the new checkpoint is there completely or not at all, and the old ones stay. Format:
 // docs/checkpoint.md.
@@ -12,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -26,7 +29,8 @@ struct SavedCheckpoint {
 };
 
 // Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
-// for the reader's information. Visits each tensor once: parameters, then the optimizer's.
+// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then those
+// of the extra files.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
                                 const TrainState& state, const Json& config);
 
@@ -34,13 +38,15 @@ struct LoadedCheckpoint {
   std::int64_t step = 0;
   Json config;  // of the run that wrote it
   std::string param_hash;
-  std::string hashes;  // of its parameters and its optimizer's state
+  std::string hashes;                               // of its parameters and its optimizer's state
+  std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
 // checkpoint is damaged or belongs to another model, optimizer or tokenizer, throws CheckError
 // naming the file and both values before any tensor changes. Only a wrong hash is found after the
-// tensors have been read.
+// tensors have been read. Extra files are read if the checkpoint has just those that the state has;
+// otherwise they stay unread, and the state's own stay as they are.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
 // Loads only the parameters, to start a new run from them. Returns their hash.

@@ -172,7 +172,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&
                     dry_run.size() < 7 && dry_run != "0",
                 "--dry-run takes a number of ranks, not '", dry_run, "'");
-    line.dry_run_ranks = dry_run.empty() ? launched_ranks() : std::stoi(dry_run);
+    line.dry_run_ranks = dry_run.empty() ? num_ranks_of(line.options) : std::stoi(dry_run);
   }
   return line;
 }

@@ -35,6 +35,25 @@ TEST(Options, DefaultsAreTheStructs) {
   EXPECT_EQ(defaults.model.vocab_size, 258);
 }
 
+TEST(Options, RanksAreThreadsOrTheLaunchers) {
+  const TrainOptions o = parse({"--transport", "threads", "--ranks", "3"}).options;
+  EXPECT_EQ(o.transport, Transport::kThreads);
+  EXPECT_EQ(o.num_ranks, 3);
+  EXPECT_EQ(parse({"--transport", "threads", "--ranks", "3", "--dry-run"}).dry_run_ranks, 3);
+  EXPECT_EQ(parse({}).options.num_ranks, 0);
+  expect_refused({"--transport", "threads"}, {"--transport threads", "--ranks N"});
+  expect_refused({"--ranks", "3"}, {"--ranks 3", "--transport threads", "mpirun -n 3",
+                                    "./ladder train step_x --ranks 3"});
+  expect_refused({"--ranks", "3", "--transport", "mpi"}, {"--ranks 3 is for --transport threads"});
+  expect_refused({"--transport", "thread"}, {"auto or self or mpi or threads"});
+  for (const char* number : {"-1", "1025"}) {
+    expect_refused({"--transport", "threads", "--ranks", number},
+                   {"it must be at least 1 and at most 1024"});
+  }
+  expect_refused({"--transport", "threads", "--ranks", "2", "--memory-cap-mb", "5"},
+                 {"--memory-cap-mb 5", "--transport threads", "--transport mpi"});
+}
+
 TEST(Options, ReachTheirMembers) {
   const TrainOptions o = parse({"--steps",     "7",
                                 "--seed=9",    "--lr",
@@ -308,6 +327,18 @@ TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {
         parse({"--show-schedule", "a.png"}, kPipelines);
       },
       ThrowsMessage<UsageError>(HasSubstr("--show-schedule is 'a.png'")));
+}
+
+TEST(Options, AWireHasOneOfThreeFormats) {
+  const std::set<OptionGroup> diloco = {OptionGroup::kDiloco};
+  EXPECT_EQ(parse({}, diloco).options.diloco.wire, WireFormat::kFp32);
+  EXPECT_EQ(parse({"--wire", "bf16"}, diloco).options.diloco.wire, WireFormat::kBf16);
+  EXPECT_EQ(parse({"--wire", "int8"}, diloco).options.diloco.wire, WireFormat::kInt8);
+  EXPECT_THAT(
+      [&] {
+        parse({"--wire", "fp8"}, diloco);
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--wire is 'fp8', it must be fp32 or bf16 or int8")));
 }
 
 TEST(Options, DryRunTakesRanks) {

@@ -5,6 +5,8 @@
 namespace ladder {
 
 void check_diloco(const DilocoOptions& options) {
+  check_usage(options.sync_every >= 1, "--sync-every is ", options.sync_every,
+              ", it must be at least 1");
   check_usage(options.num_fragments >= 1, "--fragments is ", options.num_fragments,
               ": a model has at least one fragment");
   check_usage(options.num_fragments <= options.sync_every, "--fragments ", options.num_fragments,
@@ -20,7 +22,8 @@ void check_diloco(const DilocoOptions& options) {
               " inner steps (--sync-every / --fragments)");
   check_usage(options.alpha >= 0 && options.alpha <= 1, "--alpha is ", options.alpha,
               ", it must be from 0 (global parameters) to 1 (local ones)");
-  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr, ", it must not be negative");
+  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr,
+              ", it must not be negative");
   check_usage(options.outer_momentum >= 0 && options.outer_momentum < 1, "--outer-momentum is ",
               options.outer_momentum, ", it must be at least 0 and below 1");
 }

@@ -5,6 +5,9 @@
 
 namespace ladder {
 
+// What a pseudogradient travels as (step9_diloco/wire_format.hpp).
+enum class WireFormat { kFp32, kBf16, kInt8 };
+
 struct DilocoOptions {
   std::int64_t sync_every = 20;    // inner steps between two averages of the same fragment
   std::int64_t num_fragments = 1;  // n
@@ -12,6 +15,7 @@ struct DilocoOptions {
   double alpha = 0;                // share of the local parameters that survives an outer step
   double outer_lr = 0.7;
   double outer_momentum = 0.9;  // Nesterov's
+  WireFormat wire = WireFormat::kFp32;
 };
 
 // Throws UsageError naming option and value: no fragments, more fragments than inner steps, inner

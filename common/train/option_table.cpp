@@ -30,7 +30,10 @@ class OptionTable {
       add_pipeline();
       add_objective();
     }
-    if (o_.groups.contains(OptionGroup::kDiloco)) add_diloco();
+    if (o_.groups.contains(OptionGroup::kDiloco)) {
+      add_diloco();
+      add_elastic();
+    }
   }
 
  private:
@@ -94,8 +97,13 @@ class OptionTable {
     value("--memory-cap-mb", o_.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap");
     choice("--transport", o_.transport,
-           {{"auto", Transport::kAuto}, {"self", Transport::kSelf}, {"mpi", Transport::kMpi}},
-           "what carries messages between ranks");
+           {{"auto", Transport::kAuto},
+            {"self", Transport::kSelf},
+            {"mpi", Transport::kMpi},
+            {"threads", Transport::kThreads}},
+           "what carries messages between ranks; threads: all ranks are threads of this process");
+    value("--ranks", o_.num_ranks,
+          "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,
           "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network");
   }
@@ -234,6 +242,34 @@ class OptionTable {
           "share of its own parameters that a worker keeps in an outer step, 0 to 1");
     value("--outer-lr", o.outer_lr, "learning rate of the outer optimizer, Nesterov's SGD");
     value("--outer-momentum", o.outer_momentum, "its momentum");
+    choice(
+        "--wire", o.wire,
+        {{"fp32", WireFormat::kFp32}, {"bf16", WireFormat::kBf16}, {"int8", WireFormat::kInt8}},
+        "what an average travels as: exact, in half the bytes, or in a quarter, where each block "
+        "of 256 values shares a scale; workers train in fp32 all the same");
+  }
+
+  void add_elastic() {
+    group_ = "Workers that may die";
+    ElasticOptions& o = o_.elastic;
+    value(
+        "--elastic", o.lighthouse,
+        "HOST:PORT of the lighthouse, where workers that are started one by one meet; without it, "
+        "the workers are the ranks of this run");
+    value("--worker", o.worker, "this worker's number, which decides its part of the data");
+    value("--workers", o.num_workers, "how many parts the data has; not all need to be there");
+    value("--min-workers", o.min_workers, "fewer workers than these do not average: they wait");
+    value(
+        "--join-timeout", o.join_timeout_s,
+        "seconds that a round waits for a worker that still trains; more than an inner step takes");
+    value("--round-timeout", o.round_timeout_s,
+          "seconds that an average and the vote on it may take; then the round has failed");
+    value("--patience", o.patience_s, "seconds without a round after which a worker gives up");
+    choice("--merge", o.merge, {{"equal", Merge::kEqual}, {"tokens", Merge::kTokens}},
+           "what a worker's part of the average weighs: as much as any other, or its tokens");
+    value("--elastic-key", o.key_file,
+          "file with the keys that all workers share (elastic_lighthouse --make-key FILE); without "
+          "it they listen on this machine only");
   }
 
   void add_objective() {

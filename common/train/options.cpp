@@ -66,6 +66,48 @@ void finalize_diloco(const TrainOptions& options) {
               length);
 }
 
+// Options that only mean something to workers that may die are refused without --elastic.
+void finalize_elastic(const TrainOptions& options) {
+  const ElasticOptions& elastic = options.elastic;
+  if (!elastic.lighthouse.empty()) {
+    check_elastic(elastic);
+    check_usage(options.diloco.wire == WireFormat::kFp32,
+                "--wire is for ranks of one run; with --elastic, values travel in fp32");
+    return;
+  }
+  const ElasticOptions unused;
+  const auto check_unused = [](const char* name, bool is_unused) {
+    check_usage(is_unused, name,
+                " is for workers that meet at a lighthouse: give --elastic HOST:PORT");
+  };
+  check_unused("--worker", elastic.worker == unused.worker);
+  check_unused("--workers", elastic.num_workers == unused.num_workers);
+  check_unused("--min-workers", elastic.min_workers == unused.min_workers);
+  check_unused("--join-timeout", elastic.join_timeout_s == unused.join_timeout_s);
+  check_unused("--round-timeout", elastic.round_timeout_s == unused.round_timeout_s);
+  check_unused("--patience", elastic.patience_s == unused.patience_s);
+  check_unused("--merge", elastic.merge == unused.merge);
+  check_unused("--elastic-key", elastic.key_file == unused.key_file);
+}
+
+// Who starts the ranks.
+void finalize_ranks(const TrainOptions& options) {
+  constexpr int kMost = 1024;
+  const int num_ranks = options.num_ranks;
+  const bool are_threads = options.transport == Transport::kThreads;
+  check_usage(are_threads || num_ranks == 0, "--ranks ", num_ranks,
+              " is for --transport threads, which starts the ranks in this process; ranks that are "
+              "processes are started by mpirun -n ",
+              num_ranks, " or ./ladder train ", options.step, " --ranks ", num_ranks);
+  check_usage(!are_threads || num_ranks != 0,
+              "--transport threads starts the ranks itself: give their number with --ranks N");
+  check_usage(num_ranks >= 0 && num_ranks <= kMost, "--ranks is ", num_ranks,
+              ", it must be at least 1 and at most ", kMost);
+  check_usage(!are_threads || options.memory_cap_mb == 0, "--memory-cap-mb ", options.memory_cap_mb,
+              " limits the memory of a rank, but with --transport threads all ranks share that of "
+              "one process; leave it out, or use --transport mpi");
+}
+
 // The objective's own options.
 void finalize_objective(const TrainOptions& options) {
   const ObjectiveKind kind = options.objective.kind;
@@ -140,7 +182,10 @@ void finalize(TrainOptions& options) {
     finalize_pipeline(options);
     finalize_objective(options);
   }
-  if (options.groups.contains(OptionGroup::kDiloco)) finalize_diloco(options);
+  if (options.groups.contains(OptionGroup::kDiloco)) {
+    finalize_diloco(options);
+    finalize_elastic(options);
+  }
   const auto at_least = [](const char* name, auto value, auto limit) {
     check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
   };
@@ -180,6 +225,7 @@ void finalize(TrainOptions& options) {
               "--bucket-mb is ", options.bucket_mb,
               ", it must be at least one byte, and at most a TiB");
   if (!options.link.empty()) parse_link(options.link);
+  finalize_ranks(options);
   check_usage(options.optimizer.eps > 0, "--eps is ", options.optimizer.eps,
               ", it must be positive");
   for (const auto& [name, beta] :
@@ -203,6 +249,10 @@ void finalize(TrainOptions& options) {
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
   return options.data.microbatch_size * microbatches_per_step(options) * num_replicas *
          options.simulate_ranks;
+}
+
+int num_ranks_of(const TrainOptions& options) {
+  return options.num_ranks > 0 ? options.num_ranks : launched_ranks();
 }
 
 std::int64_t memory_cap_bytes(const TrainOptions& options) {

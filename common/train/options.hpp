@@ -14,6 +14,7 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/diloco_options.hpp"
+#include "common/train/elastic_options.hpp"
 #include "common/train/json.hpp"
 #include "common/train/objective_options.hpp"
 #include "common/train/pipeline_options.hpp"
@@ -54,6 +55,7 @@ struct TrainOptions {
   double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
   Transport transport = Transport::kAuto;
+  int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
   std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
@@ -64,12 +66,16 @@ struct TrainOptions {
   PipelineOptions pipeline;         // kPipeline
   ObjectiveOptions objective;       // kPipeline
   DilocoOptions diloco;             // kDiloco
+  ElasticOptions elastic;           // kDiloco
 };
 
 // Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
 // checks everything that can be checked without opening the data. Throws UsageError.
 // parse_command_line() calls it; code that fills in the struct itself must call it too.
 void finalize(TrainOptions& options);
+
+// The number of ranks: --ranks, or as many as the launcher has started.
+int num_ranks_of(const TrainOptions& options);
 
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);

@@ -15,8 +15,9 @@ Json finite(const std::vector<double>& values) {
   return list;
 }
 
-Json memory_json(const TrainReport& report) {
-  if (!memory_ledger_is_installed()) return nullptr;
+// Null for ranks that are threads: they share the ledger, and all else, of their process.
+Json memory_json(const TrainReport& report, const TrainOptions& options) {
+  if (!memory_ledger_is_installed() || options.transport == Transport::kThreads) return nullptr;
   const MemoryReading& memory = report.memory;
   const std::int64_t unnamed =
       memory.live(MemoryCategory::kActivations);  // alive between steps, claimed by no scope
@@ -58,9 +59,9 @@ Json traffic_theory_json(const Traffic& traffic) {
 }
 
 // What differs from rank to rank.
-Json rank_json(const TrainReport& report) {
+Json rank_json(const TrainReport& report, const TrainOptions& options) {
   return {{"data_bytes_read", report.data_bytes_read},
-          {"memory", memory_json(report)},
+          {"memory", memory_json(report, options)},
           {"memory_theory",
            {{"parameters", report.memory_theory.parameters},
             {"gradients", report.memory_theory.gradients},
@@ -92,7 +93,7 @@ Json finite_or_null(double value) {
 }
 
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
-  const std::vector<std::string> texts = all_gather_text(to_text(rank_json(report)), comm);
+  const std::vector<std::string> texts = all_gather_text(to_text(rank_json(report, options)), comm);
   if (comm.rank() != 0) return nullptr;
   Json json = {{"schema_version", 1},
                {"step", options.step},

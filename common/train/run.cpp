@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/train/disk.hpp"
@@ -28,8 +29,9 @@ std::string describe_changes(const Json& before, const Json& now) {
       "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every", "keep",
       "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
       // who computes what, and when
-      "transport", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
-      "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache"};
+      "transport", "ranks", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
+      "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache", "elastic", "elastic-key",
+      "min-workers", "join-timeout", "round-timeout", "patience"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -104,6 +106,14 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
     console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_replicas(),
                          ": steps now see different rows and sum gradients in another order"));
   }
+  if (!loaded.extra_hashes.empty() && !state.has_extras) {
+    console_.line(concat("this checkpoint also holds what was each worker's own (",
+                         loaded.extra_hashes.begin()->first,
+                         " …), which only the step that saved it "
+                         "can use, on ",
+                         saved_ranks,
+                         " rank(s): here, training goes on from the global parameters"));
+  }
   const std::string changes = describe_changes(loaded.config, to_json(options_));
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
 }
@@ -170,18 +180,19 @@ double Run::learning_rate() const {
 
 void Run::record(const StepRecord& record) {
   end_step();
-  record_steps({record});
+  this->record(std::vector{record});
 }
 
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
   report_.step_seconds.push_back(step_timer_.seconds());
   count_traffic();
-  ++step_;
+  unrecorded_steps_.push_back(++step_);
 }
 
-void Run::record_steps(const std::vector<StepRecord>& records) {
-  for (const StepRecord& record : records) log_step(record);
+void Run::record(const std::vector<StepRecord>& records) {
+  const std::vector<std::int64_t> steps = std::exchange(unrecorded_steps_, {});
+  for (std::size_t i = 0; i < records.size(); ++i) log_step(steps.at(i), records[i]);
   count_traffic();
 }
 
@@ -192,9 +203,8 @@ void Run::count_traffic() {
   counted_traffic_ = mesh_.world.traffic();
 }
 
-void Run::log_step(const StepRecord& record) {
+void Run::log_step(std::int64_t step, const StepRecord& record) {
   const std::size_t i = report_.losses.size();
-  const std::int64_t step = report_.first_step + static_cast<std::int64_t>(i) + 1;
   if (non_finite_value(record) != nullptr) {  // no later step can repair it: save nothing
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
     throw CheckError(concat(explain_divergence(record, step, options_),
@@ -208,16 +218,16 @@ void Run::log_step(const StepRecord& record) {
   report_.metrics.push_back(record.metrics);
   is_stopping_ = record.is_stop_requested;
 
-  const bool is_logged = step % options_.output.log_every == 0 || step == report_.first_step + 1 ||
-                         (step == step_ && is_done());
+  const bool is_logged =
+      step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
   speed_.add(record.num_units, seconds);
   const double speed = report_.units_per_second = speed_.units_per_second();
   const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step);
-  console_.progress({step, options_.num_steps, record.loss, record.grad_norm,
-                     report_.learning_rates[i], speed, steps_left * seconds_per_step,
-                     unit_of(options_.objective), record.metrics},
-                    is_logged);
+  console_.progress(
+      {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
+       steps_left * seconds_per_step, unit_of(options_.objective), record.metrics},
+      is_logged);
   if (!is_logged) return;
   const bool is_tokens = options_.objective.kind == ObjectiveKind::kLanguageModel;
   Json line = {{"step", step},
@@ -228,7 +238,11 @@ void Run::log_step(const StepRecord& record) {
                {is_tokens ? "target_tokens" : "units", report_.units.back()},
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},
-               {"live_bytes", read_memory().total_live_bytes}};
+               {"live_bytes", nullptr}};
+  // Ranks that are threads share the ledger of their process.
+  if (options_.transport != Transport::kThreads) {
+    line["live_bytes"] = read_memory().total_live_bytes;
+  }
   for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
   write_metrics(line);
 }
@@ -281,7 +295,9 @@ void Run::write_state(const TrainState& state) {
   saved_step_ = step_;
   if (!is_writing()) {
     report_.param_hash = tensor_hash(state.parameters);
-    state.optimizer.for_each([](const std::string&, const at::Tensor&) {});  // sends its part
+    const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};
+    state.optimizer.for_each(nothing);  // sends its part
+    for (const ExtraFile& file : state.extra_files) file.tensors.for_each(nothing);
     return;
   }
   Json config = to_json(options_);

@@ -44,17 +44,19 @@ class Run {
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
   // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
   const std::string& resumed_hashes() const { return resumed_hashes_; }
+  // The next step is the one after `step`: this state has been replaced by another worker's (step 9).
+  void continue_from(std::int64_t step) { step_ = step; }
   bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
   double learning_rate() const;                           // of the next step
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
-  // The same in two parts, for ranks that tell each other only every few steps what has happened.
-  // end_step() ends a step; record_steps() records all steps that have ended since, oldest first.
-  // Only the last record may ask to stop.
+  // The same in two parts, for ranks that tell each other only every few steps what has happened:
+  // end_step() after each step, and then the records of all that have ended since, oldest first. Only
+  // the last one may ask to stop.
   void end_step();
-  void record_steps(const std::vector<StepRecord>& records);
+  void record(const std::vector<StepRecord>& records);
 
   void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
 
@@ -80,7 +82,7 @@ class Run {
   void open_files();
   void write_metrics(const Json& line);
   void write_state(const TrainState& state);
-  void log_step(const StepRecord& record);
+  void log_step(std::int64_t step, const StepRecord& record);
   void count_traffic();
   void read_held_memory();
   void keep_training_peaks();  // peaks during a save are counted separately
@@ -99,6 +101,7 @@ class Run {
   std::string resumed_hashes_;
   Timer step_timer_;
   Speed speed_;
+  std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
   Traffic counted_traffic_;  // up to here, traffic is in the report, or was none of a step's
 };
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/comm/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
@@ -89,9 +90,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = trainer.peak_bytes != nullptr ? trainer.peak_bytes(options, world_size, rank)
                                                      : peak_of(report.memory_theory);
-  report.traffic_theory =
-      run_traffic(trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                  report.batch_counts, world_size, rank);
+  report.traffic_theory = run_traffic(trainer, options, report, world_size, rank);
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
@@ -123,7 +122,11 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
-    return parse_command_line(argc, argv, trainer.step, trainer.groups);
+    const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
+    check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
+                "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
+                " processes; start one, or use --transport mpi");
+    return line;
   } catch (const std::exception& error) {
     if (num_ranks == 1) throw;
     World world(Transport::kAuto);
@@ -145,9 +148,25 @@ void show_schedule(const CommandLine& line, const Trainer& trainer, int num_rank
   }
 }
 
+// Ranks that are threads. The first error ends all of them, and is thrown.
+int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) {
+  int exit_code = kExitDone;
+  const auto run_rank = [&](Communicator& comm) {
+    std::unique_ptr<Communicator> own = comm.split(0, 0);
+    if (link.is_on()) own = std::make_unique<PacedCommunicator>(std::move(own), link);
+    World world(std::move(own), Transport::kThreads);
+    const int code = train_and_report(options, trainer, world);
+    if (comm.rank() == 0) exit_code = code;  // it is the same on all
+  };
+  run_as_threads(options.num_ranks, run_rank, options.num_threads);
+  return exit_code;
+}
+
 int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on, a signal means: save and stop
-  World world(options.transport, options.link.empty() ? Link() : parse_link(options.link));
+  const Link link = options.link.empty() ? Link() : parse_link(options.link);
+  if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
+  World world(options.transport, link);
   return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
 }
 
@@ -170,7 +189,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     num_ranks = launched_ranks();
     const CommandLine line = parse_or_abort(argc, argv, trainer, rank, num_ranks);
     if (line.show_schedule) {
-      if (rank == 0) show_schedule(line, trainer, num_ranks);
+      if (rank == 0) show_schedule(line, trainer, num_ranks_of(line.options));
       return kExitDone;
     }
     if (line.should_exit || line.dry_run_ranks > 0) {
@@ -218,8 +237,14 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
                      peak.gradients, ", optimizer ", peak.optimizer, " bytes during a step\n");
     }
     const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
+    const bool is_every_step = trainer.traffic_between == nullptr;
     text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
-                   ") per step\n");
+                   is_every_step ? ") per step\n" : ") in the step that sends most\n");
+    if (is_every_step || options.num_steps == 0) continue;
+    const std::int64_t total =
+        trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
+    text += concat("rank ", rank, " sends        ", total / options.num_steps, " bytes (",
+                   format_bytes(total / options.num_steps), ") per step on average\n");
   }
   const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",

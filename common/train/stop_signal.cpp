@@ -1,14 +1,16 @@
 #include "common/train/stop_signal.hpp"
 
+#include <atomic>
 #include <csignal>
 
 namespace ladder {
 namespace {
 
-volatile std::sig_atomic_t raised = 0;  // signal handlers can reach nothing else
+std::atomic<bool> raised = false;  // signal handlers can reach nothing else; ranks may be threads
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void on_stop_signal(int number) {
-  raised = 1;
+  raised = true;
   if (number == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
@@ -19,12 +21,12 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
-  raised = 0;
+  raised = false;
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
 }
 
 bool StopSignal::was_raised() {
-  return raised != 0;
+  return raised;
 }
 
 }  // namespace ladder

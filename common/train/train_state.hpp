@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
@@ -11,6 +13,13 @@
 #include "common/train/state_tensors.hpp"
 
 namespace ladder {
+
+// What only the step that wrote it can use: another file beside the canonical ones.
+struct ExtraFile {
+  std::string name;  // in the checkpoint's folder, such as "workers/0/model.safetensors"
+  StateTensors tensors;
+  bool is_read_here = true;  // false: another rank's; this one only takes part in saving it
+};
 
 // Tensors are accessed in place; no copy is made.
 struct TrainState {
@@ -23,6 +32,9 @@ struct TrainState {
   BatchCounts batch_counts = {};     // likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
+  std::vector<ExtraFile> extra_files = {};
+  std::map<std::string, std::int64_t> extra_counts = {};
+  bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.

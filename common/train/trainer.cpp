@@ -2,8 +2,14 @@
 
 namespace ladder {
 
-Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
-                    const BatchCounts& counts, int world_size, int rank) {
+Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, const TrainReport& report,
+                    int world_size, int rank) {
+  const auto num_steps = static_cast<std::int64_t>(report.losses.size());
+  if (trainer.traffic_between != nullptr) {
+    return trainer.traffic_between(options, report.first_step, report.first_step + num_steps,
+                                   world_size, rank);
+  }
+  const BatchCounts& counts = report.batch_counts;
   Traffic traffic = trainer.step_traffic(options, world_size, rank);
   traffic *= num_steps;
   const auto subtract = [&](auto part_of, std::int64_t times) {

@@ -26,14 +26,18 @@ struct Trainer {
   Traffic (*row_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // Replaces the three above in a step whose optimizer steps do not all send the same: theory of what
+  // those numbered first_step + 1 to last_step send together.
+  Traffic (*traffic_between)(const TrainOptions& options, std::int64_t first_step,
+                             std::int64_t last_step, int world_size, int rank) = nullptr;
   // --show-schedule: a pipeline's schedule as text or as an SVG file; null: there is no pipeline.
   std::string (*draw_schedule)(const TrainOptions& options, int num_stages, bool is_svg) = nullptr;
   std::set<OptionGroup> groups = {};  // options that this step adds
 };
 
-// Theory: what a whole run of num_steps optimizer steps sends, with so many microbatches and rows
-//         in all of them together.
-Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, std::int64_t num_steps,
-                    const BatchCounts& counts, int world_size, int rank);
+// Theory: what the run of this report sends: so many optimizer steps, with so many microbatches and
+//         rows in all of them together.
+Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, const TrainReport& report,
+                    int world_size, int rank);
 
 }  // namespace ladder

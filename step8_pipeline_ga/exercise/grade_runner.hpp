@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/grade_part.hpp"
 #include "step8_pipeline_ga/exercise/activation_watch.hpp"
-#include "step8_pipeline_ga/exercise/grade_part.hpp"
 #include "step8_pipeline_ga/exercise/grader.hpp"
 #include "step8_pipeline_ga/exercise/stage_script.hpp"
 

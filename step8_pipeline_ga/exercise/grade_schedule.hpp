@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "step8_pipeline_ga/exercise/grade_part.hpp"
+#include "common/testing/grade_part.hpp"
 #include "step8_pipeline_ga/exercise/grader.hpp"
 #include "step8_pipeline_ga/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule_simulation.hpp"

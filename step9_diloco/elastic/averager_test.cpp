@@ -122,7 +122,7 @@ TEST(ElasticAverager, MergesByTokens) {
     options.merge = Merge::kTokens;
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
-    averager.weigh(worker == 2 ? 6 : 1);  // of 8
+    averager.note_step(worker == 2 ? 6 : 1);  // of 8
     averager.form_quorum();
     const at::Tensor values = at::full({3}, 8.0 * worker, at::kFloat);
     averager.start(values);

@@ -98,9 +98,14 @@ ElasticAverager::~ElasticAverager() {
   if (round_.valid()) round_.wait();  // its deadlines end it
 }
 
-void ElasticAverager::join(WorkerState state, const std::string& description) {
-  state_ = std::move(state);
+void ElasticAverager::join(const WorkerState& state, const std::string& description) {
+  state_ = state;
   group_ = std::make_unique<Group>(options_, state_, description, log_);
+}
+
+void ElasticAverager::note_step(double num_tokens) {
+  num_tokens_ += num_tokens;
+  note_progress();
 }
 
 void ElasticAverager::note_progress() {
@@ -127,8 +132,9 @@ void ElasticAverager::form_quorum() {
 
 // Takes part in the next quorum, and gives a snapshot to those that heal from this worker.
 void ElasticAverager::ask(bool has_finished, double seconds) {
+  const double weight = options_.merge == Merge::kTokens ? num_tokens_ : 1;
   quorum_ = group_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), weight_, has_finished}, seconds);
+      {state_.outer_steps(), shared_hash(state_), weight, has_finished}, seconds);
   group_->mailbox.begin(quorum_);
   std::set<std::string> addresses;
   for (const Member& member : quorum_.members) addresses.insert(member.address);
@@ -142,6 +148,7 @@ void ElasticAverager::ask(bool has_finished, double seconds) {
 }
 
 void ElasticAverager::start(at::Tensor values) {
+  num_tokens_ = 0;
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
 }

@@ -49,17 +49,13 @@ class ElasticAverager final : public Averager {
   ElasticAverager(const ElasticOptions& options, Log log);
   ~ElasticAverager() override;
 
-  // Joins the group with this state. `description`: of model and options, which must be the same
-  // for all workers; names and sizes of the state's tensors are compared as well. Call it once,
-  // before the first round. Lifetime: what `state` refers to outlives the averager.
-  void join(WorkerState state, const std::string& description);
+  // Names and sizes of the state's tensors are compared with the other workers' as well. Lifetime:
+  // what `state` refers to outlives the averager.
+  void join(const WorkerState& state, const std::string& description) override;
 
-  // The training thread is alive: call it after every inner step.
-  void note_progress();
-
-  // What this worker's next average weighs, with --merge tokens: the tokens it has seen since the
-  // last one. 1 unless called.
-  void weigh(double num_tokens) { weight_ = num_tokens; }
+  // The training thread is alive. With --merge tokens, the next average weighs the tokens of the
+  // steps since the last one.
+  void note_step(double num_tokens) override;
 
   // Throws CheckError after --patience without a quorum, or when the group refuses this worker.
   void form_quorum() override;
@@ -68,7 +64,7 @@ class ElasticAverager final : public Averager {
 
   // The training is finished: helps those to heal that are behind, waiting for others for about a
   // join time-out at most, and leaves without costing anybody a time-out.
-  void end();
+  void end() override;
 
   const Quorum& quorum() const { return quorum_; }  // the last one
   const ElasticCounts& counts() const { return counts_; }
@@ -76,12 +72,13 @@ class ElasticAverager final : public Averager {
  private:
   struct Group;  // what exists from join() on
   void ask(bool has_finished, double seconds);
+  void note_progress();
   bool run_round(const at::Tensor& values);
 
   ElasticOptions options_;
   Log log_;
   WorkerState state_;
-  double weight_ = 1;
+  double num_tokens_ = 0;  // since the last average
   std::unique_ptr<Group> group_;
   Quorum quorum_;
   ElasticCounts counts_;

@@ -18,23 +18,13 @@
 #include <vector>
 
 #include "common/core/timer.hpp"
-#include "common/core/unit.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/worker_state.hpp"
 
 namespace ladder {
-
-// All that training needs, in place. Whoever owns it decides what that is: parameters, the state of
-// the inner optimizer, global copy, outer momentum; outer steps, inner steps.
-struct WorkerState {
-  std::vector<NamedTensor> shared;  // equal on all healthy workers: global copy, outer momentum
-  std::vector<NamedTensor> own;     // the rest; all are contiguous and on the CPU
-  std::function<std::int64_t()> outer_steps;
-  std::function<std::vector<std::int64_t>()> counters;                 // always as many
-  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // outer steps among them
-};
 
 std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`
 std::int64_t snapshot_bytes(const WorkerState& state);

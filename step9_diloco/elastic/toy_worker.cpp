@@ -73,9 +73,11 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     misbehave(settings, message, events);
   };
   const auto width = static_cast<std::int64_t>(number(settings, "width", 1000));
-  Unit unit = {"unit",
-               {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}};
-  FlatModel model({unit});
+  const auto make_unit = [&] {
+    return std::vector<Unit>{
+        {"unit", {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}}};
+  };
+  FlatModel model(make_unit()), global(make_unit());
   const at::Tensor momentum = at::zeros_like(model.params());
   const DilocoOptions options = {
       .sync_every = 4,
@@ -92,19 +94,19 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   if (settings.contains("key")) elastic.key_file = settings.at("key");
   if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
   ElasticAverager averager(elastic, log);
-  Diloco diloco(model, options, averager);
+  Diloco diloco(model, global, options, averager);
   std::int64_t step = 0;
   const WorkerState state = {
-      .shared = {{"global", diloco.global()}, {"velocity", diloco.velocity()}},
+      .shared = {{"global", global.params()}, {"velocity", diloco.velocity()}},
       .own = {{"params", model.params()}, {"momentum", momentum}},
-      .outer_steps = [&] { return diloco.outer_steps(); },
+      .outer_steps = [&] { return diloco.round().outer_steps; },
       .counters =
           [&] {
-            return std::vector<std::int64_t>{diloco.outer_steps(), step};
+            return std::vector<std::int64_t>{diloco.round().outer_steps, step};
           },
       .set_counters =
           [&](const std::vector<std::int64_t>& values) {
-            diloco.set_outer_steps(values[0]);
+            diloco.restore({values[0], {}});
             step = values[1];
           },
   };
@@ -114,15 +116,15 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
       std::chrono::microseconds(static_cast<int>(1000 * number(settings, "step_ms", 2)));
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
   std::int64_t last_step = -1;  // outer; −1: not known yet
-  for (std::int64_t num_steps = 1; last_step < 0 || diloco.outer_steps() < last_step; ++num_steps) {
+  for (std::int64_t num_steps = 1; last_step < 0 || diloco.round().outer_steps < last_step;
+       ++num_steps) {
     std::this_thread::sleep_for(pause);
     momentum.mul_(0.5).add_(model.params() - target + 0.01 * at::cos(target * (worker + step)));
     model.params().sub_(momentum, 0.02);
     ++step;
-    averager.note_progress();
-    if (number(settings, "weight", 0) > 0) averager.weigh(number(settings, "weight", 1));
+    averager.note_step(number(settings, "weight", 1));
     if (num_steps == static_cast<std::int64_t>(number(settings, "damage_at", 0))) {
-      diloco.global()[5].add_(1);
+      global.params()[5].add_(1);
       events.write("damages its global copy");
     }
     if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
@@ -133,12 +135,12 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     if (due.starts) diloco.start_average();
     if (!due.finishes) continue;
     const bool is_committed = diloco.finish_round();
-    events.write(concat(is_committed ? "commit " : "failed ", diloco.outer_steps(), " ",
+    events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
                         shared_hash(state), " ", averager.quorum().contributors().size()));
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
   }
   averager.end();
-  events.write(concat("done ", diloco.outer_steps(), " ", shared_hash(state), " ",
+  events.write(concat("done ", diloco.round().outer_steps, " ", shared_hash(state), " ",
                       at::mse_loss(model.params(), target).item<double>()));
   return 0;
 }

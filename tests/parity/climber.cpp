@@ -39,7 +39,7 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
   const bool takes_part = rank() < num_ranks;
   std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
   if (takes_part) {
-    World world(std::move(group));
+    World world(std::move(group), mpi_world().transport());
     run.report = rung.trainer.train(options, world);
   }
   wait_for_all();
@@ -64,7 +64,7 @@ FinishedRun Climber::climb_with(PipelineError error, TrainOptions options) {
 }
 
 FinishedRun Climber::ask_oracle(TrainOptions options, Fold fold, int num_ranks) {
-  World alone(std::make_unique<SelfCommunicator>());
+  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
   options.step = oracle().step();
   options.groups = {OptionGroup::kSimulatedRanks};
   options.simulate_ranks = num_ranks;
@@ -98,6 +98,8 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
   if (rung.step() == pipeline().step()) {
     expect_closed_form_of_pipeline(options, report, comm_);
+  } else if (rung.step() == diloco().step()) {
+    expect_closed_form_of_diloco(options, report, comm_);
   } else {
     expect_closed_form(options.model, rung.step(), report, comm_);
   }
@@ -105,18 +107,21 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
   EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
   EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kCommunication), theory.communication);
+  // Step 9 may hold the scratch of an average in flight from one step to the next.
+  const std::int64_t communication = report.memory.live(MemoryCategory::kCommunication);
+  if (options.diloco.sync_delay == 0) {
+    EXPECT_EQ(communication, theory.communication);
+  }
   const std::int64_t named = report.memory.live(MemoryCategory::kOther);  // a cache
-  EXPECT_EQ(report.memory.total_live_bytes - live_before - named, theory.total());
+  EXPECT_EQ(report.memory.total_live_bytes - live_before - named - communication,
+            theory.total() - theory.communication);
   const PeakBytes peak = rung.trainer.peak_bytes != nullptr
                              ? rung.trainer.peak_bytes(options, size(), rank())
                              : peak_of(theory);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kParameters), peak.parameters);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kGradients), peak.gradients);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
-  const Traffic traffic =
-      run_traffic(rung.trainer, options, static_cast<std::int64_t>(report.losses.size()),
-                  report.batch_counts, size(), rank());
+  const Traffic traffic = run_traffic(rung.trainer, options, report, size(), rank());
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);

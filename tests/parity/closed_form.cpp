@@ -138,4 +138,29 @@ void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainRepo
   EXPECT_EQ(of_all_ranks(sent.messages), passes * boundaries * microbatches);
 }
 
+void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport& report,
+                                  Communicator& comm) {
+  const Size whole = size_of(tensors_of(options.model), /*num_ranks=*/1);
+  const DilocoOptions& diloco = options.diloco;
+  const std::int64_t bytes = kElementBytes * whole.aligned;
+  expect_size(options.model, whole);
+  EXPECT_EQ(report.num_parameters, whole.parameters);
+  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), 2 * bytes);
+  const bool has_moments = options.optimizer.kind == OptimizerKind::kAdamW;
+  EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), (has_moments ? 3 : 1) * bytes);
+  if (diloco.sync_delay == 0) {
+    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), bytes);
+  }
+
+  const auto num_steps = static_cast<std::int64_t>(report.losses.size());
+  if (report.first_step % diloco.sync_every != 0 || num_steps % diloco.sync_every != 0) return;
+  const std::int64_t num_cycles = num_steps / diloco.sync_every;
+  const std::int64_t least = 2 * kElementBytes * whole.parameters * num_cycles;
+  const std::int64_t most = 2 * bytes * num_cycles;
+  const std::int64_t records = 2 * 8 * 5 * num_steps;  // four numbers a step, and one per message
+  const double sent = all_reduce_sum(static_cast<double>(report.traffic.bytes_sent()), comm);
+  EXPECT_GE(sent, static_cast<double>(least * (comm.size() - 1)));
+  EXPECT_LE(sent, static_cast<double>((most + records) * (comm.size() - 1)));
+}
+
 }  // namespace ladder

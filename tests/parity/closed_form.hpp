@@ -32,4 +32,15 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
 void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
                                     Communicator& comm);
 
+// The same for step 9:
+//
+//   held, by a rank     24 bytes per parameter with AdamW inside: two sets of parameters, gradients,
+//                       two moments and the outer momentum; with a delay also 4 per parameter of the
+//                       fragment in flight
+//   sent, by all ranks  per inner step what step 3 sends, divided by sync_every: at least
+//                       2e·Ψ·(N − 1) / sync_every over whole cycles, at most that of the padded
+//                       buffers, plus the rounds' records
+void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport& report,
+                                  Communicator& comm);
+
 }  // namespace ladder

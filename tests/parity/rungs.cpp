@@ -10,6 +10,7 @@
 #include "step6_zero2/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/train.hpp"
 
 namespace ladder {
 
@@ -39,9 +40,15 @@ const Rung& pipeline() {
   return rung;
 }
 
+const Rung& diloco() {
+  static const Rung rung = {step9::trainer(), {}};
+  return rung;
+}
+
 const Rung& rung_of(const std::string& step) {
   if (step == oracle().step()) return oracle();
   if (step == pipeline().step()) return pipeline();
+  if (step == diloco().step()) return diloco();
   for (const Rung& rung : rungs()) {
     if (rung.step() == step) return rung;
   }

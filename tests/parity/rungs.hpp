@@ -26,6 +26,8 @@ const Rung& oracle();
 const std::vector<Rung>& rungs();
 // Step 8. Its ranks are not only replicas, so pipeline_ladder_test climbs it by itself.
 const Rung& pipeline();
+// Step 9. It trains otherwise than all the others, so diloco_ladder_test climbs it by itself.
+const Rung& diloco();
 const Rung& rung_of(const std::string& step);
 
 }  // namespace ladder

@@ -1,11 +1,12 @@
-// For the grader: one part of the exercise. Another one may not have been written yet.
+// For the grader of an exercise in several files: one of them. Another one may not have been written
+// yet.
 #pragma once
 
 #include <string>
 
 #include "common/testing/examination.hpp"
 
-namespace ladder::step8 {
+namespace ladder {
 
 class GradePart : public Examination {
  protected:
@@ -35,4 +36,4 @@ class GradePart : public Examination {
   const std::string file_;
 };
 
-}  // namespace ladder::step8
+}  // namespace ladder

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""DiLoCo beside data parallelism: what it learns from the same tokens, and how long both take on a slow link.
+
+    ./ladder bench diloco [--workers 4] [--steps 2000] [--link 100:0.1] [--out FOLDER] [options of a trainer]
+
+Trains step 4 and variants of step 9 on the same rows of the built-in corpus, over a simulated link (LATENCY_US:GBPS),
+and prints for each the validation loss, the bytes that a worker sends per inner step, on average and at most, and the
+time of all steps. Writes these and every validation loss to FOLDER/diloco.json and draws FOLDER/diloco.svg. Exit code 1
+if a variant's final validation loss is further above step 4's than --within allows.
+
+    benchmarks/diloco_vs_ddp.py --self-test       checks the arithmetic and the bound on reports that it makes
+Standard library only.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+from processes import run_all  # noqa: E402
+
+# Name, what the figure calls it, its colour, its program, and its own options.
+OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
+RUNS = [
+    ("step 4", "every step, in buckets", "#222222", "step4_bucketed_ddp", []),
+    ("step 9", "every 20 steps", "#4477aa", "step9_diloco", ["--sync-every", "20", *OUTER]),
+    ("step 9, streaming", "four fragments in turn, one step of delay", "#ee6677", "step9_diloco",
+     ["--sync-every", "20", "--fragments", "4", "--sync-delay", "1", "--alpha", "0.5", *OUTER]),
+    ("step 9, int8", "every 20 steps, in a quarter of the bytes", "#228833", "step9_diloco",
+     ["--sync-every", "20", "--wire", "int8", *OUTER]),
+]  # fmt: skip
+MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64", "--lr", "6e-3", "--warmup-steps", "50"]
+ROWS = 16  # per step, of all workers
+
+
+def row_of(name, report):
+    """A run's figures."""
+    seconds = list(itertools.accumulate(report["step_seconds"]))
+    sent = max(traffic["bytes_sent"] for traffic in (total_of(rank) for rank in report["traffic"]))
+    return {
+        "name": name,
+        "steps": len(report["losses"]),
+        "val_loss": report["val_losses"][-1]["loss"],
+        "bytes_per_step": sent / len(report["losses"]),
+        "seconds": seconds[-1],
+        "curve": [[point["step"], seconds[point["step"] - 1], point["loss"]] for point in report["val_losses"]],
+    }
+
+
+def total_of(traffic):
+    """One rank's traffic, all operations together."""
+    operations = [value for value in traffic.values() if isinstance(value, dict)]
+    return {"bytes_sent": sum(operation["bytes_sent"] for operation in operations)}
+
+
+def faults_of(rows, within):
+    """One line for each run that has learned too little."""
+    wanted = rows[0]["val_loss"] + within
+    return [
+        f"{row['name']}: validation loss {row['val_loss']:.4f}, more than {within} above {rows[0]['name']}'s"
+        for row in rows[1:]
+        if not row["val_loss"] <= wanted
+    ]
+
+
+def print_table(rows):
+    head = ["", "validation loss", "above step 4", "bytes sent per step", "seconds", "times as fast"]
+    cells = [head]
+    for row in rows:
+        cells.append(
+            [row["name"], f"{row['val_loss']:.3f}", f"{row['val_loss'] - rows[0]['val_loss']:+.3f}",
+             f"{row['bytes_per_step']:,.0f}", f"{row['seconds']:.1f}", f"{rows[0]['seconds'] / row['seconds']:.2f}"]
+        )  # fmt: skip
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    for line in cells:
+        print("| " + " | ".join(text.ljust(width) for text, width in zip(line, widths)) + " |")
+        if line is head:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+
+
+# ---- figure -----------------------------------------------------------------------------------------------------------
+
+
+def svg(rows, link):
+    """Two panels side by side: validation loss over steps, and over seconds on the link."""
+    width, height, top, gap, left = 330, 210, 84, 64, 44
+    losses = [point[2] for row in rows for point in row["curve"]]
+    low, high = int(min(losses) * 2) / 2, int(max(losses) * 2 + 1) / 2
+    out = []
+    for panel, (index, label) in enumerate([(0, "inner steps"), (1, f"seconds on a link of {link}")]):
+        x0 = left + panel * (width + gap)
+        most = max(point[index] for row in rows for point in row["curve"])
+
+        def place(point, x0=x0, most=most, index=index):
+            return x0 + point[index] / most * width, top + (high - point[2]) / (high - low) * height
+
+        for tick in range(int(low * 2), int(high * 2) + 1):
+            y = top + (high - tick / 2) / (high - low) * height
+            out.append(f'<line x1="{x0}" y1="{y:.1f}" x2="{x0 + width}" y2="{y:.1f}" class="grid"/>')
+            out.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{tick / 2:g}</text>')
+        for share in (0, 0.5, 1):
+            out.append(f'<text x="{x0 + share * width:.0f}" y="{top + height + 18}" text-anchor="middle">{share * most:.0f}</text>')
+        out.append(f'<text x="{x0 + width / 2:.0f}" y="{top + height + 38}" text-anchor="middle">{label}</text>')
+        for row, run in zip(rows, RUNS):
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, row["curve"]))
+            kind = "first" if row is rows[0] else "run"
+            out.append(f'<polyline points="{points}" class="{kind}" stroke="{run[2]}"/>')
+    for number, (row, run) in enumerate(zip(rows, RUNS)):
+        kind = "first" if row is rows[0] else "run"
+        x, y = left + number % 2 * (width + gap), 18 + number // 2 * 18
+        out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{run[2]}"/>')
+        out.append(f'<text x="{x + 26}" y="{y + 4}">{row["name"]}: {run[1]}</text>')
+    out.append(f'<text x="{left - 36}" y="{top - 18}">validation loss, nats per token</text>')
+    style = (
+        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
+        "polyline,line.run,line.first{fill:none;stroke-width:2}"
+        "@media(prefers-color-scheme:dark){text{fill:#ddd}.first{stroke:#fff}}"
+    )
+    total = left + 2 * width + gap + 20
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + height + 48}" role="img">'
+        f"<title>Validation loss of step 4 and step 9, over steps and over time</title><style>{style}</style>\n"
+        + "\n".join(out)
+        + "\n</svg>\n"
+    )
+
+
+# ---- runs -------------------------------------------------------------------------------------------------------------
+
+
+def train(arguments, program, options, out):
+    """Runs one trainer on all workers; returns its report."""
+    rows = str(ROWS // arguments.workers)
+    command = [
+        "mpirun", "-n", str(arguments.workers), "--oversubscribe", "--bind-to", "none",
+        str(arguments.build / program / program), "--quiet", "--out", str(out), *MODEL, "--micro-batch-size", rows,
+        "--steps", str(arguments.steps), "--eval-every", str(arguments.eval_every), "--eval-samples", "64",
+        "--link", arguments.link, *options, *arguments.options,
+    ]  # fmt: skip
+    run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    return json.loads((out / "report.json").read_text())
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench diloco")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers are")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=2000, help="inner steps; a multiple of 20")
+    parser.add_argument("--eval-every", type=int, default=100)
+    parser.add_argument("--link", default="100:0.1", help="LATENCY_US:GBPS; by default 100 Mbit/s")
+    parser.add_argument("--within", type=float, default=0.15, help="nats that a variant may end above step 4")
+    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
+    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    arguments, arguments.options = parser.parse_known_args()
+    if arguments.workers < 1 or ROWS % arguments.workers != 0:
+        parser.error(f"--workers is {arguments.workers}, which does not divide the {ROWS} rows of a step: choose 1, 2, 4, 8 or 16")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.self_test:
+        return self_test()
+    out = arguments.out or ROOT / "runs" / time.strftime("diloco-%Y%m%d-%H%M%S")
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, what, _, program, options) in enumerate(RUNS):
+            print(f"{name}: {what} ({number + 1} of {len(RUNS)})", file=sys.stderr, flush=True)
+            rows.append(row_of(name, train(arguments, program, options, Path(folder) / str(number))))
+    print(f"{arguments.workers} workers, {arguments.steps} inner steps, link {arguments.link} (us : Gbit/s)\n")
+    print_table(rows)
+    (out / "diloco.json").write_text(json.dumps({"link": arguments.link, "workers": arguments.workers, "runs": rows}, indent=1) + "\n")
+    gbps = float(arguments.link.split(":")[1])
+    (out / "diloco.svg").write_text(svg(rows, f"{gbps * 1000:g} Mbit/s"))
+    print(f"\nwrote {out}/diloco.json and diloco.svg")
+    faults = faults_of(rows, arguments.within)
+    for line in faults:
+        print(line, file=sys.stderr)
+    return 1 if faults else 0
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def self_test():
+    report = {
+        "losses": [3.0, 2.0, 1.0, 1.0], "step_seconds": [1.0, 0.5, 0.5, 2.0],
+        "val_losses": [{"step": 2, "loss": 2.5}, {"step": 4, "loss": 1.5}],
+        "traffic": [{"all_reduce": {"bytes_sent": 40}, "send": {"bytes_sent": 4}, "bytes_sent": 44}, {"all_reduce": {"bytes_sent": 80}}],
+    }  # fmt: skip
+    row = row_of("step 4", report)
+    assert row["curve"] == [[2, 1.5, 2.5], [4, 4.0, 1.5]], row
+    assert (row["bytes_per_step"], row["seconds"], row["val_loss"]) == (20.0, 4.0, 1.5), row
+    near, far, lost = row | {"val_loss": 1.6}, row | {"val_loss": 1.7}, row | {"val_loss": float("nan")}
+    assert not faults_of([row, near], 0.15)
+    assert len(faults_of([row, near, far, lost], 0.15)) == 2
+    assert svg([row, near, far], "1").count("<polyline") == 6
+    print("7 checks passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+// run_main() with ranks that are threads, and trainers that do one thing each.
+#include "common/train/run_main.hpp"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/folder_lock.hpp"
+#include "common/train/run.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Train = TrainReport (*)(const TrainOptions& options, World& world);
+
+Trainer trainer_of(Train train) {
+  return {.step = "step_x",
+          .train = train,
+          .state_bytes = [](const TrainOptions&, int,
+                            int rank) { return StateBytes{.parameters = 100 + rank}; },
+          .step_traffic = [](const TrainOptions&, int, int) { return Traffic(); }};
+}
+
+class RunMain : public ::testing::Test {
+ protected:
+  // Runs on three threads, or with other options.
+  int run(Train train, std::vector<std::string> options = {"--ranks", "3"}) {
+    options.insert(options.begin(), {"step_x", "--transport", "threads", "--out", out_});
+    std::vector<char*> arguments;
+    for (std::string& option : options) arguments.push_back(option.data());
+    ::testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStdout();
+    const int code =
+        run_main(static_cast<int>(arguments.size()), arguments.data(), trainer_of(train));
+    ::testing::internal::GetCapturedStdout();
+    errors_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+  Json report() const { return parse_json(read_text_file(out_ + "/report.json"), "report.json"); }
+
+  TempFolder folder_;
+  const std::string out_ = folder_.path("run");
+  std::string errors_;
+};
+
+// Each rank's part of the report is in its place, and no memory, which no thread has for itself.
+TEST_F(RunMain, ReportsEachRankInItsPlace) {
+  const auto train = [](const TrainOptions& options, World& world) {
+    EXPECT_EQ(world.transport(), Transport::kThreads);
+    EXPECT_EQ(world.local_rank(), world.comm().rank());
+    EXPECT_EQ(at::get_num_threads(), 2);
+    ladder::Run run(options, world.comm());
+    TrainReport report = run.report();
+    report.data_bytes_read = 10 + world.comm().rank();
+    report.losses = {0.5};
+    report.traffic[CommOp::kSend].calls = world.comm().rank();
+    world.comm().barrier();
+    return report;
+  };
+  EXPECT_EQ(run(train, {"--ranks", "3", "--threads", "2"}), kExitDone);
+  EXPECT_TRUE(memory_ledger_is_installed());
+  const Json json = report();
+  EXPECT_EQ(json["world_size"], 3);
+  EXPECT_EQ(json["config"]["transport"], "threads");
+  EXPECT_EQ(json["config"]["ranks"], 3);
+  EXPECT_THAT(json["data_bytes_read"], ElementsAre(10, 11, 12));
+  EXPECT_THAT(json["memory"], ElementsAre(nullptr, nullptr, nullptr));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(json["memory_theory"][rank]["parameters"], 100 + rank);
+    EXPECT_EQ(json["traffic"][rank]["send"]["calls"], rank);
+  }
+  EXPECT_EQ(errors_, "");
+}
+
+TEST_F(RunMain, LogsNoMemory) {
+  const auto train = [](const TrainOptions& options, World& world) {
+    ladder::Run run(options, world.comm());
+    run.next_step();
+    run.record({.loss = 1, .grad_norm = 1, .param_norm = 1, .num_units = 1});
+    return run.report();
+  };
+  EXPECT_EQ(run(train), kExitDone);
+  const Json line = parse_json(read_text_file(out_ + "/metrics.jsonl"), "metrics.jsonl");
+  EXPECT_EQ(line["loss"], 1.0);
+  EXPECT_TRUE(line["live_bytes"].is_null());
+}
+
+// The other ranks wait for the one that has failed, or for one another.
+template <class Error>
+TrainReport fail_on_rank_2(const TrainOptions& /*options*/, World& world, const Error& error) {
+  if (world.comm().rank() == 2) throw error;
+  world.comm().barrier();
+  ADD_FAILURE() << "rank " << world.comm().rank() << " was not woken with an error";
+  return {};
+}
+
+TEST_F(RunMain, AnErrorOnOneRankEndsAllAndIsSaidOnce) {
+  const auto check_error = [](const TrainOptions& options, World& world) {
+    return fail_on_rank_2(options, world, CheckError("no more disk"));
+  };
+  EXPECT_EQ(run(check_error), kExitError);
+  EXPECT_EQ(errors_, "error: rank 2: no more disk\n");
+  const auto usage_error = [](const TrainOptions& options, World& world) {
+    return fail_on_rank_2(options, world, UsageError("--lr is 7"));
+  };
+  EXPECT_EQ(run(usage_error), kExitUsage);
+  EXPECT_EQ(errors_, "error: rank 2: --lr is 7\n");
+  const auto libtorchs_error = [](const TrainOptions& options, World& world) {
+    return fail_on_rank_2(options, world, c10::Error({"", "", 0}, "shapes differ"));
+  };
+  EXPECT_EQ(run(libtorchs_error), kExitError);
+  EXPECT_EQ(errors_, "error: rank 2: shapes differ\n") << "without a stack trace";
+  EXPECT_NO_THROW(FolderLock(out_, out_)) << "the run's folder is free again";
+}
+
+// Of all errors one is shown: that of the first rank. The others may fail because of it.
+TEST_F(RunMain, AnErrorOfAllRanksIsSaidOnce) {
+  const auto train = [](const TrainOptions&, World& world) -> TrainReport {
+    throw CheckError(concat("no data on ", world.comm().size(), " ranks"));
+  };
+  EXPECT_EQ(run(train), kExitError);
+  EXPECT_THAT(errors_, AllOf(StartsWith("error: rank "), HasSubstr("no data on 3 ranks")));
+  EXPECT_EQ(std::count(errors_.begin(), errors_.end(), '\n'), 1) << errors_;
+}
+
+// A signal is for the process; the ranks agree on the step at which they stop.
+TEST_F(RunMain, ASignalStopsAllRanks) {
+  const auto train = [](const TrainOptions& options, World& world) {
+    ladder::Run run(options, world.comm());
+    if (world.comm().rank() == 2) std::raise(SIGUSR1);
+    const double requests = all_reduce_sum(run.stop_requested() ? 1.0 : 0.0, world.comm());
+    TrainReport report = run.report();
+    report.was_stopped = requests > 0;
+    return report;
+  };
+  EXPECT_EQ(run(train), kExitStopped);
+  EXPECT_TRUE(report()["was_stopped"].get<bool>());
+}
+
+TEST_F(RunMain, ALinkSlowsThreadsDown) {
+  const auto train = [](const TrainOptions&, World& world) {
+    EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);
+    EXPECT_EQ(all_reduce_sum(1.0, world.comm()), 3);
+    return TrainReport();
+  };
+  EXPECT_EQ(run(train, {"--ranks", "3", "--link", "1:100"}), kExitDone) << errors_;
+}
+
+TEST_F(RunMain, WantsToKnowHowManyThreads) {
+  const auto never = [](const TrainOptions&, World&) -> TrainReport {
+    throw CheckError("must not train");
+  };
+  EXPECT_EQ(run(never, {}), kExitUsage);
+  EXPECT_EQ(errors_,
+            "error: --transport threads starts the ranks itself: give their number with --ranks "
+            "N\n");
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,93 @@
+#include "step9_diloco/compressed_averager.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <utility>
+
+#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int kChunkTag = 10;
+
+void wait_for_all(std::vector<WorkPtr>& works) {
+  for (const WorkPtr& work : works) work->wait();
+  works.clear();
+}
+
+at::Tensor room_for(const at::Tensor& values, WireFormat format) {
+  return at::empty({encoded_bytes(values.numel(), format)}, at::kByte);
+}
+
+}  // namespace
+
+void CompressedAverager::start(at::Tensor values) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  values_ = std::move(values);
+  for (int worker = 0; worker < comm_.size(); ++worker) {
+    const at::Tensor own = chunk_of_worker(comm_.rank());
+    const bool is_own = worker == comm_.rank();
+    pieces_.push_back(is_own ? encode(own, format_) : room_for(own, format_));
+    if (is_own) continue;
+    on_their_way_.push_back(comm_.recv(pieces_.back(), worker, kChunkTag));
+    const at::Tensor bytes = encode(chunk_of_worker(worker), format_);
+    on_their_way_.push_back(comm_.send(bytes, worker, kChunkTag));
+  }
+}
+
+std::optional<int> CompressedAverager::finish() {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  wait_for_all(on_their_way_);
+  average_own_chunk();
+  share_chunks();
+  values_.reset();
+  return comm_.size();
+}
+
+void CompressedAverager::average_own_chunk() {
+  const at::Tensor sum = chunk_of_worker(comm_.rank()), next = at::empty_like(sum);
+  const std::vector<at::Tensor> pieces = std::exchange(pieces_, {});
+  decode(pieces[0], format_, sum);
+  for (std::size_t worker = 1; worker < pieces.size(); ++worker) {
+    decode(pieces[worker], format_, next);
+    sum.add_(next);
+  }
+  sum.div_(comm_.size());
+}
+
+// A broadcast for each chunk, all at once. An all-gather would want chunks of equal length, and the
+// bytes that fill them up.
+void CompressedAverager::share_chunks() {
+  std::vector<at::Tensor> means;
+  for (int worker = 0; worker < comm_.size(); ++worker) {
+    const at::Tensor chunk = chunk_of_worker(worker);
+    means.push_back(worker == comm_.rank() ? encode(chunk, format_) : room_for(chunk, format_));
+    on_their_way_.push_back(comm_.broadcast(means.back(), worker));
+  }
+  wait_for_all(on_their_way_);
+  for (int worker = 0; worker < comm_.size(); ++worker)
+    decode(means[static_cast<std::size_t>(worker)], format_, chunk_of_worker(worker));
+}
+
+at::Tensor CompressedAverager::chunk_of_worker(int worker) const {
+  const ElementRange chunk = chunk_of(values_.numel(), comm_.size(), worker);
+  return values_.narrow(0, chunk.begin, chunk.numel);
+}
+
+Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size,
+                                   int rank) {
+  Traffic traffic;
+  traffic[CommOp::kRecv].calls = world_size - 1;
+  for (int worker = 0; worker < world_size; ++worker) {
+    const std::int64_t bytes = encoded_bytes(chunk_of(numel, world_size, worker).numel, format);
+    if (worker != rank) traffic += send_traffic(bytes, 1);
+    traffic += broadcast_traffic(bytes, 1, world_size, rank, /*root=*/worker);
+  }
+  return traffic;
+}
+
+}  // namespace ladder

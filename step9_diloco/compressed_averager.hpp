@@ -1,0 +1,61 @@
+// An average whose values travel in fewer bytes, and are the same bits on every worker nevertheless.
+//
+// Worker r is responsible for chunk r of the values, as in the all-reduce of mpi_communicator.hpp,
+// but what travels is encoded (wire_format.hpp):
+//
+//   start()    every worker encodes chunk q and sends it to worker q, for every q
+//   finish()   worker q decodes what it got, adds it up in the order of the workers, in fp32, divides,
+//              encodes the mean and broadcasts it; everybody decodes the means of all chunks
+//
+// All workers decode the same bytes, also worker q its own mean: it knows a better one, but is alone
+// with it, and global parameters that differ never meet again. It also decodes its own part of the sum
+// before it adds it. That costs a rounding that could have been avoided, but no worker's values count
+// differently from the others', whichever chunk they are in.
+//
+// A value is rounded twice, on its way to the sum and as the mean. So the mean is off by at most e + e',
+// where e is the mean of the workers' errors and e' that of encoding the mean. In fp32 both are 0, and
+// the result is GroupAverager's, to the bit.
+//
+// Between start() and finish() only the first half travels: the sums cannot be encoded before they
+// exist. So a delay (--sync-delay) hides half of the bytes, where GroupAverager's all-reduce can hide
+// all of them.
+#pragma once
+
+#include <vector>
+
+#include "common/comm/traffic.hpp"
+#include "step9_diloco/averager.hpp"
+#include "step9_diloco/wire_format.hpp"
+
+namespace ladder {
+
+// Collective: start() and finish(). Lifetime: the communicator outlives it.
+// Memory: from start() to finish() about twice the encoded values, then about once (category:
+//         communication).
+class CompressedAverager final : public Averager {
+ public:
+  CompressedAverager(Communicator& comm, WireFormat format) : comm_(comm), format_(format) {}
+  void start(at::Tensor values) override;  // encodes and returns; what it has sent is on its way
+  std::optional<int> finish() override;
+
+ private:
+  at::Tensor chunk_of_worker(int worker) const;  // a view of the values
+  void average_own_chunk();                      // overwrites it
+  void share_chunks();
+
+  Communicator& comm_;
+  WireFormat format_;
+  at::Tensor values_;
+  std::vector<at::Tensor> pieces_;  // of this worker's chunk: all workers' bytes, in their order
+  std::vector<WorkPtr> on_their_way_;
+};
+
+// What one average of `numel` values sends. With e_q encoded bytes in chunk q, worker r sends
+//
+//   the sum of all e_q but its own, and (N − 1) · e_r
+//
+// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a chunk begins a
+// block.
+Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
+
+}  // namespace ladder

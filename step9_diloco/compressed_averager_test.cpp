@@ -1,0 +1,246 @@
+#include "step9_diloco/compressed_averager.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "common/comm/run_as_threads.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/testing/rank_test.hpp"
+#include "step9_diloco/diloco.hpp"
+#include "step9_diloco/make_averager.hpp"
+
+namespace ladder {
+namespace {
+
+// Fewer values than workers, none divisible, chunks of a block and a little more.
+constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 5, 64, 255, 257, 1027, 3001};
+
+// On 1 to 4 threads, and on the ranks of this program, where a send waits for its receiver.
+void everywhere(const std::function<void(Communicator&)>& body) {
+  World world = synchronous_world();
+  body(world.comm());
+  if (world.comm().rank() != 0) return;
+  for (int num_workers = 1; num_workers <= 4; ++num_workers) run_as_threads(num_workers, body);
+}
+class CompressedAverages : public RankTest {};
+
+at::Tensor values_of(int worker, std::int64_t numel) {
+  const at::Tensor place = at::arange(numel, at::kDouble);
+  return (at::sin(place * (worker + 1.5) + worker) * at::exp(at::cos(place / 9) * 3))
+      .to(at::kFloat);
+}
+
+at::Tensor averaged(const at::Tensor& own, Averager& averager) {
+  const at::Tensor values = own.clone();
+  averager.start(values);
+  averager.finish();
+  return values;
+}
+at::Tensor averaged(const at::Tensor& own, WireFormat format, Communicator& comm) {
+  CompressedAverager averager(comm, format);
+  return averaged(own, averager);
+}
+
+void expect_equal_everywhere(const at::Tensor& values, Communicator& comm) {
+  const at::Tensor all = at::empty({comm.size() * values.numel()});
+  comm.all_gather(values.contiguous(), all)->wait();
+  const at::Tensor bits = all.view({comm.size(), values.numel()}).view(at::kInt);
+  EXPECT_TRUE(bits.eq(bits[0]).all().item<bool>()) << values.numel() << " values";
+}
+
+at::Tensor round_trip(const at::Tensor& values, WireFormat format) {
+  const at::Tensor result = at::empty_like(values);
+  decode(encode(values, format), format, result);
+  return result;
+}
+
+// One chunk after the other, straight from the definition.
+at::Tensor mean_by_definition(std::int64_t numel, WireFormat format, int num_workers) {
+  const at::Tensor result = at::empty({numel});
+  for (std::int64_t chunk = 0, start = 0; chunk < num_workers; ++chunk) {
+    const std::int64_t length = numel / num_workers + (chunk < numel % num_workers ? 1 : 0);
+    const auto piece = [&](int worker) {
+      return round_trip(values_of(worker, numel).slice(0, start, start + length), format);
+    };
+    at::Tensor sum = piece(0);
+    for (int worker = 1; worker < num_workers; ++worker) sum = sum + piece(worker);
+    result.slice(0, start, start + length).copy_(round_trip(sum / num_workers, format));
+    start += length;
+  }
+  return result;
+}
+
+TEST_ON_RANKS(CompressedAverages, EqualTheDefinitionAndAreTheSameBitsOnAllWorkers) {
+  everywhere([](Communicator& comm) {
+    for (const WireFormat format : kWireFormats) {
+      for (const std::int64_t numel : kSizes) {
+        const at::Tensor mean = averaged(values_of(comm.rank(), numel), format, comm);
+        EXPECT_TRUE(mean.equal(mean_by_definition(numel, format, comm.size()))) << numel;
+        expect_equal_everywhere(mean, comm);
+      }
+    }
+  });
+}
+
+TEST_ON_RANKS(CompressedAverages, InFp32EqualTheGroups) {
+  everywhere([](Communicator& comm) {
+    for (const std::int64_t numel : kSizes) {
+      const at::Tensor own = values_of(comm.rank(), numel);
+      GroupAverager group(comm);
+      EXPECT_TRUE(averaged(own, WireFormat::kFp32, comm).equal(averaged(own, group))) << numel;
+    }
+  });
+}
+
+// Two errors: the workers' own, averaged, and that of the mean; and the roundings of a sum in fp32.
+TEST_ON_RANKS(CompressedAverages, KeepTheirBound) {
+  everywhere([](Communicator& comm) {
+    for (const std::int64_t numel : kSizes) {
+      if (numel == 0) continue;
+      at::Tensor sum = at::zeros({numel}, at::kDouble), magnitude = sum.clone();
+      for (int worker = 0; worker < comm.size(); ++worker) {
+        sum += values_of(worker, numel).to(at::kDouble);
+        magnitude += values_of(worker, numel).abs().to(at::kDouble);
+      }
+      const at::Tensor own = values_of(comm.rank(), numel);
+      const auto error = [&](WireFormat format) {
+        return (averaged(own, format, comm).to(at::kDouble) - sum / comm.size()).abs();
+      };
+      const at::Tensor largest = magnitude / comm.size();
+      EXPECT_TRUE(error(WireFormat::kBf16).le(largest * 2.01 / 256).all().item<bool>()) << numel;
+      EXPECT_LE(error(WireFormat::kInt8).max().item<double>(),
+                std::exp(3.0) * 2.01 / 253);  // no value is larger than e³
+    }
+  });
+}
+
+TEST_ON_RANKS(CompressedAverages, SendWhatTheFormulaSays) {
+  everywhere([](Communicator& comm) {
+    for (const WireFormat format : kWireFormats) {
+      for (const std::int64_t numel : kSizes) {
+        Traffic before = comm.traffic();
+        averaged(values_of(comm.rank(), numel), format, comm);
+        Traffic sent = comm.traffic();
+        sent -= before;
+        EXPECT_EQ(sent, compressed_average_traffic(numel, format, comm.size(), comm.rank()));
+        // Of everybody together: each chunk to and from all but its owner.
+        const int num_longer = static_cast<int>(numel % comm.size());
+        const std::int64_t shorter = numel / comm.size(),
+                           encoded = num_longer * encoded_bytes(shorter + 1, format) +
+                                     (comm.size() - num_longer) * encoded_bytes(shorter, format);
+        EXPECT_EQ(all_reduce_sum(static_cast<double>(sent.bytes_sent()), comm),
+                  2.0 * (comm.size() - 1) * static_cast<double>(encoded));
+        EXPECT_LE(sent.bytes_sent(),
+                  all_reduce_traffic(numel, 4, comm.size(), comm.rank()).bytes_sent());
+      }
+    }
+  });
+}
+
+TEST_ON_RANKS(CompressedAverages, TheOptionsChooseTheFormatAndTheFormula) {
+  everywhere([](Communicator& comm) {
+    for (const WireFormat format : kWireFormats) {
+      const DilocoOptions options = {.wire = format};
+      const std::unique_ptr<Averager> averager = make_averager(options, comm);
+      const at::Tensor own = values_of(comm.rank(), 1027);
+      Traffic before = comm.traffic();
+      const at::Tensor mean = averaged(own, *averager);
+      Traffic sent = comm.traffic();
+      sent -= before;
+      EXPECT_EQ(sent, average_traffic(options, 1027, comm.size(), comm.rank()));
+      EXPECT_TRUE(mean.equal(mean_by_definition(1027, format, comm.size())));
+    }
+  });
+}
+
+// Nobody else comes before worker 0 is back from start().
+TEST_ON_RANKS(CompressedAverages, StartWaitsForNobody) {
+  everywhere([](Communicator& comm) {
+    for (const WireFormat format : kWireFormats) {
+      CompressedAverager averager(comm, format);
+      const at::Tensor values = values_of(comm.rank(), 1027);
+      if (comm.rank() == 0) averager.start(values);
+      comm.barrier();
+      if (comm.rank() != 0) averager.start(values);
+      EXPECT_EQ(averager.finish(), comm.size());
+      EXPECT_TRUE(values.equal(mean_by_definition(1027, format, comm.size())));
+    }
+  });
+}
+
+// One after the other, on the same object, with other operations in between.
+TEST_ON_RANKS(CompressedAverages, CanBeRepeatedWhileOthersCommunicate) {
+  everywhere([](Communicator& comm) {
+    CompressedAverager averager(comm, WireFormat::kInt8);
+    for (const std::int64_t numel : kSizes) {
+      const at::Tensor values = values_of(comm.rank(), numel);
+      averager.start(values);
+      EXPECT_EQ(all_reduce_sum(1, comm), comm.size());
+      averager.finish();
+      EXPECT_TRUE(values.equal(mean_by_definition(numel, WireFormat::kInt8, comm.size())));
+    }
+  });
+}
+
+TEST_ON_RANKS(CompressedAverages, AWorkerThatHasDivergedIsSeenByAll) {
+  everywhere([](Communicator& comm) {
+    for (const WireFormat format : kWireFormats) {
+      for (const float value :
+           {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        for (const std::int64_t place : {0, 511, 1026}) {
+          const at::Tensor own = values_of(comm.rank(), 1027);
+          if (comm.rank() == comm.size() - 1) own[place] = value;
+          const at::Tensor mean = averaged(own, format, comm);
+          EXPECT_FALSE(std::isfinite(mean[place].item<float>())) << place;
+        }
+      }
+    }
+  });
+}
+
+// ---- In a run of DiLoCo -----------------------------------------------------------------------
+
+std::vector<Unit> two_tensors() {
+  return {{"unit", {{"weight", at::ones({640})}, {"bias", at::ones({33})}}}};
+}
+
+// Some rounds of training that differs from worker to worker. Returns the global parameters.
+at::Tensor train(WireFormat format, Communicator& comm) {
+  const at::NoGradGuard no_grad;
+  const DilocoOptions options = {
+      .sync_every = 6, .num_fragments = 2, .sync_delay = 1, .alpha = 0.25, .wire = format};
+  FlatModel model(two_tensors()), global(two_tensors());
+  const std::unique_ptr<Averager> averager = make_averager(options, comm);
+  Diloco diloco(model, global, options, *averager);
+  for (std::int64_t step = 1; step <= 24; ++step) {
+    const at::Tensor place = at::arange(model.params().numel(), at::kFloat);
+    model.params().sub_(at::sin(place * static_cast<double>(comm.rank() + step)) * 1e-2);
+    const DilocoAction due = plan_diloco(options, step);
+    if (due.starts) diloco.start_average();
+    if (!due.finishes) continue;
+    EXPECT_TRUE(diloco.finish_round());
+    expect_equal_everywhere(global.params(), comm);
+    expect_equal_everywhere(diloco.velocity(), comm);
+  }
+  return global.params().clone();
+}
+
+TEST_ON_RANKS(CompressedAverages, KeepTheGlobalParametersEqual) {
+  everywhere([](Communicator& comm) {
+    const at::Tensor exact = train(WireFormat::kFp32, comm);
+    for (const WireFormat format : {WireFormat::kBf16, WireFormat::kInt8}) {
+      const at::Tensor params = train(format, comm);
+      EXPECT_FALSE(params.equal(exact)) << "the format has no effect";
+      EXPECT_TRUE(params.allclose(exact, /*rtol=*/0, /*atol=*/5e-3));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ladder

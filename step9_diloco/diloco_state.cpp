@@ -1,0 +1,115 @@
+#include "step9_diloco/diloco_state.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int kSaveTag = 9;
+
+at::Tensor scratch(at::IntArrayRef shape) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  return at::empty(shape, at::kFloat);
+}
+
+// The tensors of one worker. All workers have some of the same names and shapes.
+StateTensors tensors_of(int worker, const std::vector<NamedTensor>& own, Communicator& comm) {
+  StateTensors state = whole_tensors(own);
+  state.for_each = [worker, &comm, each = state.for_each](const TensorVisitor& visit) {
+    const bool is_owner = comm.rank() == worker, is_writer = comm.rank() == 0;
+    if (!is_owner && !is_writer) return;
+    each([&](const std::string& name, const at::Tensor& values) {
+      if (is_owner && is_writer) {
+        visit(name, values);
+      } else if (is_owner) {
+        comm.send(values, /*peer=*/0, kSaveTag)->wait();
+      } else {
+        const at::Tensor received = scratch(values.sizes());
+        comm.recv(received, worker, kSaveTag)->wait();
+        visit(name, received);
+      }
+    });
+  };
+  return state;
+}
+
+// Equal on all workers, so worker 0 has all of it.
+std::vector<NamedTensor> outer_tensors(const Diloco& diloco, const at::Tensor& average) {
+  std::vector<NamedTensor> tensors = {{"pseudogradient", average}};
+  for (const auto& [name, view] : named_views(diloco.layout(), diloco.velocity()))
+    tensors.push_back({name + ".momentum", view});
+  return tensors;
+}
+
+// The average in flight, in a tensor [the largest fragment] that has room for any.
+at::Tensor saved_average(const Diloco& diloco) {
+  std::int64_t room = 0;
+  for (const Fragment& fragment : diloco.fragments()) room = std::max(room, fragment.numel);
+  const MemoryScope scope(MemoryCategory::kOther, "a checkpoint's average in flight");
+  const at::Tensor saved = at::zeros({room}, at::kFloat);
+  const at::Tensor average = diloco.round().pseudogradient;
+  if (average.defined()) saved.slice(0, 0, average.numel()).copy_(average);
+  return saved;
+}
+
+// The other way round: `numel` elements of it as this round's pseudogradient.
+at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel) {
+  if (numel == 0) return {};
+  const MemoryScope scope(MemoryCategory::kGradients);
+  return saved.slice(0, 0, numel).clone();
+}
+
+}  // namespace
+
+TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+                        Optimizer& inner, BatchStream& batches, Communicator& comm) {
+  const at::Tensor average = saved_average(diloco);
+  const std::vector<NamedTensor> inner_state = inner.named_state(model.layout());
+  TrainState state = full_state(global, inner, batches);
+  state.extra_files.push_back({"outer.safetensors", whole_tensors(outer_tensors(diloco, average))});
+  for (int worker = 0; worker < comm.size(); ++worker) {
+    const std::string folder = "workers/" + std::to_string(worker);
+    const bool is_own = worker == comm.rank();
+    state.extra_files.push_back(
+        {folder + "/model.safetensors", tensors_of(worker, model.named_params(), comm), is_own});
+    state.extra_files.push_back(
+        {folder + "/optimizer.safetensors", tensors_of(worker, inner_state, comm), is_own});
+  }
+  const Diloco::Round round = diloco.round();
+  state.extra_counts = {
+      {"outer_steps", round.outer_steps},
+      {"values_in_flight", round.pseudogradient.defined() ? round.pseudogradient.numel() : 0}};
+  state.restore = [&diloco, average, restore = std::move(state.restore)](const TrainState& loaded) {
+    restore(loaded);
+    if (!loaded.has_extras) return;
+    diloco.restore({loaded.extra_counts.at("outer_steps"),
+                    restored_average(average, loaded.extra_counts.at("values_in_flight"))});
+  };
+  return state;
+}
+
+WorkerState worker_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+                         Optimizer& inner, Run& run, const DilocoOptions& options) {
+  WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
+                       .own = {{"parameters", model.params()}}};
+  for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
+  state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
+  const std::int64_t length = steps_per_round(options);
+  state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {
+    return {diloco.round().outer_steps, inner.num_steps(), run.num_steps_taken() / length};
+  };
+  state.set_counters = [&diloco, &inner, &run, length](const std::vector<std::int64_t>& counters) {
+    diloco.restore({counters[0], {}});
+    inner.set_num_steps(counters[1]);
+    run.continue_from(counters[2] * length + run.num_steps_taken() % length);
+  };
+  return state;
+}
+
+}  // namespace ladder

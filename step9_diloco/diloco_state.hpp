@@ -1,0 +1,34 @@
+// Checkpoints of DiLoCo: the global model as any other step would save it, and what only step 9 can
+// continue from.
+//
+//   model.safetensors                   the global parameters
+//   optimizer.safetensors               worker 0's inner optimizer
+//   outer.safetensors                   the outer momentum, and the average that was in flight
+//   workers/R/model.safetensors         worker R's own parameters
+//   workers/R/optimizer.safetensors     and its inner optimizer
+//
+// Every worker reads its own files back. Saving is collective: workers send what is theirs to
+// worker 0, tensor by tensor, which writes it and frees it before the next one arrives. With as many
+// workers a run continues to the bit, also from the middle of a round. Any other reader starts from
+// the global parameters.
+#pragma once
+
+#include "common/comm/communicator.hpp"
+#include "common/train/run.hpp"
+#include "common/train/train_state.hpp"
+#include "step9_diloco/diloco.hpp"
+
+namespace ladder {
+
+// Local, but what it returns is collective to save. The average in flight must be settled. Lifetime:
+// the arguments outlive the state.
+TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+                        Optimizer& inner, BatchStream& batches, Communicator& comm);
+
+// What a worker that may die gives to others, or receives: see elastic/elastic_averager.hpp. Both may
+// have rounds of other lengths, so the run goes on from the round that the other one was in. Lifetime:
+// likewise.
+WorkerState worker_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+                         Optimizer& inner, Run& run, const DilocoOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,51 @@
+#include "step9_diloco/exercise/grader.hpp"
+
+#include "common/core/memory_ledger.hpp"
+#include "step9_diloco/exercise/grade_averager.hpp"
+#include "step9_diloco/exercise/grade_diloco.hpp"
+
+namespace ladder::step9 {
+
+std::vector<std::string> grade_averager(const MakeAverager& attempt, Communicator& comm) {
+  GradeAverager grade(attempt, comm);
+  grade.averages();
+  grade.adds_up_in_the_order_of_the_workers();
+  return grade.faults();
+}
+
+// From the fourth round on, a fragment has its next turn: what the last one left behind shows.
+std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& comm) {
+  install_memory_ledger();
+  GradeDiloco grade(attempt, comm);
+  grade.trains({.name = "alpha 0", .alpha = 0, .num_rounds = 7});
+  grade.trains({.name = "alpha 0.25", .alpha = 0.25, .num_rounds = 4});
+  grade.trains({.name = "alpha 1", .alpha = 1, .num_rounds = 4});
+  grade.trains(
+      {.name = "rounds that fail", .alpha = 0.25, .num_rounds = 8, .failures = {1, 3, 4, 7}});
+  grade.trains({.name = "started by finish_round()",
+                .alpha = 0.25,
+                .num_rounds = 4,
+                .failures = {2},
+                .starts = false});
+  grade.trains({.name = "checkpoints in between",
+                .alpha = 0.25,
+                .num_rounds = 4,
+                .failures = {2},
+                .settles = true});
+  grade.trains(
+      {.name = "memory", .alpha = 0.25, .num_rounds = 3, .failures = {2}, .measures = true});
+  return grade.faults();
+}
+
+std::vector<std::string> grade(const MakeAverager& averager, const MakeDiloco& diloco,
+                               Communicator& comm) {
+  std::vector<std::string> faults = grade_averager(averager, comm);
+  const std::vector<std::string> of_diloco = grade_diloco(diloco, comm);
+  const bool is_one_right = faults.empty() != of_diloco.empty();
+  const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
+  faults.insert(faults.end(), of_diloco.begin(), of_diloco.end());
+  if (is_one_right) faults.push_back(right_one);
+  return faults;
+}
+
+}  // namespace ladder::step9

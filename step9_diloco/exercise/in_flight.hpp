@@ -1,0 +1,89 @@
+// For the grader: values that an operation works on, and that nobody else may touch meanwhile.
+//
+// Between the start of the operation and its end they hold a number that is of no use to anybody. So
+// to read them too early gives wrong results, and a write is noticed, whatever the transport does
+// when.
+#pragma once
+
+#include <ATen/ops/full_like.h>
+
+#include <memory>
+#include <utility>
+
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/forwarding_communicator.hpp"
+
+namespace ladder::step9 {
+
+class InFlight {
+ public:
+  explicit InFlight(at::Tensor values) : values_(std::move(values)) {
+    const MemoryScope scope(MemoryCategory::kCommunication);
+    sent_ = values_.clone();
+    values_.fill_(kNothing);
+  }
+  // A copy from the start, for the operation to work on.
+  const at::Tensor& sent() const { return sent_; }
+  // The values become what the copy is now. Returns false if they have been written to.
+  bool land() {
+    const MemoryScope scope(MemoryCategory::kCommunication);
+    const bool is_untouched = values_.equal(at::full_like(values_, kNothing));
+    values_.copy_(sent_);
+    return is_untouched;
+  }
+
+ private:
+  static constexpr float kNothing = -12345;
+
+  at::Tensor values_, sent_;
+};
+
+// All-reduces whose tensors are in flight until they are waited for.
+// Lifetime: as ForwardingCommunicator.
+class InFlightCommunicator final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+
+  const void* last_data() const { return last_data_; }  // of the last all-reduce's tensor
+  bool is_touched() const { return *is_touched_; }      // any of them, while in flight
+
+  WorkPtr all_reduce(at::Tensor inout) override {
+    last_data_ = inout.const_data_ptr();
+    InFlight flight(std::move(inout));
+    WorkPtr inner = inner_.all_reduce(flight.sent());
+    return std::make_unique<FlightWork>(std::move(inner), std::move(flight), is_touched_);
+  }
+
+ private:
+  class FlightWork final : public Work {
+   public:
+    FlightWork(WorkPtr inner, InFlight flight, std::shared_ptr<bool> is_touched)
+        : inner_(std::move(inner)),
+          flight_(std::move(flight)),
+          is_touched_(std::move(is_touched)) {}
+    bool test() override {
+      const bool is_done = inner_->test();
+      if (is_done) land();
+      return is_done;
+    }
+    void wait() override {
+      inner_->wait();
+      land();
+    }
+
+   private:
+    void land() {
+      if (!std::exchange(has_landed_, true) && !flight_.land()) *is_touched_ = true;
+    }
+
+    WorkPtr inner_;
+    InFlight flight_;
+    std::shared_ptr<bool> is_touched_;
+    bool has_landed_ = false;
+  };
+
+  const void* last_data_ = nullptr;
+  std::shared_ptr<bool> is_touched_ = std::make_shared<bool>(false);
+};
+
+}  // namespace ladder::step9

@@ -1,0 +1,210 @@
+// Step 9 against the other steps and against its own definition, on as many workers as this program
+// has ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/gather_text.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/train/checkpoint.hpp"
+#include "common/train/disk.hpp"
+#include "step9_diloco/diloco_plan.hpp"
+#include "tests/parity/climber.hpp"
+#include "tests/parity/straight_line_diloco.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// An outer step that goes all the way: the average of the workers is the new global model.
+DilocoOptions plain(std::int64_t sync_every, std::int64_t num_fragments = 1) {
+  return {
+      .sync_every = sync_every, .num_fragments = num_fragments, .outer_lr = 1, .outer_momentum = 0};
+}
+
+class DilocoLadder : public ::testing::Test {
+ protected:
+  void TearDown() override { climber_.wait_for_all(); }  // then rank 0 removes the files
+
+  TrainOptions options(const DilocoOptions& diloco, int configuration = 1) {
+    TrainOptions options =
+        climber_.options(covering_set()[static_cast<std::size_t>(configuration)]);
+    options.diloco = diloco;
+    return options;
+  }
+  FinishedRun climb(const TrainOptions& options) { return climber_.climb(diloco(), options); }
+
+  // Losses and parameters after each step, up to this relative difference. (Step 9's gradient norm is
+  // the mean of its workers', and it validates the global model, which lags behind.)
+  static void expect_near(const FinishedRun& run, const FinishedRun& wanted, double tolerance) {
+    ASSERT_EQ(run.report.losses.size(), wanted.report.losses.size());
+    for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
+      EXPECT_NEAR(run.report.losses[i] / wanted.report.losses[i], 1, tolerance) << i;
+      EXPECT_NEAR(run.report.param_norms[i] / wanted.report.param_norms[i], 1, tolerance) << i;
+    }
+  }
+  static void expect_near_validation(const FinishedRun& run, const FinishedRun& wanted) {
+    ASSERT_EQ(run.report.val_losses.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(run.report.val_losses[i].loss / wanted.report.val_losses[i].loss, 1, 1e-5);
+  }
+
+  // The hash of the parameters in a file of the run's checkpoint of this step. On every rank.
+  std::string saved_hash(const FinishedRun& run, std::int64_t step, const std::string& file) {
+    climber_.wait_for_all();
+    char folder[32];
+    std::snprintf(folder, sizeof folder, "/step_%06d", static_cast<int>(step));
+    const std::string path = run.folder + "/checkpoints" + folder + "/state.json";
+    const Json state = parse_json(read_text_file(path), path);
+    return file.empty() ? state["param_hash"].get<std::string>()
+                        : state["extra"]["files"][file].get<std::string>();
+  }
+
+  Climber climber_;
+};
+
+TEST_F(DilocoLadder, OneWorkerWithAPlainOuterStepIsStep0) {
+  for (const DilocoOptions& diloco_options : {plain(1), plain(6), plain(6, 3)}) {
+    TrainOptions alone = options(diloco_options);
+    const FinishedRun run = climber_.climb_on(1, diloco(), alone);
+    if (climber_.rank() != 0) continue;
+    const FinishedRun wanted = climber_.ask_oracle(alone, Fold::kMicrobatchesFirst, 1);
+    expect_near(run, wanted, 1e-6);
+    if (diloco_options.num_fragments == 1) expect_near_validation(run, wanted);
+    for (std::size_t i = 0; i < 12; ++i)
+      EXPECT_NEAR(run.report.grad_norms[i] / wanted.report.grad_norms[i], 1, 1e-5);
+  }
+}
+
+// The average of the parameters after one step of SGD is that step with the average of the gradients.
+TEST_F(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
+  for (const std::int64_t num_microbatches : {1, 3}) {
+    TrainOptions sgd =
+        climber_.options({.num_microbatches = num_microbatches, .optimizer = OptimizerKind::kSgd});
+    sgd.optimizer.weight_decay = 0;
+    sgd.diloco = plain(1);
+    const FinishedRun run = climb(sgd), wanted = climber_.climb(rung_of("step3_naive_dp"), sgd);
+    expect_near(run, wanted, 1e-5);
+    expect_near_validation(run, wanted);
+  }
+}
+
+TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
+  for (const DilocoOptions& diloco_options : std::vector<DilocoOptions>{
+           {.sync_every = 4},
+           {.sync_every = 3, .sync_delay = 2},
+           {.sync_every = 4, .num_fragments = 2, .sync_delay = 1},
+           {.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
+           {.sync_every = 2, .alpha = 1}}) {
+    SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
+                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha));
+    TrainOptions all = options(diloco_options, 4);
+    all.output.save_every = steps_per_round(diloco_options);
+    all.output.keep = 0;
+    all.output.sample = "line ";
+    const FinishedRun run = climb(all);
+    const StraightLine wanted = straight_line_diloco(all, climber_.size());
+    EXPECT_EQ(run.report.losses, wanted.losses);
+    ASSERT_EQ(run.report.val_losses.size(), wanted.val_losses.size());
+    for (std::size_t i = 0; i < wanted.val_losses.size(); ++i)
+      EXPECT_EQ(run.report.val_losses[i].loss, wanted.val_losses[i]);
+    if (climber_.rank() == 0) {  // whose seed is that of the options
+      EXPECT_EQ(run.report.sample, wanted.sample);
+    }
+    for (std::int64_t step = all.output.save_every; step <= 12; step += all.output.save_every) {
+      EXPECT_EQ(saved_hash(run, step, ""), wanted.global_hashes[static_cast<std::size_t>(step - 1)])
+          << step;
+    }
+    for (int w = 0; w < climber_.size(); ++w) {
+      EXPECT_EQ(saved_hash(run, 12, concat("workers/", w, "/model.safetensors")),
+                wanted.parameter_hashes[static_cast<std::size_t>(w)]);
+    }
+    EXPECT_THAT(all_gather_text(run.report.param_hash, mpi_world().comm()),
+                Each(run.report.param_hash));
+  }
+}
+
+// With an alpha of 1, the workers train as if there were no others, however often they average.
+TEST_F(DilocoLadder, AnAlphaOf1LeavesTheWorkersAlone) {
+  DilocoOptions often = {.sync_every = 2, .alpha = 1}, seldom = {.sync_every = 12, .alpha = 1};
+  often.num_fragments = 2;
+  const FinishedRun first = climb(options(often)), second = climb(options(seldom));
+  EXPECT_EQ(first.report.losses, second.report.losses);
+  for (int w = 0; w < climber_.size(); ++w) {
+    const std::string file = concat("workers/", w, "/model.safetensors");
+    EXPECT_EQ(saved_hash(first, 12, file), saved_hash(second, 12, file));
+  }
+  EXPECT_NE(first.report.param_hash, second.report.param_hash);
+}
+
+// A run that was killed after any step goes on as if nothing had happened: at the end of a round, in
+// the middle of one, and while an average is in flight.
+TEST_F(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
+  TrainOptions all =
+      options({.sync_every = 8, .num_fragments = 2, .sync_delay = 2, .alpha = 0.5}, 4);
+  all.output.save_every = 1;
+  all.output.keep = 0;
+  const FinishedRun whole = climb(all);
+  for (const std::int64_t step : {4, 5, 6, 7, 10}) {
+    SCOPED_TRACE(step);
+    climber_.wait_for_all();
+    TrainOptions rest = all;
+    char name[16];
+    std::snprintf(name, sizeof name, "step_%06d", static_cast<int>(step));
+    rest.output.resume = whole.folder + "/checkpoints/" + name;
+    const FinishedRun run = climb(rest);
+    EXPECT_EQ(run.report.first_step, step);
+    EXPECT_EQ(run.report.losses,
+              std::vector<double>(whole.report.losses.begin() + step, whole.report.losses.end()));
+    EXPECT_EQ(run.report.param_hash, whole.report.param_hash);
+    for (const std::string file :
+         {"outer.safetensors", "workers/0/model.safetensors", "workers/0/optimizer.safetensors"}) {
+      EXPECT_EQ(saved_hash(run, 12, file), saved_hash(whole, 12, file)) << file;
+    }
+  }
+}
+
+// Others see an ordinary checkpoint of the global parameters, and step 9 goes on from theirs.
+TEST_F(DilocoLadder, OtherReadersStartFromTheGlobalParameters) {
+  TrainOptions all = options({.sync_every = 4, .sync_delay = 1, .alpha = 0.5});
+  all.output.save_every = 6;
+  all.output.keep = 0;
+  const FinishedRun run = climb(all);
+  climber_.wait_for_all();
+
+  TrainOptions rest = all;
+  rest.output.resume = run.folder + "/checkpoints/step_000006";
+  const FinishedRun step3 = climber_.climb(rung_of("step3_naive_dp"), rest);
+  EXPECT_EQ(step3.report.first_step, 6);
+  TrainOptions from = all;
+  from.num_steps = 0;
+  from.output.init_from = rest.output.resume;
+  EXPECT_EQ(climber_.climb(rung_of("step3_naive_dp"), from).report.param_hash,
+            saved_hash(run, 6, ""));
+
+  climber_.wait_for_all();
+  rest.output.resume = step3.folder + "/checkpoints/step_000006";
+  TrainOptions to_step9 = rest;
+  to_step9.output.resume = step3.folder;
+  to_step9.num_steps = 16;
+  const FinishedRun again = climb(to_step9);
+  EXPECT_EQ(again.report.first_step, 12);
+  EXPECT_EQ(again.report.losses.size(), 4u);
+
+  // One worker less, from the middle of a round: the workers' files are of no use to it.
+  if (climber_.size() == 1) return;
+  climber_.wait_for_all();
+  TrainOptions fewer = all;
+  fewer.output.resume = run.folder + "/checkpoints/step_000006";
+  const FinishedRun with_fewer = climber_.climb_on(climber_.size() - 1, diloco(), fewer);
+  if (climber_.rank() < climber_.size() - 1) {
+    EXPECT_EQ(with_fewer.report.first_step, 6);
+    EXPECT_EQ(with_fewer.report.losses.size(), 6u);
+  }
+}
+
+}  // namespace
+}  // namespace ladder

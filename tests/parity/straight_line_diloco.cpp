@@ -1,0 +1,114 @@
+#include "tests/parity/straight_line_diloco.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "common/data/batch_stream.hpp"
+#include "common/optim/norm.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/generate.hpp"
+#include "common/train/state_tensors.hpp"
+#include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/evaluate.hpp"
+#include "step0_single_gpu/objective.hpp"
+#include "step2_sharded_data/data_shard.hpp"
+
+namespace ladder {
+namespace {
+
+struct Worker {
+  Worker(const TrainOptions& options, int index, int num_workers)
+      : flat(layout_of(options)),
+        model(build_model(options, flat)),
+        grads(flat),
+        inner(flat, grads, options.optimizer),
+        batches(options.data, data_shard(index, num_workers, options.data.tail)),
+        loss_sum(loss_of(model, kNextToken)) {}
+
+  FlatModel flat;
+  Model model;
+  FlatGradients grads;
+  Optimizer inner;
+  BatchStream batches;
+  LossSum loss_sum;
+};
+
+// Where fragment k of n begins: at the tensor whose start is nearest to k/n of the model.
+std::int64_t start_of(std::int64_t k, std::int64_t n, const FlatLayout& layout) {
+  if (k == n) return layout.numel;
+  std::int64_t nearest = 0;
+  for (const FlatTensor& tensor : layout.tensors) {
+    const std::int64_t goal = layout.numel * k / n;
+    if (std::abs(tensor.start - goal) <= std::abs(nearest - goal)) nearest = tensor.start;
+  }
+  return nearest;
+}
+
+std::string hash_of(const FlatModel& model) {
+  return tensor_hash(whole_tensors(model.named_params()));
+}
+
+}  // namespace
+
+StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) {
+  const DilocoOptions& o = options.diloco;
+  StraightLine result;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int w = 0; w < num_workers; ++w)
+    workers.push_back(std::make_unique<Worker>(options, w, num_workers));
+  Worker global(options, 0, 1);  // that never trains
+  const FlatLayout& layout = global.flat.layout();
+  const at::Tensor momentum = at::zeros_like(global.flat.params());
+  std::int64_t in_round = 0, outer_step = 0;
+  at::Tensor average;
+  for (std::int64_t step = 0; step < options.num_steps; ++step) {
+    double loss_sum = 0, num_targets = 0;
+    for (const auto& worker : workers) {
+      const Microbatches batch = worker->batches.next();
+      const double own_targets = kNextToken.count(batch);
+      const double loss = accumulate_gradients(worker->loss_sum, batch, own_targets);
+      clip_gradients(worker->grads, options.clip_norm);
+      worker->inner.step(learning_rate(options.lr, step, options.num_steps));
+      worker->grads.zero();
+      loss_sum += loss * own_targets;
+      num_targets += own_targets;
+    }
+    result.losses.push_back(loss_sum / num_targets);
+
+    const at::NoGradGuard no_grad;
+    const std::int64_t fragment = outer_step % o.num_fragments;
+    const std::int64_t start = start_of(fragment, o.num_fragments, layout);
+    const std::int64_t end = start_of(fragment + 1, o.num_fragments, layout);
+    const at::Tensor p = global.flat.params().slice(0, start, end);
+    ++in_round;
+    if (in_round == o.sync_every / o.num_fragments - o.sync_delay) {
+      average = p - workers[0]->flat.params().slice(0, start, end);
+      for (std::size_t w = 1; w < workers.size(); ++w)
+        average = average + (p - workers[w]->flat.params().slice(0, start, end));
+      average = average / num_workers;
+    }
+    if (in_round == o.sync_every / o.num_fragments) {
+      const at::Tensor v = momentum.slice(0, start, end);
+      v.copy_(at::add(v * o.outer_momentum, average));
+      p.copy_(at::add(p, at::add(average, v, o.outer_momentum), -o.outer_lr));
+      for (const auto& worker : workers) {
+        const at::Tensor local = worker->flat.params().slice(0, start, end);
+        if (o.alpha < 1) local.copy_(at::add(local * o.alpha, p, 1 - o.alpha));
+      }
+      in_round = 0;
+      ++outer_step;
+    }
+    result.global_hashes.push_back(hash_of(global.flat));
+    if ((step + 1) % options.output.eval_every == 0)
+      result.val_losses.push_back(evaluate(global.loss_sum, global.batches.validation()));
+  }
+  result.sample = generate(global.model, options);
+  for (const auto& worker : workers) result.parameter_hashes.push_back(hash_of(worker->flat));
+  return result;
+}
+
+}  // namespace ladder
