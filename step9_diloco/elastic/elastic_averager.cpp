@@ -171,10 +171,9 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
                                      options_.round_timeout_s);
     if (is_ready && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
     const bool is_listener = quorum_.member(self).donor.has_value();
-    log_(concat(!is_ready     ? "is missing a part of"
-                : is_listener ? "hears"
-                              : "has",
-                " the average of quorum ", quorum_.id));
+    if (!is_ready) log_(concat("is missing a part of the average of quorum ", quorum_.id));
+    if (is_ready)
+      log_.routine(concat(is_listener ? "hears" : "has", " the average of quorum ", quorum_.id));
   } catch (const std::exception& error) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }
@@ -183,8 +182,11 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   const char* const outcome = decision == Decision::kCommit  ? " is committed: outer step "
                               : decision == Decision::kAbort ? " is aborted: outer step "
                                                              : " is gone, undecided: outer step ";
-  log_(concat("quorum ", quorum_.id, outcome, quorum_.outer_steps, " of ", contributors.size(),
-              " workers"));
+  const std::string what = concat("quorum ", quorum_.id, outcome, quorum_.outer_steps, " of ",
+                                  contributors.size(), " workers");
+  const bool is_routine = decision == Decision::kCommit && contributors.size() == num_contributors_;
+  num_contributors_ = contributors.size();
+  is_routine ? log_.routine(what) : log_(what);
   return decision == Decision::kCommit && is_ready;
 }
 

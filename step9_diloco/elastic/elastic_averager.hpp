@@ -78,7 +78,8 @@ class ElasticAverager final : public Averager {
   ElasticOptions options_;
   Log log_;
   WorkerState state_;
-  double num_tokens_ = 0;  // since the last average
+  std::size_t num_contributors_ = 0;  // to the last round
+  double num_tokens_ = 0;             // since the last average
   std::unique_ptr<Group> group_;
   Quorum quorum_;
   ElasticCounts counts_;

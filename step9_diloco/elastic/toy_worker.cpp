@@ -93,7 +93,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
                             .patience_s = number(settings, "patience", 60)};
   if (settings.contains("key")) elastic.key_file = settings.at("key");
   if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
-  ElasticAverager averager(elastic, log);
+  ElasticAverager averager(elastic, Log(log, log));
   Diloco diloco(model, global, options, averager);
   std::int64_t step = 0;
   const WorkerState state = {
