@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Kills a worker of step 9, starts it again, and shows what the others notice.
+
+    ./ladder demo failures [--workers 3] [--steps 3000] [--out FOLDER] [options of step 9]
+
+Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, worker 1 is killed (SIGKILL);
+after half of them it starts again, from nothing. Shows what each says about the group, and at the end how long the
+others waited, and that all have the same global parameters. Exit code 1 if they do not. Standard library only.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from processes import end, noted_signals  # noqa: E402
+
+MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
+TIME_OUT_S = 3
+STEP = re.compile(r"step (\d+)/")
+
+
+class Worker:
+    """A process, and a thread that reads what it says."""
+
+    def __init__(self, number, command, show):
+        self.number, self.step, self.step_times = number, 0, []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.reader = threading.Thread(target=self.read, args=(show,), daemon=True)
+        self.reader.start()
+
+    def read(self, show):
+        for line in self.process.stdout:
+            found = STEP.match(line)
+            if found:
+                self.step = int(found[1])
+                self.step_times.append(time.monotonic())
+            elif line.startswith((f"worker {self.number} ", "error")):
+                show(line.rstrip())
+
+    def wait(self):
+        code = self.process.wait()
+        self.reader.join()
+        return code
+
+
+class Demo:
+    def __init__(self, arguments):
+        self.arguments, self.start_s, self.children, self.workers = arguments, time.monotonic(), [], {}
+        build = arguments.build / "step9_diloco"
+        self.lighthouse = subprocess.Popen(
+            [str(build / "elastic/elastic_lighthouse"), "--port", "0"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self.children.append(self.lighthouse)
+        self.port = int(re.search(r"port (\d+)", self.lighthouse.stdout.readline())[1])
+        threading.Thread(target=self.lighthouse.stdout.read, daemon=True).start()  # says every round
+        self.program = build / "step9_diloco"
+
+    def show(self, text):
+        print(f"{time.monotonic() - self.start_s:6.1f} s   {text}", flush=True)
+
+    def start(self, number, name):
+        out = self.arguments.out / name
+        command = [
+            str(self.program), *MODEL, "--steps", str(self.arguments.steps), "--sync-every", "20", "--log-every", "20",
+            "--elastic", f"127.0.0.1:{self.port}", "--worker", str(number), "--workers", str(self.arguments.workers),
+            "--join-timeout", str(TIME_OUT_S), "--round-timeout", str(TIME_OUT_S), "--out", str(out),
+            *self.arguments.options,
+        ]  # fmt: skip
+        worker = Worker(number, command, self.show)
+        self.children.append(worker.process)
+        self.workers[number] = worker
+
+    def wait_for_step(self, step, noted):
+        """Of worker 0."""
+        while self.workers[0].step < step and self.workers[0].process.poll() is None and not noted:
+            time.sleep(0.01)
+
+    def longest_pause_s(self, since_s):
+        """Between two rounds of worker 0, around a moment."""
+        times = self.workers[0].step_times
+        pauses = [(b - a, a) for a, b in zip(times, times[1:]) if a <= since_s + TIME_OUT_S and b >= since_s]
+        usual = sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2]
+        return max(pauses)[0] if pauses else 0.0, usual
+
+    def run(self, noted):
+        arguments = self.arguments
+        for number in range(arguments.workers):
+            self.start(number, str(number))
+        self.show(f"{arguments.workers} workers and a lighthouse are started; a round is 20 steps")
+        self.wait_for_step(arguments.steps // 4, noted)
+        if noted:
+            return 130
+        killed_s = time.monotonic()
+        self.workers[1].process.kill()
+        self.show(f"KILLED worker 1, at step {self.workers[0].step}")
+        self.wait_for_step(arguments.steps // 2, noted)
+        if noted:
+            return 130
+        self.show(f"STARTED worker 1 again, with an empty folder, at step {self.workers[0].step}")
+        self.start(1, "1-again")
+        codes = [worker.wait() for worker in self.workers.values()]
+        if noted or any(codes):
+            return 130 if noted else 1
+        pause_s, usual_s = self.longest_pause_s(killed_s)
+        self.show(f"a round usually takes {usual_s:.2f} s; the one with the kill took {pause_s:.2f} s")
+        names = ["0", "1-again", *(str(number) for number in range(2, arguments.workers))]
+        reports = {name: json.loads((arguments.out / name / "report.json").read_text()) for name in names}
+        for name, report in reports.items():
+            print(f"  worker {name:8} {len(report['losses']):6} steps   loss {report['losses'][-1]:.3f}   "
+                  f"global parameters {report['param_hash']}")  # fmt: skip
+        is_equal = len({report["param_hash"] for report in reports.values()}) == 1
+        print("All have the same global parameters." if is_equal else "They do NOT have the same global parameters.")
+        return 0 if is_equal else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder demo failures")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainer is")
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3000, help="inner steps; a multiple of 20")
+    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
+    arguments, arguments.options = parser.parse_known_args()
+    if arguments.workers < 2:
+        parser.error(f"--workers is {arguments.workers}: one is killed, so there must be another")
+    arguments.out = arguments.out or ROOT / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
+    with noted_signals() as noted:
+        demo = Demo(arguments)
+        try:
+            return demo.run(noted)
+        finally:
+            end(demo.children)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
