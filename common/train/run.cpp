@@ -280,7 +280,8 @@ void Run::record_sample(const std::string& text) {
 }
 
 bool Run::should_save() const {
-  return options_.output.save_every > 0 && step_ % options_.output.save_every == 0;
+  return options_.output.save_every > 0 && step_ % options_.output.save_every == 0 &&
+         step_ > saved_step_;
 }
 
 void Run::save(const TrainState& state) {
@@ -310,7 +311,8 @@ void Run::write_state(const TrainState& state) {
 
 void Run::finish(const TrainState& state) {
   report_.resident = read_resident_memory();
-  if (saved_step_ != step_) save(state);
+  if (saved_step_ < step_) save(state);
+  if (saved_step_ > step_) report_.param_hash = tensor_hash(state.parameters);  // went back
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.data_bytes_read;
   report_.batch_counts = state.batch_counts;

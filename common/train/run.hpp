@@ -45,6 +45,7 @@ class Run {
   // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
   const std::string& resumed_hashes() const { return resumed_hashes_; }
   // The next step is the one after `step`: this state has been replaced by another worker's (step 9).
+  // If that is an earlier step, nothing is saved until the run is past the newest checkpoint again.
   void continue_from(std::int64_t step) { step_ = step; }
   bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
   double learning_rate() const;                           // of the next step

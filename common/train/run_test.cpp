@@ -149,6 +149,41 @@ TEST_F(RunTest, KeepsTheNewestCheckpoints) {
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("step_000004", "step_000005"));
 }
 
+// As a worker of step 9 does whose state has been replaced by another worker's.
+TEST_F(RunTest, ARunThatGoesBackSavesNothingUntilItIsPastItsCheckpoint) {
+  options_.output.save_every = 1;
+  options_.output.keep = 100;
+  FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+  const FlatGradients grads(flat);
+  Optimizer optimizer(flat, grads, options_.optimizer);
+  BatchStream batches(options_.data, whole_data(options_.data.tail));
+  const TrainState state = full_state(flat, optimizer, batches);
+  for (const int num_steps_left : {1, 4}) {  // stopped on the way back to step 3, or at the end
+    options_.output.out = folder_.path(concat("run", num_steps_left));
+    ladder::Run run(options_, comm_);
+    run.resume(state);
+    std::vector<std::int64_t> saved_steps;
+    const auto take_step = [&] {
+      ASSERT_TRUE(run.next_step());
+      run.record({.loss = 1, .num_units = 10});
+      if (!run.should_save()) return;
+      saved_steps.push_back(run.num_steps_taken());
+      run.save(state);
+    };
+    for (int i = 0; i < 3; ++i) take_step();
+    flat.params().add_(1);
+    run.continue_from(1);
+    for (int i = 0; i < num_steps_left; ++i) take_step();
+    run.finish(state);
+    EXPECT_EQ(run.report().param_hash, tensor_hash(state.parameters));
+    if (num_steps_left == 1) {
+      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3));
+    } else {
+      EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3, 4, 5));
+    }
+  }
+}
+
 TEST_F(RunTest, ASignalSavesAndStops) {
   const StopSignal stop_signal;
   options_.num_steps = 1000000;

@@ -4,7 +4,9 @@
 //   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
 //
 // It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
-// FOLDER/../stop, once that file is there.
+// FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of the
+// global copy and momentum, contributors, inner steps of this worker that the average is the first
+// to know.
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <unistd.h>
@@ -80,8 +82,8 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   FlatModel model(make_unit()), global(make_unit());
   const at::Tensor momentum = at::zeros_like(model.params());
   const DilocoOptions options = {
-      .sync_every = 4,
-      .num_fragments = 2,
+      .sync_every = static_cast<std::int64_t>(number(settings, "sync_every", 4)),
+      .num_fragments = static_cast<std::int64_t>(number(settings, "fragments", 2)),
       .sync_delay = static_cast<std::int64_t>(number(settings, "delay", 0)),
       .alpha = number(settings, "alpha", 0)};
   ElasticOptions elastic = {.lighthouse = lighthouse,
@@ -95,7 +97,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
   ElasticAverager averager(elastic, Log(log, log));
   Diloco diloco(model, global, options, averager);
-  std::int64_t step = 0;
+  std::int64_t step = 0, num_new_steps = 0;  // of the latter no average knows yet
   const WorkerState state = {
       .shared = {{"global", global.params()}, {"velocity", diloco.velocity()}},
       .own = {{"params", model.params()}, {"momentum", momentum}},
@@ -108,6 +110,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
           [&](const std::vector<std::int64_t>& values) {
             diloco.restore({values[0], {}});
             step = values[1];
+            num_new_steps = 0;
           },
   };
   averager.join(state, "toy");
@@ -122,6 +125,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     momentum.mul_(0.5).add_(model.params() - target + 0.01 * at::cos(target * (worker + step)));
     model.params().sub_(momentum, 0.02);
     ++step;
+    ++num_new_steps;
     averager.note_step(number(settings, "weight", 1));
     if (num_steps == static_cast<std::int64_t>(number(settings, "damage_at", 0))) {
       global.params()[5].add_(1);
@@ -136,7 +140,8 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     if (!due.finishes) continue;
     const bool is_committed = diloco.finish_round();
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
-                        shared_hash(state), " ", averager.quorum().contributors().size()));
+                        shared_hash(state), " ", averager.quorum().contributors().size(), " ", num_new_steps));
+    if (is_committed) num_new_steps = 0;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
   }
   averager.end();

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""What workers that die cost the others: the goodput of step 9's elastic mode over the rate of kills.
+
+    ./ladder bench goodput [--workers 4] [--kills 0,5,10,20,30] [--seconds 60] [--out FOLDER]
+
+Starts a lighthouse and workers, each a process of its own that averages as the trainer does, but whose inner steps only
+sleep: so the time of a dead worker is not given to the others, as it would be on the cores of one machine. Kills them
+(SIGKILL) at seeded random moments, so many per minute among all; starts each again, with nothing, after --restart
+seconds. One that knows the newest state is always spared, for nobody heals from the dead.
+
+An inner step is useful once an average that was committed contains it. Goodput is the number of useful inner steps
+divided by that of the first run, in which nobody dies. What is lost has two parts: a worker takes no steps while it is
+not there, and others wait for it. The table says how many inner steps a kill costs, and how many of them the dead
+worker could not have taken anyway. Writes FOLDER/goodput.json and goodput.svg. Exit code 1 if workers disagree on a state.
+
+    benchmarks/goodput_vs_kills.py --self-test       checks the arithmetic on logs that it makes
+Standard library only.
+"""
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+from processes import end, noted_signals  # noqa: E402
+
+STEP_MS = 20
+SYNC_EVERY = 20
+TIME_OUT_S = 1
+START_S = 60  # that the first round may take
+SETTINGS = [f"step_ms={STEP_MS}", f"sync_every={SYNC_EVERY}", "fragments=1", f"join_timeout={TIME_OUT_S}", f"round_timeout={TIME_OUT_S}"]
+
+
+# ---- logs -------------------------------------------------------------------------------------------------------------
+
+
+def commits_of(log):
+    """(time, outer steps, hash, inner steps that the average is the first to know) of each committed round in a log."""
+    commits = []
+    for line in log.splitlines():
+        words = line.split()
+        if len(words) == 6 and words[1] == "commit":
+            commits.append((float(words[0]), int(words[2]), words[3], int(words[5])))
+    return commits
+
+
+def useful_steps(logs, begin, finish):
+    """Inner steps of all workers in averages that were committed in this time."""
+    return sum(steps for log in logs for at, _, _, steps in commits_of(log) if begin <= at < finish)
+
+
+def disagreements(logs):
+    """Outer steps at which two workers, or one at two times, had different states."""
+    states, wrong = {}, set()
+    for log in logs:
+        for _, outer_step, state, _ in commits_of(log):
+            if states.setdefault(outer_step, state) != state:
+                wrong.add(outer_step)
+    return sorted(wrong)
+
+
+def row_of(rate, kills, absent, useful, wanted):
+    """A run's figures; `absent`: the workers that were not there, on average over the run, as a share of all."""
+    return {
+        "kills_per_minute": rate, "kills": kills, "useful_steps": useful, "goodput": useful / wanted, "present": 1 - absent,
+        "lost_per_kill": (wanted - useful) / kills if kills else 0.0,
+        "absent_per_kill": absent * wanted / kills if kills else 0.0,
+    }  # fmt: skip
+
+
+# ---- one run ----------------------------------------------------------------------------------------------------------
+
+
+class Group:
+    """A lighthouse and workers in a folder."""
+
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder, self.children, self.workers, self.starts = arguments, folder, [], {}, {}
+        self.binaries = arguments.build / "step9_diloco/elastic"
+        with (folder / "lighthouse").open("w") as log:
+            self.children.append(subprocess.Popen([self.binaries / "elastic_lighthouse", "--port", "0"], stdout=log, stderr=log))
+        while not (found := re.search(r"port (\d+)\n?", (folder / "lighthouse").read_text())):
+            time.sleep(0.01)
+        self.port = int(found[1])
+
+    def start(self, worker):
+        folder = self.folder / str(worker)
+        folder.mkdir(exist_ok=True)
+        self.starts[worker] = time.monotonic()
+        with (folder / "output").open("a") as output:
+            command = [self.binaries / "toy_worker", f"127.0.0.1:{self.port}", str(worker), str(self.arguments.workers), folder, *SETTINGS]
+            self.workers[worker] = subprocess.Popen(command, stdout=output, stderr=output)
+        self.children.append(self.workers[worker])
+
+    def kill(self, worker):
+        child = self.workers.pop(worker)
+        child.kill()
+        child.wait()
+
+    def log(self, worker):
+        path = self.folder / str(worker) / "log"
+        return path.read_text() if path.exists() else ""
+
+    def logs(self):
+        return [self.log(worker) for worker in range(self.arguments.workers)]
+
+    def is_current(self, worker):
+        """Whether it has taken part in a round as the process that it is now."""
+        commits = commits_of(self.log(worker))
+        return worker in self.workers and bool(commits) and commits[-1][0] > self.starts[worker]
+
+    def check_alive(self):
+        for worker, child in self.workers.items():
+            if child.poll() is not None:
+                sys.exit(f"worker {worker} has ended with {child.returncode}:\n{(self.folder / str(worker) / 'output').read_text()}")
+
+
+def absence_s(log, kills, finish):
+    """Seconds in which a worker was not there: from each kill to the first step that an average knows of again."""
+    absent = 0.0
+    for killed, end_of_life in zip(kills, [*kills[1:], finish]):
+        firsts = [at - steps * STEP_MS / 1000 for at, _, _, steps in commits_of(log) if killed < at < end_of_life and steps > 0]
+        absent += max(0.0, min([*firsts, end_of_life]) - killed)
+    return absent
+
+
+def measure(arguments, rate, noted, folder):
+    """One run; returns kills, the share of workers that were absent, useful inner steps, and outer steps with two states."""
+    group = Group(arguments, folder)
+    moments = random.Random(f"kills {rate} {arguments.seed}")
+    try:
+        for worker in range(arguments.workers):
+            group.start(worker)
+        deadline = time.monotonic() + START_S
+        while not noted and not all(group.is_current(worker) for worker in range(arguments.workers)):
+            group.check_alive()
+            if time.monotonic() > deadline:
+                sys.exit(f"the workers have not taken a round within {START_S} s:\n{(folder / 'lighthouse').read_text()}")
+            time.sleep(0.01)
+        begin = time.monotonic()
+        finish = begin + arguments.seconds
+        num_kills = round(rate * arguments.seconds / 60)
+        plan = sorted((begin + arguments.seconds * moments.random() for _ in range(num_kills)), reverse=True)
+        kills, due = {worker: [] for worker in range(arguments.workers)}, {}  # due: when each is to start again
+        while not noted and (now := time.monotonic()) < finish:
+            group.check_alive()
+            for worker in [worker for worker, at in due.items() if at <= now]:
+                del due[worker]
+                group.start(worker)
+            if plan and now >= plan[-1]:
+                alive = [worker for worker in group.workers if sum(map(group.is_current, group.workers)) > group.is_current(worker)]
+                if alive:  # else a moment later
+                    plan.pop()
+                    victim = moments.choice(alive)
+                    group.kill(victim)
+                    kills[victim].append(time.monotonic())
+                    due[victim] = kills[victim][-1] + arguments.restart
+            time.sleep(0.005)
+        logs = group.logs()
+    finally:
+        end(group.children)
+    absent_s = sum(absence_s(logs[worker], moments, finish) for worker, moments in kills.items())
+    absent = absent_s / (arguments.workers * arguments.seconds)
+    return sum(map(len, kills.values())), absent, useful_steps(logs, begin, finish), disagreements(logs)
+
+
+# ---- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def print_table(rows):
+    print("| kills per minute | kills | goodput | workers there | inner steps lost per kill | of these, absent |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    for row in rows:
+        print(f"| {row['kills_per_minute']:g} | {row['kills']} | {row['goodput']:.3f} | {row['present']:.3f} "
+              f"| {row['lost_per_kill']:.0f} | {row['absent_per_kill']:.0f} |")  # fmt: skip
+
+
+def svg(rows, workers):
+    """Goodput over the rate of kills, and the share of the time that workers are there."""
+    width, height, top, left = 460, 220, 46, 44
+    most = max(row["kills_per_minute"] for row in rows) or 1
+    out = []
+    for tick in range(6):
+        y = top + height - tick / 5 * height
+        out.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + width}" y2="{y:.1f}" class="grid"/>')
+        out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick / 5:g}</text>')
+    for name, text, colour, x in [("present", "workers that are there", "#999999", left), ("goodput", "goodput", "#4477aa", left + 210)]:
+        points = [(left + row["kills_per_minute"] / most * width, top + height - max(0, row[name]) * height) for row in rows]
+        out.append(f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" stroke="{colour}"/>')
+        out.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in points)
+        out.append(f'<line x1="{x}" y1="18" x2="{x + 20}" y2="18" stroke="{colour}" stroke-width="2"/><text x="{x + 26}" y="22">{text}</text>')
+    for row in rows:
+        x = left + row["kills_per_minute"] / most * width
+        out.append(f'<text x="{x:.0f}" y="{top + height + 18}" text-anchor="middle">{row["kills_per_minute"]:g}</text>')
+    out.append(f'<text x="{left + width / 2:.0f}" y="{top + height + 38}" text-anchor="middle">kills per minute, among {workers} workers</text>')
+    style = (
+        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
+        "@media(prefers-color-scheme:dark){text{fill:#ddd}}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {top + height + 48}" role="img">'
+        f"<title>Goodput of {workers} workers over the rate at which they are killed</title><style>{style}</style>\n"
+        + "\n".join(out)
+        + "\n</svg>\n"
+    )
+
+
+def rates_of(text):
+    rates = [float(word) for word in text.split(",")]
+    if not rates or rates[0] != 0 or any(not 0 < rate < float("inf") for rate in rates[1:]):
+        raise argparse.ArgumentTypeError(f"'{text}': must begin with 0, the run that all others are compared with")
+    return rates
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench goodput")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the programs are")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--kills", type=rates_of, default=[0, 5, 10, 20, 30], help="per minute, among all workers: 0, and others")
+    parser.add_argument("--seconds", type=float, default=60, help="of each run")
+    parser.add_argument("--restart", type=float, default=2, help="seconds from a kill to the start of a new process")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments and the victims")
+    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
+    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    if arguments.workers < 2:
+        parser.error(f"--workers is {arguments.workers}: one of them must stay alive, so there must be 2")
+    out = arguments.out or ROOT / "runs" / time.strftime("goodput-%Y%m%d-%H%M%S")
+    out.mkdir(parents=True, exist_ok=True)
+    rows, faults = [], []
+    with noted_signals() as noted, tempfile.TemporaryDirectory() as folder:
+        for number, rate in enumerate(arguments.kills):
+            print(f"{rate:g} kills per minute, for {arguments.seconds:g} s ({number + 1} of {len(arguments.kills)})", file=sys.stderr, flush=True)
+            run = Path(folder) / str(number)
+            run.mkdir()
+            kills, absent, useful, wrong = measure(arguments, rate, noted, run)
+            if noted:
+                return 130
+            rows.append(row_of(rate, kills, absent, useful, rows[0]["useful_steps"] if rows else useful))
+            faults += [f"{rate:g} kills per minute: workers disagree on outer step {step}" for step in wrong]
+    print(f"{arguments.workers} workers, inner steps of {STEP_MS} ms, {SYNC_EVERY} per round; time-outs of {TIME_OUT_S} s; "
+          f"back after {arguments.restart:g} s\n")  # fmt: skip
+    print_table(rows)
+    (out / "goodput.json").write_text(json.dumps({"workers": arguments.workers, "runs": rows}, indent=1) + "\n")
+    (out / "goodput.svg").write_text(svg(rows, arguments.workers))
+    print(f"\nwrote {out}/goodput.json and goodput.svg")
+    for line in faults:
+        print(line, file=sys.stderr)
+    return 1 if faults else 0
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def self_test():
+    logs = [
+        "1.0 commit 1 aa 2 20\n2.0 says: commit 9 zz 2 20\n2.0 failed 1 aa 2 40\n3.0 commit 2 bb 2 40\n4.0 commit 3 cc 1 20\n",
+        "1.0 commit 1 aa 2 20\n3.0 commit 2 bb 2 0\n3.5 commit 3 cc 1 20\n9.0 commit 4 dd",
+    ]
+    assert [commit[1] for commit in commits_of(logs[1])] == [1, 2, 3], commits_of(logs[1])
+    assert useful_steps(logs, 1.5, 4.0) == 60 and useful_steps(logs, 0, 9) == 120
+    assert disagreements(logs) == [] and disagreements([*logs, "5 commit 2 bc 2 20\n"]) == [2]
+    # Killed at 1.2, it hears a round at 3.0, and the one at 3.5 has 20 steps of its own.
+    there_s = 3.5 - 20 * STEP_MS / 1000
+    assert abs(absence_s(logs[1], [1.2], 9) - (there_s - 1.2)) < 1e-9
+    assert abs(absence_s(logs[1], [1.2, 2.0, 3.6], 9) - (0.8 + there_s - 2.0 + 9 - 3.6)) < 1e-9
+    row = row_of(6, 2, 0.25, 800, 1200)
+    assert (round(row["goodput"], 3), row["lost_per_kill"]) == (0.667, 200), row
+    assert (row["present"], row["absent_per_kill"]) == (0.75, 150), row
+    assert row_of(0, 0, 0.0, 5, 5)["goodput"] == 1
+    assert svg([row, row], 4).count("<circle") == 4
+    for text in ("5", "0,-1", "0,nan"):
+        try:
+            rates_of(text)
+        except argparse.ArgumentTypeError:
+            continue
+        raise AssertionError(text)
+    print("12 checks passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
