@@ -8,6 +8,7 @@
 // global copy and momentum, contributors, inner steps of this worker that the average is the first
 // to know.
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <unistd.h>
 
@@ -69,6 +70,7 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
         const Settings& settings) {
   const at::NoGradGuard no_grad;
+  at::set_num_threads(1);
   EventLog events(folder);
   const auto log = [&](const std::string& message) {
     events.write("says: " + message);
