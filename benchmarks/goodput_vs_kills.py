@@ -8,7 +8,7 @@ sleep: so the time of a dead worker is not given to the others, as it would be o
 (SIGKILL) at seeded random moments, so many per minute among all; starts each again, with nothing, after --restart
 seconds. One that knows the newest state is always spared, for nobody heals from the dead.
 
-An inner step is useful once an average that was committed contains it. Goodput is the number of useful inner steps
+An inner step is useful if the average of its round was committed. Goodput is the number of useful inner steps
 divided by that of the first run, in which nobody dies. What is lost has two parts: a worker takes no steps while it is
 not there, and others wait for it. The table says how many inner steps a kill costs, and how many of them the dead
 worker could not have taken anyway. Writes FOLDER/goodput.json and goodput.svg. Exit code 1 if workers disagree on a state.
@@ -42,7 +42,7 @@ SETTINGS = [f"step_ms={STEP_MS}", f"sync_every={SYNC_EVERY}", "fragments=1", f"j
 
 
 def commits_of(log):
-    """(time, outer steps, hash, inner steps that the average is the first to know) of each committed round in a log."""
+    """(time, outer steps, hash, inner steps that the average contains) of each committed round in a log."""
     commits = []
     for line in log.splitlines():
         words = line.split()

@@ -95,19 +95,22 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
 }
 
 WorkerState worker_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
-                         Optimizer& inner, Run& run, const DilocoOptions& options) {
+                         Optimizer& inner, Run& run, const TrainOptions& options) {
   WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
                        .own = {{"parameters", model.params()}}};
   for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
   state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
-  const std::int64_t length = steps_per_round(options);
+  const std::int64_t length = steps_per_round(options.diloco);
+  const std::int64_t last_round = options.num_steps / length - 1;
   state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {
     return {diloco.round().outer_steps, inner.num_steps(), run.num_steps_taken() / length};
   };
-  state.set_counters = [&diloco, &inner, &run, length](const std::vector<std::int64_t>& counters) {
+  state.set_counters = [&diloco, &inner, &run, length,
+                        last_round](const std::vector<std::int64_t>& counters) {
     diloco.restore({counters[0], {}});
     inner.set_num_steps(counters[1]);
-    run.continue_from(counters[2] * length + run.num_steps_taken() % length);
+    const std::int64_t round = std::min(counters[2], last_round);
+    run.continue_from(round * length + run.num_steps_taken() % length);
   };
   return state;
 }

@@ -26,9 +26,9 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
                         Optimizer& inner, BatchStream& batches, Communicator& comm);
 
 // What a worker that may die gives to others, or receives: see elastic/elastic_averager.hpp. Both may
-// have rounds of other lengths, so the run goes on from the round that the other one was in. Lifetime:
-// likewise.
+// have rounds of other lengths, so the run goes on from the round that the other one was in, and from
+// its own last one if the other has finished. Lifetime: likewise.
 WorkerState worker_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
-                         Optimizer& inner, Run& run, const DilocoOptions& options);
+                         Optimizer& inner, Run& run, const TrainOptions& options);
 
 }  // namespace ladder

@@ -33,8 +33,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   check_same_start(run, batches, comm);
   broadcast_parameters(global, comm);
   diloco.adopt_global();
-  workers->join(worker_state(diloco, flat, global, inner, run, options.diloco),
-                describe_group(options));
+  workers->join(worker_state(diloco, flat, global, inner, run, options), describe_group(options));
   const LossSum loss_sum = loss_of(model, kNextToken);
   const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
@@ -59,8 +58,8 @@ TrainReport train(const TrainOptions& options, World& world) {
       run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
     }
   }
-  workers->end();
   run.finish(state());
+  workers->end();
   if (run.should_sample()) run.record_sample(generate(global_model, options));
   return run.report();
 }

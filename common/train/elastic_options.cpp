@@ -27,6 +27,9 @@ void check_elastic(const ElasticOptions& options) {
   check_time("--join-timeout", options.join_timeout_s);
   check_time("--round-timeout", options.round_timeout_s);
   check_time("--patience", options.patience_s);
+  check_usage(options.patience_s > options.join_timeout_s, "--patience is ", options.patience_s,
+              " s, it must be above the ", options.join_timeout_s,
+              " s of --join-timeout: a worker waits that long for one that still trains");
 }
 
 HostPort host_port(const std::string& text) {

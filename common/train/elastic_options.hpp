@@ -15,7 +15,7 @@ struct ElasticOptions {
   int num_workers = 1;          // --workers: how many parts the data has
   int min_workers = 1;          // --min-workers: fewer than these train nothing
   double join_timeout_s = 60;   // --join-timeout: how long a quorum waits for a worker that trains;
-                                // longer than the slowest inner step
+                                // longer than the slowest inner step, evaluation or save
   double round_timeout_s =
       30;                   // --round-timeout: for the average of a fragment, and the vote on it
   double patience_s = 600;  // --patience: without a quorum for so long, a worker gives up

@@ -33,6 +33,7 @@ TEST(ElasticOptions, WhatCannotBeIsRefused) {
   expect_refused([](O& o) { o.join_timeout_s = 0; }, "--join-timeout is 0");
   expect_refused([](O& o) { o.round_timeout_s = -1; }, "--round-timeout is -1");
   expect_refused([](O& o) { o.patience_s = 1e9; }, "--patience is");
+  expect_refused([](O& o) { o.patience_s = o.join_timeout_s; }, "of --join-timeout");
   ElasticOptions remote = good;
   remote.lighthouse = "10.0.0.1:1";
   remote.key_file = "key";

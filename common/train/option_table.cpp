@@ -259,12 +259,13 @@ class OptionTable {
     value("--worker", o.worker, "this worker's number, which decides its part of the data");
     value("--workers", o.num_workers, "how many parts the data has; not all need to be there");
     value("--min-workers", o.min_workers, "fewer workers than these do not average: they wait");
-    value(
-        "--join-timeout", o.join_timeout_s,
-        "seconds that a round waits for a worker that still trains; more than an inner step takes");
+    value("--join-timeout", o.join_timeout_s,
+          "seconds that a round waits for a worker that still trains or heals; more than an inner "
+          "step, an evaluation or a save takes");
     value("--round-timeout", o.round_timeout_s,
           "seconds that an average and the vote on it may take; then the round has failed");
-    value("--patience", o.patience_s, "seconds without a round after which a worker gives up");
+    value("--patience", o.patience_s,
+          "seconds without a round after which a worker gives up: it saves and stops");
     choice("--merge", o.merge, {{"equal", Merge::kEqual}, {"tokens", Merge::kTokens}},
            "what a worker's part of the average weighs: as much as any other, or its tokens");
     value("--elastic-key", o.key_file,

@@ -25,6 +25,10 @@ StopSignal::~StopSignal() {
   for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
 }
 
+void StopSignal::raise() {
+  raised = true;
+}
+
 bool StopSignal::was_raised() {
   return raised;
 }

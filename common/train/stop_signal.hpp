@@ -12,6 +12,7 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   static bool was_raised();
+  static void raise();  // as a signal does: for a program that sees a reason of its own
 };
 
 }  // namespace ladder

@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
@@ -19,6 +21,8 @@
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -116,6 +120,7 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
 
 TEST(ElasticAverager, MergesByTokens) {
   const Beacon beacon;
+  const Timer timer;
   run_workers(3, [&](int worker) {
     Toy toy;
     ElasticOptions options = options_of(beacon, worker, 3);
@@ -130,6 +135,8 @@ TEST(ElasticAverager, MergesByTokens) {
     EXPECT_TRUE(values.equal(at::full({3}, 0.0 + 1 + 12, at::kFloat)));
     averager.end();
   });
+  EXPECT_LT(timer.seconds(),
+            5);  // nobody waits for the others in vain: at the end, no tokens are left
 }
 
 // Worker 1 is behind: it gets the state of another one before the round, contributes nothing, and
@@ -207,30 +214,161 @@ TEST(ElasticAverager, WorksWithKeys) {
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
   const Beacon beacon;
+  const std::int64_t numel = 600'001;  // several pieces, each as long as a message may be
   run_workers(2, [&](int worker) {
     Toy toy;
+    toy.shared = at::zeros({numel});
     ElasticOptions options = options_of(beacon, worker, 2);
     options.key_file = folder.path("key");
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
     averager.form_quorum();
-    const at::Tensor values = at::full({3}, worker, at::kFloat);
+    const at::Tensor values = at::full({numel}, worker, at::kFloat);
     averager.start(values);
     EXPECT_EQ(averager.finish(), 2);
-    EXPECT_TRUE(values.equal(at::full({3}, 0.5, at::kFloat)));
+    EXPECT_TRUE(values.equal(at::full({numel}, 0.5, at::kFloat)));
     averager.end();
   });
 }
 
+// Without a quorum the round fails, and the run is asked to stop.
 TEST(ElasticAverager, GivesUpWithoutAQuorum) {
+  const StopSignal stop;
   const Beacon beacon;
   ElasticOptions options = options_of(beacon, 0, 2);
+  options.join_timeout_s = 0.2;
   options.patience_s = 0.3;
   Toy toy;
-  ElasticAverager averager(options, say_nothing);
+  std::string said;
+  ElasticAverager averager(options, [&](const std::string& message) { said += message + "\n"; });
   averager.join(toy.state(), "toy");
+  averager.form_quorum();
+  averager.start(at::zeros({3}));
+  EXPECT_EQ(averager.finish(), std::nullopt);
+  EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a quorum (--patience)"));
+  EXPECT_TRUE(StopSignal::was_raised());
+  averager.end();
+  EXPECT_THAT(said, HasSubstr("ends without one committed round"));
+}
+
+TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
+  const StopSignal stop;
+  const Beacon beacon;
+  Toy toy;
+  ElasticAverager averager(options_of(beacon, 0, 2), say_nothing);
+  averager.join(toy.state(), "toy");
+  std::thread signal([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    StopSignal::raise();
+  });
+  const Timer timer;
+  averager.form_quorum();
+  averager.start(at::zeros({3}));
+  EXPECT_EQ(averager.finish(), std::nullopt);
+  averager.end();
+  EXPECT_LT(timer.seconds(), 3);
+  signal.join();
+}
+
+MembershipOptions member_options(int worker, const std::string& fingerprint = "toy") {
+  return {.worker = worker,
+          .address = concat("tcp://10.0.0.1:", worker + 1),
+          .fingerprint = fingerprint,
+          .rules = {.num_workers = 2, .stale_s = 0.5, .join_timeout_s = 2},
+          .beat_s = 0.05};
+}
+
+bool never() {
+  return false;
+}
+
+// Worker 1 has another address of this machine than worker 0, which listens on the loopback.
+TEST(ElasticAverager, WorkersThatCannotReachEachOtherAreTold) {
+  const Beacon beacon;
+  Toy toy;
+  ElasticAverager averager(options_of(beacon, 0, 2), say_nothing);
+  averager.join(toy.state(), "toy");
+  std::thread other([&] {
+    Store store(host_port(beacon.address()), 2);
+    std::optional<std::string> fingerprint;
+    while (!fingerprint) fingerprint = store.get("fingerprint");
+    Membership membership(member_options(1, *fingerprint), store, say_nothing);
+    EXPECT_TRUE(membership.form_quorum({}, 10, never).has_value());
+  });
   EXPECT_THAT([&] { averager.form_quorum(); },
-              ThrowsMessage<CheckError>(HasSubstr("has found no quorum for 0.3 s (--patience)")));
+              ThrowsMessage<CheckError>(AllOf(HasSubstr("worker 1 listens on tcp://10.0.0.1:2"),
+                                              HasSubstr("--elastic HOST:PORT"))));
+  other.join();
+}
+
+// Worker 1 dies before it has voted. The next quorum ends the round: worker 0 can commit it no more.
+TEST(Lighthouse, ANewQuorumAbortsOlderRounds) {
+  const Beacon beacon;
+  Store store(host_port(beacon.address()), 2);
+  Membership survivor(member_options(0), store, say_nothing);
+  std::optional<Quorum> first;
+  {
+    Membership victim(member_options(1), store, say_nothing);
+    std::thread asks([&] { victim.form_quorum({}, 10, never); });
+    first = survivor.form_quorum({}, 10, never);
+    asks.join();
+  }
+  ASSERT_TRUE(first.has_value());
+  ASSERT_EQ(first->members.size(), 2U);
+  EXPECT_EQ(look(store, *first, 0, {.is_ready = true}), std::nullopt);
+  const auto second = survivor.form_quorum({}, 10, never);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->members.size(), 1U);
+  EXPECT_EQ(look(store, *first, 0, {.is_ready = true}), Decision::kAbort);
+}
+
+// After a pause, in which both workers lived, the one that is heard first does not go off alone.
+TEST(Lighthouse, AfterAPauseItWaitsForAll) {
+  Lighthouse lighthouse(0, false, say_nothing);
+  Store store({"127.0.0.1", lighthouse.port()}, 2);
+  store.set("fingerprint", "toy");
+  const auto beat = [&](int worker, Phase phase, std::int64_t number) {
+    const MembershipOptions options = member_options(worker);
+    store.set(beat_key(worker), to_text({.beat = {.worker = worker,
+                                                  .session = 1,
+                                                  .phase = phase,
+                                                  .request = phase == Phase::kAsking ? 1 : 0,
+                                                  .address = options.address},
+                                         .rules = options.rules,
+                                         .fingerprint = options.fingerprint,
+                                         .number = number}));
+  };
+  beat(0, Phase::kAsking, 1);
+  beat(1, Phase::kTraining, 1);
+  lighthouse.poll();
+  EXPECT_EQ(store.get(answer_key(0)), std::nullopt);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond stale_s
+  beat(0, Phase::kAsking, 2);
+  lighthouse.poll();
+  EXPECT_EQ(store.get(answer_key(0)), std::nullopt);
+  for (std::int64_t i = 0; i < 80; ++i) {  // worker 1 is lost indeed
+    beat(0, Phase::kAsking, 3 + i);
+    lighthouse.poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_NE(store.get(answer_key(0)), std::nullopt);
+}
+
+TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
+  SnapshotServer server(0);
+  Toy toy;
+  const auto quorum = [](int receiver, std::int64_t id) {
+    Quorum result = {.id = id, .members = {{.worker = 0, .address = "a"}}};
+    result.members.push_back({.worker = receiver, .address = concat("b", receiver), .donor = 0});
+    return result;
+  };
+  server.serve(quorum(1, 1), take_snapshot(toy.state()));
+  server.serve(quorum(2, 2), take_snapshot(toy.state()));
+  EXPECT_THAT(server.addresses(), ElementsAre("b1", "b2"));
+  server.forget(quorum(2, 3), 100);  // worker 2 asks again: it needs the old one no more
+  EXPECT_THAT(server.addresses(), ElementsAre("b1"));
+  server.forget({}, 0);
+  EXPECT_TRUE(server.addresses().empty());
 }
 
 TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {

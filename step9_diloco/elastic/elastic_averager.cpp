@@ -11,6 +11,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/timer.hpp"
+#include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/exchange.hpp"
 
 namespace ladder {
@@ -49,6 +50,19 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
                 options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
                 options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
                 options.merge == Merge::kEqual ? "equal" : "tokens");
+}
+
+// A worker that has found the lighthouse on its own machine's loopback listens there, too.
+void check_reachable(const Quorum& quorum, const std::string& own_address) {
+  const auto is_local = [](const std::string& address) {
+    return address.starts_with("tcp://127.");
+  };
+  for (const Member& member : quorum.members) {
+    check(is_local(member.address) == is_local(own_address), "worker ", member.worker,
+          " listens on ", member.address, ", this one on ", own_address,
+          ", so they cannot reach each other: give all the same --elastic HOST:PORT, with the name "
+          "or address that the lighthouse's machine has in the network");
+  }
 }
 
 std::int64_t values_bytes(const WorkerState& state) {
@@ -114,41 +128,66 @@ void ElasticAverager::note_progress() {
 
 void ElasticAverager::form_quorum() {
   check(group_ != nullptr, "join() comes before the first round");
+  check(!round_.valid(), "one average is in flight at a time");
   const Timer timer;
-  bool is_healthy = false;
-  while (!is_healthy) {
-    ask(/*has_finished=*/false, options_.patience_s - timer.seconds());
-    is_healthy = !quorum_.member(options_.worker).donor.has_value();
-    if (is_healthy) break;
-    group_->membership.heal();
-    is_healthy = heal(
-        quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
-        options_.round_timeout_s, [this] { note_progress(); }, log_);
-    if (is_healthy) ++counts_.num_heals;
-    group_->membership.train();
+  while (true) {
+    if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
+      give_up();
+      break;
+    }
+    if (!quorum_.member(options_.worker).donor || heal_from_donor()) break;
   }
   counts_.waiting_s += timer.seconds();
 }
 
-// Takes part in the next quorum, and gives a snapshot to those that heal from this worker.
-void ElasticAverager::ask(bool has_finished, double seconds) {
-  const double weight = options_.merge == Merge::kTokens ? num_tokens_ : 1;
-  quorum_ = group_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), weight, has_finished}, seconds);
+bool ElasticAverager::heal_from_donor() {
+  group_->membership.heal();
+  const bool is_healed = heal(
+      quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
+      options_.round_timeout_s, [this] { note_progress(); }, log_);
+  if (is_healed) ++counts_.num_heals;
+  group_->membership.train();
+  return is_healed;
+}
+
+// The round fails; the loop then saves what there is, and stops.
+void ElasticAverager::give_up() {
+  quorum_ = {};
+  if (StopSignal::was_raised()) {
+    log_("waits for no quorum any more: it is asked to stop");
+    return;
+  }
+  log_(concat("gives up after ", options_.patience_s, " s without a quorum (--patience): are the ",
+              "lighthouse and --min-workers ", options_.min_workers, " workers running?"));
+  StopSignal::raise();
+}
+
+// Takes part in the next quorum, and gives a snapshot to those that heal from this worker. False if
+// there is none in time, or the run is asked to stop.
+bool ElasticAverager::ask(bool has_finished, double seconds) {
+  const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
+  const std::optional<Quorum> quorum = group_->membership.form_quorum(
+      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished},
+      seconds, StopSignal::was_raised);
+  if (!quorum) return false;
+  quorum_ = *quorum;
+  check_reachable(quorum_, group_->messenger.address());
   group_->mailbox.begin(quorum_);
-  std::set<std::string> addresses;
+  group_->server.forget(quorum_, options_.round_timeout_s);
+  std::set<std::string> addresses = group_->server.addresses();
   for (const Member& member : quorum_.members) addresses.insert(member.address);
   group_->messenger.keep_only(addresses);
-  group_->server.forget_idle(options_.round_timeout_s);
   const auto heals_from_here = [&](const Member& m) { return m.donor == options_.worker; };
-  if (std::ranges::none_of(quorum_.members, heals_from_here)) return;
+  if (std::ranges::none_of(quorum_.members, heals_from_here)) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
   group_->server.serve(quorum_, take_snapshot(state_));
+  return true;
 }
 
 void ElasticAverager::start(at::Tensor values) {
   num_tokens_ = 0;
+  if (quorum_.members.empty()) return;  // it has given up: finish() says so
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
 }
@@ -192,9 +231,12 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
 
 std::optional<int> ElasticAverager::finish() {
   const Timer timer;
-  while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
-    note_progress();
-  const bool is_committed = round_.get();
+  bool is_committed = false;
+  if (round_.valid()) {
+    while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+      note_progress();
+    is_committed = round_.get();
+  }
   counts_.num_bytes_sent = group_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
   ++(is_committed ? counts_.num_commits : counts_.num_failures);
@@ -204,20 +246,27 @@ std::optional<int> ElasticAverager::finish() {
 
 void ElasticAverager::end() {
   if (!group_) return;
-  const auto heals = [](const Member& member) { return member.donor.has_value(); };
-  const auto is_ahead = [&] { return quorum_.outer_steps > state_.outer_steps(); };
+  if (counts_.num_commits == 0)
+    log_("ends without one committed round: its global parameters are those it started with");
   try {
-    // Others may go on for long: this worker leaves as soon as nobody needs it.
-    do ask(/*has_finished=*/true, 2 * options_.join_timeout_s);
-    while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
+    if (!StopSignal::was_raised()) help_those_behind();
   } catch (const CheckError& error) {
     log_(concat("leaves without a last quorum: ", error.what()));
   }
+  group_->membership.leave();
+  log_("has left");
+}
+
+// Others may go on for long: this worker is ready to leave as soon as nobody needs it.
+void ElasticAverager::help_those_behind() {
+  const auto heals = [](const Member& member) { return member.donor.has_value(); };
+  const auto is_ahead = [&] { return quorum_.outer_steps > state_.outer_steps(); };
+  do {
+    if (!ask(/*has_finished=*/true, 2 * options_.join_timeout_s)) break;
+  } while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
   const Timer timer;  // one that heals from this worker may be in the middle of it
   while (group_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  group_->membership.leave();
-  log_("has left");
 }
 
 }  // namespace ladder

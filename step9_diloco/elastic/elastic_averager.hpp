@@ -57,13 +57,16 @@ class ElasticAverager final : public Averager {
   // steps since the last one.
   void note_step(double num_tokens) override;
 
-  // Throws CheckError after --patience without a quorum, or when the group refuses this worker.
+  // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); when the run
+  // is asked to stop, it waits no longer. In both cases the round fails. Throws CheckError when the
+  // group refuses this worker.
   void form_quorum() override;
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
 
-  // The training is finished: helps those to heal that are behind, waiting for others for about a
-  // join time-out at most, and leaves without costing anybody a time-out.
+  // The training is finished, and saved: helps those to heal that are behind, waiting for others for
+  // two join time-outs at most, and leaves without costing anybody a time-out. A run that is asked to
+  // stop leaves at once.
   void end() override;
 
   const Quorum& quorum() const { return quorum_; }  // the last one
@@ -71,7 +74,10 @@ class ElasticAverager final : public Averager {
 
  private:
   struct Group;  // what exists from join() on
-  void ask(bool has_finished, double seconds);
+  bool ask(bool has_finished, double seconds);
+  bool heal_from_donor();
+  void give_up();
+  void help_those_behind();
   void note_progress();
   bool run_round(const at::Tensor& values);
 

@@ -437,6 +437,20 @@ TEST(Failures, ADonorKilledWhileItHealsAnother) {
   crew.finish();
 }
 
+// Healing takes longer than a round. Others that did not wait would be a round ahead again and again.
+TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
+  Crew crew(3, "width=1000000 join_timeout=6 round_timeout=3");
+  crew.start_all();
+  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 1);
+  crew.kill(2);
+  crew.wait_for_commits(0, 2);
+  crew.start(2);
+  crew.wait_for_log(2, "has healed from worker");
+  crew.wait_for_log(2, "has the average of quorum");
+  crew.finish();
+  EXPECT_EQ(count(crew.new_log(2), "heals from worker"), 1) << crew.describe();
+}
+
 // The donor trains on while it serves, and dies in the middle of it.
 TEST(Failures, ADonorKilledInTheMiddleOfALargeState) {
   Crew crew(3, "width=1000000 join_timeout=3 round_timeout=3");

@@ -72,6 +72,8 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
 Lighthouse::~Lighthouse() = default;
 
 void Lighthouse::poll() {
+  const double pause_s = since_poll_.seconds();
+  since_poll_.restart();
   read_heartbeats();
   std::vector<Sighting> sightings;
   QuorumRules rules;
@@ -86,6 +88,9 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
+  // After a while in which this process was stopped, all heartbeats look old: as after a start, the
+  // first to be heard must not go off alone.
+  if (pause_s > rules.stale_s / 2) watching_.restart();
   if (std::optional<Quorum> quorum =
           decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
@@ -141,6 +146,10 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
 void Lighthouse::publish(Quorum quorum) {
   quorum.incarnation = incarnation_;
   quorum.id = ++num_quorums_;
+  // Members of an older round that is still open have given it up, or are frozen. One that wakes must
+  // not commit it behind the back of the new one's.
+  for (const Quorum& older : rounds_)
+    store_->compareSet(decision_key(older), stored("open"), stored("abort"));
   create_decision(*store_, quorum);  // before anybody can ask for it
   std::string names;
   for (const Member& member : quorum.members) {

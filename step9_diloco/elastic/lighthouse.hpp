@@ -6,7 +6,8 @@
 // is a new incarnation with an empty store. Workers come back to it by themselves, and a round that
 // was not decided is over, for its keys are gone.
 //
-// Before a quorum is published, the key of its decision exists (see decision.hpp).
+// Before a quorum is published, the key of its decision exists (see decision.hpp), and older rounds
+// that are still open are aborted.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -64,7 +65,8 @@ class Lighthouse {
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
-  Timer watching_;  // since the first heartbeat
+  Timer watching_;  // since the first heartbeat, or since it could not watch for a while
+  Timer since_poll_;
   std::string fingerprint_;
   std::int64_t num_quorums_ = 0;
   std::deque<Quorum> rounds_;  // whose keys are still in the store

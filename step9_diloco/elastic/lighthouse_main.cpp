@@ -1,5 +1,6 @@
 // elastic_lighthouse [--port N] [--public]   serves until SIGINT or SIGTERM; port 0: any free one
 // elastic_lighthouse --make-key FILE         writes the keys for --elastic-key
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -16,28 +17,45 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod(3);
 constexpr const char* kUsage =
+    "The lighthouse of step 9's workers that may die: where they find one another. It serves "
+    "until\n"
+    "Ctrl-C; workers join with --elastic HOST:PORT.\n\n"
     "usage: elastic_lighthouse [--port N] [--public] | --make-key FILE\n"
     "  --port N         listens there (default 29400; 0: any free port, which it prints)\n"
-    "  --public         on all addresses instead of the loopback only. The port itself has no "
-    "lock:\n"
-    "                   keep it behind a firewall. Workers' data is protected by --elastic-key\n"
+    "  --public         on all IPv4 addresses instead of the loopback only. The port itself has "
+    "no\n"
+    "                   lock: keep it behind a firewall. --elastic-key protects workers' data\n"
     "  --make-key FILE  writes a pair of keys for --elastic-key, and ends\n";
+
+int port_in(const std::string& text) {
+  int port = -1;
+  const char* const end = text.data() + text.size();
+  const bool is_number = std::from_chars(text.data(), end, port).ptr == end;
+  ladder::check_usage(is_number && port >= 0 && port <= 65535, "--port is '", text,
+                      "', it must be a number from 0 to 65535");
+  return port;
+}
 
 int run(const std::vector<std::string>& arguments) {
   int port = 29400;
   bool is_public = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool has_value = i + 1 < arguments.size();
+    if (arguments[i] == "--help") {
+      std::cout << kUsage;
+      return 0;
+    }
     if (arguments[i] == "--public") {
       is_public = true;
     } else if (arguments[i] == "--port" && has_value) {
-      port = std::stoi(arguments[++i]);
-      ladder::check_usage(port >= 0 && port <= 65535, "--port is ", port);
+      port = port_in(arguments[++i]);
     } else if (arguments[i] == "--make-key" && has_value) {
       ladder::write_curve_keys(arguments[++i]);
       return 0;
     } else {
-      throw ladder::UsageError(ladder::concat("unknown: ", arguments[i], "\n", kUsage));
+      const bool is_known = arguments[i] == "--port" || arguments[i] == "--make-key";
+      throw ladder::UsageError(ladder::concat(
+          arguments[i], is_known ? " needs a value" : " is no option", "\n", kUsage));
     }
   }
   const ladder::StopSignal stop;

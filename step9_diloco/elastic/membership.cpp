@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <random>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
@@ -57,7 +58,8 @@ void Membership::enter(Phase phase) {
   changed_.notify_all();
 }
 
-Quorum Membership::form_quorum(const State& state, double seconds) {
+std::optional<Quorum> Membership::form_quorum(const State& state, double seconds,
+                                              const std::function<bool()>& should_stop) {
   std::int64_t request = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -69,7 +71,7 @@ Quorum Membership::form_quorum(const State& state, double seconds) {
   }
   enter(Phase::kAsking);
   const Timer timer;
-  while (timer.seconds() < seconds) {
+  while (timer.seconds() < seconds && !should_stop()) {
     std::this_thread::sleep_for(kAskPause);
     note_progress();
     {
@@ -86,17 +88,19 @@ Quorum Membership::form_quorum(const State& state, double seconds) {
       return quorum;
     } catch (const StoreError&) {
       // The heartbeats say so, and connect again.
+    } catch (const CheckError&) {
+      // No quorum with this worker: somebody else wrote it. The next one replaces it.
     }
   }
-  throw CheckError(concat("worker ", options_.worker, " has found no quorum for ", seconds,
-                          " s (--patience): are the lighthouse and --min-workers ",
-                          options_.rules.min_workers, " workers running?"));
+  train();
+  return {};
 }
 
 void Membership::run() {
   std::unique_lock lock(mutex_);
   while (!has_ended_) {
     is_due_ = false;
+    const bool is_last = is_leaving_;  // and this heartbeat says so
     lock.unlock();
     try {
       // The lighthouse may be another one by now without any call having failed here.
@@ -108,7 +112,7 @@ void Membership::run() {
       has_joined_ = false;
     }
     lock.lock();
-    if (is_leaving_ || !refusal_.empty()) break;
+    if (is_last || !refusal_.empty()) break;
     changed_.wait_for(lock, std::chrono::duration<double>(options_.beat_s),
                       [&] { return is_due_ || has_ended_; });
   }
@@ -122,7 +126,8 @@ void Membership::join() {
   const std::string fingerprint = store_.compare_set("fingerprint", "", options_.fingerprint);
   if (fingerprint != options_.fingerprint) {
     refuse(concat("worker ", options_.worker, " is refused: its model or options are ",
-                  options_.fingerprint, ", those of the group are ", fingerprint));
+                  options_.fingerprint, ", those of the group are ", fingerprint,
+                  "; give it the same, or another group a lighthouse of its own"));
     return;
   }
   if (incarnation != incarnation_) {
@@ -144,16 +149,18 @@ void Membership::send_beat() {
     record.is_leaving = is_leaving_;
   }
   record.beat.progress = progress_;
-  const std::string key = beat_key(options_.worker);
-  // Before its first heartbeat it may find that of a process that has died. Later it is its own.
-  const std::optional<std::string> last = num_beats_ > 0 ? store_.get(key) : std::nullopt;
-  if (last && is_of_other_session(*last)) {
+  record.number = ++num_beats_;
+  const std::string key = beat_key(options_.worker), text = to_text(record);
+  const std::string last = std::exchange(last_beat_, text);
+  // The first one replaces what a process has left that has died. Later it finds its own last one.
+  const std::string found = num_beats_ > 1 ? store_.compare_set(key, last, text) : last;
+  if (found == text) return;
+  if (found != last && is_of_other_session(found)) {
     refuse(concat("another process has taken the place of worker ", options_.worker,
                   ": each needs a --worker of its own"));
     return;
   }
-  record.number = ++num_beats_;
-  store_.set(key, to_text(record));
+  store_.set(key, text);  // there was none
 }
 
 void Membership::refuse(const std::string& reason) {

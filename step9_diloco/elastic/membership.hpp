@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -38,16 +39,17 @@ class Membership {
   // The training thread is alive. Any thread, at any time; cheap.
   void note_progress() { ++progress_; }
 
-  // Asks for a quorum, and waits for one that this worker is a member of. Throws CheckError after
-  // `seconds` without one, or when the group refuses this worker: its fingerprint is another one, or
-  // another process has taken its place.
+  // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`, or
+  // once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is
+  // another one, or another process has taken its place.
   struct State {
     std::int64_t outer_steps = 0;
     std::string hash;
     double weight = 1;
     bool has_finished = false;
   };
-  Quorum form_quorum(const State& state, double seconds);
+  std::optional<Quorum> form_quorum(const State& state, double seconds,
+                                    const std::function<bool()>& should_stop);
 
   // Tells the others not to wait for this worker: it heals. Until the next form_quorum() or train().
   void heal() { enter(Phase::kHealing); }
@@ -80,6 +82,7 @@ class Membership {
   std::string incarnation_;
   bool has_joined_ = false, is_lost_ = false;
   std::int64_t num_beats_ = 0;
+  std::string last_beat_;
   std::thread thread_;
 };
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience(20);  // between two looks at has_ended_
 constexpr int kMaxWaiting = 64;                     // messages that wait to be received
+constexpr std::int64_t kCurveBytes = 33;            // that CURVE adds to a message
 
 void use_keys(zmq::socket_t& socket, const CurveKeys& keys, bool is_server) {
   if (is_server) {
@@ -38,7 +39,7 @@ Messenger::Messenger(const std::optional<CurveKeys>& keys, const std::string& ho
     inbox_ = std::make_unique<zmq::socket_t>(*context_, zmq::socket_type::pull);
     inbox_->set(zmq::sockopt::linger, 0);
     inbox_->set(zmq::sockopt::rcvhwm, kMaxWaiting);
-    inbox_->set(zmq::sockopt::maxmsgsize, kMaxMessageBytes);
+    inbox_->set(zmq::sockopt::maxmsgsize, kMaxMessageBytes + (keys_ ? kCurveBytes : 0));
     if (keys_) {
       // libzmq asks whoever answers at this address about every key that it sees.
       handshakes_ = std::make_unique<zmq::socket_t>(*context_, zmq::socket_type::rep);

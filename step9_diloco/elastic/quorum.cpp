@@ -55,7 +55,9 @@ const Member& Quorum::member(int worker) const {
 
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s) {
-  const bool has_seen_all = static_cast<int>(sightings.size()) >= rules.num_workers;
+  const auto num_fresh = std::ranges::count_if(
+      sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
+  const bool has_seen_all = num_fresh >= rules.num_workers;
   if (!has_seen_all && watching_s < rules.stale_s) return {};
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
   Quorum quorum;
@@ -84,9 +86,7 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
   const bool is_enough = num_asking >= static_cast<std::size_t>(rules.min_workers);
   const bool is_majority = num_asking > num_training;
   const bool has_waited = longest_wait_s >= rules.join_timeout_s;
-  // To wait for those that heal costs nothing once nobody trains any more.
-  const bool is_over = std::ranges::all_of(quorum.members, &Member::has_finished);
-  const bool is_complete = num_training == 0 && (!is_over || num_healing == 0);
+  const bool is_complete = num_training + num_healing == 0;
   if (num_asking == 0 || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
   assign_donors(quorum);
   return quorum;

@@ -5,8 +5,8 @@
 //
 //   lost       no heartbeat for a while: killed, or its machine is gone
 //   hung       heartbeats arrive (a thread sends them), but no inner step was taken for a while
-//   elsewhere  it says itself that it is healing, or leaving
 //   training   worth waiting for, until the first that asked has waited for the join time-out
+//   healing    likewise: without it, it would be behind again as soon as it is healed
 //
 // A quorum is never formed by half or fewer of the workers that train or ask: while one worker is
 // slow, a fast one must not go off alone.
@@ -20,7 +20,7 @@
 // for all workers that there can be, though not longer than heartbeats take to become stale.
 //
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
-// from it. It contributes nothing. If all that ask have finished, those that heal are waited for, too.
+// from it. It contributes nothing.
 //
 // Pure functions; nothing here communicates.
 #pragma once
@@ -60,8 +60,8 @@ struct Sighting {
 };
 
 struct QuorumRules {
-  int num_workers = 0;  // that there can be
-  int min_workers = 1;
+  int num_workers = 0;        // that there can be
+  int min_workers = 1;        // members, healing or finished ones included
   double stale_s = 1;         // a heartbeat older than this: lost
   double join_timeout_s = 1;  // how long to wait for one that trains; one without progress: hung
 

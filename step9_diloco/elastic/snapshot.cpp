@@ -87,10 +87,30 @@ void SnapshotServer::serve(const Quorum& quorum, Parcel snapshot) {
   served_.push_back({quorum, std::move(snapshot), Timer()});
 }
 
-void SnapshotServer::forget_idle(double seconds) {
+void SnapshotServer::forget(const Quorum& later, double seconds) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(served_,
-                [&](const Served& served) { return served.since_request.seconds() > seconds; });
+  const auto asks_again = [&](const Member& member) {
+    return std::ranges::find(later.members, member.worker, &Member::worker) != later.members.end();
+  };
+  std::erase_if(served_, [&](const Served& served) {
+    return served.since_request.seconds() > seconds ||
+           std::ranges::all_of(receivers(served.quorum), asks_again);
+  });
+}
+
+std::set<std::string> SnapshotServer::addresses() {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> addresses;
+  for (const Served& served : served_)
+    for (const Member& member : receivers(served.quorum)) addresses.insert(member.address);
+  return addresses;
+}
+
+std::vector<Member> SnapshotServer::receivers(const Quorum& quorum) const {
+  std::vector<Member> list;
+  std::ranges::copy_if(quorum.members, std::back_inserter(list),
+                       [&](const Member& member) { return member.donor == worker_; });
+  return list;
 }
 
 bool SnapshotServer::is_serving(double idle_seconds) {
@@ -139,7 +159,8 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   std::int64_t next = 0;         // to ask for
   double retry_s = kFirstRetry;  // the donor may be about to learn of the quorum
   while (progress.num_pieces < num_pieces && since_piece.seconds() < seconds) {
-    for (; next < num_pieces && next < progress.num_pieces + kWindow; ++next) {
+    const std::int64_t window = progress.num_pieces == 0 ? 1 : kWindow;  // is the donor ready?
+    for (; next < num_pieces && next < progress.num_pieces + window; ++next) {
       messenger.send(donor.address, {.kind = MessageKind::kRequest,
                                      .incarnation = quorum.incarnation,
                                      .quorum = quorum.id,

@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,10 @@ class SnapshotServer {
 
   // Serves this snapshot to those that heal from this worker in this quorum.
   void serve(const Quorum& quorum, Parcel snapshot);
-  // Frees the snapshots that nobody has asked for in the last `seconds`.
-  void forget_idle(double seconds);
+  // Frees the snapshots that nobody needs any more: all their receivers are members of this later
+  // quorum, or have asked for nothing in the last `seconds`.
+  void forget(const Quorum& later, double seconds);
+  std::set<std::string> addresses();  // of those that may still ask
   // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
   // from this worker.
   void answer(const Message& request, Messenger& messenger);
@@ -54,6 +57,8 @@ class SnapshotServer {
     Parcel snapshot;
     Timer since_request;
   };
+  std::vector<Member> receivers(const Quorum& quorum) const;
+
   int worker_;
   std::mutex mutex_;
   std::deque<Served> served_;

@@ -5,8 +5,7 @@
 //
 // It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
 // FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of the
-// global copy and momentum, contributors, inner steps of this worker that the average is the first
-// to know.
+// global copy and momentum, contributors, inner steps of this worker that the average is about.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -24,6 +23,7 @@
 
 #include "common/core/check.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/train/stop_signal.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 
@@ -99,7 +99,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
   ElasticAverager averager(elastic, Log(log, log));
   Diloco diloco(model, global, options, averager);
-  std::int64_t step = 0, num_new_steps = 0;  // of the latter no average knows yet
+  std::int64_t step = 0, num_new_steps = 0;  // the latter in this round
   const WorkerState state = {
       .shared = {{"global", global.params()}, {"velocity", diloco.velocity()}},
       .own = {{"params", model.params()}, {"momentum", momentum}},
@@ -142,8 +142,10 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     if (!due.finishes) continue;
     const bool is_committed = diloco.finish_round();
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
-                        shared_hash(state), " ", averager.quorum().contributors().size(), " ", num_new_steps));
-    if (is_committed) num_new_steps = 0;
+                        shared_hash(state), " ", averager.quorum().contributors().size(), " ",
+                        num_new_steps));
+    num_new_steps = 0;  // a failed round has put the global parameters in their place
+    if (StopSignal::was_raised()) break;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
   }
   averager.end();

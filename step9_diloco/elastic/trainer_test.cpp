@@ -5,8 +5,10 @@
 #include <csignal>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/disk.hpp"
@@ -81,6 +83,23 @@ TEST_F(ElasticTrainer, AWorkerThatIsStoppedLeaves) {
   EXPECT_THAT(output(2), AllOf(HasSubstr("worker 2 has left"), HasSubstr("saved 2/checkpoints")));
   for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
   EXPECT_EQ(report(0)["param_hash"], report(1)["param_hash"]);
+}
+
+// Alone, with nobody to average with: a signal ends the wait, and so does patience. Both save.
+TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStops) {
+  start(0, "--min-workers 2");
+  ASSERT_TRUE(workers_[0]->wait_for_output("worker 0 joins"));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // until it asks
+  const Timer timer;
+  workers_[0]->signal(SIGUSR1);
+  EXPECT_EQ(wait(0), 75) << output(0);
+  EXPECT_LT(timer.seconds(), 15);  // --patience is 30
+  EXPECT_THAT(output(0), AllOf(HasSubstr("waits for no quorum any more: it is asked to stop"),
+                               HasSubstr("saved 0/checkpoints"), HasSubstr("worker 0 has left")));
+  start(1, "--min-workers 2 --patience 3");
+  EXPECT_EQ(wait(1), 75) << output(1);
+  EXPECT_THAT(output(1), AllOf(HasSubstr("gives up after 3 s without a quorum (--patience)"),
+                               HasSubstr("saved 1/checkpoints"), HasSubstr("--resume auto")));
 }
 
 TEST_F(ElasticTrainer, AWorkerWithAnotherModelIsRefused) {
