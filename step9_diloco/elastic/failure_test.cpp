@@ -439,7 +439,7 @@ TEST(Failures, ADonorKilledWhileItHealsAnother) {
 
 // Healing takes longer than a round. Others that did not wait would be a round ahead again and again.
 TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
-  Crew crew(3, "width=1000000 join_timeout=6 round_timeout=3");
+  Crew crew(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
   crew.start_all();
   for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 1);
   crew.kill(2);

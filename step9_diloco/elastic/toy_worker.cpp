@@ -110,6 +110,8 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
           },
       .set_counters =
           [&](const std::vector<std::int64_t>& values) {
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(number(settings, "heal_s", 0)));
             diloco.restore({values[0], {}});
             step = values[1];
             num_new_steps = 0;
