@@ -43,6 +43,7 @@ DataShard worker_shard(const TrainOptions& options, const Communicator& comm) {
 }
 
 std::string describe_group(const TrainOptions& options) {
+  if (!is_elastic(options)) return {};
   const Json all = to_json(options);
   std::string text;
   for (const char* name :

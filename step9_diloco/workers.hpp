@@ -19,8 +19,9 @@ std::unique_ptr<Averager> find_workers(const TrainOptions& options, Communicator
 // The rows of this worker.
 DataShard worker_shard(const TrainOptions& options, const Communicator& comm);
 
-// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt and the
-// outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
+// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt and
+// the outer optimizer. Not --sync-every: slower workers may take fewer steps per round. Empty without
+// --elastic.
 std::string describe_group(const TrainOptions& options);
 
 }  // namespace ladder
