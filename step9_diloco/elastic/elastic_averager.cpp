@@ -54,8 +54,8 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
 
 // A worker that has found the lighthouse on its own machine's loopback listens there, too.
 void check_reachable(const Quorum& quorum, const std::string& own_address) {
-  const auto is_local = [](const std::string& address) {
-    return address.starts_with("tcp://127.");
+  const auto is_local = [](const std::string& address) {  // tcp://HOST:PORT
+    return is_loopback(address.substr(address.rfind('/') + 1));
   };
   for (const Member& member : quorum.members) {
     check(is_local(member.address) == is_local(own_address), "worker ", member.worker,
@@ -177,8 +177,7 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
   std::set<std::string> addresses = group_->server.addresses();
   for (const Member& member : quorum_.members) addresses.insert(member.address);
   group_->messenger.keep_only(addresses);
-  const auto heals_from_here = [&](const Member& m) { return m.donor == options_.worker; };
-  if (std::ranges::none_of(quorum_.members, heals_from_here)) return true;
+  if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
   group_->server.serve(quorum_, take_snapshot(state_));

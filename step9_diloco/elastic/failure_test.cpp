@@ -137,6 +137,9 @@ class Crew {
       return commits_in(new_log(worker)).size() >= before + static_cast<std::size_t>(num);
     });
   }
+  void wait_for_all(int num) {
+    for (int worker = 0; worker < num_workers_; ++worker) wait_for_commits(worker, num);
+  }
   bool fails(int worker) const { return new_log(worker).find("failed") != std::string::npos; }
   // `from`: what its log held before does not count.
   void wait_for_log(int worker, const std::string& text, std::size_t from = 0) {
@@ -261,7 +264,7 @@ TEST(Failures, AWorkerKilledWhileItTrainsCostsTheOthersOneTimeoutAtMost) {
   Crew crew(3);
   crew.start_all();
   for (int kills = 0; kills < 3; ++kills) {
-    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+    crew.wait_for_all(5);
     const double killed_s = now_s();
     crew.kill(2);
     crew.wait_for_commits(0, 5);
@@ -276,7 +279,7 @@ TEST(Failures, AWorkerKilledWhileItTrainsCostsTheOthersOneTimeoutAtMost) {
 TEST(Failures, TwoKilledAtOnce) {
   Crew crew(3);
   crew.start_all();
-  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+  crew.wait_for_all(5);
   crew.signal(0, SIGKILL);
   crew.signal(1, SIGKILL);
   crew.kill(0);
@@ -307,13 +310,13 @@ TEST(Failures, ALighthouseThatIsStartedAgain) {
   Crew crew(3);
   crew.start_all();
   for (int kills = 0; kills < 3; ++kills) {
-    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 7 + kills);
+    crew.wait_for_all(7 + kills);
     const std::int64_t before = crew.outer_steps(0);
     const double killed_s = now_s();
     crew.kill_lighthouse();
     pause(0.5 * kills);
     crew.start_lighthouse();
-    for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 3);
+    crew.wait_for_all(3);
     EXPECT_GT(crew.outer_steps(0), before);
     std::cout << "held up the workers for " << crew.longest_gap_s(0, killed_s) << " s, of which "
               << 0.5 * kills << " s without a lighthouse\n";
@@ -329,7 +332,7 @@ TEST(Failures, AFrozenLighthouse) {
   crew.lighthouse().signal(SIGSTOP);
   pause(3);
   crew.lighthouse().signal(SIGCONT);
-  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 5);
+  crew.wait_for_all(5);
   crew.finish();
 }
 
@@ -441,7 +444,7 @@ TEST(Failures, ADonorKilledWhileItHealsAnother) {
 TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
   Crew crew(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
   crew.start_all();
-  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 1);
+  crew.wait_for_all(1);
   crew.kill(2);
   crew.wait_for_commits(0, 2);
   crew.start(2);
@@ -455,7 +458,7 @@ TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
 TEST(Failures, ADonorKilledInTheMiddleOfALargeState) {
   Crew crew(3, "width=1000000 join_timeout=3 round_timeout=3");
   crew.start_all();
-  for (int worker = 0; worker < 3; ++worker) crew.wait_for_commits(worker, 1);
+  crew.wait_for_all(1);
   crew.kill(2);
   crew.wait_for_commits(0, 1);
   crew.start(2);
@@ -572,7 +575,7 @@ TEST(Failures, AStorm) {
   }
   for (int worker = 0; worker < 4; ++worker)
     if (!crew.is_running(worker)) crew.start(worker);
-  for (int worker = 0; worker < 4; ++worker) crew.wait_for_commits(worker, 2);
+  crew.wait_for_all(2);
   crew.finish();
   EXPECT_LT(crew.loss(), 0.1);  // of 0.5 at the start
   std::cout << kills << " kills in " << timer.seconds() << " s; loss " << crew.loss() << "\n";

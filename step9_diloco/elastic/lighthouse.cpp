@@ -146,10 +146,10 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
 void Lighthouse::publish(Quorum quorum) {
   quorum.incarnation = incarnation_;
   quorum.id = ++num_quorums_;
-  // Members of an older round that is still open have given it up, or are frozen. One that wakes must
-  // not commit it behind the back of the new one's.
-  for (const Quorum& older : rounds_)
-    store_->compareSet(decision_key(older), stored("open"), stored("abort"));
+  // Members of the last round, if it is still open, have given it up, or are frozen. One that wakes
+  // must not commit it behind the back of the new one's. Older ones are decided by now.
+  if (!rounds_.empty())
+    store_->compareSet(decision_key(rounds_.back()), stored("open"), stored("abort"));
   create_decision(*store_, quorum);  // before anybody can ask for it
   std::string names;
   for (const Member& member : quorum.members) {

@@ -6,8 +6,8 @@
 // is a new incarnation with an empty store. Workers come back to it by themselves, and a round that
 // was not decided is over, for its keys are gone.
 //
-// Before a quorum is published, the key of its decision exists (see decision.hpp), and older rounds
-// that are still open are aborted.
+// Before a quorum is published, the key of its decision exists (see decision.hpp), and the round
+// before it, if it is still open, is aborted.
 #pragma once
 
 #include <ATen/core/ivalue.h>

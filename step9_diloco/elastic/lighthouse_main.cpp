@@ -1,6 +1,5 @@
 // elastic_lighthouse [--port N] [--public]   serves until SIGINT or SIGTERM; port 0: any free one
 // elastic_lighthouse --make-key FILE         writes the keys for --elastic-key
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/train/option_values.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
@@ -29,10 +29,8 @@ constexpr const char* kUsage =
 
 int port_in(const std::string& text) {
   int port = -1;
-  const char* const end = text.data() + text.size();
-  const bool is_number = std::from_chars(text.data(), end, port).ptr == end;
-  ladder::check_usage(is_number && port >= 0 && port <= 65535, "--port is '", text,
-                      "', it must be a number from 0 to 65535");
+  ladder::check_usage(ladder::parse_value(text, port) && port >= 0 && port <= 65535, "--port is '",
+                      text, "', it must be a number from 0 to 65535");
   return port;
 }
 

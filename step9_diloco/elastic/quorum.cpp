@@ -47,6 +47,13 @@ std::vector<Member> Quorum::contributors() const {
   return list;
 }
 
+std::vector<Member> Quorum::receivers(int donor) const {
+  std::vector<Member> list;
+  std::ranges::copy_if(members, std::back_inserter(list),
+                       [donor](const Member& member) { return member.donor == donor; });
+  return list;
+}
+
 const Member& Quorum::member(int worker) const {
   const auto found = std::ranges::find(members, worker, &Member::worker);
   check(found != members.end(), "worker ", worker, " is no member of quorum ", id);
@@ -55,17 +62,15 @@ const Member& Quorum::member(int worker) const {
 
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s) {
-  const auto num_fresh = std::ranges::count_if(
-      sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
-  const bool has_seen_all = num_fresh >= rules.num_workers;
-  if (!has_seen_all && watching_s < rules.stale_s) return {};
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
   Quorum quorum;
+  int num_fresh = 0;
   std::size_t num_training = 0, num_healing = 0;
   double longest_wait_s = 0;
   for (const Sighting& seen : sightings) {
     const Heartbeat& beat = seen.beat;
     if (seen.beat_age_s > rules.stale_s) continue;  // lost
+    ++num_fresh;
     if (beat.phase == Phase::kAsking) {
       quorum.members.push_back({.worker = beat.worker,
                                 .session = beat.session,
@@ -87,7 +92,9 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
   const bool is_majority = num_asking > num_training;
   const bool has_waited = longest_wait_s >= rules.join_timeout_s;
   const bool is_complete = num_training + num_healing == 0;
-  if (num_asking == 0 || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
+  const bool knows_all = num_fresh >= rules.num_workers || watching_s >= rules.stale_s;
+  if (!knows_all || num_asking == 0 || !is_enough || !is_majority || (!is_complete && !has_waited))
+    return {};
   assign_donors(quorum);
   return quorum;
 }

@@ -88,8 +88,9 @@ struct Quorum {
   std::int64_t outer_steps = 0;   // of the healthy members: the round's number
   std::vector<Member> members;    // in the order of the workers
 
-  std::vector<Member> contributors() const;  // healthy, and not finished
-  const Member& member(int worker) const;    // throws CheckError if it is none
+  std::vector<Member> contributors() const;        // healthy, and not finished
+  std::vector<Member> receivers(int donor) const;  // that heal from this worker
+  const Member& member(int worker) const;          // throws CheckError if it is none
   bool operator==(const Quorum&) const = default;
 };
 

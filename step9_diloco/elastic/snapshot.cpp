@@ -94,7 +94,7 @@ void SnapshotServer::forget(const Quorum& later, double seconds) {
   };
   std::erase_if(served_, [&](const Served& served) {
     return served.since_request.seconds() > seconds ||
-           std::ranges::all_of(receivers(served.quorum), asks_again);
+           std::ranges::all_of(served.quorum.receivers(worker_), asks_again);
   });
 }
 
@@ -102,15 +102,8 @@ std::set<std::string> SnapshotServer::addresses() {
   const std::lock_guard lock(mutex_);
   std::set<std::string> addresses;
   for (const Served& served : served_)
-    for (const Member& member : receivers(served.quorum)) addresses.insert(member.address);
+    for (const Member& member : served.quorum.receivers(worker_)) addresses.insert(member.address);
   return addresses;
-}
-
-std::vector<Member> SnapshotServer::receivers(const Quorum& quorum) const {
-  std::vector<Member> list;
-  std::ranges::copy_if(quorum.members, std::back_inserter(list),
-                       [&](const Member& member) { return member.donor == worker_; });
-  return list;
 }
 
 bool SnapshotServer::is_serving(double idle_seconds) {
@@ -126,11 +119,11 @@ void SnapshotServer::answer(const Message& request, Messenger& messenger) {
     const Quorum& quorum = served.quorum;
     if (quorum.incarnation != request.incarnation || quorum.id != request.quorum) continue;
     const auto asks = [&](const Member& member) {
-      return member.worker == request.sender && member.session == request.session &&
-             member.donor == worker_;
+      return member.worker == request.sender && member.session == request.session;
     };
-    const auto member = std::ranges::find_if(quorum.members, asks);
-    if (member == quorum.members.end() || request.total != served.snapshot.num_bytes) continue;
+    const std::vector<Member> receivers = quorum.receivers(worker_);
+    const auto member = std::ranges::find_if(receivers, asks);
+    if (member == receivers.end() || request.total != served.snapshot.num_bytes) continue;
     served.since_request.restart();
     const std::string_view bytes(served.snapshot.bytes.get(),
                                  static_cast<std::size_t>(served.snapshot.num_bytes));

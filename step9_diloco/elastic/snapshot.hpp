@@ -57,8 +57,6 @@ class SnapshotServer {
     Parcel snapshot;
     Timer since_request;
   };
-  std::vector<Member> receivers(const Quorum& quorum) const;
-
   int worker_;
   std::mutex mutex_;
   std::deque<Served> served_;
