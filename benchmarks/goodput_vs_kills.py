@@ -20,7 +20,6 @@ Standard library only.
 import argparse
 import json
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
-from processes import end, noted_signals  # noqa: E402
+from processes import end, noted_signals, start_lighthouse  # noqa: E402
 
 STEP_MS = 20
 SYNC_EVERY = 20
@@ -84,11 +83,7 @@ class Group:
     def __init__(self, arguments, folder):
         self.arguments, self.folder, self.children, self.workers, self.starts = arguments, folder, [], {}, {}
         self.binaries = arguments.build / "step9_diloco/elastic"
-        with (folder / "lighthouse").open("w") as log:
-            self.children.append(subprocess.Popen([self.binaries / "elastic_lighthouse", "--port", "0"], stdout=log, stderr=log))
-        while not (found := re.search(r"port (\d+)\n?", (folder / "lighthouse").read_text())):
-            time.sleep(0.01)
-        self.port = int(found[1])
+        self.port = start_lighthouse(self.binaries, folder / "lighthouse", self.children)
 
     def start(self, worker):
         folder = self.folder / str(worker)

@@ -6,6 +6,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,21 @@ def end(children):
     for child in children:
         child.kill()  # nothing to a child that has ended
         child.wait()
+
+
+def start_lighthouse(folder, log, children):
+    """Starts step 9's lighthouse, built in this folder, which writes to the file `log`; returns its port.
+
+    Adds the process to `children` at once, for end(). Exits if it ends instead of listening.
+    """
+    with log.open("w") as file:
+        child = subprocess.Popen([folder / "elastic_lighthouse", "--port", "0"], stdout=file, stderr=file)
+    children.append(child)
+    while not (found := re.search(r"port (\d+)\n", log.read_text())):
+        if child.poll() is not None:
+            sys.exit(f"the lighthouse has ended with {child.returncode}:\n{log.read_text()}")
+        time.sleep(0.01)
+    return int(found[1])
 
 
 def run_all(commands, environment=None):

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from processes import end, noted_signals  # noqa: E402
+from processes import end, noted_signals, start_lighthouse  # noqa: E402
 
 MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
 TIME_OUT_S = 3
@@ -55,13 +55,8 @@ class Demo:
     def __init__(self, arguments):
         self.arguments, self.start_s, self.children, self.workers = arguments, time.monotonic(), [], {}
         build = arguments.build / "step9_diloco"
-        self.lighthouse = subprocess.Popen(
-            [str(build / "elastic/elastic_lighthouse"), "--port", "0"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        self.children.append(self.lighthouse)
-        self.port = int(re.search(r"port (\d+)", self.lighthouse.stdout.readline())[1])
-        threading.Thread(target=self.lighthouse.stdout.read, daemon=True).start()  # says every round
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        self.port = start_lighthouse(build / "elastic", arguments.out / "lighthouse.log", self.children)
         self.program = build / "step9_diloco"
 
     def show(self, text):
