@@ -1,16 +1,19 @@
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
+#include <ATen/ops/full_like.h>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
 
-double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch,
-                            double num_targets) {
+double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
+                            double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
   double loss = 0;
   for (const Microbatch& microbatch : batch) {
     const at::Tensor share = loss_sum(microbatch) / num_targets;
-    share.backward();  // autograd adds to .grad: 0 + g0, then + g1, …
+    share.backward(
+        at::full_like(share, loss_scale));  // autograd adds to .grad: 0 + g0, then + g1, …
     loss += share.item<double>();
   }
   return loss;

@@ -22,9 +22,11 @@ namespace ladder {
 // loss: (Σ summed losses) / num_targets, added up in double.
 //
 // num_targets counts the whole step: this rank's microbatches and those of all other ranks.
-// Gradients: added to what .grad holds (zero it first), in microbatch order.
+// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added to what .grad holds (zero it
+//            first), in microbatch order. The returned loss is not scaled.
 // Memory:    the activations of one microbatch at a time.
 // Throws:    CheckError if num_targets is not positive: without targets there is no mean loss.
-double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
+double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
+                            double loss_scale = 1);
 
 }  // namespace ladder

@@ -15,38 +15,39 @@ SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients&
 }
 
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
-                                            const Microbatches& global_batch, double num_targets) {
-  if (num_ranks_ == 1) return ladder::accumulate_gradients(loss_sum, global_batch, num_targets);
-  return fold_ == Fold::kMicrobatchesFirst ? microbatches_first(loss_sum, global_batch, num_targets)
-                                           : ranks_first(loss_sum, global_batch, num_targets);
+                                            const Microbatches& global_batch, double num_targets,
+                                            double loss_scale) {
+  const auto run_rank = [&](const Microbatches& batch) {
+    return ladder::accumulate_gradients(loss_sum, batch, num_targets, loss_scale);
+  };
+  if (num_ranks_ == 1) return run_rank(global_batch);
+  const auto run_from_zero = [&](const Microbatches& batch) {
+    grads_.zero();
+    return run_rank(batch);
+  };
+  return fold_ == Fold::kMicrobatchesFirst ? microbatches_first(run_from_zero, global_batch)
+                                           : ranks_first(run_from_zero, global_batch);
 }
 
-double SimulatedRanks::run_rank(const LossSum& loss_sum, const Microbatches& batch,
-                                double num_targets) {
-  grads_.zero();
-  return ladder::accumulate_gradients(loss_sum, batch, num_targets);
-}
-
-double SimulatedRanks::microbatches_first(const LossSum& loss_sum, const Microbatches& global_batch,
-                                          double num_targets) {
+double SimulatedRanks::microbatches_first(const RunRank& run_rank,
+                                          const Microbatches& global_batch) {
   double loss = 0;
   for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
-    loss += run_rank(loss_sum, rows_of_rank(global_batch, rank, num_ranks_), num_targets);
+    loss += run_rank(rows_of_rank(global_batch, rank, num_ranks_));
     rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
   }
   grads_.flat().copy_(sum_over_ranks_);
   return loss;
 }
 
-double SimulatedRanks::ranks_first(const LossSum& loss_sum, const Microbatches& global_batch,
-                                   double num_targets) {
+double SimulatedRanks::ranks_first(const RunRank& run_rank, const Microbatches& global_batch) {
   // Each rank adds up its own losses; then the ranks' sums are added.
   std::vector<double> losses(static_cast<std::size_t>(num_ranks_));
   sum_over_microbatches_.zero_();
   for (const Microbatch& global : global_batch) {
     for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
       losses[static_cast<std::size_t>(rank)] +=
-          run_rank(loss_sum, Microbatches({rows_of_rank(global, rank, num_ranks_)}), num_targets);
+          run_rank(Microbatches({rows_of_rank(global, rank, num_ranks_)}));
       rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
     }
     sum_over_microbatches_.add_(sum_over_ranks_);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
@@ -32,13 +33,13 @@ class SimulatedRanks {
   // Does what accumulate_gradients() on all ranks and the reduction after it would do: leaves the
   // reduced gradient in `grads`, returns the global loss. Expects zeroed gradients.
   double accumulate_gradients(const LossSum& loss_sum, const Microbatches& global_batch,
-                              double num_targets);
+                              double num_targets, double loss_scale = 1);
 
  private:
-  double run_rank(const LossSum& loss_sum, const Microbatches& batch, double num_targets);
-  double microbatches_first(const LossSum& loss_sum, const Microbatches& global_batch,
-                            double num_targets);
-  double ranks_first(const LossSum& loss_sum, const Microbatches& global_batch, double num_targets);
+  // Runs one rank's part of a step, from zeroed gradients, and returns its part of the loss.
+  using RunRank = std::function<double(const Microbatches& batch)>;
+  double microbatches_first(const RunRank& run_rank, const Microbatches& global_batch);
+  double ranks_first(const RunRank& run_rank, const Microbatches& global_batch);
 
   std::int64_t num_ranks_;
   Fold fold_;

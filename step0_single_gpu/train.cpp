@@ -30,9 +30,9 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step
     const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
-    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets);
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());  // skipped if fp16 overflowed
     grads.zero();  // in place: the next step reuses these 4 bytes per parameter
     run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));

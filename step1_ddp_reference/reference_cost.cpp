@@ -16,14 +16,15 @@ std::vector<std::int64_t> bucket_numels(const TrainOptions& options) {
 
 StateBytes reference_ddp_state_bytes(const TrainOptions& options) {
   StateBytes bytes = replica_state_bytes(options);
-  for (const std::int64_t numel : bucket_numels(options)) bytes.communication += 4 * numel;
+  for (const std::int64_t numel : bucket_numels(options))
+    bytes.communication += options.model.precision.grad_bytes() * numel;
   return bytes;
 }
 
 Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank) {
   Traffic traffic;
   for (const std::int64_t numel : bucket_numels(options)) {
-    traffic += all_reduce_traffic(numel, 4, world_size, rank);
+    traffic += all_reduce_traffic(numel, options.model.precision.grad_bytes(), world_size, rank);
   }
   return traffic;
 }

@@ -38,10 +38,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = rows_of_rank(global_batch, comm.rank(), comm.size());
     const double num_targets = kNextToken.count(global_batch);
     ddp.arm(batch.size());  // the last microbatch's backward will reduce
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     ddp.wait();  // all ranks now hold the same gradients, and from here on do the same with them
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

@@ -34,10 +34,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     // No rank sees all targets any more, so their number must be summed over the ranks.
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     ddp.arm(batch.size());
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     ddp.wait();
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

@@ -13,7 +13,8 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   Traffic traffic = scalars_traffic(1, world_size, rank);
   traffic += scalars_traffic(2, world_size, rank);
   for (const FlatTensor& tensor : layout_of(options).tensors) {
-    traffic += all_reduce_traffic(tensor.numel, 4, world_size, rank);
+    traffic +=
+        all_reduce_traffic(tensor.numel, options.model.precision.grad_bytes(), world_size, rank);
   }
   return traffic;
 }

@@ -31,10 +31,10 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     all_reduce_gradients(grads, comm);  // starts after backward, so nothing overlaps with it
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

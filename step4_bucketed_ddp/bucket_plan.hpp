@@ -30,7 +30,7 @@ struct GradientBucket {
 // one. A bucket may be filled exactly to its capacity; a larger tensor gets a bucket of its own. A
 // frozen tensor has no gradient to send: it is in no bucket and ends the open one.
 //
-// capacity_bytes counts fp32 gradients, padding included. Throws CheckError if it is not positive.
+// capacity_bytes counts gradients, padding included. Throws CheckError if it is not positive.
 std::vector<GradientBucket> plan_buckets(const FlatLayout& layout, std::int64_t capacity_bytes);
 
 }  // namespace ladder

@@ -15,7 +15,8 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   traffic += scalars_traffic(2, world_size, rank);
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
   for (const GradientBucket& bucket : plan_buckets(layout_of(options), capacity_bytes)) {
-    traffic += all_reduce_traffic(bucket.numel, 4, world_size, rank);
+    traffic +=
+        all_reduce_traffic(bucket.numel, options.model.precision.grad_bytes(), world_size, rank);
   }
   return traffic;
 }

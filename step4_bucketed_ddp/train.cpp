@@ -35,10 +35,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     bucketer.arm(batch.size());  // each bucket is sent as soon as its last gradient is ready
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     bucketer.wait();  // for the buckets that are still in flight
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

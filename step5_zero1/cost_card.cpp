@@ -8,8 +8,8 @@ namespace ladder::step5 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
-  return {.parameters = 4 * numel,
-          .gradients = 4 * numel,
+  return {.parameters = options.model.precision.param_bytes() * numel,
+          .gradients = options.model.precision.grad_bytes() * numel,
           .optimizer = optimizer_bytes(options, numel / world_size)};
 }
 
@@ -19,8 +19,10 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   traffic += scalars_traffic(2, world_size, rank);
   traffic += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout)) {
-    traffic += reduce_scatter_traffic(unit.numel, 4, world_size, rank);
-    traffic += all_gather_traffic(unit.numel, 4, world_size, rank);
+    traffic +=
+        reduce_scatter_traffic(unit.numel, options.model.precision.grad_bytes(), world_size, rank);
+    traffic +=
+        all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
   }
   return traffic;
 }

@@ -48,9 +48,10 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   return norm_of(ordered);
 }
 
-double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm) {
-  const double norm = sharded_norm(grads, comm);
-  const double factor = clip_factor(norm, clip_norm);
+double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm,
+                      double loss_scale) {
+  const double norm = sharded_norm(grads, comm) / loss_scale;
+  const double factor = clip_factor(norm, clip_norm) / loss_scale;
   if (factor != 1.0) {
     for (at::Tensor slice : grads) slice.mul_(factor);
   }

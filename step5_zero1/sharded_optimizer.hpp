@@ -39,9 +39,10 @@ class ShardedOptimizer : public Optimizer {
 // elements, are gathered and added up in block order.
 double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
 
-// Scales this rank's slices so that the norm of the whole gradient is at most clip_norm (0: no
-// clipping), and returns that norm before scaling.
-double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm);
+// Divides this rank's slices by the loss scale, then scales them so that the norm of the whole gradient
+// is at most clip_norm (0: no clipping), and returns that norm before clipping.
+double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm,
+                      double loss_scale = 1);
 
 // Sends every rank's slice of each unit to every rank: the parameters are whole again. All units
 // are in flight at once; units without a trainable tensor are skipped.

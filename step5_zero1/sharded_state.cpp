@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kTag = 5;
 
-at::Tensor scratch(std::int64_t numel) {
+at::Tensor scratch(std::int64_t numel, at::ScalarType type) {
   const MemoryScope scope(MemoryCategory::kCommunication);
-  return at::empty({numel}, at::kFloat);
+  return at::empty({numel}, type);
 }
 
 // Returns one unit of a sharded buffer [N·n] on rank 0, and nothing on other ranks. Collective.
@@ -24,7 +24,7 @@ at::Tensor gather_on_rank_0(const at::Tensor& slice, Communicator& comm) {
     return {};
   }
   const std::int64_t numel = slice.numel();
-  const at::Tensor unit = scratch(comm.size() * numel);
+  const at::Tensor unit = scratch(comm.size() * numel, slice.scalar_type());
   std::vector<WorkPtr> receipts;
   for (int peer = 1; peer < comm.size(); ++peer)
     receipts.push_back(comm.recv(unit.narrow(0, peer * numel, numel), peer, kTag));
@@ -62,7 +62,7 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
   const std::map<std::string, Source> sources = sources_of(plan, shards);
   StateTensors state;
   for (const auto& [name, source] : sources)
-    state.stored.push_back({name, at::kFloat, source.tensor.shape});
+    state.stored.push_back({name, shards[source.shard].tensor.scalar_type(), source.tensor.shape});
 
   state.for_each = [=, &comm](const TensorVisitor& visit) {
     struct Gathered {
@@ -88,22 +88,29 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
   state.fill = [=](const std::string& name, const TensorVisitor& read) {
     const Source& source = sources.at(name);
     const UnitSlice& slice = plan.slices[source.unit];
-    const at::Tensor values = scratch(source.tensor.numel);
+    const at::Tensor& shard = shards[source.shard].tensor;
+    const at::Tensor values = scratch(source.tensor.numel, shard.scalar_type());
     read(name, values.view(source.tensor.shape));
     const std::int64_t start = std::max(source.tensor.start, slice.start);
     const std::int64_t end =
         std::min(source.tensor.start + source.tensor.numel, slice.start + slice.numel);
     if (start >= end) return;
-    shards[source.shard]
-        .tensor.narrow(0, slice.shard_start + start - slice.start, end - start)
+    shard.narrow(0, slice.shard_start + start - slice.start, end - start)
         .copy_(values.narrow(0, start - source.tensor.start, end - start));
   };
   return state;
 }
 
+StateTensors stored_parameters(const ShardPlan& plan, const StateTensors& parameters,
+                               const Optimizer& optimizer, Communicator& comm) {
+  if (!optimizer.masters().defined()) return in_fp32(parameters);
+  return rounded_to(parameters, sharded_tensors(plan, {{"", optimizer.masters()}}, comm));
+}
+
 TrainState sharded_state(const FlatModel& model, const ShardPlan& plan, Optimizer& optimizer,
                          BatchStream& batches, Communicator& comm) {
-  return state_of(whole_tensors(model.named_params()),
+  const StateTensors parameters = whole_tensors(model.named_params());
+  return state_of(stored_parameters(plan, parameters, optimizer, comm),
                   sharded_tensors(plan, optimizer.state(), comm), optimizer, batches);
 }
 

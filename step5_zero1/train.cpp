@@ -39,11 +39,11 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     bucketer.arm(batch.size());  // each rank will receive its slice of every unit's sum
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     bucketer.wait();
-    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
-    optimizer.step(run.learning_rate());  // updates this rank's slices: 1/N of the model
-    all_gather_parameters(flat, comm);    // fetches the slices that the other ranks updated
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());  // of 1/N: this rank's slices
+    all_gather_parameters(flat, comm);  // fetches the slices that the other ranks updated
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

@@ -9,8 +9,8 @@ namespace ladder::step6 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t numel = layout_of(options, shard_multiple(world_size)).numel;
-  return {.parameters = 4 * numel,
-          .gradients = 4 * numel / world_size,
+  return {.parameters = options.model.precision.param_bytes() * numel,
+          .gradients = options.model.precision.grad_bytes() * numel / world_size,
           .optimizer = optimizer_bytes(options, numel / world_size)};
 }
 
@@ -27,7 +27,8 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   traffic += scalars_traffic(2, world_size, rank);
   traffic += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout))
-    traffic += all_gather_traffic(unit.numel, 4, world_size, rank);
+    traffic +=
+        all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
   Traffic gradients = microbatch_traffic(options, world_size, rank);
   traffic += gradients *= options.data.num_microbatches;
   return traffic;

@@ -24,7 +24,7 @@
 //
 // Lifetime: `comm` outlives the sharder. A parameter can have only one such hook, so a model has
 //           one sharder at a time. Destroy it only after wait(), or after an error.
-// Memory:   4 bytes per element of the plan's slices; during backward, two neighboring units and
+// Memory:   a gradient per element of the plan's slices; during backward, two neighboring units and
 //           the transport's scratch for one. If autograd finishes units in another order, the units
 //           that wait for their turn are held as well.
 // Throws:   CheckError naming rank and parameter, from wait() or backward(), if one received no

@@ -17,13 +17,13 @@ std::int64_t gradient_bytes_in_flight(const FlatLayout& layout, std::int64_t num
                                                        : 0;
     most = std::max(most, before + units[u].numel);
   }
-  return 4 * most;
+  return layout.precision.grad_bytes() * most;
 }
 
 Traffic sharder_traffic(const FlatLayout& layout, int world_size, int rank) {
   Traffic traffic;
   for (const GradientBucket& unit : plan_unit_buckets(layout))
-    traffic += reduce_scatter_traffic(unit.numel, 4, world_size, rank);
+    traffic += reduce_scatter_traffic(unit.numel, layout.precision.grad_bytes(), world_size, rank);
   return traffic;
 }
 

@@ -38,10 +38,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     sharder.arm(batch.size());  // every backward sends each unit's gradients, then frees them
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
-    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
-    optimizer.step(run.learning_rate());
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     all_gather_parameters(flat, comm);
     sharder.zero_grad();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

@@ -10,13 +10,16 @@ namespace ladder::step7 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t own = layout_of(options, shard_multiple(world_size)).numel / world_size;
-  return {.parameters = 4 * own, .gradients = 4 * own, .optimizer = optimizer_bytes(options, own)};
+  return {.parameters = options.model.precision.param_bytes() * own,
+          .gradients = options.model.precision.grad_bytes() * own,
+          .optimizer = optimizer_bytes(options, own)};
 }
 
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
   PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
-  peak.parameters += 4 * peak_whole_numel(layout, options.prefetch, options.model.tie_embeddings);
+  peak.parameters += layout.precision.param_bytes() *
+                     peak_whole_numel(layout, options.prefetch, options.model.tie_embeddings);
   peak.gradients += gradient_bytes_in_flight(layout, options.data.num_microbatches);
   return peak;
 }
@@ -36,7 +39,8 @@ Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank
   for (std::size_t u = 0; u < layout.units.size(); ++u) {
     const bool is_block = u > 0 && u + 1 < layout.units.size();
     for (int gather = 0; gather < (is_block ? 2 : 1); ++gather)
-      traffic += all_gather_traffic(layout.units[u].numel, 4, world_size, rank);
+      traffic += all_gather_traffic(layout.units[u].numel, layout.precision.param_bytes(),
+                                    world_size, rank);
   }
   return traffic;
 }

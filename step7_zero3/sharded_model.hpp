@@ -20,7 +20,7 @@
 //             in the same order. The constructor is local: a tensor's initial values depend only on
 //             seed and name, so all ranks build the same model.
 // Lifetime:   `comm` outlives this, and this outlives the graph of a backward.
-// Memory:     4 bytes per element of the plan's slices, plus the units that are whole: this
+// Memory:     a parameter per element of the plan's slices, plus the units that are whole: this
 //             layer's, those gathered ahead, and those kept (peak.hpp). If the embedding is frozen,
 //             no gradient arrives there, and the first block stays whole until the next forward.
 #pragma once

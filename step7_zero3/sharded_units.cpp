@@ -29,7 +29,7 @@ void give_memory_back(const at::Tensor& full) {
 
 ShardedUnits::ShardedUnits(const ShardPlan& plan, Communicator& comm) : plan_(plan), comm_(comm) {
   const MemoryScope scope(MemoryCategory::kParameters);
-  param_shard_ = at::zeros({plan.numel}, at::kFloat);
+  param_shard_ = at::zeros({plan.numel}, plan.layout.precision.params);
   slices_ = plan_.slices_of_shard(param_shard_);
 }
 
@@ -41,13 +41,13 @@ void ShardedUnits::add(const Unit& unit) {
   const FlatUnit& place = plan_.layout.units[u];
   {
     const MemoryScope scope(MemoryCategory::kParameters);
-    units_.push_back({at::zeros({place.numel}, at::kFloat), nullptr, true});
+    units_.push_back({at::zeros({place.numel}, param_shard_.scalar_type()), nullptr, true});
   }
   const at::Tensor& full = units_.back().full;
   for (const NamedTensor& named : unit.tensors) {
     at::Tensor tensor = named.tensor;  // a handle: set_data() below changes the model's own tensor
-    check(tensor.scalar_type() == at::kFloat, "ShardedUnits: '", named.name, "' is ",
-          tensor.scalar_type(), ", but shards are Float");
+    check(tensor.scalar_type() == full.scalar_type(), "ShardedUnits: '", named.name, "' is ",
+          tensor.scalar_type(), ", but shards are ", full.scalar_type());
     const FlatTensor& planned = plan_.layout.tensors[leaves_.size()];
     const at::Tensor view =
         full.narrow(0, planned.start - place.start, planned.numel).view(planned.shape);

@@ -12,7 +12,7 @@
 //
 // Collective: start_unshard() and unshard(), in the same order on all ranks. The rest is local.
 // Lifetime:   `comm` outlives this. The model's tensors keep their storages alive.
-// Memory:     4 bytes per element of the plan's slices, and per element of each unit that is whole.
+// Memory:     a parameter per element of the plan's slices, and per element of each unit that is whole.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -35,8 +35,8 @@ class ShardedUnits {
   ShardedUnits& operator=(const ShardedUnits&) = delete;
 
   // Takes over the tensors of the next unit: keeps this rank's slice of their values, makes each a
-  // view of the unit's storage, and reshards the unit. Throws CheckError naming a tensor that is
-  // not fp32, or a unit that the plan does not expect.
+  // view of the unit's storage, and reshards the unit. Throws CheckError naming a tensor of
+  // another type than the plan's, or a unit that the plan does not expect.
   void add(const Unit& unit);
 
   void start_unshard(std::size_t unit);  // starts its gather; no effect if it is in flight or whole

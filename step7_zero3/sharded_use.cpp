@@ -9,7 +9,8 @@ namespace ladder {
 
 TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchStream& batches,
                          Communicator& comm) {
-  return state_of(sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm),
+  const StateTensors parameters = sharded_tensors(model.plan(), {{"", model.param_shard()}}, comm);
+  return state_of(stored_parameters(model.plan(), parameters, optimizer, comm),
                   sharded_tensors(model.plan(), optimizer.state(), comm), optimizer, batches);
 }
 

@@ -34,10 +34,11 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = all_reduce_sum(kNextToken.count(batch), comm);
     sharder.arm(batch.size());
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);  // units come and go
+    // Units come and go.
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
-    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm);
-    optimizer.step(run.learning_rate());  // the next forward gathers the new parameters
+    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());  // the next forward gathers it
     sharder.zero_grad();
     const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

@@ -68,8 +68,9 @@ std::int64_t num_metric_sums(const ObjectiveOptions& objective) {
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
   const std::int64_t own = plan_stage(options, place.num_stages, place.stage).layout.numel;
-  return {.parameters = (has_second_model(options) ? 2 : 1) * 4 * own,
-          .gradients = 4 * own,
+  const Precision& precision = options.model.precision;
+  return {.parameters = (precision.param_bytes() + second_model_bytes(options)) * own,
+          .gradients = precision.grad_bytes() * own,
           .optimizer = optimizer_bytes(options, own)};
 }
 
@@ -88,9 +89,9 @@ Traffic row_traffic(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
   Traffic traffic = gathered_scores(options, place, place.num_replicas);
   traffic[CommOp::kAllGather] = {.bytes_sent = traffic[CommOp::kAllGather].bytes_sent};
-  traffic[CommOp::kSend].bytes_sent = messages_per_microbatch(options, place).sent *
-                                      rows_per_sample(options) * options.model.context *
-                                      options.model.channels * 4;
+  traffic[CommOp::kSend].bytes_sent =
+      messages_per_microbatch(options, place).sent * rows_per_sample(options) *
+      options.model.context * options.model.channels * options.model.precision.param_bytes();
   return traffic;
 }
 
@@ -107,9 +108,11 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   gather[CommOp::kAllGather].bytes_sent = 0;  // the rows below have them
   traffic += gather;
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
+  const std::int64_t grad_bytes = options.model.precision.grad_bytes();
   for (const GradientBucket& bucket : plan_buckets(plan.layout, capacity_bytes))
-    traffic += all_reduce_traffic(bucket.numel, 4, place.num_replicas, place.replica);
-  if (plan.tied) traffic += all_reduce_traffic(plan.tied->numel, 4, 2, place.stage == 0 ? 0 : 1);
+    traffic += all_reduce_traffic(bucket.numel, grad_bytes, place.num_replicas, place.replica);
+  if (plan.tied)
+    traffic += all_reduce_traffic(plan.tied->numel, grad_bytes, 2, place.stage == 0 ? 0 : 1);
   const std::int64_t microbatches = microbatches_per_step(options);
   Traffic messages = microbatch_traffic(options, world_size, rank);
   Traffic bytes = row_traffic(options, world_size, rank);

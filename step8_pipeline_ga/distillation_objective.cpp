@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/core/memory_ledger.hpp"
 #include "step8_pipeline_ga/inference_model.hpp"
 #include "step8_pipeline_ga/objectives/self_distillation.hpp"
 
@@ -18,13 +19,17 @@ class SelfDistillation {
  public:
   SelfDistillation(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                    const FlatModel& student)
-      : options_(options), mesh_(mesh), student_(student), teacher_(options, plan, mesh) {}
+      : options_(options), mesh_(mesh), student_(student), teacher_(options, plan, mesh) {
+    const MemoryScope scope(MemoryCategory::kParameters);
+    weights_ = teacher_.params().to(at::kFloat);
+  }
 
-  const at::Tensor& teacher() const { return teacher_.params(); }
+  const at::Tensor& weights() const { return weights_; }
 
   void start(bool is_new) {
     const at::NoGradGuard no_grad;
-    if (is_new) teacher_.params().copy_(student_.params());
+    if (is_new) weights_.copy_(student_.params());
+    teacher_.params().copy_(weights_);
   }
 
   void prepare(Microbatches& batch, const BatchOrigin& origin) {
@@ -48,8 +53,9 @@ class SelfDistillation {
 
   void after_step() {
     const at::NoGradGuard no_grad;
-    teacher_.params().mul_(own().teacher_momentum);
-    teacher_.params().add_(student_.params(), 1 - own().teacher_momentum);
+    weights_.mul_(own().teacher_momentum);
+    weights_.add_(student_.params(), 1 - own().teacher_momentum);
+    teacher_.params().copy_(weights_);
   }
 
   at::Tensor loss_sum(const at::Tensor& logits, const Microbatch& microbatch) {
@@ -99,6 +105,7 @@ class SelfDistillation {
   Mesh mesh_;
   const FlatModel& student_;
   InferenceModel teacher_;
+  at::Tensor weights_;  // the teacher's masters: in fp32 its parameters themselves
   MetricSums sums_;
 };
 
@@ -116,7 +123,7 @@ StepObjective distillation_objective(const TrainOptions& options, const StagePla
   objective.prepare = [own](auto& batch, const auto& origin) { own->prepare(batch, origin); };
   objective.after_step = [own] { own->after_step(); };
   objective.take_metrics = [own] { return own->take_metrics(); };
-  objective.state = {{"teacher", own->teacher()}};
+  objective.state = {{"teacher", own->weights()}};
   return objective;
 }
 

@@ -50,16 +50,17 @@ using OnWeightGradient = std::function<void(const at::Tensor& parameter)>;
 
 class PipelineRunner {
  public:
-  // `chunks`: this stage's, in order. Activations between chunks are [B, T, channels].
+  // `chunks`: this stage's, in order. Activations between chunks are [B, T, channels] of this type.
   PipelineRunner(std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
-                 Planner planner);
+                 Planner planner, at::ScalarType activations = at::kFloat);
 
   // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
   // and returns this stage's part of the step's loss: (Σ summed losses) / num_targets on the last
-  // stage, 0 elsewhere. Gradients are added to what .grad holds.
+  // stage, 0 elsewhere. Gradients, of loss_scale times that loss, are added to what .grad holds.
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
-                              const OnWeightGradient& on_weight_gradient = {});
+                              const OnWeightGradient& on_weight_gradient = {},
+                              double loss_scale = 1);
 
   // Runs the batch forward, without gradients. On the last stage, calls `visit` with each
   // microbatch's output, in order.
@@ -82,6 +83,7 @@ class PipelineRunner {
 
   std::vector<Model> chunks_;
   std::int64_t channels_;
+  at::ScalarType activation_type_;
   Communicator& stages_;
   Planner planner_;
   std::map<std::pair<std::int64_t, bool>, PipelinePlan> plans_;  // as plan_of() made them

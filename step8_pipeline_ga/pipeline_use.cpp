@@ -60,7 +60,8 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
     chunks.push_back({{layer, end}});
     layer = end;
   }
-  return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size())};
+  return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
+          options.model.precision.params};
 }
 
 double evaluate(PipelineRunner& pipeline, const StepObjective& objective,

@@ -18,9 +18,9 @@ struct Place {
   at::Tensor own = {};
 };
 
-at::Tensor scratch(at::IntArrayRef shape) {
+at::Tensor scratch(at::IntArrayRef shape, at::ScalarType type) {
   const MemoryScope scope(MemoryCategory::kCommunication);
-  return at::empty(shape, at::kFloat);
+  return at::empty(shape, type);
 }
 
 // By the stored names: those of the whole model's tensors, each with one of the suffixes.
@@ -37,9 +37,10 @@ std::map<std::string, Place> places_of(const StagePlan& plan,
   return places;
 }
 
-StateTensors staged_tensors(const std::map<std::string, Place>& places, const Mesh& mesh) {
+StateTensors staged_tensors(const std::map<std::string, Place>& places, const Mesh& mesh,
+                            at::ScalarType type = at::kFloat) {
   StateTensors state;
-  for (const auto& [name, place] : places) state.stored.push_back({name, at::kFloat, place.shape});
+  for (const auto& [name, place] : places) state.stored.push_back({name, type, place.shape});
 
   state.for_each = [=](const TensorVisitor& visit) {
     if (mesh.dp_rank() != 0) return;
@@ -48,7 +49,7 @@ StateTensors staged_tensors(const std::map<std::string, Place>& places, const Me
       if (place.owner != 0 && mesh.pp_rank() == place.owner) {
         mesh.stages.send(values, /*peer=*/0, kSaveTag)->wait();
       } else if (place.owner != 0 && mesh.pp_rank() == 0) {
-        values = scratch(place.shape);
+        values = scratch(place.shape, type);
         mesh.stages.recv(values, place.owner, kSaveTag)->wait();
       }
       if (mesh.pp_rank() == 0) visit(name, values);
@@ -57,7 +58,7 @@ StateTensors staged_tensors(const std::map<std::string, Place>& places, const Me
 
   state.fill = [=](const std::string& name, const TensorVisitor& read) {
     const Place& place = places.at(name);
-    read(name, place.own.defined() ? place.own : scratch(place.shape));
+    read(name, place.own.defined() ? place.own : scratch(place.shape, type));
   };
   return state;
 }
@@ -65,7 +66,8 @@ StateTensors staged_tensors(const std::map<std::string, Place>& places, const Me
 }  // namespace
 
 StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
-  return staged_tensors(places_of(plan, {""}, model.named_params()), mesh);
+  return in_fp32(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
+                                plan.layout.precision.params));
 }
 
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
@@ -79,8 +81,13 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
     for (const NamedTensor& tensor : named_views(model.layout(), flat))
       own.push_back({tensor.name + suffixes.back(), tensor.tensor});
   }
-  return state_of(stage_parameters(plan, model, mesh),
-                  staged_tensors(places_of(plan, suffixes, own), mesh), optimizer, batches);
+  StateTensors parameters = stage_parameters(plan, model, mesh);
+  if (optimizer.masters().defined()) {
+    const auto masters = named_views(model.layout(), optimizer.masters());
+    parameters = rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh));
+  }
+  return state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh), optimizer,
+                  batches);
 }
 
 }  // namespace ladder

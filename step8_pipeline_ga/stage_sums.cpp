@@ -17,9 +17,9 @@ double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator
 }
 
 double clip_gradients(const StagePlan& plan, FlatGradients& grads, double clip_norm,
-                      Communicator& stages) {
-  const double norm = pipeline_norm(plan, grads.flat(), stages);
-  const double factor = clip_factor(norm, clip_norm);
+                      Communicator& stages, double loss_scale) {
+  const double norm = pipeline_norm(plan, grads.flat(), stages) / loss_scale;
+  const double factor = clip_factor(norm, clip_norm) / loss_scale;
   if (factor != 1.0) grads.flat().mul_(factor);
   return norm;
 }

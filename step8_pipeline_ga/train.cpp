@@ -47,12 +47,13 @@ TrainReport train(const TrainOptions& options, World& world) {
     objective.prepare(batch, {.epoch = batches.position().epoch});
     const double num_units = all_reduce_sum(objective.count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
-    const double loss = pipeline.accumulate_gradients(objective, batch, num_units,
-                                                      flush_size(options, batch), count);
+    const double loss = pipeline.accumulate_gradients(
+        objective, batch, num_units, flush_size(options, batch), count, run.loss_scale());
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
-    const double grad_norm = clip_gradients(plan, grads, options.clip_norm, mesh.stages);
-    optimizer.step(run.learning_rate());
+    const double grad_norm =
+        clip_gradients(plan, grads, options.clip_norm, mesh.stages, run.loss_scale());
+    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
     objective.after_step();
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);

@@ -18,9 +18,8 @@ at::Tensor scratch(at::IntArrayRef shape) {
   return at::empty(shape, at::kFloat);
 }
 
-// The tensors of one worker. All workers have some of the same names and shapes.
-StateTensors tensors_of(int worker, const std::vector<NamedTensor>& own, Communicator& comm) {
-  StateTensors state = whole_tensors(own);
+// The tensors of one worker. All workers have some of the same names and shapes, all fp32.
+StateTensors tensors_of(int worker, StateTensors state, Communicator& comm) {
   state.for_each = [worker, &comm, each = state.for_each](const TensorVisitor& visit) {
     const bool is_owner = comm.rank() == worker, is_writer = comm.rank() == 0;
     if (!is_owner && !is_writer) return;
@@ -70,14 +69,15 @@ at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel) {
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
                         Optimizer& inner, BatchStream& batches, Communicator& comm) {
   const at::Tensor average = saved_average(diloco);
-  const std::vector<NamedTensor> inner_state = inner.named_state(model.layout());
-  TrainState state = full_state(global, inner, batches);
+  const StateTensors parameters = stored_parameters(model, inner);
+  const StateTensors inner_state = whole_tensors(inner.named_state(model.layout()));
+  TrainState state = state_of(whole_tensors(global.named_params()), inner_state, inner, batches);
   state.extra_files.push_back({"outer.safetensors", whole_tensors(outer_tensors(diloco, average))});
   for (int worker = 0; worker < comm.size(); ++worker) {
     const std::string folder = "workers/" + std::to_string(worker);
     const bool is_own = worker == comm.rank();
     state.extra_files.push_back(
-        {folder + "/model.safetensors", tensors_of(worker, model.named_params(), comm), is_own});
+        {folder + "/model.safetensors", tensors_of(worker, parameters, comm), is_own});
     state.extra_files.push_back(
         {folder + "/optimizer.safetensors", tensors_of(worker, inner_state, comm), is_own});
   }
@@ -94,10 +94,10 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
   return state;
 }
 
-WorkerState worker_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
                          Optimizer& inner, Run& run, const TrainOptions& options) {
   WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
-                       .own = {{"parameters", model.params()}}};
+                       .own = {{"parameters", local.params()}}};
   for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
   state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
   const std::int64_t length = steps_per_round(options.diloco);

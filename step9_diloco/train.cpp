@@ -21,19 +21,22 @@ namespace ladder::step9 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options)), global(layout_of(options));  // this worker's, and everybody's
-  const Model model = build_model(options, flat), global_model = build_model(options, global);
+  FlatModel flat(layout_of(options)), global(in_fp32(flat.layout()));  // this worker's, everybody's
+  const Model model = build_model(options, flat);
+  const Model global_model = build_model(in_fp32(options), global);
   FlatGradients grads(flat);
   Optimizer inner(flat, grads, options.optimizer);
+  FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
   BatchStream batches(options.data, worker_shard(options, comm));
   const std::unique_ptr<Averager> workers = find_workers(options, comm);
-  Diloco diloco(flat, global, options.diloco, *workers);  // with the outer optimizer
+  Diloco diloco(local, global, options.diloco, *workers);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
   broadcast_parameters(global, comm);
   diloco.adopt_global();
-  workers->join(worker_state(diloco, flat, global, inner, run, options), describe_group(options));
+  inner.round_masters();
+  workers->join(worker_state(diloco, local, global, inner, run, options), describe_group(options));
   const LossSum loss_sum = loss_of(model, kNextToken);
   const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
@@ -41,14 +44,15 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
-    const double loss = accumulate_gradients(loss_sum, batch, num_targets);
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    inner.step(run.learning_rate());
+    const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
+    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
+    if (run.accepts(grad_norm)) inner.step(run.learning_rate());
     grads.zero();
     workers->note_step(num_targets);
     const DilocoAction due = plan_diloco(options.diloco, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
+    if (due.starts || due.finishes) inner.round_masters();
     log.add({loss, grad_norm, parameter_norm(flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too

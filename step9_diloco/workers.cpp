@@ -48,7 +48,7 @@ std::string describe_group(const TrainOptions& options) {
   std::string text;
   for (const char* name :
        {"layers", "heads", "channels", "context", "vocab-size", "tie-embeddings", "optimizer",
-        "rows", "tail", "fragments", "outer-lr", "outer-momentum"}) {
+        "precision", "masters", "rows", "tail", "fragments", "outer-lr", "outer-momentum"}) {
     text += concat(text.empty() ? "" : ", ", "--", name, " ", all.at(name).dump());
   }
   return text;

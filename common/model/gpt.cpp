@@ -20,19 +20,19 @@ constexpr double kInitStd = 0.02;
 // Creates the parameters of one model, each from its own random stream.
 class ParameterMaker {
  public:
-  ParameterMaker(std::uint64_t seed, at::Device device, Products products)
-      : seed_(seed), device_(device), products_(products) {}
+  ParameterMaker(std::uint64_t seed, at::Device device, const GptOptions& options)
+      : seed_(seed), device_(device), options_(options) {}
 
   at::Tensor normal(const std::string& name, at::IntArrayRef shape, double std) const {
     at::Tensor tensor = empty(shape);
     if (!tensor.is_meta()) {
       tensor.normal_(0.0, std, at::make_generator<at::CPUGeneratorImpl>(derive_seed(seed_, name)));
     }
-    return tensor.set_requires_grad(true);
+    return parameter(tensor);
   }
 
   at::Tensor constant(std::int64_t numel, double value) const {
-    return empty({numel}).fill_(value).set_requires_grad(true);
+    return parameter(empty({numel}).fill_(value));
   }
 
   LayerNorm layer_norm(std::int64_t channels) const {
@@ -40,7 +40,7 @@ class ParameterMaker {
   }
 
   Linear linear(const std::string& name, std::int64_t in, std::int64_t out, double std) const {
-    return {normal(name + ".weight", {in, out}, std), constant(out, 0.0), products_};
+    return {normal(name + ".weight", {in, out}, std), constant(out, 0.0), options_.products};
   }
 
  private:
@@ -48,9 +48,17 @@ class ParameterMaker {
     return at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(device_));
   }
 
+  // Rounds initial values, which are the same in every precision.
+  at::Tensor parameter(const at::Tensor& values) const {
+    const Precision& precision = options_.precision;
+    at::Tensor leaf = values.to(precision.params).set_requires_grad(true);
+    if (precision.grads != precision.params) leaf.set_grad_dtype(precision.grads);
+    return leaf;
+  }
+
   std::uint64_t seed_;
   at::Device device_;
-  Products products_;
+  const GptOptions& options_;
 };
 
 struct Embedding {
@@ -152,7 +160,7 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed,
     previous = layer;
   }
   const MemoryScope scope(MemoryCategory::kParameters);
-  const ParameterMaker make(derive_seed(seed, "model"), device, options.products);
+  const ParameterMaker make(derive_seed(seed, "model"), device, options);
   Model model;
   Embedding embedding;
   for (const std::int64_t layer : layers) {
@@ -182,16 +190,30 @@ ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
   };
 }
 
+namespace {
+
+// What the mixing of a block saves per token (modules.cpp, mix): the fused kernel queries, keys and
+// values, its output and one log-sum per head, all in fp32 if 16 bits are widened for it; the one that
+// is written out the first three and all probabilities. The output's copy counts with c_proj.
+std::int64_t attention_bytes(const GptOptions& options) {
+  const std::int64_t C = options.channels, H = options.heads;
+  const std::int64_t e = options.precision.param_bytes();
+  if (is_attention_written_out(options.precision.params)) return e * (3 * C + H * options.context);
+  return options.precision.has_masters() ? 4 * (4 * C + H) : 4 * (3 * C + H);
+}
+
+}  // namespace
+
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows) {
   const std::int64_t C = options.channels;
-  // Per token: a LayerNorm saves its input and two statistics; a product saves its input; attention
-  // saves queries, keys, values, its output, and one log-sum per head.
-  const std::int64_t attention =
-      (C + 2) + C + 3 * C + C + options.heads;                 // ln_1, c_attn, mix, c_proj
-  const std::int64_t mlp = (C + 2) + C + 4 * C + 4 * C;        // ln_2, c_fc, gelu, c_proj
-  const std::int64_t head = (C + 2) + C + options.vocab_size;  // ln_f, product, log_softmax
-  const std::int64_t per_token = options.layers * (attention + mlp) + head;
-  return 4 * num_rows * options.context * per_token;
+  const std::int64_t e = options.precision.param_bytes();  // of an activation
+  // Per token: a LayerNorm saves its input and two fp32 statistics; a product saves its input.
+  const std::int64_t layer_norm = e * C + 2 * 4;
+  const std::int64_t attention = layer_norm + e * C + attention_bytes(options) + e * C;
+  const std::int64_t mlp = layer_norm + e * C + e * 4 * C + e * 4 * C;  // ln_2, c_fc, gelu, c_proj
+  // The loss is computed in fp32, and log_softmax saves its output.
+  const std::int64_t head = layer_norm + e * C + 4 * options.vocab_size;
+  return num_rows * options.context * (options.layers * (attention + mlp) + head);
 }
 
 std::vector<std::int64_t> forward_flops(const GptOptions& options) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/core/precision.hpp"
 #include "common/model/model.hpp"
 #include "common/model/modules.hpp"
 
@@ -22,6 +23,7 @@ struct GptOptions {
   std::int64_t channels = 128;
   bool tie_embeddings = true;             // the head's weight is the token embedding
   Products products = Products::kOneDnn;  // of all linear layers and the head
+  Precision precision = {};               // of the parameters and their .grad
 };
 
 // Builds the layers "embedding", "block0", …, "head". A tied head reads layer 0.
@@ -41,8 +43,8 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed,
 // Returns build_gpt() of all layers as a function of the device, to be called later.
 ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
 
-// The bytes of fp32 activations that forward, with the summed loss, saves for backward, for
-// num_rows rows of `context` tokens. Backward itself needs more, for the activation gradients.
+// The bytes of activations that forward, with the summed loss, saves for backward, for num_rows rows
+// of `context` tokens. Backward itself needs more, for the activation gradients.
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
 
 // The floating-point operations of each layer's forward per token, the multiplications of its

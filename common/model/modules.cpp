@@ -1,12 +1,18 @@
 #include "common/model/modules.hpp"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/cpu/Utils.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -43,6 +49,11 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
     const bool is_dense = weight.is_contiguous() || weight.t().is_contiguous();
     return onednn->call(x, is_dense ? weight : weight.contiguous(), bias, "none",
                         c10::List<std::optional<at::Scalar>>(), "");
+  }
+  if (x.is_cpu() && !has_instructions_for(x.scalar_type())) {
+    const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
+    const OptionalTensor wide_bias = bias ? OptionalTensor(wide(*bias)) : std::nullopt;
+    return times_transposed(products, wide(x), wide(weight), wide_bias).to(x.scalar_type());
   }
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
 }
@@ -123,7 +134,49 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
       .view(shape);
 }
 
+// softmax(q kᵀ/√d) v over earlier positions. q, k, v and the result: [B, H, T, d].
+at::Tensor written_out_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t B = q.size(0), H = q.size(1), T = q.size(2), d = q.size(3);
+  const auto matrices = [&](const at::Tensor& part) { return part.reshape({B * H, T, d}); };
+  const at::Tensor future =
+      at::full({T, T}, -std::numeric_limits<double>::infinity(), q.options()).triu_(1);
+  const at::Tensor scores =
+      at::baddbmm(future, matrices(q), matrices(k).transpose(1, 2),
+                  /*beta=*/1, /*alpha=*/1 / std::sqrt(static_cast<double>(d)));
+  return at::bmm(scores.softmax(-1), matrices(v)).view({B, H, T, d});
+}
+
+at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true);
+}
+
+at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::ScalarType type = q.scalar_type();
+  if (!q.is_cpu() || type == at::kFloat) return fused_attention(q, k, v);
+  if (is_attention_written_out(type)) return written_out_attention(q, k, v);
+  const auto wide = [](const at::Tensor& part) { return part.to(at::kFloat); };
+  return fused_attention(wide(q), wide(k), wide(v)).to(type);
+}
+
 }  // namespace
+
+bool has_instructions_for(at::ScalarType type) {
+  if (type == at::kFloat) return true;
+  static const bool has_bf16 = [] {
+    const auto capabilities = at::cpu::get_cpu_capabilities();
+    const auto has = [&](const char* name) {
+      const auto found = capabilities.find(name);
+      return found != capabilities.end() && found->second.toBool();
+    };
+    return has("avx512_bf16") || has("amx_bf16");
+  }();
+  return type == at::kBFloat16 && has_bf16;
+}
+
+bool is_attention_written_out(at::ScalarType type) {
+  return type != at::kFloat && has_instructions_for(type);
+}
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,
@@ -135,7 +188,8 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  return at::layer_norm(x, {x.size(-1)}, weight, bias, /*eps=*/1e-5);
+  // With fp32 weights, mean and deviation of 16-bit activations are kept in fp32, too.
+  return at::layer_norm(x, {x.size(-1)}, weight.to(at::kFloat), bias.to(at::kFloat), /*eps=*/1e-5);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {
@@ -144,9 +198,7 @@ at::Tensor Attention::operator()(const at::Tensor& x) const {
   const auto heads = [&](const at::Tensor& part) {  // [B, T, C] -> [B, H, T, C/H]
     return part.view({B, T, num_heads, C / num_heads}).transpose(1, 2);
   };
-  const at::Tensor mixed =
-      at::scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]),
-                                       /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
+  const at::Tensor mixed = mix(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]));
   return c_proj(mixed.transpose(1, 2).reshape({B, T, C}));
 }
 

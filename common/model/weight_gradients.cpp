@@ -17,7 +17,8 @@ void WeightGradientQueue::run(const std::function<void(const at::Tensor& paramet
     if (parameter.grad().defined()) {
       parameter.mutable_grad().add_(gradient);
     } else {
-      parameter.mutable_grad() = gradient;
+      parameter.mutable_grad() =
+          gradient.to(parameter.grad_dtype().value_or(parameter.scalar_type()));
     }
     if (on_gradient) on_gradient(parameter);
   }

@@ -4,28 +4,30 @@
 //   | wte.weight ··| wpe.weight ·····| h.0.ln_1.weight ·| h.0.ln_1.bias ·| …   (· is padding)
 //
 // Tensors are stored unit by unit, in the order of the forward pass. Each starts at a multiple of
-// 16 elements (64 bytes of fp32), because kernels give the same bits for the same numbers only at
-// the same alignment. A unit's length is a multiple of the number that the caller passes, so that
-// it can be cut into equal slices. Padding is part of every buffer with this layout, is always
-// zero, and counts in all figures of memory and traffic.
+// 64 bytes in every buffer with this layout, because kernels give the same bits for the same numbers
+// only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if parameters take
+// 16 bits. A unit's length is a multiple of the number that the caller passes, so that it can be cut
+// into equal slices. Padding is part of every buffer with this layout, is always zero, and counts in
+// all figures of memory and traffic.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "common/core/precision.hpp"
 #include "common/core/unit.hpp"
 
 namespace ladder {
 
-inline constexpr std::int64_t kTensorAlignment = 16;  // elements
+inline constexpr std::int64_t kTensorAlignmentBytes = 64;
 
 struct FlatTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t start = 0;         // in elements from the start of the buffer
   std::int64_t numel = 0;         // without padding
-  std::int64_t padded_numel = 0;  // a multiple of kTensorAlignment
+  std::int64_t padded_numel = 0;  // a multiple of the layout's alignment
   bool is_trainable = true;       // false for a frozen parameter, which no optimizer updates
 };
 
@@ -40,10 +42,16 @@ struct FlatLayout {
   std::vector<FlatUnit> units;
   std::int64_t numel = 0;           // of the whole buffer, padding included
   std::int64_t num_parameters = 0;  // without padding
+  Precision precision = {};
+  std::int64_t alignment() const;  // of the tensors' starts, in elements
 };
 
-// Plans the layout of these units. Reads only the tensors' names and shapes, so they may be on the
-// meta device. Throws CheckError for a duplicate name or a unit_multiple below 1.
+// The same places for values that are all fp32.
+FlatLayout in_fp32(FlatLayout layout);
+
+// Plans the layout of these units. Reads only the tensors' names, shapes and types, so they may be on
+// the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Throws CheckError
+// for a duplicate name, tensors of different types, or a unit_multiple below 1.
 FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
 
 }  // namespace ladder

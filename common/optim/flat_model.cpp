@@ -10,9 +10,9 @@
 namespace ladder {
 namespace {
 
-at::Tensor zeros_under(MemoryCategory category, std::int64_t numel) {
+at::Tensor zeros_under(MemoryCategory category, std::int64_t numel, at::ScalarType type) {
   const MemoryScope scope(category);
-  at::Tensor flat = at::empty({numel}, at::kFloat);
+  at::Tensor flat = at::empty({numel}, type);
   prefer_huge_pages(flat.mutable_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
   return flat.zero_();
 }
@@ -24,7 +24,8 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
 }  // namespace
 
 FlatModel::FlatModel(const FlatLayout& layout)
-    : layout_(layout), params_(zeros_under(MemoryCategory::kParameters, layout_.numel)) {}
+    : layout_(layout),
+      params_(zeros_under(MemoryCategory::kParameters, layout_.numel, layout_.precision.params)) {}
 
 FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
     : FlatModel(plan_flat_layout(units, unit_multiple)) {
@@ -39,8 +40,8 @@ void FlatModel::add(const Unit& unit) {
           "FlatModel: '", named.name, "' is not the next tensor of the layout");
     const FlatTensor& place = layout_.tensors[index];
     at::Tensor tensor = named.tensor;  // a handle to the model's own tensor
-    check(tensor.scalar_type() == at::kFloat, "FlatModel: '", named.name, "' is ",
-          tensor.scalar_type(), ", but the flat buffer is Float");
+    check(tensor.scalar_type() == params_.scalar_type(), "FlatModel: '", named.name, "' is ",
+          tensor.scalar_type(), ", but the flat buffer is ", params_.scalar_type());
     const at::Tensor view = view_of(params_, place);
     view.copy_(tensor);
     tensor.set_data(view);
@@ -53,7 +54,9 @@ std::vector<NamedTensor> FlatModel::named_params() const {
 }
 
 FlatGradients::FlatGradients(const FlatModel& model)
-    : model_(model), flat_(zeros_under(MemoryCategory::kGradients, model.layout().numel)) {
+    : model_(model),
+      flat_(zeros_under(MemoryCategory::kGradients, model.layout().numel,
+                        model.layout().precision.grads)) {
   const FlatLayout& layout = model.layout();
   check(model.leaves().size() == layout.tensors.size(), "FlatGradients: ", model.leaves().size(),
         " of the layout's ", layout.tensors.size(), " tensors are in the model so far");

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
 #include <vector>
 
 #include "common/core/unit.hpp"
@@ -15,15 +16,21 @@ namespace ladder {
 
 class FlatModel {
  public:
-  // Allocates the buffer, all zeros: 4 bytes per element of the layout, counted as parameters.
+  // Allocates the buffer, all zeros, counted as parameters: 4 bytes per element of the layout, or 2
+  // if its precision says so.
   explicit FlatModel(const FlatLayout& layout);
 
   // Moves the next unit of the layout into the buffer: each tensor, a handle that the model
   // continues to use, keeps its values and becomes a view of the buffer. Call this with each unit
   // as soon as it is created, so that the model never exists twice: even a copy that is freed at
   // once stays in the process's heap. Throws CheckError naming a tensor that is not the next one of
-  // the layout or is not fp32.
+  // the layout or has another type.
   void add(const Unit& unit);
+
+  // A view of values that are stored elsewhere, such as an optimizer's masters: params [layout.numel].
+  // It has no leaves.
+  FlatModel(FlatLayout layout, at::Tensor params)
+      : layout_(std::move(layout)), params_(std::move(params)) {}
 
   // Does both, for units that already exist.
   explicit FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple = 1);
@@ -45,7 +52,8 @@ class FlatModel {
 // The gradients of a whole model, for steps in which each rank keeps all of them (0 to 5).
 class FlatGradients {
  public:
-  // Allocates the buffer, all zeros: 4 bytes per element of the layout, counted as gradients. The
+  // Allocates the buffer, all zeros, counted as gradients: 4 bytes per element of the layout, whatever
+  // the parameters are, unless its precision asks for 16 bits. The
   // .grad of every trainable tensor becomes a view of it, which backward adds to. Throws CheckError
   // if not all units are in the model yet. Lifetime: `model` must outlive this.
   explicit FlatGradients(const FlatModel& model);

@@ -11,18 +11,19 @@ namespace {
 
 // Keeps sixteen running sums, with element i in sum i mod 16. They are independent, so they fill
 // vector registers, and appended zeros change none of them.
-double sum_of_squares(const float* values, std::int64_t count) {
+template <class Number>
+double sum_of_squares(const Number* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   std::array<double, kLanes> sums{};
   const std::int64_t whole = count / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole; i += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
+      const double value = static_cast<float>(values[i + lane]);
       sums[static_cast<std::size_t>(lane)] += value * value;
     }
   }
   for (std::int64_t i = whole; i < count; ++i) {
-    const double value = values[i];
+    const double value = static_cast<float>(values[i]);
     sums[static_cast<std::size_t>(i - whole)] += value * value;
   }
   double total = 0;
@@ -30,16 +31,25 @@ double sum_of_squares(const float* values, std::int64_t count) {
   return total;
 }
 
+template <class Number>
+void append_block_sums(const at::Tensor& piece, std::vector<double>& sums) {
+  const auto* values = piece.const_data_ptr<Number>();
+  for (std::int64_t start = 0; start < piece.numel(); start += kNormBlock)
+    sums.push_back(sum_of_squares(values + start, std::min(kNormBlock, piece.numel() - start)));
+}
+
 }  // namespace
 
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
   std::vector<double> sums;
   for (const at::Tensor& piece : pieces) {
-    check(piece.is_contiguous() && piece.is_cpu() && piece.scalar_type() == at::kFloat,
-          "block_sums() takes contiguous fp32 on the CPU");
-    const float* values = piece.const_data_ptr<float>();
-    for (std::int64_t start = 0; start < piece.numel(); start += kNormBlock)
-      sums.push_back(sum_of_squares(values + start, std::min(kNormBlock, piece.numel() - start)));
+    const at::ScalarType type = piece.scalar_type();
+    check(piece.is_contiguous() && piece.is_cpu() &&
+              (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf),
+          "block_sums() takes contiguous fp32, bf16 or fp16 on the CPU");
+    if (type == at::kFloat) append_block_sums<float>(piece, sums);
+    if (type == at::kBFloat16) append_block_sums<at::BFloat16>(piece, sums);
+    if (type == at::kHalf) append_block_sums<at::Half>(piece, sums);
   }
   return sums;
 }
@@ -62,9 +72,9 @@ double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-double clip_gradients(FlatGradients& grads, double clip_norm) {
-  const double norm = flat_norm(grads.layout(), grads.flat());
-  const double factor = clip_factor(norm, clip_norm);
+double clip_gradients(FlatGradients& grads, double clip_norm, double loss_scale) {
+  const double norm = flat_norm(grads.layout(), grads.flat()) / loss_scale;
+  const double factor = clip_factor(norm, clip_norm) / loss_scale;
   if (factor != 1.0) grads.flat().mul_(factor);
   return norm;
 }

@@ -20,7 +20,8 @@ namespace ladder {
 inline constexpr std::int64_t kNormBlock = 1024;  // elements
 
 // Sums of squares, one per block, of pieces that each start at a block boundary: whole units, or
-// one rank's slices of them. Pieces are [n], contiguous fp32 on the CPU; others throw CheckError. A
+// one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16 on the CPU; others throw
+// CheckError. A
 // piece's last block may be shorter, with the same bits as if it were padded with zeros.
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 
@@ -35,7 +36,9 @@ double parameter_norm(const FlatModel& model);
 // min(1, clip_norm / (norm + 1e-6)). It is 1 if clip_norm is 0 (clipping is off).
 double clip_factor(double norm, double clip_norm);
 
-// Scales a whole model's gradients by clip_factor() in place and returns their norm before scaling.
-double clip_gradients(FlatGradients& grads, double clip_norm);
+// For gradients of loss_scale · loss (loss_scaler.hpp): divides a whole model's gradients by the loss
+// scale, scales them by clip_factor(), both in one pass and in place, and returns their true norm
+// before clipping. If it is infinite or not a number, they are not worth anything.
+double clip_gradients(FlatGradients& grads, double clip_norm, double loss_scale = 1);
 
 }  // namespace ladder

@@ -3,8 +3,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -26,6 +29,8 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
 
 namespace {
 
+constexpr std::int64_t kWidePiece = 1 << 20;  // elements of scratch
+
 std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradients& grads) {
   std::vector<OptimizerSlice> slices;
   for (const UpdateRange& range : plan_updates(model.layout())) {
@@ -45,58 +50,118 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
                      const OptimizerOptions& options)
     : options_(options) {
   const bool is_adamw = options.kind == OptimizerKind::kAdamW;
-  if (is_adamw) {
+  const auto is_narrow = [&](auto tensor) {
+    return !slices.empty() && tensor(slices.front()).scalar_type() != at::kFloat;
+  };
+  const bool has_narrow_params = is_narrow([](const OptimizerSlice& s) { return s.params; });
+  const bool has_narrow_grads = is_narrow([](const OptimizerSlice& s) { return s.grads; });
+  const bool has_masters = has_narrow_params && options.masters == Masters::kFp32;
+  {
     const MemoryScope scope(MemoryCategory::kOptimizer);
+    if (has_masters) masters_ = at::zeros({state_numel}, at::kFloat);
     for (const char* name : {"exp_avg", "exp_avg_sq"})
-      state_.push_back({name, at::zeros({state_numel}, at::kFloat)});
+      if (is_adamw) state_.push_back({name, at::zeros({state_numel}, at::kFloat)});
   }
+  const MemoryScope scope(MemoryCategory::kOther, "widened for the update");
+  if (has_narrow_params && !has_masters) wide_params_ = at::empty({kWidePiece}, at::kFloat);
+  if (has_narrow_grads) wide_grads_ = at::empty({kWidePiece}, at::kFloat);
   groups_.resize(2);
   groups_[1].weight_decay = options.weight_decay;
-  const at::Tensor step = at::from_blob(&step_for_kernel_, {}, at::kFloat);
   for (const OptimizerSlice& slice : slices) {
     const std::int64_t numel = slice.params.numel();
-    check(slice.state_start % kTensorAlignment == 0 && numel % kTensorAlignment == 0,
+    check(slice.state_start % kUpdateAlignment == 0 && numel % kUpdateAlignment == 0,
           "Optimizer: a slice of ", numel, " elements has its state at ", slice.state_start,
-          "; both must be multiples of ", kTensorAlignment);
-    Group& group = groups_[slice.has_decay ? 1 : 0];
-    group.params.push_back(slice.params);
+          "; both must be multiples of ", kUpdateAlignment);
+    if (has_masters) {
+      masters_.narrow(0, slice.state_start, numel).copy_(slice.params);
+      rounded_.push_back(slice);
+    }
+    if (wide_params_.defined() || wide_grads_.defined()) {
+      add_in_pieces(slice);
+    } else {
+      add(groups_[slice.has_decay ? 1 : 0], slice);
+    }
+  }
+}
+
+void Optimizer::add(Group& group, const OptimizerSlice& slice) {
+  const std::int64_t numel = slice.params.numel();
+  const auto at_place = [&](const at::Tensor& state) {
+    return state.narrow(0, slice.state_start, numel);
+  };
+  if (wide_params_.defined()) {
+    group.params.push_back(wide_params_.narrow(0, 0, numel));
+    group.narrow_params.push_back(slice.params);
+  } else {
+    group.params.push_back(masters_.defined() ? at_place(masters_) : slice.params);
+  }
+  if (wide_grads_.defined()) {
+    group.grads.push_back(wide_grads_.narrow(0, 0, numel));
+    group.narrow_grads.push_back(slice.grads);
+  } else {
     group.grads.push_back(slice.grads);
-    if (!is_adamw) continue;
-    group.exp_avgs.push_back(state_[0].tensor.narrow(0, slice.state_start, numel));
-    group.exp_avg_sqs.push_back(state_[1].tensor.narrow(0, slice.state_start, numel));
-    group.steps.push_back(step);
+  }
+  if (state_.empty()) return;
+  group.exp_avgs.push_back(at_place(state_[0].tensor));
+  group.exp_avg_sqs.push_back(at_place(state_[1].tensor));
+  group.steps.push_back(at::from_blob(&step_for_kernel_, {}, at::kFloat));
+}
+
+// Scratch holds one piece, so each piece needs a call of its own.
+void Optimizer::add_in_pieces(const OptimizerSlice& slice) {
+  for (std::int64_t start = 0; start < slice.params.numel(); start += kWidePiece) {
+    const std::int64_t numel = std::min(kWidePiece, slice.params.numel() - start);
+    Group& group = groups_.emplace_back();
+    group.weight_decay = slice.has_decay ? options_.weight_decay : 0;
+    add(group, {slice.params.narrow(0, start, numel), slice.grads.narrow(0, start, numel),
+                slice.state_start + start, slice.has_decay});
   }
 }
 
 void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   ++num_steps_;
-  if (options_.kind == OptimizerKind::kAdamW) {
-    adamw_step(learning_rate);
-  } else {
-    sgd_step(learning_rate);
+  step_for_kernel_ = static_cast<float>(num_steps_);
+  for (Group& group : groups_) {
+    if (group.params.empty()) continue;
+    for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
+      group.params[i].copy_(group.narrow_params[i]);
+    for (std::size_t i = 0; i < group.narrow_grads.size(); ++i)
+      group.grads[i].copy_(group.narrow_grads[i]);
+    if (options_.kind == OptimizerKind::kAdamW) {
+      adamw_step(group, learning_rate);
+    } else {
+      sgd_step(group, learning_rate);
+    }
+    for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
+      group.narrow_params[i].copy_(group.params[i]);
   }
+  round_masters();
 }
 
-void Optimizer::adamw_step(double learning_rate) {
-  step_for_kernel_ = static_cast<float>(num_steps_);
-  for (const Group& group : groups_) {
-    if (group.params.empty()) continue;
-    at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,
-                      /*max_exp_avg_sqs=*/{}, group.steps, learning_rate, options_.beta1,
-                      options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false);
-  }
+void Optimizer::round_masters() {
+  const at::NoGradGuard no_grad;
+  for (OptimizerSlice& slice : rounded_)
+    slice.params.copy_(masters_.narrow(0, slice.state_start, slice.params.numel()));
+}
+
+FlatModel Optimizer::updated_model(const FlatModel& model) const {
+  if (!masters_.defined()) return {model.layout(), model.params()};
+  return {in_fp32(model.layout()), masters_};
+}
+
+void Optimizer::adamw_step(const Group& group, double learning_rate) {
+  at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,
+                    /*max_exp_avg_sqs=*/{}, group.steps, learning_rate, options_.beta1,
+                    options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,
+                    /*maximize=*/false);
 }
 
 // The kernel adds weight_decay · p to the gradient. Without momentum that equals shrinking p first.
-void Optimizer::sgd_step(double learning_rate) {
-  for (const Group& group : groups_) {
-    if (group.params.empty()) continue;
-    at::_fused_sgd_(group.params, group.grads, /*momentum_buffer_list=*/{}, group.weight_decay,
-                    /*momentum=*/0.0, learning_rate, /*dampening=*/0.0, /*nesterov=*/false,
-                    /*maximize=*/false, /*is_first_step=*/false);
-  }
+void Optimizer::sgd_step(const Group& group, double learning_rate) {
+  at::_fused_sgd_(group.params, group.grads, /*momentum_buffer_list=*/{}, group.weight_decay,
+                  /*momentum=*/0.0, learning_rate, /*dampening=*/0.0, /*nesterov=*/false,
+                  /*maximize=*/false, /*is_first_step=*/false);
 }
 
 std::vector<NamedTensor> Optimizer::named_state(const FlatLayout& layout) const {

@@ -6,6 +6,10 @@
 //   p = p − lr · (m / (1−β1ᵗ)) / (√(v / (1−β2ᵗ)) + eps)
 // SGD, without momentum or state:   p = p (1 − lr·weight_decay) − lr·g
 // Weight decay applies to tensors with two or more dimensions.
+//
+// All of this is computed in fp32. Parameters in 16 bits have masters: copies in fp32, which step()
+// updates and then rounds into the parameters. A change that is too small to be seen in 16 bits is
+// not lost: masters add it up until it is large enough.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,17 +25,27 @@ namespace ladder {
 
 enum class OptimizerKind { kAdamW, kSgd };
 
+// What remembers the part of a 16-bit parameter that 16 bits cannot hold: a master in fp32; or
+// nothing, and the updated value is rounded to the nearest 16-bit number, or stochastically: up or
+// down at random, so that it is right on average (rounding.hpp). Means nothing for fp32.
+enum class Masters { kFp32, kNone, kStochastic };
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  Masters masters = Masters::kFp32;
+  std::uint64_t seed = 1;  // of stochastic rounding
 };
 
+// Start and length of what one call updates are multiples of this many elements, so that the update of
+// an element does not depend on where a buffer is cut.
+inline constexpr std::int64_t kUpdateAlignment = 16;
+
 // A contiguous range of the flat buffer with one weight decay: neighboring tensors are updated in
-// one call. Start and length are multiples of kTensorAlignment, so that the update of an element
-// does not depend on where the range is cut.
+// one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment.
 struct UpdateRange {
   std::int64_t start = 0;
   std::int64_t numel = 0;
@@ -42,26 +56,28 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout);  // frozen tens
 // A piece of the parameters with its gradients, and the position of its state in the optimizer's
 // state tensors.
 struct OptimizerSlice {
-  at::Tensor params;  // [n], updated in place
-  at::Tensor grads;   // [n]
+  at::Tensor params;  // [n], updated in place; fp32, bf16 or fp16
+  at::Tensor grads;   // [n], fp32 or of the parameters' type
   std::int64_t state_start = 0;
   bool has_decay = false;
 };
 
 class Optimizer {
  public:
-  // Updates a whole model. Memory: AdamW allocates 8 bytes per element of the layout (m and v),
-  // counted as optimizer; SGD none. Lifetime: the optimizer keeps the flat buffers alive.
+  // Updates a whole model, which already has its initial values. Memory, counted as optimizer: AdamW
+  // allocates 8 bytes per element of the layout (m and v), SGD none; masters take 4 more. What has to be
+  // widened to fp32 for a moment goes through scratch of at most 4 MiB each, counted as other.
+  // Lifetime: the optimizer keeps the flat buffers alive.
   Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options);
   // Updates only these slices, with state for state_numel elements. Each slice must start and end
-  // at a multiple of kTensorAlignment.
+  // at a multiple of kUpdateAlignment.
   Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
             const OptimizerOptions& options);
   // Not copyable or movable: the fused kernel reads the step number from a member of this object.
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates the parameters from the gradients. Local; neither allocates tensor memory nor copies.
+  // Updates the parameters from the gradients. Local; allocates no tensor memory.
   void step(double learning_rate);
 
   // The steps taken so far, including those before a resume: t of the last step.
@@ -74,18 +90,33 @@ class Optimizer {
   // each tensor.
   std::vector<NamedTensor> named_state(const FlatLayout& layout) const;
 
- private:
-  void adamw_step(double learning_rate);
-  void sgd_step(double learning_rate);
+  // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. Code
+  // that writes to them calls round_masters() afterwards. A frozen tensor has no master.
+  const at::Tensor& masters() const { return masters_; }
+  void round_masters();  // into the parameters, to nearest
+  // What this optimizer really updates, of the model that it was made for: its masters, or, if there
+  // are none, the parameters themselves.
+  FlatModel updated_model(const FlatModel& model) const;
 
-  // The ranges that one kernel call updates, cut once from all buffers.
+ private:
+  // What one kernel call updates, all of it fp32, cut once from all buffers.
   struct Group {
     double weight_decay = 0;
     std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+    // Where `params` and `grads` are scratch: what is widened into them before the call, and for
+    // parameters what the result is rounded to afterwards. Otherwise empty.
+    std::vector<at::Tensor> narrow_params, narrow_grads;
   };
+  void add(Group& group, const OptimizerSlice& slice);
+  void add_in_pieces(const OptimizerSlice& slice);
+  void adamw_step(const Group& group, double learning_rate);
+  void sgd_step(const Group& group, double learning_rate);
 
   OptimizerOptions options_;
   std::vector<NamedTensor> state_;
+  at::Tensor masters_;
+  std::vector<OptimizerSlice> rounded_;  // with masters: `params` to round to
+  at::Tensor wide_params_, wide_grads_;  // scratch
   std::vector<Group> groups_;
   std::int64_t num_steps_ = 0;
   float step_for_kernel_ = 0;  // the fused kernel reads t through views of this

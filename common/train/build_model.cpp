@@ -27,6 +27,11 @@ Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& 
   return build_gpt(options.model, options.seed, layers, [&](const Unit& unit) { flat.add(unit); });
 }
 
+TrainOptions in_fp32(TrainOptions options) {
+  options.model.precision = {};
+  return options;
+}
+
 std::vector<std::int64_t> layer_costs(const TrainOptions& options) {
   return forward_flops(options.model);
 }

@@ -21,6 +21,9 @@ FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple = 1
 // The same for a part of the model: these layers of its list, in ascending order (gpt.hpp).
 FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers);
 
+// The same options for a model that is all fp32.
+TrainOptions in_fp32(TrainOptions options);
+
 // What the forward of each layer costs, in floating-point operations per token.
 std::vector<std::int64_t> layer_costs(const TrainOptions& options);
 

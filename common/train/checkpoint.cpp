@@ -106,6 +106,21 @@ bool has_all_extras(const std::map<std::string, std::string>& saved, const Train
                      [&](const ExtraFile& file) { return saved.contains(file.name); });
 }
 
+Json to_json(const std::optional<LossScaleState>& state) {
+  if (!state) return nullptr;
+  return {{"scale", state->scale},
+          {"good_steps", state->good_steps},
+          {"skipped_steps", state->skipped_steps}};
+}
+
+std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& path) {
+  const auto found = json.find("loss_scale");
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  return LossScaleState{.scale = static_cast<double>(count_in(*found, "scale", path)),
+                        .good_steps = count_in(*found, "good_steps", path),
+                        .skipped_steps = count_in(*found, "skipped_steps", path)};
+}
+
 // The contents of state.json, all checked.
 struct SavedState {
   LoadedCheckpoint loaded;
@@ -134,6 +149,7 @@ SavedState read_state(const fs::path& checkpoint) {
                         .tokenizer = data.at("tokenizer").get<std::string>(),
                         .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
+    state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     if (json.contains("extra")) {
       const Json& extra = json.at("extra");
@@ -150,7 +166,8 @@ SavedState read_state(const fs::path& checkpoint) {
 }  // namespace
 
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
-                                const Json& config) {
+                                const Json& config,
+                                const std::optional<LossScaleState>& loss_scale) {
   char name[32];
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
@@ -170,7 +187,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"rng",
                 {{"kind", "derived from seed, stream and step"},
                  {"seed", config.value("seed", Json(nullptr))}}},
-               {"loss_scale", nullptr},
+               {"loss_scale", to_json(loss_scale)},
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};

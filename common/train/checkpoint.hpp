@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "common/optim/loss_scaler.hpp"
 #include "common/train/json.hpp"
 #include "common/train/train_state.hpp"
 
@@ -29,10 +30,11 @@ struct SavedCheckpoint {
 };
 
 // Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
-// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then those
-// of the extra files.
+// for the reader's information, `loss_scale` for the same run with fp16. Visits each tensor once:
+// parameters, then the optimizer's, then those of the extra files.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
-                                const TrainState& state, const Json& config);
+                                const TrainState& state, const Json& config,
+                                const std::optional<LossScaleState>& loss_scale = {});
 
 struct LoadedCheckpoint {
   std::int64_t step = 0;
@@ -40,6 +42,7 @@ struct LoadedCheckpoint {
   std::string param_hash;
   std::string hashes;                               // of its parameters and its optimizer's state
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
+  std::optional<LossScaleState> loss_scale;         // of a run with fp16
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the

@@ -6,13 +6,16 @@ namespace ladder {
 
 StateBytes replica_state_bytes(const TrainOptions& options) {
   const std::int64_t elements = layout_of(options).numel;
-  return {.parameters = 4 * elements,
-          .gradients = 4 * elements,
+  return {.parameters = options.model.precision.param_bytes() * elements,
+          .gradients = options.model.precision.grad_bytes() * elements,
           .optimizer = optimizer_bytes(options, elements)};
 }
 
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel) {
-  return options.optimizer.kind == OptimizerKind::kAdamW ? 8 * numel : 0;
+  const bool has_masters =
+      options.model.precision.has_masters() && options.optimizer.masters == Masters::kFp32;
+  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 8 : 0;
+  return ((has_masters ? 4 : 0) + moments) * numel;
 }
 
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {

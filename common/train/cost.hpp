@@ -8,11 +8,11 @@
 
 namespace ladder {
 
-// A whole replica in fp32: 4 bytes each for parameters and gradients, 8 for AdamW's two moments (0
-// for SGD), per element of the layout.
+// A whole replica, per element of the layout: in fp32, 4 bytes each for parameters and gradients, and
+// 8 for AdamW's two moments (0 for SGD); with 16-bit parameters 2, 4, and 4 more for their masters.
 StateBytes replica_state_bytes(const TrainOptions& options);
 
-// The optimizer state for `numel` elements: 8 bytes each for AdamW's two moments, 0 for SGD.
+// The optimizer state for `numel` elements: AdamW's two moments, and masters if there are any.
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
 // One all-reduce of `count` doubles: the scalars of a step.

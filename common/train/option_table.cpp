@@ -21,6 +21,7 @@ class OptionTable {
     add_data();
     add_model();
     add_optimizer();
+    add_precision();
     add_output();
     if (o_.groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
     if (o_.groups.contains(OptionGroup::kReference)) add_reference();
@@ -160,6 +161,28 @@ class OptionTable {
     value("--beta2", o_.optimizer.beta2, "AdamW's decay rate for the mean of squared gradients");
     value("--eps", o_.optimizer.eps, "AdamW's guard against division by zero");
     value("--clip-norm", o_.clip_norm, "largest norm of the gradient; 0: no clipping");
+  }
+
+  void add_precision() {
+    group_ = "Precision";
+    const std::vector<std::pair<std::string, at::ScalarType>> formats = {
+        {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+    choice("--precision", o_.model.precision.params, formats,
+           "what parameters and activations are stored and computed in; with 16 bits the optimizer "
+           "keeps fp32 masters of the parameters");
+    choice("--grad-dtype", o_.model.precision.grads, formats,
+           "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
+           "bytes per parameter and half of the wire, and cost accuracy");
+    choice(
+        "--masters", o_.optimizer.masters,
+        {{"fp32", Masters::kFp32}, {"none", Masters::kNone}, {"stochastic", Masters::kStochastic}},
+        "what remembers the digits that 16-bit parameters cannot hold: fp32 masters; nothing; or "
+        "nothing but chance, which rounds up or down at random");
+    value("--loss-scale", o_.loss_scale.initial,
+          "what fp16's loss is multiplied by at first, a power of two; halved when a gradient "
+          "overflows, and that step is skipped");
+    value("--loss-scale-window", o_.loss_scale.window,
+          "good steps in a row after which the loss scale is doubled");
   }
 
   void add_output() {

@@ -90,6 +90,30 @@ void finalize_elastic(const TrainOptions& options) {
   check_unused("--elastic-key", elastic.key_file == unused.key_file);
 }
 
+// The formats of parameters and gradients.
+void finalize_precision(TrainOptions& options) {
+  const Precision& precision = options.model.precision;
+  const auto name = [](at::ScalarType type) {
+    return type == at::kFloat ? "fp32" : type == at::kHalf ? "fp16" : "bf16";
+  };
+  check_usage(precision.grads == at::kFloat || precision.grads == precision.params, "--grad-dtype ",
+              name(precision.grads), " goes with --precision ", name(precision.grads),
+              ", but parameters are ", name(precision.params),
+              ": gradients are either fp32 or what "
+              "parameters are");
+  check_usage(precision.has_masters() || options.optimizer.masters == Masters::kFp32,
+              "--masters none and stochastic are for 16-bit parameters, but --precision is fp32, "
+              "which needs no masters");
+  const double scale = options.loss_scale.initial;
+  int exponent = 0;
+  check_usage(scale >= 1 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5,
+              "--loss-scale is ", scale,
+              ", it must be a power of two and at least 1, for example 65536");
+  check_usage(options.loss_scale.window >= 1, "--loss-scale-window is ", options.loss_scale.window,
+              ", it must be at least 1");
+  options.optimizer.seed = options.seed;
+}
+
 // Who starts the ranks.
 void finalize_ranks(const TrainOptions& options) {
   constexpr int kMost = 1024;
@@ -226,6 +250,7 @@ void finalize(TrainOptions& options) {
               ", it must be at least one byte, and at most a TiB");
   if (!options.link.empty()) parse_link(options.link);
   finalize_ranks(options);
+  finalize_precision(options);
   check_usage(options.optimizer.eps > 0, "--eps is ", options.optimizer.eps,
               ", it must be positive");
   for (const auto& [name, beta] :
@@ -253,6 +278,10 @@ std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replica
 
 int num_ranks_of(const TrainOptions& options) {
   return options.num_ranks > 0 ? options.num_ranks : launched_ranks();
+}
+
+bool needs_loss_scale(const TrainOptions& options) {
+  return options.model.precision.params == at::kHalf;
 }
 
 std::int64_t memory_cap_bytes(const TrainOptions& options) {

@@ -11,6 +11,7 @@
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
 #include "common/model/gpt.hpp"
+#include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/diloco_options.hpp"
@@ -51,9 +52,10 @@ struct TrainOptions {
   DataOptions data;
   OptimizerOptions optimizer;
   LrOptions lr;
-  double clip_norm = 1.0;    // 0: off
-  double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
-  int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
+  LossScaleOptions loss_scale;  // of fp16
+  double clip_norm = 1.0;       // 0: off
+  double memory_cap_mb = 0;     // MiB of tensors that a rank may hold; 0: no cap
+  int num_threads = 1;  // compute threads per rank; bits are equal between steps with 1 only
   Transport transport = Transport::kAuto;
   int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
@@ -90,6 +92,9 @@ std::int64_t microbatches_per_step(const TrainOptions& options);
 // The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. With
 // --docs-per-step, those of one microbatch each.
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas);
+
+// Whether gradients need a loss scale, which only fp16 does.
+bool needs_loss_scale(const TrainOptions& options);
 
 // --bucket-mb in bytes.
 std::int64_t bucket_capacity_bytes(const TrainOptions& options);

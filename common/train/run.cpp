@@ -49,6 +49,11 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       is_main_(mesh.world.rank() == 0),
       out_(options.output.out),
       console_(is_main_ && !options.output.is_quiet) {
+  if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
+  if (!has_instructions_for(options.model.precision.params))
+    console_.line(
+        "this CPU has no instructions for such numbers: products are computed in fp32, and what is "
+        "widened for them takes time");
   report_.num_replicas = mesh.num_replicas();
   report_.num_stages = mesh.num_stages();
   if (is_writing()) check_folder();
@@ -91,6 +96,8 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   step_ = loaded.step;
+  if (loss_scaler_.is_on() && loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
+  skipped_steps_ = loss_scaler_.state().skipped_steps;
   resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
@@ -175,7 +182,18 @@ void Run::keep_training_peaks() {
 }
 
 double Run::learning_rate() const {
-  return ladder::learning_rate(options_.lr, step_, options_.num_steps);
+  return ladder::learning_rate(options_.lr, step_ - skipped_steps_, options_.num_steps);
+}
+
+bool Run::accepts(double grad_norm) {
+  const double before = loss_scaler_.scale();
+  const bool is_accepted = loss_scaler_.accepts(grad_norm);
+  if (!is_accepted) {
+    ++report_.skipped_steps;
+    console_.line(concat("step ", step_ + 1, ": a gradient overflowed; step skipped, loss scale ",
+                         before, " -> ", loss_scaler_.scale()));
+  }
+  return is_accepted;
 }
 
 void Run::record(const StepRecord& record) {
@@ -186,6 +204,7 @@ void Run::record(const StepRecord& record) {
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
   report_.step_seconds.push_back(step_timer_.seconds());
+  skipped_steps_ = loss_scaler_.state().skipped_steps;
   count_traffic();
   unrecorded_steps_.push_back(++step_);
 }
@@ -205,7 +224,8 @@ void Run::count_traffic() {
 
 void Run::log_step(std::int64_t step, const StepRecord& record) {
   const std::size_t i = report_.losses.size();
-  if (non_finite_value(record) != nullptr) {  // no later step can repair it: save nothing
+  if (non_finite_value(record, needs_loss_scale(options_)) !=
+      nullptr) {  // no later step can repair it: save nothing
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
     throw CheckError(concat(explain_divergence(record, step, options_),
                             newest ? "; the newest good checkpoint is " + newest->string() : ""));
@@ -303,7 +323,8 @@ void Run::write_state(const TrainState& state) {
   }
   Json config = to_json(options_);
   config["ranks"] = num_replicas();
-  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config);
+  const auto loss_scale = loss_scaler_.is_on() ? std::optional(loss_scaler_.state()) : std::nullopt;
+  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config, loss_scale);
   report_.param_hash = saved.param_hash;
   prune_checkpoints(out_, options_.output.keep);
   console_.line(concat("saved ", saved.path.string()));

@@ -48,7 +48,14 @@ class Run {
   // If that is an earlier step, nothing is saved until the run is past the newest checkpoint again.
   void continue_from(std::int64_t step) { step_ = step; }
   bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
-  double learning_rate() const;                           // of the next step
+  // The learning rate of the next step: skipped ones do not move the schedule.
+  double learning_rate() const;
+  double loss_scale() const {
+    return loss_scaler_.scale();
+  }  // of the next backward; 1 but for fp16
+  // Whether the optimizer may take this step; false if fp16's gradients have overflowed, anywhere. To
+  // be called once, with the norm of the whole gradient (loss_scaler.hpp).
+  bool accepts(double grad_norm);
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
@@ -100,6 +107,8 @@ class Run {
   bool is_stopping_ = false;
   std::int64_t saved_step_ = -1;
   std::string resumed_hashes_;
+  LossScaler loss_scaler_;
+  std::int64_t skipped_steps_ = 0;  // before the next one
   Timer step_timer_;
   Speed speed_;
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet

@@ -23,6 +23,36 @@ StateTensors whole_tensors(const std::vector<NamedTensor>& tensors) {
   return state;
 }
 
+StateTensors in_fp32(const StateTensors& tensors) {
+  StateTensors wide = tensors;
+  for (StoredTensor& stored : wide.stored) stored.dtype = at::kFloat;
+  wide.for_each = [=](const TensorVisitor& visit) {
+    tensors.for_each([&](const std::string& name, const at::Tensor& values) {
+      visit(name, values.to(at::kFloat));
+    });
+  };
+  wide.fill = [=](const std::string& name, const TensorVisitor& read) {
+    tensors.fill(name, [&](const std::string& to, const at::Tensor& buffer) {
+      const at::Tensor values = buffer.to(at::kFloat);  // itself, if it is fp32
+      read(to, values);
+      if (!values.is_same(buffer)) buffer.copy_(values);
+    });
+  };
+  return wide;
+}
+
+StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters) {
+  StateTensors both = masters;
+  both.fill = [=](const std::string& name, const TensorVisitor& read) {
+    masters.fill(name, [&](const std::string& to, const at::Tensor& values) {
+      read(to, values);
+      parameters.fill(name,
+                      [&](const std::string&, const at::Tensor& buffer) { buffer.copy_(values); });
+    });
+  };
+  return both;
+}
+
 void TensorHash::update(const std::string& name, const at::Tensor& values) {
   const at::Tensor bytes = values.detach().cpu().contiguous();
   bytes_.update(name.c_str(), name.size() + 1);

@@ -6,9 +6,9 @@
 
 namespace ladder {
 
-const char* non_finite_value(const StepRecord& record) {
+const char* non_finite_value(const StepRecord& record, bool has_loss_scale) {
   if (!std::isfinite(record.loss)) return "loss";
-  if (!std::isfinite(record.grad_norm)) return "gradient norm";
+  if (!has_loss_scale && !std::isfinite(record.grad_norm)) return "gradient norm";
   if (!std::isfinite(record.param_norm)) return "parameter norm";
   return nullptr;
 }

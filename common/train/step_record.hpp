@@ -33,8 +33,9 @@ struct StepRecord {
   Metrics metrics = {};
 };
 
-// The name of the first value that is infinite or not a number; nullptr if all are finite.
-const char* non_finite_value(const StepRecord& record);
+// The name of the first value that is infinite or not a number; nullptr if all are finite. With a loss
+// scale, the gradient norm may be either: that step was skipped.
+const char* non_finite_value(const StepRecord& record, bool has_loss_scale = false);
 
 // The message to a user whose run has diverged in this step (the first is 1): the values, and the
 // options that may help.

@@ -5,8 +5,14 @@
 namespace ladder {
 
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
-  return state_of(whole_tensors(model.named_params()),
+  return state_of(stored_parameters(model, optimizer),
                   whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
+}
+
+StateTensors stored_parameters(const FlatModel& model, const Optimizer& optimizer) {
+  const StateTensors parameters = whole_tensors(model.named_params());
+  if (!optimizer.masters().defined()) return in_fp32(parameters);
+  return rounded_to(parameters, whole_tensors(optimizer.updated_model(model).named_params()));
 }
 
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,

@@ -44,4 +44,7 @@ TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream&
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
                     BatchStream& batches);
 
+// What a checkpoint stores of a whole replica's parameters, in fp32: their masters, or themselves.
+StateTensors stored_parameters(const FlatModel& model, const Optimizer& optimizer);
+
 }  // namespace ladder

@@ -2,14 +2,25 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace ladder {
 namespace {
 
-constexpr std::int64_t kElementBytes = 4;
-constexpr std::int64_t kAlignment = 16;    // elements: 64 bytes
 constexpr std::int64_t kNormSlice = 1024;  // elements: a rank's slice consists of such blocks
+
+// Bytes per element.
+struct Widths {
+  std::int64_t parameter, gradient;
+  std::int64_t master;  // of 16-bit parameters
+  std::int64_t alignment() const { return 64 / std::min(parameter, gradient); }  // elements
+};
+
+Widths widths_of(const GptOptions& model) {
+  const bool is_narrow = model.precision.params != at::kFloat;
+  return {is_narrow ? 2 : 4, model.precision.grads != at::kFloat ? 2 : 4, is_narrow ? 4 : 0};
+}
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   const std::int64_t rest = value % multiple;
@@ -34,13 +45,14 @@ struct Size {
   std::int64_t sliced = 0;   // with padded units as well
 };
 
-Size size_of(const std::vector<std::vector<std::int64_t>>& units, int num_ranks) {
+Size size_of(const std::vector<std::vector<std::int64_t>>& units, std::int64_t alignment,
+             int num_ranks) {
   Size size;
   for (const std::vector<std::int64_t>& unit : units) {
     std::int64_t aligned = 0;
     for (const std::int64_t numel : unit) {
       size.parameters += numel;
-      aligned += round_up(numel, kAlignment);
+      aligned += round_up(numel, alignment);
     }
     size.aligned += aligned;
     size.sliced += round_up(aligned, num_ranks * kNormSlice);
@@ -60,16 +72,18 @@ int zero_stage(const std::string& step) {
   return step < "step5" ? 0 : step[4] - '4';
 }
 
-void expect_held(const Size& size, int zero, int num_ranks, const TrainReport& report) {
+void expect_held(const Size& size, const Widths& widths, int zero, int num_ranks,
+                 const TrainReport& report) {
   const std::int64_t numel = zero == 0 ? size.aligned : size.sliced;
-  const auto bytes = [&](int first_stage_that_cuts) {
-    return kElementBytes * numel / (zero >= first_stage_that_cuts ? num_ranks : 1);
+  const auto held = [&](int first_stage_that_cuts) {
+    return numel / (zero >= first_stage_that_cuts ? num_ranks : 1);
   };
   EXPECT_EQ(report.num_parameters, size.parameters);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), bytes(3));
-  EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), bytes(2));
-  const std::int64_t moments = report.memory.live(MemoryCategory::kOptimizer);
-  EXPECT_TRUE(moments == 2 * bytes(1) || moments == 0) << moments;  // AdamW's, or SGD's
+  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), widths.parameter * held(3));
+  EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), widths.gradient * held(2));
+  const std::int64_t state = report.memory.live(MemoryCategory::kOptimizer);
+  EXPECT_TRUE(state == (widths.master + 8) * held(1) || state == widths.master * held(1))
+      << state;  // with AdamW's moments, or SGD's
 }
 
 }  // namespace
@@ -77,26 +91,31 @@ void expect_held(const Size& size, int zero, int num_ranks, const TrainReport& r
 void expect_closed_form(const GptOptions& model, const std::string& step, const TrainReport& report,
                         Communicator& comm) {
   const std::vector<std::vector<std::int64_t>> units = tensors_of(model);
-  const Size whole = size_of(units, comm.size());
-  const Size blocks = size_of({units.begin() + 1, units.end() - 1}, comm.size());
+  const Widths widths = widths_of(model);
+  const Size whole = size_of(units, widths.alignment(), comm.size());
+  const Size blocks =
+      size_of({units.begin() + 1, units.end() - 1}, widths.alignment(), comm.size());
   const int zero = zero_stage(step);
   expect_size(model, whole);
-  expect_held(whole, zero, comm.size(), report);
+  expect_held(whole, widths, zero, comm.size(), report);
 
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   const std::int64_t num_microbatches = report.batch_counts.microbatches;
-  // Elements that pass through a reduce_scatter or an all_gather; an all-reduce counts twice.
-  const auto num_moved = [&](std::int64_t of_whole, std::int64_t of_blocks) {
-    if (zero == 2) return of_whole * (num_microbatches + num_steps);
-    if (zero == 3) return (2 * of_whole + of_blocks) * num_microbatches;
-    return of_whole * 2 * num_steps;
+  // Bytes that pass through a reduce_scatter or an all_gather; an all-reduce counts twice. ZeRO gathers
+  // parameters, and without it only gradients travel.
+  const std::int64_t g = widths.gradient, p = widths.parameter;
+  const auto moved = [&](std::int64_t of_whole, std::int64_t of_blocks) {
+    if (zero == 1) return of_whole * (g + p) * num_steps;
+    if (zero == 2) return of_whole * (g * num_microbatches + p * num_steps);
+    if (zero == 3) return (of_whole * (g + p) + of_blocks * p) * num_microbatches;
+    return of_whole * 2 * g * num_steps;
   };
   // Doubles: one sum per block of a norm (step 7 computes two norms), and three numbers per step.
   const std::int64_t num_norms = zero == 0 ? 0 : zero == 3 ? 2 : 1;
   const std::int64_t numbers = num_steps * 8 * (num_norms * whole.sliced / kNormSlice + 2 * 3);
-  const std::int64_t least = kElementBytes * num_moved(whole.parameters, blocks.parameters);
-  const std::int64_t most = zero == 0 ? kElementBytes * num_moved(whole.aligned, blocks.aligned)
-                                      : kElementBytes * num_moved(whole.sliced, blocks.sliced);
+  const std::int64_t least = moved(whole.parameters, blocks.parameters);
+  const std::int64_t most = zero == 0 ? moved(whole.aligned, blocks.aligned)
+                                      : moved(whole.sliced, blocks.sliced);
   const double sent = all_reduce_sum(static_cast<double>(report.traffic.bytes_sent()), comm);
   EXPECT_GE(sent, static_cast<double>(least * (comm.size() - 1)));
   EXPECT_LE(sent, static_cast<double>((most + numbers) * (comm.size() - 1)));
@@ -105,25 +124,26 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
 void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
                                     Communicator& comm) {
   const GptOptions& model = options.model;
-  const Size whole = size_of(tensors_of(model), /*num_ranks=*/1);
+  const Widths widths = widths_of(model);
+  const Size whole = size_of(tensors_of(model), widths.alignment(), /*num_ranks=*/1);
   expect_size(model, whole);
   EXPECT_EQ(report.num_parameters, whole.parameters);
   const auto of_all_ranks = [&](std::int64_t value) {
     return static_cast<std::int64_t>(all_reduce_sum(static_cast<double>(value), comm));
   };
   const bool has_copy = model.tie_embeddings && report.num_stages > 1;
-  const std::int64_t copy = round_up(model.vocab_size * model.channels, kAlignment);
-  const std::int64_t bytes =
-      report.num_replicas * kElementBytes * (whole.aligned + (has_copy ? copy : 0));
+  const std::int64_t copy = round_up(model.vocab_size * model.channels, widths.alignment());
+  const std::int64_t numel = report.num_replicas * (whole.aligned + (has_copy ? copy : 0));
   // Another model beside the one that is trained: dpo's reference, or a teacher.
   const ObjectiveOptions& objective = options.objective;
-  const bool has_two = objective.kind == ObjectiveKind::kSelfDistillation ||
+  const bool has_teacher = objective.kind == ObjectiveKind::kSelfDistillation;
+  const bool has_two = has_teacher ||
                        (objective.kind == ObjectiveKind::kDpo && objective.dpo.cache.empty());
   EXPECT_EQ(of_all_ranks(report.memory.live(MemoryCategory::kParameters)),
-            (has_two ? 2 : 1) * bytes);
-  EXPECT_EQ(of_all_ranks(report.memory.live(MemoryCategory::kGradients)), bytes);
-  const std::int64_t moments = of_all_ranks(report.memory.live(MemoryCategory::kOptimizer));
-  EXPECT_TRUE(moments == 2 * bytes || moments == 0) << moments;
+            ((has_two ? 2 : 1) * widths.parameter + (has_teacher ? widths.master : 0)) * numel);
+  EXPECT_EQ(of_all_ranks(report.memory.live(MemoryCategory::kGradients)), widths.gradient * numel);
+  const std::int64_t state = of_all_ranks(report.memory.live(MemoryCategory::kOptimizer));
+  EXPECT_TRUE(state == (widths.master + 8) * numel || state == widths.master * numel) << state;
 
   // Every stage of a replica counts that replica's rows.
   const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / report.num_stages;
@@ -133,30 +153,33 @@ void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainRepo
   const OpTraffic& sent = report.traffic[CommOp::kSend];
   const std::int64_t passes = has_two ? 3 : 2;  // a forward, a backward, the other's forward
   const std::int64_t rows_of_sample = objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
-  EXPECT_EQ(of_all_ranks(sent.bytes_sent), passes * kElementBytes * boundaries * rows *
+  EXPECT_EQ(of_all_ranks(sent.bytes_sent), passes * widths.parameter * boundaries * rows *
                                                rows_of_sample * model.context * model.channels);
   EXPECT_EQ(of_all_ranks(sent.messages), passes * boundaries * microbatches);
 }
 
 void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport& report,
                                   Communicator& comm) {
-  const Size whole = size_of(tensors_of(options.model), /*num_ranks=*/1);
+  const Widths widths = widths_of(options.model);
+  const Size whole = size_of(tensors_of(options.model), widths.alignment(), /*num_ranks=*/1);
   const DilocoOptions& diloco = options.diloco;
-  const std::int64_t bytes = kElementBytes * whole.aligned;
+  const std::int64_t outer = 4 * whole.aligned;  // global parameters, and as much for their momentum
   expect_size(options.model, whole);
   EXPECT_EQ(report.num_parameters, whole.parameters);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), 2 * bytes);
-  const bool has_moments = options.optimizer.kind == OptimizerKind::kAdamW;
-  EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), (has_moments ? 3 : 1) * bytes);
+  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters),
+            widths.parameter * whole.aligned + outer);
+  const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 8 : 0;
+  EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer),
+            (widths.master + moments) * whole.aligned + outer);
   if (diloco.sync_delay == 0) {
-    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), bytes);
+    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), widths.gradient * whole.aligned);
   }
 
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   if (report.first_step % diloco.sync_every != 0 || num_steps % diloco.sync_every != 0) return;
   const std::int64_t num_cycles = num_steps / diloco.sync_every;
-  const std::int64_t least = 2 * kElementBytes * whole.parameters * num_cycles;
-  const std::int64_t most = 2 * bytes * num_cycles;
+  const std::int64_t least = 2 * 4 * whole.parameters * num_cycles;
+  const std::int64_t most = 2 * outer * num_cycles;
   const std::int64_t records = 2 * 8 * 5 * num_steps;  // four numbers a step, and one per message
   const double sent = all_reduce_sum(static_cast<double>(report.traffic.bytes_sent()), comm);
   EXPECT_GE(sent, static_cast<double>(least * (comm.size() - 1)));

@@ -28,8 +28,8 @@ class Comparison {
       return;
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
-      if (found[i] == wanted[i]) continue;
       const auto a = static_cast<double>(found[i]), b = static_cast<double>(wanted[i]);
+      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
       add("step ", run_.report.first_step + static_cast<std::int64_t>(i) + 1, " of ",
           run_.report.first_step + static_cast<std::int64_t>(found.size()), ": ", what, " is ",
           digits(a), ", wanted ", digits(b), distance(std::abs(a - b) / std::abs(b)));

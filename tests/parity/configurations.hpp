@@ -20,13 +20,14 @@ struct Configuration {
   bool has_small_buckets = false;  // several buckets, some tensors larger than one
   bool has_odd_width = false;      // tensors that need padding
   bool is_sequential = false;      // the order of samples
+  bool is_bf16 = false;            // parameters, with fp32 gradients and masters
 
-  std::string name() const;  // "m3 tied clip adamw documents pad small-buckets odd"
+  std::string name() const;  // "m3 tied clip adamw documents pad small-buckets odd shuffled fp32"
 };
 
 // A selection in which every pair of values of any two members occurs.
 std::vector<Configuration> covering_set();
-// All 512.
+// All 1024.
 std::vector<Configuration> full_product();
 
 // Ragged documents and plain text, written once. They have so few samples that an epoch ends, with

@@ -52,13 +52,16 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
   }
 }
 
-// The same sums in two orders differ by no more than rounding can cause in 12 steps.
-void expect_close(const FinishedRun& run, const FinishedRun& wanted) {
+// The same sums in two orders differ by no more than rounding can cause in 12 steps. In bf16 a
+// difference in the last bit of a gradient can move a master over the point at which its parameter is
+// rounded up instead of down, by 0.4 %.
+void expect_close(const FinishedRun& run, const FinishedRun& wanted, bool is_bf16) {
   SCOPED_TRACE(concat(run.name, " against ", wanted.name, ", which sums in another order"));
+  const double more = is_bf16 ? 200 : 1;
   for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
-    EXPECT_NEAR(run.report.losses[i] / wanted.report.losses[i], 1, 2e-6);
-    EXPECT_NEAR(run.report.grad_norms[i] / wanted.report.grad_norms[i], 1, 1e-5);
-    EXPECT_NEAR(run.report.param_norms[i] / wanted.report.param_norms[i], 1, 1e-6);
+    EXPECT_NEAR(run.report.losses[i] / wanted.report.losses[i], 1, more * 2e-6);
+    EXPECT_NEAR(run.report.grad_norms[i] / wanted.report.grad_norms[i], 1, more * 1e-5);
+    EXPECT_NEAR(run.report.param_norms[i] / wanted.report.param_norms[i], 1, more * 1e-6);
   }
 }
 
@@ -95,7 +98,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
           if (is_oracle || rung_of(wanted).fold == rung.fold || group[i].num_microbatches == 1) {
             EXPECT_THAT(differences(run, runs[wanted]), IsEmpty());
           } else {
-            expect_close(run, runs[wanted]);
+            expect_close(run, runs[wanted], group[i].is_bf16);
           }
         }
       }
@@ -126,6 +129,29 @@ TEST(ParityLadder, OneSequencePerRankIsEnough) {
       EXPECT_THAT(differences(run, wanted), IsEmpty());
       EXPECT_EQ(run.report.sample, wanted.report.sample) << rung.step();
       EXPECT_FALSE(run.report.sample.empty()) << rung.step();
+    }
+    climber.wait_for_all();
+  }
+}
+
+// fp16 with a loss scale that is far too large: the first steps overflow and are skipped, by all ranks;
+// later the scale is doubled again. Both change no bit of what the oracle does, and neither do 16-bit
+// gradients. The ranks' sums of those overflow, too, where each rank's own do not.
+TEST(ParityLadder, StepsThatOverflowAreSkippedEverywhere) {
+  Climber climber;
+  for (const at::ScalarType grads : {at::kFloat, at::kHalf}) {
+    TrainOptions options = climber.options(covering_set()[4]);
+    options.model.precision = {at::kHalf, grads};
+    options.loss_scale = {.initial = 1 << 22, .window = 2};
+    for (const Rung& rung : rungs()) {
+      const FinishedRun run = climber.climb(rung, options);
+      if (climber.rank() != 0) continue;
+      const FinishedRun wanted = climber.ask_oracle(options, rung.fold, climber.size());
+      EXPECT_THAT(differences(run, wanted), IsEmpty());
+      EXPECT_EQ(run.report.skipped_steps, wanted.report.skipped_steps);
+      EXPECT_EQ(run.report.learning_rates, wanted.report.learning_rates);
+      EXPECT_GE(run.report.skipped_steps, 2);
+      EXPECT_LE(run.report.skipped_steps, 9);
     }
     climber.wait_for_all();
   }

@@ -1,0 +1,40 @@
+// What a model's numbers are stored as: its parameters, its gradients, and the master copies of the
+// parameters that the optimizer updates.
+//
+//                              fp32    bf16 or fp16
+//   parameter                     4               2   the model computes with it, ranks exchange it
+//   gradient                      4               4   2 with --grad-dtype
+//   master                        0               4   the parameter in fp32; with AdamW's two moments
+//   bytes per element, AdamW     16              18   (8) it makes up the optimizer's state
+//
+// Why masters: a step changes a parameter by about the learning rate, 1e-3 of its size or less. In
+// bf16 neighboring numbers are 4e-3 apart, so most steps would round away to nothing.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+namespace ladder {
+
+struct Precision {
+  at::ScalarType params = at::kFloat;
+  at::ScalarType grads = at::kFloat;
+
+  bool has_masters() const { return params != at::kFloat; }
+  std::int64_t param_bytes() const { return bytes_of(params); }
+  std::int64_t grad_bytes() const { return bytes_of(grads); }
+  // Of the narrowest of the three: what alignment is counted in.
+  std::int64_t narrowest_bytes() const {
+    return param_bytes() < grad_bytes() ? param_bytes() : grad_bytes();
+  }
+
+  bool operator==(const Precision&) const = default;
+
+ private:
+  static std::int64_t bytes_of(at::ScalarType type) {
+    return static_cast<std::int64_t>(c10::elementSize(type));
+  }
+};
+
+}  // namespace ladder
