@@ -6,12 +6,12 @@
 // gradient overflow (the largest number is 65504), and nobody knows it beforehand:
 //
 //   a gradient is infinite, or not a number      skip the step, and halve the scale
-//   `window` steps in a row were good            double it
+//   `window` steps in a row were good            double it, up to 2^30
 //
 // A scale is a power of two, so that multiplying and dividing by it rounds nothing. bf16 and fp32 have
 // an exponent of 8 bits, which reaches down to 1e-38: their scale is 1, and stays.
 //
-// The decision must be the same on all ranks: one that skips alone is out of step for ever. It is made
+// The decision must be the same on all ranks: one that skips alone is out of step forever. It is made
 // from the norm of the whole gradient, which every rank has computed from the same numbers: if a
 // gradient overflows in one microbatch on one rank or stage, the norm is not finite on any of them. So
 // agreeing costs no message of its own.
@@ -36,7 +36,7 @@ struct LossScaleState {
 
 class LossScaler {
  public:
-  LossScaler() = default;  // a scale of 1, for ever
+  LossScaler() = default;  // a scale of 1, forever
   explicit LossScaler(const LossScaleOptions& options)
       : window_(options.window), state_{.scale = options.initial} {}
 
