@@ -1,5 +1,5 @@
-// On 1, 2 and 3 ranks: answers that the exercise's grader must reject, each for its own reason and on
-// all ranks, wherever the mistake shows. grade.cpp tests that it accepts the reference.
+// On 1, 2 and 3 ranks: answers that the exercise's grader must reject, each for its own reason and
+// on all ranks, wherever the mistake shows. grade.cpp tests that it accepts the reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

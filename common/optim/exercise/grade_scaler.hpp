@@ -1,5 +1,5 @@
-// For the grader, part 1: does the scale go up and down when it should? Ranks mean nothing here; each
-// examines a scaler of its own.
+// For the grader, part 1: does the scale go up and down when it should? Ranks mean nothing here;
+// each examines a scaler of its own.
 #pragma once
 
 #include <cmath>
@@ -146,7 +146,8 @@ class GradeScaler : public GradePart {
     for (const double norm : norms) scaler.accepts(norm);
   }
 
-  // Both say nothing after the first faulty step of a check: one mistake would spoil all later ones.
+  // Both say nothing after the first faulty step of a check: one mistake would spoil all later
+  // ones.
   void expect_verdict(const ScalerAttempt& scaler, double norm, bool wanted) {
     const auto word = [](bool verdict) { return verdict ? "true" : "false"; };
     const bool found = scaler.accepts(norm);

@@ -1,7 +1,7 @@
 // For the grader, part 2: does a step on several ranks use the scale as it should?
 //
-// Parameters start at zero, and the optimizer is SGD without decay. So minus the parameters after one
-// step are the gradients that the optimizer was given, times the learning rate.
+// Parameters start at zero, and the optimizer is SGD without decay. So minus the parameters after
+// one step are the gradients that the optimizer was given, times the learning rate.
 #pragma once
 
 #include <ATen/TensorOperators.h>

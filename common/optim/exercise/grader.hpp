@@ -1,5 +1,5 @@
-// Grades a loss scaler and a step that uses one: the reference, a learner's, or those that are known to
-// be wrong.
+// Grades a loss scaler and a step that uses one: the reference, a learner's, or those that are
+// known to be wrong.
 #pragma once
 
 #include <functional>
@@ -36,8 +36,8 @@ using ScaledStep =
 // Say what is wrong, with the value found and the value wanted; nothing if all is right. Each line
 // begins with its part, which stops after the first check with a fault.
 //
-// Collective: the same lines on every rank. Ranks that do not do the same are a fault like any other,
-//             not a hang.
+// Collective: the same lines on every rank. Ranks that do not do the same are a fault like any
+//             other, not a hang.
 std::vector<std::string> grade_scaler(const MakeScaler& attempt, Communicator& comm);  // part 1
 // Part 2: with the LossScaler that is linked.
 std::vector<std::string> grade_step(const ScaledStep& attempt, Communicator& comm);

@@ -10,9 +10,9 @@
 namespace ladder {
 
 bool LossScaler::accepts(double /*grad_norm*/) {
-  // state_ has the three numbers; everything that must survive a checkpoint belongs there. What does
-  // an overflow change, and what does a good step? Where halving cannot help, throw a CheckError
-  // (check() in common/core/check.hpp) that says what to try instead, --lr first of all.
+  // state_ has the three numbers; everything that must survive a checkpoint belongs there. What
+  // does an overflow change, and what does a good step? Where halving cannot help, throw a
+  // CheckError (check() in common/core/check.hpp) that says what to try instead, --lr first of all.
   not_implemented("loss_scaler: LossScaler::accepts()");
 }
 
