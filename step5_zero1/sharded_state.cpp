@@ -102,9 +102,10 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
 }
 
 StateTensors stored_parameters(const ShardPlan& plan, const StateTensors& parameters,
-                               const Optimizer& optimizer, Communicator& comm) {
+                               Optimizer& optimizer, Communicator& comm) {
   if (!optimizer.masters().defined()) return in_fp32(parameters);
-  return rounded_to(parameters, sharded_tensors(plan, {{"", optimizer.masters()}}, comm));
+  return rounded_to(parameters, sharded_tensors(plan, {{"", optimizer.masters()}}, comm),
+                    optimizer);
 }
 
 TrainState sharded_state(const FlatModel& model, const ShardPlan& plan, Optimizer& optimizer,

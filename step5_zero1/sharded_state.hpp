@@ -27,7 +27,7 @@ StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTenso
 // What a checkpoint stores of these parameters, in fp32: the optimizer's masters, of which this rank
 // holds its slices, or the parameters themselves.
 StateTensors stored_parameters(const ShardPlan& plan, const StateTensors& parameters,
-                               const Optimizer& optimizer, Communicator& comm);
+                               Optimizer& optimizer, Communicator& comm);
 
 // For whole parameters on every rank and a sharded optimizer state: steps 5 and 6.
 TrainState sharded_state(const FlatModel& model, const ShardPlan& plan, Optimizer& optimizer,

@@ -84,7 +84,8 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
   StateTensors parameters = stage_parameters(plan, model, mesh);
   if (optimizer.masters().defined()) {
     const auto masters = named_views(model.layout(), optimizer.masters());
-    parameters = rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh));
+    parameters =
+        rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh), optimizer);
   }
   return state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh), optimizer,
                   batches);

@@ -40,7 +40,7 @@ TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
 
 // The model does not know its objective; here, a sum of cross-entropies will do.
 at::Tensor loss_sum(const Model& model, const at::Tensor& tokens, const at::Tensor& targets) {
-  return at::cross_entropy_loss(model.forward(tokens).flatten(0, 1), targets.flatten(), {},
+  return at::cross_entropy_loss(widened(model.forward(tokens)).flatten(0, 1), targets.flatten(), {},
                                 at::Reduction::Sum);
 }
 

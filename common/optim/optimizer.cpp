@@ -74,10 +74,7 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
     check(slice.state_start % kUpdateAlignment == 0 && numel % kUpdateAlignment == 0,
           "Optimizer: a slice of ", numel, " elements has its state at ", slice.state_start,
           "; both must be multiples of ", kUpdateAlignment);
-    if (has_masters) {
-      masters_.narrow(0, slice.state_start, numel).copy_(slice.params);
-      rounded_.push_back(slice);
-    }
+    if (has_masters) rounded_.push_back(slice);
     if (wide_params_.defined() || wide_grads_.defined()) {
       add_in_pieces(slice);
     } else {
@@ -124,6 +121,7 @@ void Optimizer::add_in_pieces(const OptimizerSlice& slice) {
 
 void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
+  start_masters();
   ++num_steps_;
   step_for_kernel_ = static_cast<float>(num_steps_);
   for (const Group& group : groups_) {
@@ -158,8 +156,17 @@ void Optimizer::narrow(const Group& group) {
   }
 }
 
+void Optimizer::start_masters() {
+  const at::NoGradGuard no_grad;
+  if (have_masters_started_) return;
+  for (const OptimizerSlice& slice : rounded_)
+    masters_.narrow(0, slice.state_start, slice.params.numel()).copy_(slice.params);
+  have_masters_started_ = true;
+}
+
 void Optimizer::round_masters() {
   const at::NoGradGuard no_grad;
+  have_masters_started_ = true;
   for (OptimizerSlice& slice : rounded_)
     slice.params.copy_(masters_.narrow(0, slice.state_start, slice.params.numel()));
 }

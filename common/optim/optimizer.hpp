@@ -69,7 +69,7 @@ struct OptimizerSlice {
 
 class Optimizer {
  public:
-  // Updates a whole model, which already has its initial values. Memory, counted as optimizer: AdamW
+  // Updates a whole model. Memory, counted as optimizer: AdamW
   // allocates 8 bytes per element of the layout (m and v), SGD none; masters take 4 more. What has to be
   // widened to fp32 for a moment goes through scratch of at most 4 MiB each, counted as other.
   // Lifetime: the optimizer keeps the flat buffers alive.
@@ -95,9 +95,11 @@ class Optimizer {
   // each tensor.
   std::vector<NamedTensor> named_state(const FlatLayout& layout) const;
 
-  // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. Code
-  // that writes to them calls round_masters() afterwards. A frozen tensor has no master.
+  // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. A frozen
+  // tensor has no master. They take their values from the parameters in the first step, or when
+  // start_masters() is called before it. Code that writes to them calls round_masters() afterwards.
   const at::Tensor& masters() const { return masters_; }
+  void start_masters();
   void round_masters();  // into the parameters, to nearest
   // What this optimizer really updates, of the model that it was made for: its masters, or, if there
   // are none, the parameters themselves.
@@ -124,6 +126,7 @@ class Optimizer {
   OptimizerOptions options_;
   std::vector<NamedTensor> state_;
   at::Tensor masters_;
+  bool have_masters_started_ = false;
   std::vector<OptimizerSlice> rounded_;  // with masters: `params` to round to
   at::Tensor wide_params_, wide_grads_;  // scratch
   std::vector<Group> groups_;

@@ -133,7 +133,7 @@ bool has_all_extras(const std::map<std::string, std::string>& saved, const Train
 
 Json to_json(const std::optional<LossScaleState>& state) {
   if (!state) return nullptr;
-  return {{"scale", state->scale},
+  return {{"scale", static_cast<std::int64_t>(state->scale)},
           {"good_steps", state->good_steps},
           {"skipped_steps", state->skipped_steps}};
 }

@@ -139,25 +139,26 @@ TEST_F(CheckpointTest, ACopyIn16BitsIsWrittenBeside) {
 
 // What 16-bit parameters store: their masters, or themselves, as fp32 either way.
 TEST_F(CheckpointTest, SixteenBitParametersAreStoredInFp32) {
-  const at::Tensor masters = at::randn({300}), rounded = masters.to(at::kBFloat16);
-  const StateTensors narrow = whole_tensors({{"w", rounded}});
-  const StateTensors both = rounded_to(narrow, whole_tensors({{"w", masters}}));
-  EXPECT_EQ(tensor_hash(both), tensor_hash(whole_tensors({{"w", masters}})));
-  EXPECT_EQ(tensor_hash(in_fp32(narrow)),
-            tensor_hash(whole_tensors({{"w", rounded.to(at::kFloat)}})));
-  EXPECT_EQ(in_fp32(narrow).stored[0].dtype, at::kFloat);
-  const at::Tensor read = at::randn({300});
-  const TensorVisitor reader = [&](const std::string&, const at::Tensor& into) {
-    into.copy_(read);
-  };
-  both.fill("w", reader);
-  EXPECT_TRUE(masters.equal(read));
-  EXPECT_TRUE(rounded.equal(read.to(at::kBFloat16)));
-  rounded.zero_();
-  in_fp32(narrow).fill("w", reader);
-  EXPECT_TRUE(rounded.equal(read.to(at::kBFloat16)));
-  in_fp32(whole_tensors({{"w", masters}})).fill("w", reader);
-  EXPECT_TRUE(masters.equal(read));
+  for (const Masters kind : {Masters::kFp32, Masters::kNone}) {
+    FlatModel model(
+        {{"unit", {{"w", at::randn({320}).to(at::kBFloat16).set_requires_grad(true)}}}});
+    const FlatGradients grads(model);
+    Optimizer optimizer(model, grads, {.masters = kind});
+    // As if another rank's parameters arrived: masters follow them until they are used.
+    model.params().copy_(at::randn({320}));
+    const StateTensors stored = stored_parameters(model, optimizer);
+    EXPECT_EQ(stored.stored[0].dtype, at::kFloat);
+    EXPECT_EQ(tensor_hash(stored),
+              tensor_hash(whole_tensors({{"w", model.params().to(at::kFloat)}})));
+    const at::Tensor saved = at::randn({320});
+    stored.fill("w", [&](const std::string&, const at::Tensor& into) { into.copy_(saved); });
+    EXPECT_TRUE(model.params().equal(saved.to(at::kBFloat16)));
+    const bool has_masters = kind == Masters::kFp32;
+    EXPECT_EQ(tensor_hash(stored),
+              tensor_hash(whole_tensors(
+                  {{"w", has_masters ? saved : saved.to(at::kBFloat16).to(at::kFloat)}})));
+    EXPECT_EQ(optimizer.masters().defined(), has_masters);
+  }
 }
 
 TEST_F(CheckpointTest, DamageIsFoundAndNamed) {

@@ -104,11 +104,12 @@ void finalize_precision(TrainOptions& options) {
   check_usage(precision.has_masters() || options.optimizer.masters == Masters::kFp32,
               "--masters none and stochastic are for 16-bit parameters, but --precision is fp32, "
               "which needs no masters");
+  constexpr double kLargest = 1 << 30;
   const double scale = options.loss_scale.initial;
   int exponent = 0;
-  check_usage(scale >= 1 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5,
-              "--loss-scale is ", scale,
-              ", it must be a power of two and at least 1, for example 65536");
+  check_usage(scale >= 1 && scale <= kLargest && std::frexp(scale, &exponent) == 0.5,
+              "--loss-scale is ", scale, ", it must be a power of two from 1 to 2^30, for example ",
+              "65536");
   check_usage(options.loss_scale.window >= 1, "--loss-scale-window is ", options.loss_scale.window,
               ", it must be at least 1");
   options.optimizer.seed = options.seed;

@@ -41,18 +41,6 @@ StateTensors in_fp32(const StateTensors& tensors) {
   return wide;
 }
 
-StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters) {
-  StateTensors both = masters;
-  both.fill = [=](const std::string& name, const TensorVisitor& read) {
-    masters.fill(name, [&](const std::string& to, const at::Tensor& values) {
-      read(to, values);
-      parameters.fill(name,
-                      [&](const std::string&, const at::Tensor& buffer) { buffer.copy_(values); });
-    });
-  };
-  return both;
-}
-
 void TensorHash::update(const std::string& name, const at::Tensor& values) {
   const at::Tensor bytes = values.detach().cpu().contiguous();
   bytes_.update(name.c_str(), name.size() + 1);

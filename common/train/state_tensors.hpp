@@ -35,9 +35,6 @@ StateTensors whole_tensors(const std::vector<NamedTensor>& tensors);
 // The same tensors as fp32, whatever they are kept as: what is read into them is rounded.
 StateTensors in_fp32(const StateTensors& tensors);
 
-// Stores these masters. What is read into them is also rounded into the parameters.
-StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters);
-
 // 32 hexadecimal digits: XXH3-128 over names and bytes in the order of the names. Equal for equal
 // tensors, however they are laid out. Calls for_each(); empty on a rank that sees no values.
 std::string tensor_hash(const StateTensors& tensors);
