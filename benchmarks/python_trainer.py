@@ -4,7 +4,7 @@ ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole fr
 or not, as ZeRO-3.
 
     python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
-                                        --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
+                                        [--precision fp32|bf16|autocast] --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
                                         --threads N
 
 Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
@@ -185,6 +185,8 @@ def make_parser(parallels):
 def main():
     parser = make_parser(["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"])
     parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
+    parser.add_argument("--precision", choices=["fp32", "bf16", "autocast"], default="fp32",
+                        help="bf16: of the parameters; autocast: fp32 parameters, bf16 products")  # fmt: skip
     arguments = parser.parse_args()
     shape, options = arguments.shape, arguments.options
     torch.set_num_threads(arguments.threads)
@@ -192,6 +194,8 @@ def main():
 
     model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
     load(model, arguments.checkpoint)
+    if arguments.precision == "bf16":
+        model.to(torch.bfloat16)
     model.train()
     parameters = list(model.parameters())
     groups = parameter_groups(model, options["weight_decay"])
@@ -208,7 +212,8 @@ def main():
     for step in range(arguments.num_steps):
         start = time.perf_counter()
         tokens, targets = read_batch(data, step, options["rows"], shape["context"], rank, world_size)
-        logits = model(tokens)
+        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "autocast"):
+            logits = model(tokens).float()
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"])

@@ -104,9 +104,10 @@ class Race:
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
-    def run_python(self, kind, num_steps, ranks=1, parallel="ddp"):
+    def run_python(self, kind, num_steps, ranks=1, parallel="ddp", precision="fp32"):
         """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
-        return self.run_peer("python_trainer.py", num_steps, ranks, "--kind", kind, "--parallel", parallel)
+        return self.run_peer("python_trainer.py", num_steps, ranks, "--kind", kind, "--parallel", parallel,
+                             "--precision", precision)  # fmt: skip
 
     def run_peer(self, program, num_steps, ranks, *further):
         """A program with the options of python_trainer.py, and further ones."""
@@ -168,7 +169,7 @@ def flops_per_token(arguments, num_parameters):
 
 def shape_text(a, rows="rows a step and rank"):
     return (f"{a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, {a.micro_batch_size} "
-            f"{rows}, {a.threads} thread(s) a process, fp32; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
+            f"{rows}, {a.threads} thread(s) a process, {getattr(a, 'precision', 'fp32')}; {a.rounds} rounds of {a.warmup_steps} + {a.steps} "
             f"steps each\n{cpu_name()}")  # fmt: skip
 
 

@@ -3,12 +3,16 @@
 
     .ladder/venv/bin/python benchmarks/speed_vs_python.py                  6 layers, 384 channels, context 256: the issue's size
     .ladder/venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
+    .ladder/venv/bin/python benchmarks/speed_vs_python.py --precision bf16 step 0 in bf16 against itself in fp32, and against Python in bf16
 
 The opponents are a plain nn.Module with the same kernels but for the matrix product and, where the package transformers
 can be imported, Hugging Face's GPT-2. "step 0, BLAS" is step 0 with --products blas, their matrix product: what is left
 of its ratio has other causes. In every round each program runs once, one after the other (A B C A B C …), so a machine that
 gets slower hurts all alike; a round's figure is the median step after the warm-up steps. The ratio of a round is
 step 0's speed over that of the faster opponent in the same round, and so for step 0, BLAS.
+
+With --precision bf16 the opponents are the nn.Module whose parameters are bf16, and the one whose parameters are fp32 under
+torch.autocast; step 0's time in bf16 is also compared with its own in fp32. In Python, bf16 parameters have no masters.
 
 First it checks that all train the same model: as many parameters, and from one start on one token file the same losses.
 A step is everything from fetching the batch to the loss as a number; step 0's also contains the norm of the
@@ -22,16 +26,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, flops_per_token, make_parser, parse
+from race import LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, flops_per_token, make_parser, parse
 from race import require_program, require_ratio, shape_text, write_figures
 
-OURS = ("step0", "step0-blas")
-NAMES = {"step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2"}
+OURS = ("step0", "step0-blas", "step0-bf16")
+STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
+NAMES = {
+    "step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2",
+    "step0-bf16": "step 0, bf16", "module-bf16": "nn.Module, bf16", "module-autocast": "nn.Module, autocast",
+}  # fmt: skip
+BF16_LOSS_TOLERANCE = 1e-2  # between a run in bf16 and one in fp32
 
 
 def parse_arguments():
     parser = make_parser(__doc__)
     parser.add_argument("--program", default=ROOT / "build/release/step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--at-most-of-fp32", type=float,
+                        help="with --precision bf16: exit with 1 if a step takes a larger share of its fp32 time")  # fmt: skip
     arguments = parse(parser)
     require_program(parser, "--program", arguments.program)
     return arguments
@@ -39,8 +51,11 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    kinds = [*OURS, "module"]
-    if importlib.util.find_spec("transformers"):
+    is_bf16 = arguments.precision == "bf16"
+    kinds = ["step0", "step0-bf16", "module-bf16", "module-autocast"] if is_bf16 else ["step0", "step0-blas", "module"]
+    if is_bf16:
+        pass
+    elif importlib.util.find_spec("transformers"):
         kinds.append("huggingface")
     else:
         print(f"Hugging Face GPT-2 is left out; with it: {sys.executable} -m pip install transformers")
@@ -52,11 +67,12 @@ def main():
 
         def run(kind, num_steps):
             if kind in OURS:
-                return race.run_step(arguments.program, num_steps, *(PEERS_PRODUCTS if kind != "step0" else ()))
-            return race.run_python(kind, num_steps)
+                return race.run_step(arguments.program, num_steps, *STEP_OPTIONS[kind])
+            module, _, precision = kind.partition("-")
+            return race.run_python(module, num_steps, precision=precision or "fp32")
 
         first = {kind: run(kind, LOSSES_COMPARED) for kind in kinds}
-        check_same_model(first, NAMES)
+        check_same_model(first, NAMES, BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE)
         for _ in range(arguments.rounds):
             loads.append(os.getloadavg()[0])
             for kind in kinds:
@@ -67,7 +83,8 @@ def main():
     tokens = arguments.micro_batch_size * arguments.context
     flops = flops_per_token(arguments, num_parameters)
     best_python = [min(medians[kind][r] for kind in kinds if kind not in OURS) for r in range(arguments.rounds)]
-    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in OURS}
+    ours = [kind for kind in kinds if kind in OURS]
+    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in ours}
 
     print("\ntokens/s             " + "".join(f"  round {r + 1}" for r in range(arguments.rounds))
           + "    median   ms/step   GFLOP/s")  # fmt: skip
@@ -79,15 +96,21 @@ def main():
     for kind, of_rounds in ratios.items():
         print(f"{NAMES[kind]:21}" + "".join(f"{ratio:9.2f}" for ratio in of_rounds)
               + f" {statistics.median(of_rounds):9.2f}")  # fmt: skip
+    shares = [bf16 / fp32 for bf16, fp32 in zip(medians.get("step0-bf16", []), medians["step0"])]
+    if is_bf16:
+        print("a bf16 step's time over an fp32 step's: " + " ".join(f"{share:.3f}" for share in shares)
+              + f"   median {statistics.median(shares):.3f}")  # fmt: skip
     print(f"GFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
 
     write_figures(arguments, {
         "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,
-        "step_seconds": medians, "ratios": ratios, "load": loads,
+        "step_seconds": medians, "ratios": ratios, "load": loads, "shares_of_fp32": shares,
         "ratio_medians": {kind: statistics.median(of_rounds) for kind, of_rounds in ratios.items()},
     })  # fmt: skip
-    require_ratio(arguments, statistics.median(ratios["step0"]))
+    require_ratio(arguments, statistics.median(ratios["step0-bf16" if is_bf16 else "step0"]))
+    if is_bf16 and arguments.at_most_of_fp32 and statistics.median(shares) > arguments.at_most_of_fp32:
+        sys.exit(f"a bf16 step takes {statistics.median(shares):.3f} of an fp32 step, more than {arguments.at_most_of_fp32}")
 
 
 if __name__ == "__main__":

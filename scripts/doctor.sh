@@ -84,6 +84,37 @@ check_debugger() {
   fi
 }
 
+# What multiplies 16-bit numbers, and whether sums of 512 ones are 512: added up in bf16, they would end at 256.
+check_instructions() {
+  local flags found="" name python="$VENV/bin/python" sums
+  flags=" $(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null | cut -d: -f2) "
+  for name in avx2 avx512f avx512_bf16 avx512_fp16 amx_bf16 amx_fp16 bf16 asimd; do
+    if [[ $flags == *" $name "* ]]; then found+="${found:+, }$name"; fi
+  done
+  if [[ $flags == *" avx512_bf16 "* || $flags == *" amx_bf16 "* ]]; then
+    here "instructions" "${found}: --precision bf16 is faster than fp32"
+  else
+    note "instructions" "${found:-none that we know}; none for bf16: --precision bf16 saves memory, but not time"
+  fi
+  if [[ ! -x $python ]]; then return 0; fi
+  sums=$("$python" - <<'PYTHON' 2>&1 || true
+import torch
+wrong = []
+for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    for rows, columns in ((1, 1), (3, 33), (64, 64)):
+        product = torch.ones(rows, 512, dtype=dtype) @ torch.ones(512, columns, dtype=dtype)
+        if not bool((product == 512).all()):
+            wrong.append(f"{rows}x512 times 512x{columns} in {dtype} is {product.min().item()} to {product.max().item()}")
+print("; ".join(wrong) or "right")
+PYTHON
+  )
+  if [[ $sums == right ]]; then
+    here "products" "sums of 512 ones are 512 in fp32, bf16 and fp16"
+  else
+    missing "products" "sums of 512 ones are not 512: $sums; this libtorch cannot train in that format here"
+  fi
+}
+
 check_machine() {
   local memory_gb free_gb
   memory_gb=$(awk '/^MemAvailable/ { print int($2 / 1000000) }' /proc/meminfo)
@@ -106,6 +137,7 @@ check_packages
 check_torch
 check_build
 check_debugger
+check_instructions
 check_machine
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then note GPU "$(nvidia-smi -L | head -n 1 | cut -d'(' -f1)"; else note GPU "none; the steps train on the CPU"; fi
 if ((num_missing > 0)); then

@@ -2,13 +2,9 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
-namespace ladder {
+#include "common/core/precision.hpp"
 
-at::Tensor widened(const at::Tensor& outputs) {
-  const bool is_narrow =
-      outputs.scalar_type() == at::kBFloat16 || outputs.scalar_type() == at::kHalf;
-  return is_narrow ? outputs.to(at::kFloat) : outputs;
-}
+namespace ladder {
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets.flatten(), /*weight=*/{},

@@ -20,12 +20,9 @@ struct Objective {
   std::function<at::Tensor(const at::Tensor& outputs, const Microbatch& microbatch)> loss_sum;
 };
 
-// Outputs in 16 bits as fp32, others as they are. Losses are computed from these: a sum over thousands
-// of targets has no place in 16 bits.
-at::Tensor widened(const at::Tensor& outputs);
-
 // Sum over targets of -log softmax(logits)[target], in nats; kIgnoredTarget adds nothing, so the
-// sum is 0 if every target is ignored. logits [..., V], targets [...] int64 -> [].
+// sum is 0 if every target is ignored. logits [..., V], targets [...] int64 -> [], fp32 for 16-bit
+// logits: a sum over thousands of targets has no place in 16 bits.
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 // Next-token prediction: cross_entropy_sum() of logits [B, T, V]; the unit is one target token.

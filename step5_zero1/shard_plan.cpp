@@ -66,7 +66,7 @@ std::vector<OptimizerSlice> plan_own_updates(const ShardPlan& plan,
       const std::int64_t offset = start - slice.start;
       updates.push_back({params[u].narrow(0, offset, end - start),
                          grads[u].narrow(0, offset, end - start), slice.shard_start + offset,
-                         range.has_decay});
+                         range.has_decay, range.tensor, start - range.start});
     }
   }
   return updates;

@@ -125,8 +125,8 @@ TEST(ShardPlan, OwnUpdatesMakeUpThoseOfOneProcess) {
           at::zeros({plan.numel});  // what it says of each element of the shard
       const std::vector<at::Tensor> params = plan.slices_of_full(found);
       for (const OptimizerSlice& update : plan_own_updates(plan, params, params)) {
-        EXPECT_EQ(update.state_start % kTensorAlignment, 0);
-        EXPECT_EQ(update.params.numel() % kTensorAlignment, 0);
+        EXPECT_EQ(update.state_start % kUpdateAlignment, 0);
+        EXPECT_EQ(update.params.numel() % kUpdateAlignment, 0);
         at::Tensor(update.params).add_(update.has_decay ? 2 : 1);
         state.narrow(0, update.state_start, update.params.numel()).copy_(update.params);
       }

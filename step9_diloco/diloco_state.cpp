@@ -1,6 +1,7 @@
 #include "step9_diloco/diloco_state.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -46,6 +47,23 @@ std::vector<NamedTensor> outer_tensors(const Diloco& diloco, const at::Tensor& a
   return tensors;
 }
 
+// Each worker decides for itself whether its gradients have overflowed. [3] fp32, which holds these
+// numbers exactly; undefined without a loss scale.
+at::Tensor saved_loss_scale(const LossScaler& scaler) {
+  if (!scaler.is_on()) return {};
+  const LossScaleState& state = scaler.state();
+  const std::vector<double> values = {state.scale, static_cast<double>(state.good_steps),
+                                      static_cast<double>(state.skipped_steps)};
+  return at::tensor(values).to(at::kFloat);
+}
+
+LossScaleState restored_loss_scale(const at::Tensor& saved) {
+  const float* values = saved.const_data_ptr<float>();
+  return {.scale = values[0],
+          .good_steps = static_cast<std::int64_t>(values[1]),
+          .skipped_steps = static_cast<std::int64_t>(values[2])};
+}
+
 // The average in flight, in a tensor [the largest fragment] that has room for any.
 at::Tensor saved_average(const Diloco& diloco) {
   std::int64_t room = 0;
@@ -67,27 +85,32 @@ at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel) {
 }  // namespace
 
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
-                        Optimizer& inner, BatchStream& batches, Communicator& comm) {
+                        Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm) {
   const at::Tensor average = saved_average(diloco);
   const StateTensors parameters = stored_parameters(model, inner);
-  const StateTensors inner_state = whole_tensors(inner.named_state(model.layout()));
-  TrainState state = state_of(whole_tensors(global.named_params()), inner_state, inner, batches);
+  std::vector<NamedTensor> inner_state = inner.named_state(model.layout());
+  TrainState state =
+      state_of(whole_tensors(global.named_params()), whole_tensors(inner_state), inner, batches);
+  const at::Tensor loss_scale = saved_loss_scale(run.loss_scaler());
+  if (loss_scale.defined()) inner_state.push_back({"loss_scale", loss_scale});
   state.extra_files.push_back({"outer.safetensors", whole_tensors(outer_tensors(diloco, average))});
   for (int worker = 0; worker < comm.size(); ++worker) {
     const std::string folder = "workers/" + std::to_string(worker);
     const bool is_own = worker == comm.rank();
     state.extra_files.push_back(
         {folder + "/model.safetensors", tensors_of(worker, parameters, comm), is_own});
-    state.extra_files.push_back(
-        {folder + "/optimizer.safetensors", tensors_of(worker, inner_state, comm), is_own});
+    state.extra_files.push_back({folder + "/optimizer.safetensors",
+                                 tensors_of(worker, whole_tensors(inner_state), comm), is_own});
   }
   const Diloco::Round round = diloco.round();
   state.extra_counts = {
       {"outer_steps", round.outer_steps},
       {"values_in_flight", round.pseudogradient.defined() ? round.pseudogradient.numel() : 0}};
-  state.restore = [&diloco, average, restore = std::move(state.restore)](const TrainState& loaded) {
+  state.restore = [&diloco, &run, average, loss_scale,
+                   restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
     if (!loaded.has_extras) return;
+    if (loss_scale.defined()) run.restore_loss_scale(restored_loss_scale(loss_scale));
     diloco.restore({loaded.extra_counts.at("outer_steps"),
                     restored_average(average, loaded.extra_counts.at("values_in_flight"))});
   };

@@ -5,7 +5,7 @@
 //   optimizer.safetensors               worker 0's inner optimizer
 //   outer.safetensors                   the outer momentum, and the average that was in flight
 //   workers/R/model.safetensors         worker R's own parameters
-//   workers/R/optimizer.safetensors     and its inner optimizer
+//   workers/R/optimizer.safetensors     and its inner optimizer; in fp16 also its loss scale
 //
 // Every worker reads its own files back. Saving is collective: workers send what is theirs to
 // worker 0, tensor by tensor, which writes it and frees it before the next one arrives. With as many
@@ -23,7 +23,7 @@ namespace ladder {
 // Local, but what it returns is collective to save. The average in flight must be settled. Lifetime:
 // the arguments outlive the state.
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
-                        Optimizer& inner, BatchStream& batches, Communicator& comm);
+                        Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm);
 
 // `local`: what the inner optimizer updates. What a worker that may die gives to others, or receives: see elastic/elastic_averager.hpp. Both may
 // have rounds of other lengths, so the run goes on from the round that the other one was in, and from

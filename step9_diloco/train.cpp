@@ -30,7 +30,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   BatchStream batches(options.data, worker_shard(options, comm));
   const std::unique_ptr<Averager> workers = find_workers(options, comm);
   Diloco diloco(local, global, options.diloco, *workers);  // with the outer optimizer
-  const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, comm); };
+  const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
   broadcast_parameters(global, comm);

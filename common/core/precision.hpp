@@ -11,11 +11,20 @@
 // bf16 neighboring numbers are 4e-3 apart, so most steps would round away to nothing.
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
 namespace ladder {
+
+inline bool is_16_bit(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf;
+}
+
+// 16-bit values as fp32, all others as they are: what sums and losses are computed from.
+inline at::Tensor widened(const at::Tensor& values) {
+  return is_16_bit(values.scalar_type()) ? values.to(at::kFloat) : values;
+}
 
 struct Precision {
   at::ScalarType params = at::kFloat;

@@ -12,8 +12,18 @@ std::uint64_t derive_seed(std::uint64_t seed, std::string_view stream) {
   return Random(hash ^ Random(seed).next()).next();
 }
 
+namespace {
+
+constexpr std::uint64_t kIncrement = 0x9e3779b97f4a7c15u;
+
+}  // namespace
+
+void Random::skip(std::int64_t count) {
+  state_ += static_cast<std::uint64_t>(count) * kIncrement;
+}
+
 std::uint64_t Random::next() {
-  state_ += 0x9e3779b97f4a7c15u;
+  state_ += kIncrement;
   std::uint64_t z = state_;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;

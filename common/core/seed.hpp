@@ -22,6 +22,7 @@ class Random {
   std::uint64_t next();                    // uniform over all 64-bit numbers
   std::int64_t below(std::int64_t limit);  // uniform over [0, limit); limit > 0
   double uniform();                        // uniform over [0, 1), 53 bits
+  void skip(std::int64_t count);           // so many calls of next(), at once
 
  private:
   std::uint64_t state_;

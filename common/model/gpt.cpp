@@ -213,7 +213,9 @@ std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_
   const std::int64_t mlp = layer_norm + e * C + e * 4 * C + e * 4 * C;  // ln_2, c_fc, gelu, c_proj
   // The loss is computed in fp32, and log_softmax saves its output.
   const std::int64_t head = layer_norm + e * C + 4 * options.vocab_size;
-  return num_rows * options.context * (options.layers * (attention + mlp) + head);
+  // LayerNorms compute with their weights in fp32.
+  const std::int64_t weights = e < 4 ? (2 * options.layers + 1) * 4 * C : 0;
+  return num_rows * options.context * (options.layers * (attention + mlp) + head) + weights;
 }
 
 std::vector<std::int64_t> forward_flops(const GptOptions& options) {

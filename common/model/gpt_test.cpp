@@ -79,13 +79,17 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
   };
   for (const Shape& shape : {Shape{4, 16, 2, 2, 8, 13}, Shape{1, 1, 1, 1, 1, 1},
                              Shape{2, 7, 3, 3, 12, 50}, Shape{3, 128, 1, 4, 32, 258}}) {
-    for (const bool tied : {true, false}) {
+    for (const auto& [tied, type] : {std::pair{true, at::kFloat},
+                                     {false, at::kFloat},
+                                     {true, at::kBFloat16},
+                                     {false, at::kHalf}}) {
       const GptOptions options{.vocab_size = shape.vocab_size,
                                .context = shape.context,
                                .layers = shape.layers,
                                .heads = shape.heads,
                                .channels = shape.channels,
-                               .tie_embeddings = tied};
+                               .tie_embeddings = tied,
+                               .precision = {type, at::kFloat}};
       const Model model = build_gpt(options, 1);
       const at::Tensor tokens = at::zeros({shape.rows, shape.context}, at::kLong);
       const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
@@ -93,7 +97,7 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
       const std::int64_t scalars = 2 * 4;  // the loss, and the number of targets
       EXPECT_EQ(read_memory().live(MemoryCategory::kActivations) - before - scalars,
                 saved_activation_bytes(options, shape.rows))
-          << shape.context;
+          << shape.context << " " << type;
     }
   }
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/core/precision.hpp"
 #include "common/model/find_operator.hpp"
 #include "common/model/weight_gradients.hpp"
 
@@ -51,9 +52,8 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
                         c10::List<std::optional<at::Scalar>>(), "");
   }
   if (x.is_cpu() && !has_instructions_for(x.scalar_type())) {
-    const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
-    const OptionalTensor wide_bias = bias ? OptionalTensor(wide(*bias)) : std::nullopt;
-    return times_transposed(products, wide(x), wide(weight), wide_bias).to(x.scalar_type());
+    const OptionalTensor wide_bias = bias ? OptionalTensor(widened(*bias)) : std::nullopt;
+    return times_transposed(products, widened(x), widened(weight), wide_bias).to(x.scalar_type());
   }
   return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
 }
@@ -153,16 +153,15 @@ at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 
 at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const at::ScalarType type = q.scalar_type();
-  if (!q.is_cpu() || type == at::kFloat) return fused_attention(q, k, v);
+  if (!q.is_cpu() || !is_16_bit(type)) return fused_attention(q, k, v);
   if (is_attention_written_out(type)) return written_out_attention(q, k, v);
-  const auto wide = [](const at::Tensor& part) { return part.to(at::kFloat); };
-  return fused_attention(wide(q), wide(k), wide(v)).to(type);
+  return fused_attention(widened(q), widened(k), widened(v)).to(type);
 }
 
 }  // namespace
 
 bool has_instructions_for(at::ScalarType type) {
-  if (type == at::kFloat) return true;
+  if (!is_16_bit(type)) return true;
   static const bool has_bf16 = [] {
     const auto capabilities = at::cpu::get_cpu_capabilities();
     const auto has = [&](const char* name) {
@@ -175,7 +174,7 @@ bool has_instructions_for(at::ScalarType type) {
 }
 
 bool is_attention_written_out(at::ScalarType type) {
-  return type != at::kFloat && has_instructions_for(type);
+  return is_16_bit(type) && has_instructions_for(type);
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
@@ -189,7 +188,7 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
   // With fp32 weights, mean and deviation of 16-bit activations are kept in fp32, too.
-  return at::layer_norm(x, {x.size(-1)}, weight.to(at::kFloat), bias.to(at::kFloat), /*eps=*/1e-5);
+  return at::layer_norm(x, {x.size(-1)}, widened(weight), widened(bias), /*eps=*/1e-5);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {

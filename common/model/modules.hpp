@@ -14,8 +14,8 @@ namespace ladder {
 // has_instructions_for() them, and are widened to fp32 and back if not.
 enum class Products { kOneDnn, kBlas };
 
-// Whether this CPU multiplies numbers of this type without widening them first: fp32 always, bf16
-// with AVX512-BF16 or AMX. What adds up the products is fp32 in any case.
+// Whether this CPU multiplies numbers of this type without widening them to fp32 first: bf16 with
+// AVX512-BF16 or AMX, fp16 never, anything wider always. Sums of products are in fp32 in any case.
 bool has_instructions_for(at::ScalarType type);
 
 // Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's fused

@@ -5,6 +5,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -122,6 +123,88 @@ TEST(Attention, SeesThePastOnly) {
   EXPECT_EQ(difference.slice(0, 0, 4).max().item<float>(), 0.0f);
   EXPECT_GT(difference.slice(0, 4).min().item<float>(), 1e-3f);
 }
+
+// ---- 16 bits
+
+at::Tensor narrow_leaf(at::IntArrayRef shape, at::ScalarType type) {
+  return at::randn(shape).to(type).set_requires_grad(true);
+}
+
+at::Tensor wide_copy(const at::Tensor& narrow) {
+  return narrow.detach().to(at::kDouble).set_requires_grad(true);
+}
+
+class NarrowTest : public ::testing::TestWithParam<at::ScalarType> {};
+
+// Values and gradients are those of exact arithmetic, rounded: sums are longer than 256 ones, at which
+// a sum in bf16 would stop to grow.
+TEST_P(NarrowTest, ProductsAddUpInFp32) {
+  at::manual_seed(4);
+  const double tolerance = GetParam() == at::kHalf ? 2e-3 : 1.2e-2;
+  for (const auto& [rows, in, out] :
+       {std::tuple{1, 1, 1}, {3, 33, 7}, {33, 600, 65}, {600, 24, 258}}) {
+    const at::Tensor x = narrow_leaf({rows, in}, GetParam()),
+                     w = narrow_leaf({in, out}, GetParam());
+    const at::Tensor b = narrow_leaf({out}, GetParam());
+    const at::Tensor dy = at::randn({rows, out}).to(GetParam());
+    const at::Tensor y = Linear{w, b}(x);
+    y.backward(dy);
+    EXPECT_EQ(y.scalar_type(), GetParam());
+    const at::Tensor X = wide_copy(x), W = wide_copy(w), B = wide_copy(b);
+    at::addmm(B, X, W).backward(dy.to(at::kDouble));
+    EXPECT_LT(distance(y, at::addmm(B, X, W)), tolerance);
+    EXPECT_LT(distance(x.grad(), X.grad()), tolerance);
+    EXPECT_LT(distance(w.grad(), W.grad()), tolerance);
+    EXPECT_LT(distance(b.grad(), B.grad()), tolerance);
+  }
+  const at::Tensor ones = at::ones({64, 512}, GetParam());
+  EXPECT_TRUE(project(ones, ones).eq(512).all().item<bool>());
+}
+
+TEST_P(NarrowTest, AttentionAndLayerNormAreThoseOfDoublePrecision) {
+  at::manual_seed(5);
+  const double tolerance = GetParam() == at::kHalf ? 5e-3 : 4e-2;
+  for (const int heads : {1, 2}) {
+    const Attention narrow{{narrow_leaf({20, 60}, GetParam()), narrow_leaf({60}, GetParam())},
+                           {narrow_leaf({20, 20}, GetParam()), narrow_leaf({20}, GetParam())},
+                           heads};
+    const Attention wide{{wide_copy(narrow.c_attn.weight), wide_copy(narrow.c_attn.bias)},
+                         {wide_copy(narrow.c_proj.weight), wide_copy(narrow.c_proj.bias)},
+                         heads};
+    const at::Tensor x = (narrow_leaf({2, 9, 20}, GetParam()).detach() / 4).set_requires_grad(true);
+    const at::Tensor X = wide_copy(x), dy = at::randn({2, 9, 20}).to(GetParam());
+    const at::Tensor y = narrow(x), Y = wide(X);
+    y.backward(dy);
+    Y.backward(dy.to(at::kDouble));
+    EXPECT_LT(distance(y, Y), tolerance);
+    EXPECT_LT(distance(x.grad(), X.grad()), tolerance);
+    EXPECT_LT(distance(narrow.c_attn.weight.grad(), wide.c_attn.weight.grad()), tolerance);
+  }
+  const at::Tensor x = narrow_leaf({30, 48}, GetParam()), X = wide_copy(x);
+  const LayerNorm norm{narrow_leaf({48}, GetParam()), narrow_leaf({48}, GetParam())};
+  const LayerNorm reference{wide_copy(norm.weight), wide_copy(norm.bias)};
+  const at::Tensor y = norm(x), Y = reference(X);
+  y.backward(at::ones_like(y));
+  Y.backward(at::ones_like(Y));
+  EXPECT_EQ(y.scalar_type(), GetParam());
+  EXPECT_LT(distance(y, Y), tolerance);
+  EXPECT_LT(distance(norm.weight.grad(), reference.weight.grad()), tolerance);
+}
+
+TEST_P(NarrowTest, AttentionSeesThePastOnly) {
+  at::manual_seed(6);
+  const Attention attention{{narrow_leaf({8, 24}, GetParam()), narrow_leaf({24}, GetParam())},
+                            {narrow_leaf({8, 8}, GetParam()), narrow_leaf({8}, GetParam())},
+                            2};
+  const at::Tensor x = at::randn({1, 6, 8}).to(GetParam());
+  at::Tensor changed = x.clone();
+  changed.select(1, 4).add_(1.0);
+  const at::Tensor difference = (attention(x) - attention(changed)).abs().sum(2).squeeze(0);
+  EXPECT_EQ(difference.slice(0, 0, 4).max().item<float>(), 0.0f);
+  EXPECT_GT(difference.slice(0, 4).min().item<float>(), 1e-3f);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, NarrowTest, ::testing::Values(at::kBFloat16, at::kHalf));
 
 }  // namespace
 }  // namespace ladder

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -15,8 +14,22 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-Precision precision_of(const at::Tensor& tensor) {
-  return {tensor.scalar_type(), tensor.grad_dtype().value_or(tensor.scalar_type())};
+// What the first trainable tensor has; a frozen one has no gradient, and so no type of it.
+Precision precision_of(const std::vector<Unit>& units) {
+  Precision precision;
+  for (const Unit& unit : units) {
+    for (const auto& [name, tensor] : unit.tensors) {
+      precision = {tensor.scalar_type(), tensor.grad_dtype().value_or(tensor.scalar_type())};
+      if (tensor.requires_grad()) return precision;
+    }
+  }
+  return precision;
+}
+
+bool fits(const at::Tensor& tensor, const Precision& precision) {
+  return tensor.scalar_type() == precision.params &&
+         (!tensor.requires_grad() ||
+          tensor.grad_dtype().value_or(precision.params) == precision.grads);
 }
 
 }  // namespace
@@ -35,15 +48,14 @@ FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_mu
         ", it must be at least 1");
   FlatLayout layout;
   std::set<std::string> names;
-  const auto first = std::find_if(units.begin(), units.end(),
-                                  [](const Unit& unit) { return !unit.tensors.empty(); });
-  if (first != units.end()) layout.precision = precision_of(first->tensors.front().tensor);
+  layout.precision = precision_of(units);
   for (const Unit& unit : units) {
     const std::int64_t unit_start = layout.numel;
     for (const auto& [name, tensor] : unit.tensors) {
       check(names.insert(name).second, "plan_flat_layout: two tensors are named '", name, "'");
-      check(precision_of(tensor) == layout.precision, "plan_flat_layout: '", name, "' is ",
-            tensor.scalar_type(), ", but the tensors before it are ", layout.precision.params);
+      check(fits(tensor, layout.precision), "plan_flat_layout: '", name, "' is ",
+            tensor.scalar_type(), " or has another type of gradient, but other tensors are ",
+            layout.precision.params);
       const std::int64_t padded = round_up(tensor.numel(), layout.alignment());
       layout.tensors.push_back({name, tensor.sizes().vec(), layout.numel, tensor.numel(), padded,
                                 tensor.requires_grad()});

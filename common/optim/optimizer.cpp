@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/optim/rounding.hpp"
 
 namespace ladder {
 
@@ -19,9 +20,10 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
   for (const FlatTensor& tensor : layout.tensors) {
     if (!tensor.is_trainable) continue;
     const bool has_decay = tensor.shape.size() >= 2;
-    const bool continues = !ranges.empty() && ranges.back().has_decay == has_decay &&
+    const bool continues = !layout.precision.has_masters() && !ranges.empty() &&
+                           ranges.back().has_decay == has_decay &&
                            ranges.back().start + ranges.back().numel == tensor.start;
-    if (!continues) ranges.push_back({tensor.start, 0, has_decay});
+    if (!continues) ranges.push_back({tensor.start, 0, has_decay, tensor.name});
     ranges.back().numel += tensor.padded_numel;
   }
   return ranges;
@@ -36,7 +38,7 @@ std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradie
   for (const UpdateRange& range : plan_updates(model.layout())) {
     slices.push_back({model.params().narrow(0, range.start, range.numel),
                       grads.flat().narrow(0, range.start, range.numel), range.start,
-                      range.has_decay});
+                      range.has_decay, range.tensor});
   }
   return slices;
 }
@@ -113,6 +115,8 @@ void Optimizer::add_in_pieces(const OptimizerSlice& slice) {
     const std::int64_t numel = std::min(kWidePiece, slice.params.numel() - start);
     Group& group = groups_.emplace_back();
     group.weight_decay = slice.has_decay ? options_.weight_decay : 0;
+    group.tensor = slice.tensor;
+    group.tensor_start = slice.tensor_start + start;
     add(group, {slice.params.narrow(0, start, numel), slice.grads.narrow(0, start, numel),
                 slice.state_start + start, slice.has_decay});
   }
@@ -122,21 +126,36 @@ void Optimizer::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   ++num_steps_;
   step_for_kernel_ = static_cast<float>(num_steps_);
-  for (Group& group : groups_) {
+  for (const Group& group : groups_) {
     if (group.params.empty()) continue;
-    for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
-      group.params[i].copy_(group.narrow_params[i]);
-    for (std::size_t i = 0; i < group.narrow_grads.size(); ++i)
-      group.grads[i].copy_(group.narrow_grads[i]);
+    widen(group);
     if (options_.kind == OptimizerKind::kAdamW) {
       adamw_step(group, learning_rate);
     } else {
       sgd_step(group, learning_rate);
     }
-    for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
-      group.narrow_params[i].copy_(group.params[i]);
+    narrow(group);
   }
   round_masters();
+}
+
+void Optimizer::widen(const Group& group) {
+  for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
+    group.params[i].copy_(group.narrow_params[i]);
+  for (std::size_t i = 0; i < group.narrow_grads.size(); ++i)
+    group.grads[i].copy_(group.narrow_grads[i]);
+}
+
+void Optimizer::narrow(const Group& group) {
+  for (std::size_t i = 0; i < group.narrow_params.size(); ++i) {
+    if (options_.masters == Masters::kStochastic) {
+      round_stochastically(group.params[i], group.narrow_params[i],
+                           rounding_stream(options_.seed, num_steps_, group.tensor),
+                           group.tensor_start);
+    } else {
+      group.narrow_params[i].copy_(group.params[i]);
+    }
+  }
 }
 
 void Optimizer::round_masters() {

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/core/unit.hpp"
@@ -45,11 +46,13 @@ struct OptimizerOptions {
 inline constexpr std::int64_t kUpdateAlignment = 16;
 
 // A contiguous range of the flat buffer with one weight decay: neighboring tensors are updated in
-// one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment.
+// one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment. If
+// parameters have 16 bits, each tensor is a range of its own: stochastic rounding goes by tensors.
 struct UpdateRange {
   std::int64_t start = 0;
   std::int64_t numel = 0;
   bool has_decay = false;
+  std::string tensor = {};  // the first one
 };
 std::vector<UpdateRange> plan_updates(const FlatLayout& layout);  // frozen tensors are left out
 
@@ -60,6 +63,8 @@ struct OptimizerSlice {
   at::Tensor grads;   // [n], fp32 or of the parameters' type
   std::int64_t state_start = 0;
   bool has_decay = false;
+  std::string tensor = {};        // for stochastic rounding: the tensor's name,
+  std::int64_t tensor_start = 0;  // and where in it the slice starts
 };
 
 class Optimizer {
@@ -106,7 +111,11 @@ class Optimizer {
     // Where `params` and `grads` are scratch: what is widened into them before the call, and for
     // parameters what the result is rounded to afterwards. Otherwise empty.
     std::vector<at::Tensor> narrow_params, narrow_grads;
+    std::string tensor;  // of the only piece, if there is scratch
+    std::int64_t tensor_start = 0;
   };
+  void widen(const Group& group);
+  void narrow(const Group& group);
   void add(Group& group, const OptimizerSlice& slice);
   void add_in_pieces(const OptimizerSlice& slice);
   void adamw_step(const Group& group, double learning_rate);

@@ -76,15 +76,40 @@ void read_all(SafetensorsReader& reader, const StateTensors& tensors, const std:
         ", state.json says ", wanted);
 }
 
+// FOLDER/model.safetensors with the same tensors in 16 bits.
+class NarrowCopy {
+ public:
+  NarrowCopy(const fs::path& folder, const StateTensors& tensors, at::ScalarType dtype)
+      : folder_(folder), dtype_(dtype) {
+    make_folders(folder);
+    std::vector<StoredTensor> stored = tensors.stored;
+    for (StoredTensor& tensor : stored) tensor.dtype = dtype;
+    writer_.emplace(folder / "model.safetensors", stored);
+  }
+  void write(const at::Tensor& values) { writer_->write(values.to(dtype_)); }
+  void finish() {
+    writer_->finish();
+    sync_to_disk(folder_);
+  }
+
+ private:
+  fs::path folder_;
+  at::ScalarType dtype_;
+  std::optional<SafetensorsWriter> writer_;
+};
+
 // Returns the hash of what was written.
-std::string write_all(const fs::path& path, const StateTensors& tensors) {
+std::string write_all(const fs::path& path, const StateTensors& tensors,
+                      NarrowCopy* copy = nullptr) {
   SafetensorsWriter writer(path, tensors.stored);
   TensorHash hash;
   tensors.for_each([&](const std::string& name, const at::Tensor& values) {
     writer.write(values);
     hash.update(name, values);
+    if (copy != nullptr) copy->write(values);
   });
   writer.finish();
+  if (copy != nullptr) copy->finish();
   return hash.digest();
 }
 
@@ -116,9 +141,12 @@ Json to_json(const std::optional<LossScaleState>& state) {
 std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& path) {
   const auto found = json.find("loss_scale");
   if (found == json.end() || found->is_null()) return std::nullopt;
-  return LossScaleState{.scale = static_cast<double>(count_in(*found, "scale", path)),
-                        .good_steps = count_in(*found, "good_steps", path),
-                        .skipped_steps = count_in(*found, "skipped_steps", path)};
+  const LossScaleState state = {.scale = static_cast<double>(count_in(*found, "scale", path)),
+                                .good_steps = count_in(*found, "good_steps", path),
+                                .skipped_steps = count_in(*found, "skipped_steps", path)};
+  check(state.scale >= 1, path.string(), ": damaged: the loss scale is ", state.scale,
+        ", it must be at least 1");
+  return state;
 }
 
 // The contents of state.json, all checked.
@@ -166,8 +194,7 @@ SavedState read_state(const fs::path& checkpoint) {
 }  // namespace
 
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
-                                const Json& config,
-                                const std::optional<LossScaleState>& loss_scale) {
+                                const Json& config, const SaveOptions& options) {
   char name[32];
   std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
   const fs::path target = checkpoints_of(run) / name;
@@ -175,7 +202,12 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
   check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
   fs::remove_all(partial);
   make_folders(partial);
-  const std::string param_hash = write_all(partial / "model.safetensors", state.parameters);
+  const fs::path copy = partial / (options.copy_dtype == at::kHalf ? "fp16" : "bf16");
+  std::optional<NarrowCopy> narrow_copy;
+  if (options.copy_dtype != at::kFloat)
+    narrow_copy.emplace(copy, state.parameters, options.copy_dtype);
+  const std::string param_hash = write_all(partial / "model.safetensors", state.parameters,
+                                           narrow_copy ? &*narrow_copy : nullptr);
   const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
   Json json = {{"format_version", kFormatVersion},
                {"step", step},
@@ -187,7 +219,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"rng",
                 {{"kind", "derived from seed, stream and step"},
                  {"seed", config.value("seed", Json(nullptr))}}},
-               {"loss_scale", to_json(loss_scale)},
+               {"loss_scale", to_json(options.loss_scale)},
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};

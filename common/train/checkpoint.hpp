@@ -29,12 +29,18 @@ struct SavedCheckpoint {
   std::string param_hash;
 };
 
+struct SaveOptions {
+  std::optional<LossScaleState> loss_scale = {};  // of a run with fp16
+  // bf16 or fp16: the parameters are also written as such, to a folder of that name. fp32: they are not.
+  at::ScalarType copy_dtype = at::kFloat;
+};
+
 // Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
-// for the reader's information, `loss_scale` for the same run with fp16. Visits each tensor once:
-// parameters, then the optimizer's, then those of the extra files.
+// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then those
+// of the extra files.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
                                 const TrainState& state, const Json& config,
-                                const std::optional<LossScaleState>& loss_scale = {});
+                                const SaveOptions& options = {});
 
 struct LoadedCheckpoint {
   std::int64_t step = 0;

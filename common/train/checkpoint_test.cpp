@@ -1,5 +1,6 @@
 #include "common/train/checkpoint.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
 
 namespace ladder {
 namespace {
@@ -91,6 +93,71 @@ TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
   tensors[0].tensor = tensors[0].tensor.clone();
   tensors[0].tensor[0][0] = std::nextafter(tensors[0].tensor[0][0].item<float>(), 10.0F);
   EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
+}
+
+TEST_F(CheckpointTest, ALossScaleComesBackAndADamagedOneIsRefused) {
+  const LossScaleState state = {.scale = 4096, .good_steps = 17, .skipped_steps = 3};
+  const fs::path saved =
+      save_checkpoint(folder_.path(), 1, state_, Json::object(), {.loss_scale = state}).path;
+  TrainState loaded = zero_state();
+  EXPECT_EQ(load_checkpoint(saved, loaded).loss_scale, state);
+  const fs::path without = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
+  EXPECT_FALSE(load_checkpoint(without, loaded).loss_scale.has_value());
+  Json json = Json::parse(read_text_file(saved / "state.json"));
+  for (const Json& damaged :
+       {Json(7), Json::object(), Json({{"scale", 0}, {"good_steps", 0}, {"skipped_steps", 0}}),
+        Json({{"scale", -2}, {"good_steps", 0}, {"skipped_steps", 0}})}) {
+    json["loss_scale"] = damaged;
+    std::ofstream(saved / "state.json") << json.dump();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr("state.json")))
+        << damaged.dump();
+  }
+}
+
+// Other tools find model.safetensors in a folder of its own; the checkpoint itself stays what it was.
+TEST_F(CheckpointTest, ACopyIn16BitsIsWrittenBeside) {
+  const std::string param_hash =
+      save_checkpoint(folder_.path(), 1, state_, Json::object()).param_hash;
+  for (const auto& [type, name] : {std::pair{at::kBFloat16, "bf16"}, {at::kHalf, "fp16"}}) {
+    fs::remove_all(folder_.path() / "checkpoints");
+    const SavedCheckpoint saved =
+        save_checkpoint(folder_.path(), 1, state_, Json::object(), {.copy_dtype = type});
+    EXPECT_EQ(saved.param_hash, param_hash);
+    SafetensorsReader copy(saved.path / name / "model.safetensors");
+    ASSERT_EQ(copy.tensors().size(), state_.parameters.stored.size());
+    for (const NamedTensor& wanted : tensors_.parameters) {
+      const at::Tensor found = at::empty(wanted.tensor.sizes(), type);
+      copy.read(wanted.name, found);
+      EXPECT_TRUE(found.equal(wanted.tensor.to(type))) << wanted.name;
+    }
+    TrainState loaded = zero_state();
+    load_checkpoint(saved.path, loaded);
+    EXPECT_EQ(tensor_hash(loaded.parameters), param_hash);
+  }
+}
+
+// What 16-bit parameters store: their masters, or themselves, as fp32 either way.
+TEST_F(CheckpointTest, SixteenBitParametersAreStoredInFp32) {
+  const at::Tensor masters = at::randn({300}), rounded = masters.to(at::kBFloat16);
+  const StateTensors narrow = whole_tensors({{"w", rounded}});
+  const StateTensors both = rounded_to(narrow, whole_tensors({{"w", masters}}));
+  EXPECT_EQ(tensor_hash(both), tensor_hash(whole_tensors({{"w", masters}})));
+  EXPECT_EQ(tensor_hash(in_fp32(narrow)),
+            tensor_hash(whole_tensors({{"w", rounded.to(at::kFloat)}})));
+  EXPECT_EQ(in_fp32(narrow).stored[0].dtype, at::kFloat);
+  const at::Tensor read = at::randn({300});
+  const TensorVisitor reader = [&](const std::string&, const at::Tensor& into) {
+    into.copy_(read);
+  };
+  both.fill("w", reader);
+  EXPECT_TRUE(masters.equal(read));
+  EXPECT_TRUE(rounded.equal(read.to(at::kBFloat16)));
+  rounded.zero_();
+  in_fp32(narrow).fill("w", reader);
+  EXPECT_TRUE(rounded.equal(read.to(at::kBFloat16)));
+  in_fp32(whole_tensors({{"w", masters}})).fill("w", reader);
+  EXPECT_TRUE(masters.equal(read));
 }
 
 TEST_F(CheckpointTest, DamageIsFoundAndNamed) {

@@ -118,6 +118,28 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--init-from", "a", "--resume", "auto", "--out", "o"}, {"--init-from", "auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
   expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
+  expect_refused({"--precision", "fp8"}, {"--precision is 'fp8', it must be fp32 or bf16 or fp16"});
+  expect_refused({"--grad-dtype", "bf16"}, {"--grad-dtype bf16", "parameters are fp32"});
+  expect_refused({"--precision", "fp16", "--grad-dtype", "bf16"}, {"parameters are fp16"});
+  expect_refused({"--masters", "none"}, {"--masters", "--precision is fp32"});
+  for (const char* scale : {"3", "0.5", "-2", "0", "inf"})
+    expect_refused({"--loss-scale", scale}, {"--loss-scale", "a power of two"});
+  expect_refused({"--loss-scale-window", "0"}, {"--loss-scale-window is 0"});
+}
+
+TEST(Options, PrecisionReachesTheModelAndTheOptimizer) {
+  const TrainOptions options = parse({"--precision", "bf16", "--grad-dtype", "bf16", "--masters",
+                                      "stochastic", "--seed", "7"})
+                                   .options;
+  EXPECT_EQ(options.model.precision, (Precision{at::kBFloat16, at::kBFloat16}));
+  EXPECT_EQ(options.optimizer.masters, Masters::kStochastic);
+  EXPECT_EQ(options.optimizer.seed, 7u);
+  EXPECT_FALSE(needs_loss_scale(options));
+  const TrainOptions fp16 =
+      parse({"--precision", "fp16", "--loss-scale", "1024", "--loss-scale-window", "5"}).options;
+  EXPECT_TRUE(needs_loss_scale(fp16));
+  EXPECT_EQ(fp16.loss_scale.initial, 1024);
+  EXPECT_EQ(fp16.loss_scale.window, 5);
 }
 
 // One kind of answer for every kind of option: it names the option and shows what to write.

@@ -9,6 +9,9 @@
 namespace ladder {
 namespace {
 
+const std::vector<std::pair<std::string, at::ScalarType>> kFormats = {
+    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+
 class OptionTable {
  public:
   OptionTable(CLI::App& app, TrainOptions& options) : app_(app), o_(options) {}
@@ -165,12 +168,10 @@ class OptionTable {
 
   void add_precision() {
     group_ = "Precision";
-    const std::vector<std::pair<std::string, at::ScalarType>> formats = {
-        {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-    choice("--precision", o_.model.precision.params, formats,
+    choice("--precision", o_.model.precision.params, kFormats,
            "what parameters and activations are stored and computed in; with 16 bits the optimizer "
            "keeps fp32 masters of the parameters");
-    choice("--grad-dtype", o_.model.precision.grads, formats,
+    choice("--grad-dtype", o_.model.precision.grads, kFormats,
            "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
            "bytes per parameter and half of the wire, and cost accuracy");
     choice(
@@ -196,6 +197,8 @@ class OptionTable {
     value("--eval-every", o_.output.eval_every,
           "steps between evaluations on the validation data; 0: never");
     value("--save-every", o_.output.save_every, "steps between checkpoints; 0: only at the end");
+    choice("--save-dtype", o_.output.save_dtype, kFormats,
+           "bf16 or fp16: each checkpoint also holds its parameters in 16 bits, for other tools");
     value("--keep", o_.output.keep, "how many of the newest checkpoints to keep; 0: all");
     value("--sample", o_.output.sample, "text for the trained model to continue at the end");
     flag("--quiet", o_.output.is_quiet, "print nothing on the console");

@@ -26,8 +26,8 @@ bool holds_a_run(const fs::path& folder) {
 std::string describe_changes(const Json& before, const Json& now) {
   static const std::set<std::string> kHarmless = {
       // where results go, and what is shown and measured on the way
-      "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every", "keep",
-      "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
+      "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every",
+      "save-dtype", "keep", "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
       // who computes what, and when
       "transport", "ranks", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
       "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache", "elastic", "elastic-key",
@@ -96,8 +96,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   step_ = loaded.step;
-  if (loss_scaler_.is_on() && loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
-  skipped_steps_ = loss_scaler_.state().skipped_steps;
+  if (loss_scaler_.is_on() && loaded.loss_scale) restore_loss_scale(*loaded.loss_scale);
   resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
@@ -185,6 +184,11 @@ double Run::learning_rate() const {
   return ladder::learning_rate(options_.lr, step_ - skipped_steps_, options_.num_steps);
 }
 
+void Run::restore_loss_scale(const LossScaleState& state) {
+  loss_scaler_.restore(state);
+  skipped_steps_ = state.skipped_steps;
+}
+
 bool Run::accepts(double grad_norm) {
   const double before = loss_scaler_.scale();
   const bool is_accepted = loss_scaler_.accepts(grad_norm);
@@ -263,6 +267,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   if (options_.transport != Transport::kThreads) {
     line["live_bytes"] = read_memory().total_live_bytes;
   }
+  if (loss_scaler_.is_on()) line["loss_scale"] = loss_scaler_.scale();  // of the next step
   for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
   write_metrics(line);
 }
@@ -323,8 +328,9 @@ void Run::write_state(const TrainState& state) {
   }
   Json config = to_json(options_);
   config["ranks"] = num_replicas();
-  const auto loss_scale = loss_scaler_.is_on() ? std::optional(loss_scaler_.state()) : std::nullopt;
-  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config, loss_scale);
+  SaveOptions options = {.copy_dtype = options_.output.save_dtype};
+  if (loss_scaler_.is_on()) options.loss_scale = loss_scaler_.state();
+  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config, options);
   report_.param_hash = saved.param_hash;
   prune_checkpoints(out_, options_.output.keep);
   console_.line(concat("saved ", saved.path.string()));

@@ -56,6 +56,9 @@ class Run {
   // Whether the optimizer may take this step; false if fp16's gradients have overflowed, anywhere. To
   // be called once, with the norm of the whole gradient (loss_scaler.hpp).
   bool accepts(double grad_norm);
+  // For ranks that decide each for itself, and so save each its own (step 9).
+  const LossScaler& loss_scaler() const { return loss_scaler_; }
+  void restore_loss_scale(const LossScaleState& state);
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.

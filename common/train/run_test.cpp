@@ -204,6 +204,66 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");
 }
 
+// Steps 2 and 3 overflow: the optimizer leaves them out, and so does the schedule, also after a resume.
+TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
+  options_.num_steps = 8;
+  options_.lr = {.schedule = LrSchedule::kLinear, .lr = 1, .warmup_steps = 4};
+  options_.model.precision.params = at::kHalf;
+  options_.loss_scale = {.initial = 1024, .window = 3};
+  options_.output.save_every = 3;
+  options_.output.keep = 0;
+  options_.output.log_every = 1;
+  const auto take = [&](const TrainOptions& options) {
+    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+    const FlatGradients grads(flat);
+    Optimizer optimizer(flat, grads, options.optimizer);
+    BatchStream batches(options.data, whole_data(options.data.tail));
+    ladder::Run run(options, comm_);
+    run.resume(full_state(flat, optimizer, batches));
+    std::vector<double> scales;
+    while (run.next_step()) {
+      const std::int64_t step = run.num_steps_taken() + 1;
+      const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
+      scales.push_back(run.loss_scale());
+      if (run.accepts(norm)) optimizer.step(run.learning_rate());
+      run.record({.loss = 1, .grad_norm = norm, .num_units = 1});
+      if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+    }
+    run.finish(full_state(flat, optimizer, batches));
+    EXPECT_EQ(optimizer.num_steps(), 6);
+    return std::pair{run.report(), scales};
+  };
+  const auto [whole, scales] = take(options_);
+  EXPECT_THAT(whole.learning_rates, ElementsAre(.25, .5, .5, .5, .75, 1, 1, .75));
+  EXPECT_THAT(scales, ElementsAre(1024, 1024, 512, 256, 256, 256, 512, 512));
+  EXPECT_EQ(whole.skipped_steps, 2);
+  TrainOptions again = options_;
+  again.output.out = folder_.path("again");
+  again.output.resume = options_.output.out + "/checkpoints/step_000003";
+  const auto [rest, later_scales] = take(again);
+  EXPECT_THAT(rest.learning_rates, ElementsAre(.5, .75, 1, 1, .75));
+  EXPECT_THAT(later_scales, ElementsAre(256, 256, 256, 512, 512));
+  EXPECT_EQ(rest.skipped_steps, 0);
+  const std::string log = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
+  EXPECT_THAT(log, HasSubstr("\"loss_scale\":512"));
+  EXPECT_THAT(log, HasSubstr("\"grad_norm\":null"));
+}
+
+TEST_F(RunTest, ARunThatOverflowsForEverIsAnError) {
+  options_.num_steps = 100;
+  options_.model.precision.params = at::kHalf;
+  ladder::Run run(options_, comm_);
+  EXPECT_THAT(
+      [&] {
+        while (run.next_step()) {
+          run.accepts(std::numeric_limits<double>::quiet_NaN());
+          run.record({.loss = 1, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
+        }
+      },
+      ThrowsMessage<CheckError>(HasSubstr("loss scale of 1")));
+  EXPECT_EQ(run.num_steps_taken(), 16);
+}
+
 TEST_F(RunTest, EvaluatesEverySoOftenAndAtTheEnd) {
   options_.output.eval_every = 2;
   const TrainReport report = take_steps(options_);

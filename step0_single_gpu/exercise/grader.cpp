@@ -141,9 +141,18 @@ class Grade : public Examination {
     }
   }
 
+  // As fp16 needs it: larger gradients of the same loss.
+  void loss_scale() {
+    examine("a loss scale", [this](Communicator&) {
+      Scale scale({30, 30}, {30, 10});
+      expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
+      expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
+    });
+  }
+
  private:
-  double run(Scale& scale, double num_targets) {
-    return attempt_(scale.loss_sum(), scale.batch(), num_targets);
+  double run(Scale& scale, double num_targets, double loss_scale = 1) {
+    return attempt_(scale.loss_sum(), scale.batch(), num_targets, loss_scale);
   }
 
   const AccumulateGradients& attempt_;
@@ -161,6 +170,7 @@ std::vector<std::string> grade(const AccumulateGradients& attempt) {
   grade.one_microbatch_at_a_time();
   grade.adds_to_the_gradient();
   grade.padding_only();
+  grade.loss_scale();
   grade.no_target_no_mean();
   return grade.faults();
 }

@@ -9,7 +9,8 @@
 
 namespace ladder::step0 {
 
-using AccumulateGradients = std::function<double(const LossSum&, const Microbatches&, double)>;
+using AccumulateGradients = std::function<double(const LossSum& loss_sum, const Microbatches& batch,
+                                                 double num_targets, double loss_scale)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
 // right.

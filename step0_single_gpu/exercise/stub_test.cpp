@@ -10,7 +10,7 @@ namespace ladder {
 namespace {
 
 TEST(Stub, SaysWhatIsNotImplemented) {
-  EXPECT_THAT([] { accumulate_gradients({}, Microbatches({}), 1.0); },
+  EXPECT_THAT([] { accumulate_gradients({}, Microbatches({}), 1.0, 1.0); },
               ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(
                   "not implemented: step0_single_gpu: accumulate_gradients")));
 }

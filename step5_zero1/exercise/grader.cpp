@@ -155,10 +155,16 @@ class Grade : public Examination {
         const std::vector<at::Tensor> slices = zero_slices({2, 1});
         slices[0][1500] = rank_ == 0 ? 4.0 : 0.5;
         const at::Tensor wanted = at::cat(slices).mul_(clip_factor(norm, clip_norm));
-        const double found = attempt_.clip_gradients(slices, clip_norm, comm);
+        const double found = attempt_.clip_gradients(slices, clip_norm, comm, 1);
         expect(concat("the norm that clip_gradients(", clip_norm, ") returns"), found, norm);
         expect(concat("the own gradient after clip_gradients(", clip_norm, ")"), at::cat(slices),
                wanted);
+        const std::vector<at::Tensor> scaled = zero_slices({2, 1});  // of 8 times the loss
+        scaled[0][1500] = 8 * (rank_ == 0 ? 4.0 : 0.5);
+        const double unscaled_norm = attempt_.clip_gradients(scaled, clip_norm, comm, 8);
+        const std::string what = concat("clip_gradients(", clip_norm, ") with a loss scale of 8");
+        expect(concat("the norm that ", what, " returns"), unscaled_norm, norm);
+        expect(concat("the own gradient after ", what), at::cat(scaled), wanted);
       }
     });
   }
@@ -209,7 +215,7 @@ class Grade : public Examination {
         bucketer.arm(2);
         for (int j = 0; j < 2; ++j) model.backward(rank_, HostileModel::seed_of(step, j));
         bucketer.wait();
-        attempt_.clip_gradients(grads, 0.5, comm);
+        attempt_.clip_gradients(grads, 0.5, comm, 1);
         optimizer->step(1e-2);
         attempt_.all_gather_parameters(model.flat, comm);
         expect(concat("all parameters after step ", step, " of training"), model.flat.params(),

@@ -71,9 +71,9 @@ inline ShardedAttempt right_attempt() {
                                                options);
           },
           right_norm,
-          [](const Slices& grads, double clip_norm, Communicator& comm) {
-            const double norm = right_norm(grads, comm);
-            scale(grads, clip_factor(norm, clip_norm));
+          [](const Slices& grads, double clip_norm, Communicator& comm, double loss_scale) {
+            const double norm = right_norm(grads, comm) / loss_scale;
+            scale(grads, clip_factor(norm, clip_norm) / loss_scale);
             return norm;
           },
           [](FlatModel& model, Communicator& comm) {

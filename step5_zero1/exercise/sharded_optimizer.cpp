@@ -41,8 +41,9 @@ double sharded_norm(const std::vector<at::Tensor>& /*slices*/, Communicator& /*c
 }
 
 double clip_gradients(const std::vector<at::Tensor>& /*grads*/, double /*clip_norm*/,
-                      Communicator& /*comm*/) {
-  // clip_factor() returns the factor. It must be the same on every rank.
+                      Communicator& /*comm*/, double /*loss_scale*/) {
+  // clip_factor() returns the factor. It must be the same on every rank. The gradients are loss_scale
+  // times too large (1 until you train in fp16); can you divide and clip in one multiplication?
   not_implemented("step5_zero1: clip_gradients()");
 }
 

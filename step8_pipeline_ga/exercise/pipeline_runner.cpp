@@ -47,6 +47,7 @@ class PipelineRunner::Execution {
   // starts from, [].
   std::function<at::Tensor(const at::Tensor& output, std::int64_t microbatch)> on_output;
   OnWeightGradient on_weight_gradient;
+  double loss_scale = 1;  // of fp16: a loss's own gradient, from which its backward starts
 
   void run() {
     for (const Action& action : own_actions()) {
@@ -169,7 +170,7 @@ class PipelineRunner::Execution {
   void recv(std::map<Place, Arriving>& arriving, const Action& action, int from_chunk) {
     const at::Tensor& tokens = microbatches_[action.microbatch].tokens;
     const at::Tensor tensor =
-        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, at::kFloat);
+        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_type_);
     arriving[place_of(action)] = {
         tensor, runner_.stages_.recv(tensor, plan_.stage_of(from_chunk), kMessageTag)};
   }
@@ -185,9 +186,10 @@ class PipelineRunner::Execution {
 };
 
 PipelineRunner::PipelineRunner(std::vector<Model> chunks, std::int64_t channels,
-                               Communicator& stages, Planner planner)
+                               Communicator& stages, Planner planner, at::ScalarType activations)
     : chunks_(std::move(chunks)),
       channels_(channels),
+      activation_type_(activations),
       stages_(stages),
       planner_(std::move(planner)) {}
 
@@ -204,13 +206,15 @@ const PipelinePlan& PipelineRunner::plan_of(std::int64_t num_microbatches, bool 
 
 double PipelineRunner::accumulate_gradients(const Objective& objective, const Microbatches& batch,
                                             double num_targets, std::int64_t num_microbatches,
-                                            const OnWeightGradient& on_weight_gradient) {
+                                            const OnWeightGradient& on_weight_gradient,
+                                            double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
   double loss = 0;
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
     flush.on_weight_gradient = on_weight_gradient;
+    flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
       const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
       loss += share.item<double>();
@@ -251,7 +255,8 @@ at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()}, at::kFloat);
+    output =
+        at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()}, activation_type_);
   stages_.broadcast(output, last)->wait();
   return output;
 }

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/core/precision.hpp"
 #include "common/core/seed.hpp"
-#include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
 

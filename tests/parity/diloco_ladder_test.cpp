@@ -92,16 +92,25 @@ TEST_F(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
   }
 }
 
+// In bf16 the workers' masters are what is averaged.
 TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
-  for (const DilocoOptions& diloco_options : std::vector<DilocoOptions>{
-           {.sync_every = 4},
-           {.sync_every = 3, .sync_delay = 2},
-           {.sync_every = 4, .num_fragments = 2, .sync_delay = 1},
-           {.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
-           {.sync_every = 2, .alpha = 1}}) {
+  struct Setting {
+    DilocoOptions diloco;
+    at::ScalarType params = at::kFloat;
+  };
+  for (const auto& [diloco_options, params] :
+       std::vector<Setting>{{{.sync_every = 4}},
+                            {{.sync_every = 3, .sync_delay = 2}},
+                            {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}},
+                            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25}},
+                            {{.sync_every = 2, .alpha = 1}},
+                            {{.sync_every = 4}, at::kBFloat16},
+                            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
+                             at::kBFloat16}}) {
     SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
-                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha));
+                        diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", params));
     TrainOptions all = options(diloco_options, 4);
+    all.model.precision.params = params;
     all.output.save_every = steps_per_round(diloco_options);
     all.output.keep = 0;
     all.output.sample = "line ";

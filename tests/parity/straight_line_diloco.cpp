@@ -21,13 +21,16 @@ namespace ladder {
 namespace {
 
 struct Worker {
-  Worker(const TrainOptions& options, int index, int num_workers)
-      : flat(layout_of(options)),
+  Worker(const TrainOptions& options, const FlatLayout& layout, int index, int num_workers)
+      : flat(layout),
         model(build_model(options, flat)),
         grads(flat),
         inner(flat, grads, options.optimizer),
         batches(options.data, data_shard(index, num_workers, options.data.tail)),
         loss_sum(loss_of(model, kNextToken)) {}
+
+  // What its optimizer updates: in 16 bits the masters.
+  FlatModel local() const { return inner.updated_model(flat); }
 
   FlatModel flat;
   Model model;
@@ -59,8 +62,9 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
   StraightLine result;
   std::vector<std::unique_ptr<Worker>> workers;
   for (int w = 0; w < num_workers; ++w)
-    workers.push_back(std::make_unique<Worker>(options, w, num_workers));
-  Worker global(options, 0, 1);  // that never trains
+    workers.push_back(std::make_unique<Worker>(options, layout_of(options), w, num_workers));
+  // It never trains, and is fp32.
+  Worker global(in_fp32(options), in_fp32(layout_of(options)), 0, 1);
   const FlatLayout& layout = global.flat.layout();
   const at::Tensor momentum = at::zeros_like(global.flat.params());
   std::int64_t in_round = 0, outer_step = 0;
@@ -86,9 +90,9 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
     const at::Tensor p = global.flat.params().slice(0, start, end);
     ++in_round;
     if (in_round == o.sync_every / o.num_fragments - o.sync_delay) {
-      average = p - workers[0]->flat.params().slice(0, start, end);
+      average = p - workers[0]->local().params().slice(0, start, end);
       for (std::size_t w = 1; w < workers.size(); ++w)
-        average = average + (p - workers[w]->flat.params().slice(0, start, end));
+        average = average + (p - workers[w]->local().params().slice(0, start, end));
       average = average / num_workers;
     }
     if (in_round == o.sync_every / o.num_fragments) {
@@ -96,8 +100,9 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       v.copy_(at::add(v * o.outer_momentum, average));
       p.copy_(at::add(p, at::add(average, v, o.outer_momentum), -o.outer_lr));
       for (const auto& worker : workers) {
-        const at::Tensor local = worker->flat.params().slice(0, start, end);
+        const at::Tensor local = worker->local().params().slice(0, start, end);
         if (o.alpha < 1) local.copy_(at::add(local * o.alpha, p, 1 - o.alpha));
+        worker->inner.round_masters();
       }
       in_round = 0;
       ++outer_step;
@@ -107,7 +112,7 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       result.val_losses.push_back(evaluate(global.loss_sum, global.batches.validation()));
   }
   result.sample = generate(global.model, options);
-  for (const auto& worker : workers) result.parameter_hashes.push_back(hash_of(worker->flat));
+  for (const auto& worker : workers) result.parameter_hashes.push_back(hash_of(worker->local()));
   return result;
 }
 
