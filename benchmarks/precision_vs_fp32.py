@@ -38,7 +38,8 @@ ON_ONE = ["--micro-batch-size", "16"]
 ON_16 = ["--micro-batch-size", "1", "--simulate-ranks", "16"]
 LAST_STEPS = 50  # whose mean is the training loss
 # How far two final validation losses may be apart, in nats. Over four seeds on one rank, and one on 16 ranks, bf16
-# ended at most 0.0051 from fp32, and fp16 0.0016; this is four times as much. Another seed ends 0.04 or more away, so a smaller bound would mean little.
+# ended at most 0.0051 from fp32, and fp16 0.0016; this is four times as much. Another seed ends 0.04 or more away, so
+# a smaller bound would mean little.
 WITHIN = 0.02
 
 
