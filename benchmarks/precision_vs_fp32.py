@@ -6,7 +6,7 @@
 Trains step 0 from the same seed on the same rows of the built-in corpus in nine variants, and prints for each the bytes
 it holds per parameter, the training loss (mean of the last 50 steps), the validation loss and its distance from fp32's.
 Then it takes one gradient of the same 64 rows on several numbers of ranks, and prints how far 16-bit gradients are from
-fp32 ones. Writes all of it to FOLDER/precision.json and precision.svg; with --write, also docs/precision.svg and the
+fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg; with --write, also docs/precision.svg and the
 tables of docs/precision.md. Exit code 1 if a variant with masters and fp32 gradients ends further from fp32 than
 --within allows.
 
@@ -64,9 +64,11 @@ VARIANTS = [
 
 ROWS = 64  # of the gradient that is compared
 RANKS = (1, 4, 16, 64)
+SCALES = (1, 65536)
 # One step of SGD moves a parameter by the learning rate times its gradient. This rate is a power of two, so that it
-# scales exactly, and large, so that rounding the sum of parameter and step does not hide the step's last digits.
-GRADIENT = ["--optimizer", "sgd", "--lr", str(2**20), "--lr-schedule", "constant", "--weight-decay", "0", "--clip-norm", "0"]
+# scales exactly, and large, so that rounding the sum of parameter and step does not hide the step's last digits; but
+# the sum must not overflow fp16.
+GRADIENT = ["--optimizer", "sgd", "--lr", "1024", "--lr-schedule", "constant", "--weight-decay", "0", "--clip-norm", "0"]
 
 
 # ---- what learning costs ----------------------------------------------------------------------------------------------
@@ -157,26 +159,55 @@ def errors_of(gradient, reference):
     return {"error": error_of(*whole), "worst": worst[0], "worst_tensor": worst[1], "changed": num_changed / len(whole[0])}
 
 
-def measure_sums(arguments, folder):
-    """Errors of the gradient of the same rows, from the same parameters, by format and number of ranks."""
-    start = folder / "start"
-    run_all([[*trainer(arguments), *arguments.options, "--steps", "0", "--precision", "bf16", "--out", str(start)]])
-    before = read_tensors(start / "checkpoints/step_000000/model.safetensors")
+class GradientOf:
+    """The gradient of the first rows, from parameters that every format can hold."""
 
-    def gradient(name, ranks, *options):
-        out = folder / f"{name}-{ranks}"
-        rows = [*arguments.options, "--micro-batch-size", str(ROWS // ranks), "--simulate-ranks", str(ranks)]
-        run_all([[*trainer(arguments), "--steps", "1", "--init-from", str(start), "--out", str(out), *rows, *GRADIENT, *options]])
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder, self.num_runs = arguments, folder, 0
+        self.start = folder / "start"
+        run_all([[*trainer(arguments), *arguments.options, "--steps", "0", "--precision", "bf16", "--out", str(self.start)]])
+        self.before = read_tensors(self.start / "checkpoints/step_000000/model.safetensors")
+
+    def __call__(self, rows, *options):
+        self.num_runs += 1
+        out = self.folder / f"gradient-{self.num_runs}"
+        own = ["--micro-batch-size", str(rows), *GRADIENT, *options, "--init-from", str(self.start), "--out", str(out)]
+        run_all([[*trainer(self.arguments), *self.arguments.options, "--steps", "1", *own]])
         after = read_tensors(out / "checkpoints/step_000001/model.safetensors")
-        return {key: [a - b for a, b in zip(after[key], before[key], strict=True)] for key in before}
+        return {key: [a - b for a, b in zip(after[key], self.before[key], strict=True)] for key in self.before}
 
+
+def measure_sums(gradient_of):
+    """Errors of the gradient of the same rows, by format and number of ranks."""
     result = []
     for ranks in RANKS:
-        in_fp32 = gradient("fp32", ranks)
-        wide = gradient("bf16", ranks, "--precision", "bf16")
-        narrow = gradient("narrow", ranks, "--precision", "bf16", "--grad-dtype", "bf16")
+        play = (ROWS // ranks, "--simulate-ranks", str(ranks))
+        in_fp32 = gradient_of(*play)
+        wide = gradient_of(*play, "--precision", "bf16")
+        narrow = gradient_of(*play, "--precision", "bf16", "--grad-dtype", "bf16")
         result.append({"ranks": ranks, "computing": errors_of(wide, in_fp32), "adding": errors_of(narrow, wide)})
     return result
+
+
+def measure_scales(gradient_of):
+    """Errors of fp16's gradient with these loss scales, and the share of its elements that have become zero."""
+    in_fp32, result = gradient_of(16), []
+    for scale in SCALES:
+        in_fp16 = gradient_of(16, "--precision", "fp16", "--loss-scale", str(scale))
+        result.append({"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)})
+    return result
+
+
+def lost(gradient, reference):
+    """The share of the reference's elements that are not zero, but are in this gradient."""
+    pairs = [pair for name in reference for pair in zip(gradient[name], reference[name], strict=True)]
+    return sum(a == 0 != b for a, b in pairs) / len(pairs)
+
+
+def scales_table(scales):
+    lines = [["loss scale", "error of the gradient", "elements that have become zero"]]
+    lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f} %", f"{100 * row['zeros']:.3f} %"] for row in scales]
+    return table(lines)
 
 
 def sums_table(sums):
@@ -201,17 +232,16 @@ WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and l
 
 
 def svg(rows, within):
-    """Two panels side by side: validation loss over steps, and its distance from fp32's, near zero."""
+    """Two panels side by side: validation loss over steps, and its distance from fp32's, as far as it may go."""
     drawn = [(row, variant) for row, variant in zip(rows, VARIANTS) if variant.colour]
     top = 30 + 18 * ((len(drawn) + 1) // 2) + 26
     losses = [loss for row, _ in drawn for _, loss in row["curve"]]
     low, high = math.floor(min(losses) * 2) / 2, math.ceil(max(losses) * 2) / 2
-    reach = 3 * within
     out = [f'<clipPath id="near"><rect x="{LEFT + WIDTH + GAP}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>']
     ticks = [low + i / 2 for i in range(round((high - low) * 2) + 1)]
     out += panel(LEFT, top, (low, high), ticks, drawn, lambda row: row["curve"], "validation loss, nats per token")
-    ticks = [i * within for i in range(-3, 4)]
-    out += panel(LEFT + WIDTH + GAP, top, (-reach, reach), ticks, drawn, lambda row: distances(row, rows[0]), "above fp32's")
+    ticks = [i * within / 2 for i in range(-2, 3)]
+    out += panel(LEFT + WIDTH + GAP, top, (-within, within), ticks, drawn, lambda row: distances(row, rows[0]), "above fp32's, magnified")
     for number, (row, variant) in enumerate(drawn):
         x, y = LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18
         kind = "first" if row is rows[0] else "run"
@@ -292,9 +322,11 @@ def replaced(text, name, content):
     return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
 
 
-def write_chapter(text, rows, sums, steps, cpu):
+def write_chapter(text, rows, sums, scales, steps, cpu):
     price = f"{price_list(rows)}\n\n(`./ladder bench precision`: {steps} steps, {cpu}.)"
-    return replaced(replaced(text, "price list", price), "sums", sums_table(sums))
+    for name, content in (("price list", price), ("sums", sums_table(sums)), ("scales", scales_table(scales))):
+        text = replaced(text, name, content)
+    return text
 
 
 def parse_arguments():
@@ -320,9 +352,12 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         rows = measure_learning(arguments, Path(folder))
-        sums = measure_sums(arguments, Path(folder))
-    print(f"{arguments.steps} steps; {cpu_name()}\n\n{price_list(rows)}\n\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
-    content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums}
+        gradient_of = GradientOf(arguments, Path(folder))
+        sums, scales = measure_sums(gradient_of), measure_scales(gradient_of)
+    print(f"{arguments.steps} steps; {cpu_name()}\n\n{price_list(rows)}")
+    print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
+    print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
+    content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
     (out / "precision.json").write_text(json.dumps(content, indent=1) + "\n")
     figure = svg(rows, arguments.within)
     (out / "precision.svg").write_text(figure)
@@ -330,7 +365,7 @@ def main():
     if arguments.write:
         (ROOT / "docs/precision.svg").write_text(figure)
         chapter = ROOT / "docs/precision.md"
-        chapter.write_text(write_chapter(chapter.read_text(), rows, sums, arguments.steps, cpu_name()))
+        chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
         print("written: docs/precision.svg and the tables of docs/precision.md")
     faults = faults_of(rows, arguments.within)
     for line in faults:
@@ -385,11 +420,14 @@ def self_test():
         path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 1.5, -2.0, 0.25))
         tensors = {name: list(numbers) for name, numbers in read_tensors(path).items()}
         check(tensors == {"a": [1.5, -2.0], "b": [0.25]}, f"a file is misread: {tensors}")
-    text = "a\n<!-- price list:begin -->\nold\n<!-- price list:end -->\n<!-- sums:begin -->\n<!-- sums:end -->\nz\n"
+    text = "a\n<!-- price list:begin -->\nold\n<!-- price list:end -->\n<!-- sums:begin -->\n<!-- sums:end -->\n<!-- scales:begin -->\n<!-- scales:end -->\nz\n"
     sums = [{"ranks": 4, "computing": errors, "adding": {**errors, "error": 0.002, "changed": 0.9}}]
-    written = write_chapter(text, [first, near], sums, 1000, "a CPU")
-    check("old" not in written and "| bf16" in written and "0.20 %" in written and written.endswith("-->\nz\n"), written)
-    check(write_chapter(written, [first, near], sums, 1000, "a CPU") == written, "writing twice changes the chapter")
+    share = lost({"w": [0.0, 0.0], "b": [0.0, 1.0]}, {"w": [3.0, 0.0], "b": [0.5, 0.0]})
+    check(share == 0.5, f"zeros are miscounted: {share}")
+    chapter = ([first, near], sums, [{"scale": 65536, "zeros": share, **errors}], 1000, "a CPU")
+    written = write_chapter(text, *chapter)
+    check("old" not in written and "| bf16" in written and "0.20 %" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written)
+    check(write_chapter(written, *chapter) == written, "writing twice changes the chapter")
     print(f"{checks} checks passed")
     return 0
 
