@@ -23,7 +23,7 @@ option(LADDER_MPI "Build the mpi transport; without it only one rank runs" ON)
 option(LADDER_WERROR "Treat warnings as errors" OFF)
 option(LADDER_FUZZ "Build the fuzz targets; needs clang" OFF)
 set(LADDER_SANITIZE "" CACHE STRING "Sanitizers to build with, for example address,undefined")
-set(LADDER_EXERCISE "" CACHE STRING "Step whose idea is taken from LADDER_EXERCISES/STEP instead of the reference")
+set(LADDER_EXERCISE "" CACHE STRING "Step, or loss_scaler, whose idea is taken from LADDER_EXERCISES/STEP instead of the reference")
 set(LADDER_EXERCISES "${LADDER_ROOT}/exercises" CACHE PATH "Folder of the learner's own files")
 
 include("${CMAKE_CURRENT_LIST_DIR}/LadderTorch.cmake")

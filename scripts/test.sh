@@ -4,6 +4,8 @@ set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
+# shellcheck source=scripts/exercises.sh
+source "$ROOT/scripts/exercises.sh"
 cd "$ROOT"
 
 # Name of each part's function, and what the part does.
@@ -14,7 +16,7 @@ PARTS=(
   "texts          links work, deltas are up to date; comparison and table find planted faults"
   "build          build/release, everything"
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI"
-  "exercise       one step's exercise, as a learner meets it: the stub is rejected, the right answer passes"
+  "exercise       one exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
   "races          tests whose ranks are threads of one process, under the thread sanitizer"
   "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
@@ -74,9 +76,9 @@ build_alone() {
   rm -r "$out"
 }
 
-# A different step each day; all with LADDER_FULL=1.
+# A different one each day; all with LADDER_FULL=1.
 part_exercise() {
-  local steps=(step[0-9]*_*/) step
+  local steps=(step[0-9]*_*/ loss_scaler) step
   if [[ -z ${LADDER_FULL:-} ]]; then steps=("${steps[10#$(date +%j) % ${#steps[@]}]}"); fi
   for step in "${steps[@]%/}"; do exercise_like_a_learner "$step"; done
 }
@@ -91,7 +93,9 @@ exercise_like_a_learner() {
     return 1
   fi
   grep "not implemented: $step" "$log" || { cat "$log"; return 1; }
-  for stub in "$LADDER_EXERCISES/$step"/*.cpp; do cp "$step/${stub##*/}" "$stub"; done
+  for stub in "$LADDER_EXERCISES/$step"/*.cpp; do
+    cp "$(solution_of "$(folder_of_exercise "$step")/${stub##*/}")" "$stub"
+  done
   ./ladder exercise "$step"
   rm -r "$LADDER_EXERCISES"
 }

@@ -1,20 +1,20 @@
 // fp16's loss scale: what keeps small gradients from becoming zero.
 //
-// The smallest number above zero in fp16 is 6e-8, and the gradients of activations are often smaller.
-// So backward starts from scale · loss, and all gradients come out scale times as large; they are
-// divided by it again in fp32, before they are clipped. The largest scale is best that makes no
-// gradient overflow (the largest number is 65504), and nobody knows it beforehand:
+// The smallest number above zero in fp16 is 6e-8, and the gradients of activations are often
+// smaller. So backward starts from scale · loss, and all gradients come out scale times as large;
+// they are divided by it again in fp32, before they are clipped. The largest scale is best that
+// makes no gradient overflow (the largest number is 65504), and nobody knows it beforehand:
 //
 //   a gradient is infinite, or not a number      skip the step, and halve the scale
-//   `window` steps in a row were good            double it
+//   `window` steps in a row were good            double it, up to 2^30
 //
-// A scale is a power of two, so that multiplying and dividing by it rounds nothing. bf16 and fp32 have
-// an exponent of 8 bits, which reaches down to 1e-38: their scale is 1, and stays.
+// A scale is a power of two, so that multiplying and dividing by it rounds nothing. bf16 and fp32
+// have an exponent of 8 bits, which reaches down to 1e-38: their scale is 1, and stays.
 //
-// The decision must be the same on all ranks: one that skips alone is out of step for ever. It is made
-// from the norm of the whole gradient, which every rank has computed from the same numbers: if a
-// gradient overflows in one microbatch on one rank or stage, the norm is not finite on any of them. So
-// agreeing costs no message of its own.
+// The decision must be the same on all ranks: one that skips alone is out of step forever. It is
+// made from the norm of the whole gradient, which every rank has computed from the same numbers: if
+// a gradient overflows in one microbatch on one rank or stage, the norm is not finite on any of
+// them. So agreeing costs no message of its own.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,16 @@ struct LossScaleState {
 
 class LossScaler {
  public:
-  LossScaler() = default;  // a scale of 1, for ever
+  LossScaler() = default;  // a scale of 1, forever
   explicit LossScaler(const LossScaleOptions& options)
       : window_(options.window), state_{.scale = options.initial} {}
 
   double scale() const { return state_.scale; }
 
-  // To be called once per step, with the norm of the whole gradient after it has been divided by the
-  // scale. Returns whether the optimizer may take the step. Without a scale it always may: whether its
-  // values are finite is then checked elsewhere. Throws CheckError if there is an overflow even at a
-  // scale of 1: then it is not the scale's fault, and no smaller one would help.
+  // To be called once per step, with the norm of the whole gradient after it has been divided by
+  // the scale. Returns whether the optimizer may take the step. Without a scale it always may:
+  // whether its values are finite is then checked elsewhere. Throws CheckError if there is an
+  // overflow even at a scale of 1: then it is not the scale's fault, and no smaller one would help.
   bool accepts(double grad_norm);
 
   const LossScaleState& state() const { return state_; }

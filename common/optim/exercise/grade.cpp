@@ -1,0 +1,23 @@
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=loss_scaler the learner's?
+#include <memory>
+
+#include "common/optim/exercise/grader.hpp"
+#include "common/testing/grade_main.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  const loss_scaler::MakeScaler make_scaler = [](const std::optional<LossScaleOptions>& options) {
+    return loss_scaler::attempt_of(options ? std::make_shared<LossScaler>(*options)
+                                           : std::make_shared<LossScaler>());
+  };
+  return loss_scaler::grade(make_scaler, scaled_step, comm);
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main() {
+  return ladder::grade_main(ladder::grade_linked);
+}

@@ -1,0 +1,42 @@
+# shellcheck shell=bash
+# Where the exercises are: those of the steps, and loss_scaler. Sourced by ./ladder and scripts/test.sh.
+
+# folder_of_exercise NAME: from the root, the folder of its stubs and its grader.
+folder_of_exercise() {
+  case $1 in
+    loss_scaler) printf 'common/optim/exercise' ;;
+    *) printf '%s/exercise' "$1" ;;
+  esac
+}
+
+lesson_of_exercise() {
+  case $1 in
+    loss_scaler) printf 'docs/precision.md' ;;
+    *) printf '%s/README.md' "$1" ;;
+  esac
+}
+
+# solution_of FILE: the file that a stub replaces, which has the same name; nothing if FILE is not a stub.
+solution_of() {
+  local folder solution
+  folder=$(dirname "$1")
+  for solution in "$(dirname "$folder")/${1##*/}" "$folder/solution/${1##*/}"; do
+    if [[ -e $solution ]]; then printf '%s' "$solution"; fi
+  done
+}
+
+# grader_of_exercise NAME: the program, from the build folder.
+grader_of_exercise() {
+  case $1 in
+    loss_scaler) printf 'common/optim/exercise/loss_scaler_grade' ;;
+    *) printf '%s/%s_grade' "$1" "$1" ;;
+  esac
+}
+
+# The numbers of ranks on which CMake runs the grader.
+ranks_of_exercise() {
+  local cmake="$ROOT/$1/CMakeLists.txt" ranks
+  if [[ $1 == loss_scaler ]]; then cmake="$ROOT/common/optim/exercise/CMakeLists.txt"; fi
+  ranks=$(sed -nE '/^ *RANKS /{s/^ *RANKS ([0-9 ]+).*/\1/p;q}' "$cmake")
+  printf '%s' "${ranks:-1}"
+}
