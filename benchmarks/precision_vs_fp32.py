@@ -323,7 +323,8 @@ def replaced(text, name, content):
 
 
 def write_chapter(text, rows, sums, scales, steps, cpu):
-    price = f"{price_list(rows)}\n\n(`./ladder bench precision`: {steps} steps, {cpu}.)"
+    about = f"(`./ladder bench precision`: {steps} steps, {cpu}. Training loss: mean of the last {LAST_STEPS} steps.)"
+    price = f"{price_list(rows)}\n\n{about}"
     for name, content in (("price list", price), ("sums", sums_table(sums)), ("scales", scales_table(scales))):
         text = replaced(text, name, content)
     return text
