@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Memory per stage: every step of the course at several numbers of ranks, measured beside theory.
 
-    ./ladder bench memory [--ranks 1,2,4] [--out FOLDER] [options of a trainer, for example --layers 8]
+    ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --layers 8]
 
 Trains each stage of scripts/ladder_stages.tsv for a few steps on one model and reads its report.json. Prints bytes per
 parameter by category, held between steps, beside theory; the peaks of parameters, gradients and optimizer, likewise;
 the largest total with the activations' share of it; the largest total with the last save, beside what the kernel says
 the process occupied at most; and writes all of it to FOLDER/memory.{csv,json,svg}. The fullest rank counts; every rank is
-held against its own theory. Exit code 1 if one byte differs. Resident memory has no theory to the byte: libraries, MPI and
+held against its own theory. Exit code 1 if one byte differs. With --precision bf16 or fp16, the figure shows two more
+values beside each bar, both from the formulas (--dry-run): what the step holds in fp32, and what it would hold with
+16-bit gradients, as in the ZeRO paper. Resident memory has no theory to the byte: libraries, MPI and
 the heap's own needs are in it. tests/resident_memory_test.cpp bounds what it grows by with the model.
 
     benchmarks/memory_vs_theory.py --self-test       plants mismatches in reports that it makes; each must be found
@@ -19,6 +21,7 @@ import copy
 import csv
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -33,6 +36,8 @@ from processes import run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
+SCRATCH = "widened for the update"
+PRECISION_OPTIONS = ("--precision", "--grad-dtype", "--masters", "--loss-scale", "--loss-scale-window")
 COLOURS = {"parameters": "#4477aa", "gradients": "#ee6677", "optimizer": "#ccbb44", "communication": "#66ccee"}
 
 
@@ -44,7 +49,10 @@ def mismatches(name, report):
         for kind in (*HELD, *PEAKS):
             if memory[kind] != theory[kind]:
                 lines.append(f"{where}: {kind} {memory[kind]} bytes, theory says {theory[kind]}")
-        others = {key: size for key, size in memory["other_by_name"].items() if key != "simulated ranks"}
+        others = {key: size for key, size in memory["other_by_name"].items() if key not in ("simulated ranks", SCRATCH)}
+        scratch, most = memory["other_by_name"].get(SCRATCH, 0), scratch_theory(report["config"])
+        if scratch > most:
+            lines.append(f"{where}: {scratch} bytes {SCRATCH}, theory says at most {most}")
         if others:
             lines.append(f"{where}: holds bytes that are no model state: {others}")
         wanted = sum(theory[kind] for kind in HELD) + memory["other"]
@@ -53,6 +61,12 @@ def mismatches(name, report):
         if memory["resident_peak"] < most_in_tensors(memory):
             lines.append(f"{where}: {memory['resident_peak']} bytes resident, and {most_in_tensors(memory)} in tensors")
     return lines
+
+
+def scratch_theory(config):
+    """The optimizer computes in fp32. What has neither 4 bytes nor a master passes through 4 MiB, of any model."""
+    is_narrow = [config["grad-dtype"] != "fp32", config["precision"] != "fp32" and config["masters"] != "fp32"]
+    return 4 * 2**20 * sum(is_narrow)
 
 
 def most_in_tensors(memory):
@@ -67,7 +81,8 @@ def make_row(name, report):
     row = {"stage": name, "ranks": report["world_size"], "num_parameters": report["num_parameters"]}
     for kind in (*HELD, *PEAKS):
         row[kind], row[f"{kind}_theory"] = memory[kind], theory[kind]
-    row["held"], row["held_theory"] = memory["live_at_step_end"], sum(theory[kind] for kind in HELD)
+    row["held"] = memory["live_at_step_end"] - memory["other"]  # scratch, which does not grow with the model
+    row["held_theory"] = sum(theory[kind] for kind in HELD)
     row["communication_peak"] = memory["communication_peak"]
     row["activations_peak"], row["peak"] = memory["activations_peak"], memory["peak"]
     row["activations_share"] = memory["activations_peak"] / memory["peak"]
@@ -99,52 +114,91 @@ def print_table(rows):
 
 # ---- figure -----------------------------------------------------------------------------------------------------------
 
+TOP, LEFT, HEIGHT = 56, 52, 240  # of the plot, in pixels
+BAR, BAR_GAP, GROUP_GAP = 34, 8, 26
+FP32_BAR = 14  # beside a bar of 16 bits
+
 
 def svg(rows):
     """Bars of bytes per parameter, one group per number of ranks; a line over each bar is theory."""
-    groups = sorted({row["ranks"] for row in rows})
-    bar, gap, height, top, left = 34, 26, 240, 56, 52
-    most = max(max(row["held"], row["held_theory"]) / row["num_parameters"] for row in rows)
-    scale = height / (4 * (int(most / 4) + 1))
-    out, x = [], left
-    for tick in range(0, int(height / scale) + 1, 4):
-        y = top + height - tick * scale
-        out.append(f'<line x1="{left - 6}" y1="{y:.1f}" x2="WIDTH" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>')
-    for ranks in groups:
+    has_fp32 = "held_fp32_theory" in rows[0]
+    kinds = ("held", "held_theory", "held_fp32_theory")
+    most = max(row.get(kind, 0) / row["num_parameters"] for row in rows for kind in kinds)
+    scale = HEIGHT / (4 * (int(most / 4) + 1))
+    out, x = [], LEFT
+    for tick in range(0, int(HEIGHT / scale) + 1, 4):
+        y = TOP + HEIGHT - tick * scale
+        out.append(f'<line x1="{LEFT - 6}" y1="{y:.1f}" x2="WIDTH" y2="{y:.1f}" class="grid"/>')
+        out.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>')
+    for ranks in sorted({row["ranks"] for row in rows}):
         start = x
         for row in (row for row in rows if row["ranks"] == ranks):
-            y = float(top + height)
-            for kind in HELD:
-                size = row[kind] / row["num_parameters"] * scale
-                y -= size
-                if size > 0:
-                    out.append(f'<rect x="{x}" y="{y:.1f}" width="{bar}" height="{size:.1f}" fill="{COLOURS[kind]}"/>')
-            theory = top + height - row["held_theory"] / row["num_parameters"] * scale
-            out.append(f'<line x1="{x - 3}" y1="{theory:.1f}" x2="{x + bar + 3}" y2="{theory:.1f}" class="theory"/>')
-            out.append(f'<text x="{x + bar / 2}" y="{top + height + 16}" text-anchor="middle">{row["stage"].split("_")[0].removeprefix("step")}</text>')
-            x += bar + 8
+            out += bars(row, x, scale)
+            x += BAR + BAR_GAP + (FP32_BAR if has_fp32 else 0)
         label = "1 rank" if ranks == 1 else f"{ranks} ranks"
-        out.append(f'<text x="{(start + x - 8) / 2:.0f}" y="{top + height + 36}" text-anchor="middle">step, {label}</text>')
-        x += gap
-    legend = left
-    for kind in HELD:
-        out.append(f'<rect x="{legend}" y="12" width="12" height="12" fill="{COLOURS[kind]}"/>')
-        out.append(f'<text x="{legend + 18}" y="22">{kind}</text>')
-        legend += 42 + 7 * len(kind)
-    out.append(f'<text x="{left - 44}" y="{top - 14}">bytes per parameter</text>')
-    out.append(f'<line x1="{legend}" y1="18" x2="{legend + 18}" y2="18" class="theory"/><text x="{legend + 24}" y="22">theory</text>')
-    width = max(x, legend + 90)
+        out.append(f'<text x="{(start + x - BAR_GAP) / 2:.0f}" y="{TOP + HEIGHT + 36}" text-anchor="middle">step, {label}</text>')
+        x += GROUP_GAP
+    end = legend(out, has_fp32)
+    width = max(x, end)
     style = (
         "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}.theory{stroke:#222;stroke-width:2.5}"
-        "@media(prefers-color-scheme:dark){text{fill:#ddd}.theory{stroke:#fff}}"
+        + (".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}" if has_fp32 else "")
+        + "@media(prefers-color-scheme:dark){text{fill:#ddd}.theory{stroke:#fff}}"
     )
     title = "Bytes of model state per parameter, held between steps by the fullest rank"
     body = "\n".join(out).replace("WIDTH", str(width))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + height + 46}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + 46}" role="img">'
         f"<title>{title}</title><style>{style}</style>\n{body}\n</svg>\n"
     )
+
+
+def bars(row, x, scale):
+    """What a step holds, stacked; with 16 bits, next to what it holds in fp32."""
+    out, floor = [], TOP + HEIGHT
+
+    def place(size):
+        return floor - size / row["num_parameters"] * scale
+
+    def line(size, kind):
+        out.append(f'<line x1="{x - 3}" y1="{place(size):.1f}" x2="{x + BAR + 3}" y2="{place(size):.1f}" class="{kind}"/>')
+
+    number = row["stage"].split("_")[0].removeprefix("step")
+    has_fp32 = "held_fp32_theory" in row
+    if has_fp32:
+        y = place(row["held_fp32_theory"])
+        out.append(f'<rect x="{x}" y="{y:.1f}" width="{FP32_BAR}" height="{floor - y:.1f}" class="fp32"/>')
+        x += FP32_BAR
+    y = float(floor)
+    for kind in HELD:
+        size = row[kind] / row["num_parameters"] * scale
+        y -= size
+        if size > 0:
+            out.append(f'<rect x="{x}" y="{y:.1f}" width="{BAR}" height="{size:.1f}" fill="{COLOURS[kind]}"/>')
+    line(row["held_theory"], "theory")
+    if has_fp32:
+        if row["held_16_bit_gradients_theory"] < row["held_theory"]:
+            line(row["held_16_bit_gradients_theory"], "paper")
+        held = f'{row["held"] / row["num_parameters"]:.1f}'.removesuffix(".0")
+        out.append(f'<text x="{x + BAR / 2}" y="{y - 6:.1f}" text-anchor="middle">{held}</text>')
+    out.append(f'<text x="{x + BAR / 2}" y="{floor + 16}" text-anchor="middle">{number}</text>')
+    return out
+
+
+def legend(out, has_fp32):
+    """Returns where it ends."""
+    x = LEFT
+    entries = [(kind, f'<rect x="AT" y="12" width="12" height="12" fill="{COLOURS[kind]}"/>', 18) for kind in HELD]
+    entries.append(("theory", '<line x1="AT" y1="18" x2="END" y2="18" class="theory"/>', 24))
+    if has_fp32:
+        entries.append(("the same in fp32", '<rect x="AT" y="12" width="12" height="12" class="fp32"/>', 18))
+        entries.append(("with 16-bit gradients, as in the ZeRO paper", '<line x1="AT" y1="18" x2="END" y2="18" class="paper"/>', 24))
+    for name, sign, indent in entries:
+        out.append(sign.replace("END", str(x + 18)).replace("AT", str(x)))
+        out.append(f'<text x="{x + indent}" y="22">{name}</text>')
+        x += indent + 24 + 7 * len(name)
+    out.append(f'<text x="{LEFT - 44}" y="{TOP - 14}">bytes per parameter</text>')
+    return x
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------------
@@ -167,6 +221,27 @@ def train(build, stage, ranks, options, out):
     return json.loads((out / "report.json").read_text())
 
 
+def without(options, names):
+    """The options but these, each of which takes a value: --name value or --name=value."""
+    kept = []
+    for word, previous in zip(options, ["", *options]):
+        if word.split("=")[0] not in names and previous not in names:
+            kept.append(word)
+    return kept
+
+
+def held_in_theory(build, stage, ranks, options):
+    """By the fullest rank, in bytes, as the step's formulas say; nothing is trained."""
+    program = build / stage["step"] / stage["step"]
+    command = [str(program), *own_options(stage, ranks), *options, "--dry-run", str(ranks)]
+    return fullest_of(run_all([command])[0])
+
+
+def fullest_of(dry_run):
+    """Bytes, in what a --dry-run has printed."""
+    return max(int(size) for size in re.findall(r"^rank \d+ holds +(\d+) bytes", dry_run, re.MULTILINE))
+
+
 def measure(arguments, options):
     rows, faults = [], []
     stages = [stage for stage in read_stages(ROOT / "scripts/ladder_stages.tsv") if stage["name"] == stage["step"]]
@@ -179,6 +254,11 @@ def measure(arguments, options):
                     print(f"\r{stage['name']}, {ranks} rank(s)\033[K", end="", file=sys.stderr, flush=True)
                 report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage['name']}-{ranks}")
                 rows.append(make_row(stage["name"], report))
+                if arguments.precision != "fp32":
+                    plain = without(options, PRECISION_OPTIONS)
+                    narrow = ["--precision", arguments.precision, "--grad-dtype", arguments.precision]
+                    rows[-1]["held_fp32_theory"] = held_in_theory(arguments.build, stage, ranks, plain)
+                    rows[-1]["held_16_bit_gradients_theory"] = held_in_theory(arguments.build, stage, ranks, plain + narrow)
                 faults += mismatches(stage["name"], report)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
@@ -206,7 +286,8 @@ def self_test():
     memory = {**held, **peaks, "communication_peak": 90, "other": 0, "other_by_name": {}, "activations_peak": 70,
               "live_at_step_end": 1440, "peak": 1700, "save_peak": 1800, "resident": 2000,
               "resident_peak": 2100}  # fmt: skip
-    good = {"world_size": 2, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
+    formats = {"precision": "fp32", "grad-dtype": "fp32", "masters": "fp32"}
+    good = {"world_size": 2, "config": formats, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
             "memory_theory": [{**held, **peaks} for _ in range(2)]}  # fmt: skip
     assert mismatches("good", good) == [], mismatches("good", good)
     num_planted = 0
@@ -223,16 +304,42 @@ def self_test():
         bad = copy.deepcopy(good)
         bad["memory"][rank]["resident_peak"] = 1799
         assert "1799 bytes resident, and 1800 in tensors" in mismatches("bad", bad)[0]
-        num_planted += 2
+        bad = copy.deepcopy(good)
+        bad["config"].update({"precision": "bf16", "masters": "none"})
+        bad["memory"][rank].update(other=2**22, live_at_step_end=1440 + 2**22, other_by_name={SCRATCH: 2**22})
+        assert mismatches("good", bad) == [] and make_row("good", bad)["held"] == 1440
+        bad["config"]["masters"] = "fp32"
+        assert "at most 0" in mismatches("bad", bad)[0]
+        bad["config"].update({"grad-dtype": "bf16", "masters": "none"})
+        assert scratch_theory(bad["config"]) == 2**23
+        num_planted += 3
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
     assert svg([row]).count("<rect") == 8  # four parts of a bar, four of the legend
+    self_test_of_16_bits(row)
     print(f"{num_planted} mismatches planted, all found")
+
+
+def self_test_of_16_bits(row):
+    """The two values beside a bar: where they come from, and where they are drawn."""
+    held = "rank {} holds   {} bytes (1 MiB): parameters 7, gradients 8; 9.5 bytes per parameter\nrank {} sends 9999 bytes\n"
+    assert fullest_of("step5 on 3 ranks\n" + "".join(held.format(rank, 500 + 10 * (rank == 1), rank) for rank in range(3))) == 510
+    options = ["--layers", "2", "--masters=none", "--precision", "bf16", "--lr", "1e-3", "--grad-dtype=bf16"]
+    assert without(options, PRECISION_OPTIONS) == ["--layers", "2", "--lr", "1e-3"]
+    both = row | {"held_fp32_theory": 1300, "held_16_bit_gradients_theory": 1340}
+    drawn, floor = svg([both]), TOP + HEIGHT
+    assert drawn.count("<rect") == 10 and drawn.count('class="paper"') == 2, drawn  # one of each is in the legend
+    for kind, tag in (("held_fp32_theory", 'y="{:.1f}" width="14"'), ("held_16_bit_gradients_theory", 'y1="{:.1f}"')):
+        assert tag.format(floor - both[kind] / 100 * HEIGHT / 16) in drawn, kind
+    assert svg([both | {"held_16_bit_gradients_theory": 1440}]).count('class="paper"') == 1  # gradients are 16 bit already
+    assert ">14.4</text>" in drawn, drawn
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog="All other options go to the trainers.")
     parser.add_argument("--ranks", type=ranks_of, default=[1, 2, 4], help="numbers of ranks, such as 1,2,4")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="of parameters and activations")
+    parser.add_argument("--grad-dtype", choices=("fp32", "bf16", "fp16"), default="fp32", help="of gradients")
     parser.add_argument("--out", type=Path, help="folder for memory.csv, .json and .svg; default: a fresh one under runs/")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers were built")
     parser.add_argument("--self-test", action="store_true", help="plant mismatches and find them")
@@ -241,7 +348,8 @@ def main():
         return self_test()
     if shutil.which("mpirun") is None and arguments.ranks != [1]:
         sys.exit("mpirun is not here: --ranks 1 does without, ./ladder doctor says what is missing")
-    options = ["--steps", "3", "--micro-batch-size", "2", *options]
+    formats = ["--precision", arguments.precision, "--grad-dtype", arguments.grad_dtype]
+    options = ["--steps", "3", "--micro-batch-size", "2", *(formats if formats[1::2] != ["fp32"] * 2 else []), *options]
     rows, faults = measure(arguments, options)
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip

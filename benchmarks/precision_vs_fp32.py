@@ -1,0 +1,437 @@
+#!/usr/bin/env python3
+"""16 bits beside fp32: what a small model learns in each format, what it holds, and what a sum in 16 bits costs.
+
+    ./ladder bench precision [--steps 1000] [--out FOLDER] [--write] [options of a trainer]
+
+Trains step 0 from the same seed on the same rows of the built-in corpus in nine variants, and prints for each the bytes
+it holds per parameter, the training loss (mean of the last 50 steps), the validation loss and its distance from fp32's.
+Then it takes one gradient of the same 64 rows on several numbers of ranks, and prints how far 16-bit gradients are from
+fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg; with --write, also docs/precision.svg and the
+tables of docs/precision.md. Exit code 1 if a variant with masters and fp32 gradients ends further from fp32 than
+--within allows.
+
+    benchmarks/precision_vs_fp32.py --self-test       checks the arithmetic and the bound on reports that it makes
+Standard library only.
+"""
+
+import argparse
+import array
+import json
+import math
+import os
+import re
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+from processes import run_all  # noqa: E402
+
+HELD = ("parameters", "gradients", "optimizer", "communication")
+MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64"]
+SCHEDULE = ["--lr", "1e-3", "--warmup-steps", "50"]
+ON_ONE = ["--micro-batch-size", "16"]
+ON_16 = ["--micro-batch-size", "1", "--simulate-ranks", "16"]
+LAST_STEPS = 50  # whose mean is the training loss
+# How far two final validation losses may be apart, in nats. Over four seeds on one rank, and one on 16 ranks, bf16
+# ended at most 0.0051 from fp32, and fp16 0.0016; this is four times as much. Another seed ends 0.04 or more away, so
+# a smaller bound would mean little.
+WITHIN = 0.02
+
+
+class Variant(NamedTuple):
+    name: str
+    options: list
+    colour: str = ""  # in the figure; not drawn without
+    is_bounded: bool = False  # must end near fp32
+
+
+VARIANTS = [
+    Variant("fp32", ON_ONE, "#222222"),
+    Variant("bf16", ["--precision", "bf16", *ON_ONE], "#4477aa", True),
+    Variant("fp16", ["--precision", "fp16", *ON_ONE], "#228833", True),
+    Variant("bf16, 16-bit gradients", ["--precision", "bf16", "--grad-dtype", "bf16", *ON_ONE], "#66ccee"),
+    Variant("bf16 on 16 ranks", ["--precision", "bf16", *ON_16], "", True),
+    Variant("bf16 on 16 ranks, 16-bit gradients", ["--precision", "bf16", "--grad-dtype", "bf16", *ON_16], "#aa3377"),
+    Variant("bf16, stochastic rounding", ["--precision", "bf16", "--masters", "stochastic", *ON_ONE], "#ccbb44"),
+    Variant("bf16, no masters", ["--precision", "bf16", "--masters", "none", *ON_ONE], "#ee6677"),
+    Variant("fp32, another seed", ["--seed", "2", *ON_ONE]),
+]
+
+ROWS = 64  # of the gradient that is compared
+RANKS = (1, 4, 16, 64)
+SCALES = (1, 65536)
+# One step of SGD moves a parameter by the learning rate times its gradient. This rate is a power of two, so that it
+# scales exactly, and large, so that rounding the sum of parameter and step does not hide the step's last digits; but
+# the sum must not overflow fp16.
+GRADIENT = ["--optimizer", "sgd", "--lr", "1024", "--lr-schedule", "constant", "--weight-decay", "0", "--clip-norm", "0"]
+
+
+# ---- what learning costs ----------------------------------------------------------------------------------------------
+
+
+def row_of(variant, report, tensors):
+    losses, memory = report["losses"], report["memory"][0]
+    gains = [gain for name, numbers in tensors.items() if re.search(r"ln_\w+\.weight$", name) for gain in numbers]
+    return {
+        "name": variant.name,
+        "is_bounded": variant.is_bounded,
+        "bytes_per_parameter": sum(memory[kind] for kind in HELD) / report["num_parameters"],
+        "train_loss": sum(losses[-LAST_STEPS:]) / len(losses[-LAST_STEPS:]),
+        "skipped_steps": report["skipped_steps"],
+        "gains": len(gains),
+        "gains_at_start": gains.count(1.0),  # what all of them are before the first step
+        "curve": [[point["step"], point["loss"]] for point in report["val_losses"]],
+    }
+
+
+def distances(row, reference):
+    """[step, validation loss above the reference's], at every evaluation."""
+    return [[step, loss - wanted] for (step, loss), (_, wanted) in zip(row["curve"], reference["curve"], strict=True)]
+
+
+def faults_of(rows, within):
+    """One line for each bounded variant that ends too far from fp32, on either side."""
+    ends = [(row, distances(row, rows[0])[-1][1]) for row in rows[1:] if row["is_bounded"]]
+    return [
+        f"{row['name']}: its validation loss ends {end:+.4f} from {rows[0]['name']}'s, more than {within} away"
+        for row, end in ends
+        if not abs(end) <= within
+    ]
+
+
+def price_list(rows):
+    head = ["", "bytes per parameter", "training loss", "validation loss", "above fp32", "at how many evaluations", "LayerNorm weights still 1"]
+    lines = [head]
+    for row in rows:
+        above = distances(row, rows[0])
+        num_above = sum(distance > 0 for _, distance in above)
+        ends = ["–", "–"] if row is rows[0] else [f"{above[-1][1]:+.4f}".replace("-", "−"), f"{num_above} of {len(above)}"]
+        lines.append(
+            [row["name"], f"{row['bytes_per_parameter']:.2f}".removesuffix(".00"), f"{row['train_loss']:.4f}",
+             f"{row['curve'][-1][1]:.4f}", *ends, f"{row['gains_at_start']} of {row['gains']}"]
+        )  # fmt: skip
+    return table(lines)
+
+
+def table(lines):
+    """Markdown, columns aligned; numbers to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
+    return "\n".join(
+        "| " + " | ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))) + " |"
+        for line in [lines[0], rule, *lines[1:]]
+    )
+
+
+# ---- what a sum costs -------------------------------------------------------------------------------------------------
+
+
+def read_tensors(path):
+    """{name: its numbers} of a model.safetensors (docs/checkpoint.md)."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, entry in json.loads(data[8 : 8 + length]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            tensors[name] = array.array("f", data[8 + length + begin : 8 + length + end])
+            if sys.byteorder == "big":
+                tensors[name].byteswap()
+    return tensors
+
+
+def error_of(numbers, reference):
+    """Norm of the differences over the norm of the reference."""
+    difference = math.sqrt(sum((a - b) ** 2 for a, b in zip(numbers, reference, strict=True)))
+    return difference / math.sqrt(sum(b * b for b in reference))
+
+
+def errors_of(gradient, reference):
+    """Of the whole gradient; of its worst tensor, with the name; and the share of elements that differ by over 1e-5."""
+    whole = [[number for tensor in tensors.values() for number in tensor] for tensors in (gradient, reference)]
+    worst = max((error_of(gradient[name], reference[name]), name) for name in reference)
+    num_changed = sum(abs(a - b) > 1e-5 * abs(b) for a, b in zip(*whole))
+    return {"error": error_of(*whole), "worst": worst[0], "worst_tensor": worst[1], "changed": num_changed / len(whole[0])}
+
+
+class GradientOf:
+    """The gradient of the first rows, from parameters that every format can hold."""
+
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder, self.num_runs = arguments, folder, 0
+        self.start = folder / "start"
+        run_all([[*trainer(arguments), *arguments.options, "--steps", "0", "--precision", "bf16", "--out", str(self.start)]])
+        self.before = read_tensors(self.start / "checkpoints/step_000000/model.safetensors")
+
+    def __call__(self, rows, *options):
+        self.num_runs += 1
+        out = self.folder / f"gradient-{self.num_runs}"
+        own = ["--micro-batch-size", str(rows), *GRADIENT, *options, "--init-from", str(self.start), "--out", str(out)]
+        run_all([[*trainer(self.arguments), *self.arguments.options, "--steps", "1", *own]])
+        after = read_tensors(out / "checkpoints/step_000001/model.safetensors")
+        return {key: [a - b for a, b in zip(after[key], self.before[key], strict=True)] for key in self.before}
+
+
+def measure_sums(gradient_of):
+    """Errors of the gradient of the same rows, by format and number of ranks."""
+    result = []
+    for ranks in RANKS:
+        play = (ROWS // ranks, "--simulate-ranks", str(ranks))
+        in_fp32 = gradient_of(*play)
+        wide = gradient_of(*play, "--precision", "bf16")
+        narrow = gradient_of(*play, "--precision", "bf16", "--grad-dtype", "bf16")
+        result.append({"ranks": ranks, "computing": errors_of(wide, in_fp32), "adding": errors_of(narrow, wide)})
+    return result
+
+
+def measure_scales(gradient_of):
+    """Errors of fp16's gradient with these loss scales, and the share of its elements that have become zero."""
+    in_fp32, result = gradient_of(16), []
+    for scale in SCALES:
+        in_fp16 = gradient_of(16, "--precision", "fp16", "--loss-scale", str(scale))
+        result.append({"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)})
+    return result
+
+
+def lost(gradient, reference):
+    """The share of the reference's elements that are not zero, but are in this gradient."""
+    pairs = [pair for name in reference for pair in zip(gradient[name], reference[name], strict=True)]
+    return sum(a == 0 != b for a, b in pairs) / len(pairs)
+
+
+def scales_table(scales):
+    lines = [["loss scale", "error of the gradient", "elements that have become zero"]]
+    lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f} %", f"{100 * row['zeros']:.3f} %"] for row in scales]
+    return table(lines)
+
+
+def sums_table(sums):
+    lines = [["ranks", "rows of each", "bf16, fp32 gradients", "its worst tensor", "16-bit gradients instead", "elements they change"]]
+    for row in sums:
+        computing, adding = row["computing"], row["adding"]
+        lines.append(
+            [str(row["ranks"]), str(ROWS // row["ranks"]), percent(computing["error"]),
+             f"{percent(computing['worst'])}, `{computing['worst_tensor']}`", percent(adding["error"]),
+             f"{100 * adding['changed']:.0f} %"]
+        )  # fmt: skip
+    return table(lines)
+
+
+def percent(share):
+    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+# ---- figure -----------------------------------------------------------------------------------------------------------
+
+WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and left of them
+
+
+def svg(rows, within):
+    """Two panels side by side: validation loss over steps, and its distance from fp32's, as far as it may go."""
+    drawn = [(row, variant) for row, variant in zip(rows, VARIANTS) if variant.colour]
+    top = 30 + 18 * ((len(drawn) + 1) // 2) + 26
+    losses = [loss for row, _ in drawn for _, loss in row["curve"]]
+    low, high = math.floor(min(losses) * 2) / 2, math.ceil(max(losses) * 2) / 2
+    out = [f'<clipPath id="near"><rect x="{LEFT + WIDTH + GAP}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>']
+    ticks = [low + i / 2 for i in range(round((high - low) * 2) + 1)]
+    out += panel(LEFT, top, (low, high), ticks, drawn, lambda row: row["curve"], "validation loss, nats per token")
+    ticks = [i * within / 2 for i in range(-2, 3)]
+    out += panel(LEFT + WIDTH + GAP, top, (-within, within), ticks, drawn, lambda row: distances(row, rows[0]), "above fp32's, magnified")
+    for number, (row, variant) in enumerate(drawn):
+        x, y = LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18
+        kind = "first" if row is rows[0] else "run"
+        out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{variant.colour}"/>')
+        out.append(f'<text x="{x + 26}" y="{y + 4}">{row["name"]}</text>')
+    style = (
+        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
+        "polyline,line.run,line.first{fill:none;stroke-width:2}"
+        "@media(prefers-color-scheme:dark){text{fill:#ddd}.first{stroke:#fff}}"
+    )
+    total = LEFT + 2 * WIDTH + GAP + 20
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + HEIGHT + 48}" role="img">'
+        f"<title>Validation loss in 16 bits and in fp32, over steps</title><style>{style}</style>\n" + "\n".join(out) + "\n</svg>\n"
+    )
+
+
+def panel(x0, top, ends, ticks, drawn, curve_of, label):
+    low, high = ends
+    most = drawn[0][0]["curve"][-1][0]
+    out = []
+    for tick in ticks:
+        y = top + (high - tick) / (high - low) * HEIGHT
+        out.append(f'<line x1="{x0}" y1="{y:.1f}" x2="{x0 + WIDTH}" y2="{y:.1f}" class="grid"/>')
+        out.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'.replace(">-", ">−"))
+    for share in (0, 0.5, 1):
+        out.append(f'<text x="{x0 + share * WIDTH:.0f}" y="{top + HEIGHT + 18}" text-anchor="middle">{share * most:.0f}</text>')
+    out.append(f'<text x="{x0 + WIDTH / 2:.0f}" y="{top + HEIGHT + 38}" text-anchor="middle">steps</text>')
+    out.append(f'<text x="{x0 - 40}" y="{top - 14}">{label}</text>')
+    for row, variant in drawn:
+        points = [(x0 + step / most * WIDTH, top + (high - value) / (high - low) * HEIGHT) for step, value in curve_of(row)]
+        kind = "first" if row is drawn[0][0] else "run"
+        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        clip = ' clip-path="url(#near)"' if x0 > LEFT else ""
+        out.append(f'<polyline points="{text}" class="{kind}" stroke="{variant.colour}"{clip}/>')
+    return out
+
+
+# ---- runs -------------------------------------------------------------------------------------------------------------
+
+
+def trainer(arguments):
+    return [str(arguments.build / "step0_single_gpu/step0_single_gpu"), "--quiet", *MODEL]
+
+
+def measure_learning(arguments, folder):
+    rows = []
+    for first in range(0, len(VARIANTS), arguments.at_once):
+        batch = VARIANTS[first : first + arguments.at_once]
+        print(f"{', and '.join(variant.name for variant in batch)} ({first + len(batch)} of {len(VARIANTS)})", file=sys.stderr, flush=True)
+        outs = [folder / f"{first + number}" for number in range(len(batch))]
+        evaluation = ["--eval-every", str(max(1, arguments.steps // 20)), "--eval-samples", "128"]
+        run_all([
+            [*trainer(arguments), *SCHEDULE, "--steps", str(arguments.steps), *evaluation, *variant.options, *arguments.options, "--out", str(out)]
+            for variant, out in zip(batch, outs)
+        ])  # fmt: skip
+        for variant, out in zip(batch, outs):
+            tensors = read_tensors(out / f"checkpoints/step_{arguments.steps:06}/model.safetensors")
+            rows.append(row_of(variant, json.loads((out / "report.json").read_text()), tensors))
+    return rows
+
+
+def cpu_name():
+    """With what matters here: whether it multiplies bf16 itself."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+        name = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)[1]
+    except (OSError, TypeError):
+        return "unknown CPU"
+    return f"{name} {'with' if re.search('avx512_bf16|amx_bf16', info) else 'without'} instructions for bf16"
+
+
+def replaced(text, name, content):
+    """The text with this content between the two comments of this name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        sys.exit(f"docs/precision.md does not have {begin} and {end}, once each and in this order")
+    return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
+
+
+def write_chapter(text, rows, sums, scales, steps, cpu):
+    about = f"(`./ladder bench precision`: {steps} steps, {cpu}. Training loss: mean of the last {LAST_STEPS} steps.)"
+    price = f"{price_list(rows)}\n\n{about}"
+    for name, content in (("price list", price), ("sums", sums_table(sums)), ("scales", scales_table(scales))):
+        text = replaced(text, name, content)
+    return text
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench precision")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers are")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
+    parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
+    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
+    parser.add_argument("--write", action="store_true", help="update docs/precision.svg and the tables of docs/precision.md")
+    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    arguments, arguments.options = parser.parse_known_args()
+    if arguments.steps < 1 or arguments.at_once < 1:
+        parser.error(f"--steps is {arguments.steps} and --at-once {arguments.at_once}; both must be 1 or more")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.self_test:
+        return self_test()
+    out = arguments.out or ROOT / "runs" / time.strftime("precision-%Y%m%d-%H%M%S")
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure_learning(arguments, Path(folder))
+        gradient_of = GradientOf(arguments, Path(folder))
+        sums, scales = measure_sums(gradient_of), measure_scales(gradient_of)
+    print(f"{arguments.steps} steps; {cpu_name()}\n\n{price_list(rows)}")
+    print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
+    print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
+    content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
+    (out / "precision.json").write_text(json.dumps(content, indent=1) + "\n")
+    figure = svg(rows, arguments.within)
+    (out / "precision.svg").write_text(figure)
+    print(f"\nwritten: {os.path.relpath(out)}/precision.json and precision.svg")
+    if arguments.write:
+        (ROOT / "docs/precision.svg").write_text(figure)
+        chapter = ROOT / "docs/precision.md"
+        chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
+        print("written: docs/precision.svg and the tables of docs/precision.md")
+    faults = faults_of(rows, arguments.within)
+    for line in faults:
+        print(line, file=sys.stderr)
+    return 1 if faults else 0
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def self_test():
+    checks = 0
+
+    def check(holds, what):
+        nonlocal checks
+        if not holds:
+            sys.exit(f"self-test: {what}")
+        checks += 1
+
+    def report(*val_losses):
+        memory = {"parameters": 200, "gradients": 400, "optimizer": 1200, "communication": 0, "other": 99}
+        return {"num_parameters": 100, "memory": [memory], "losses": [9.0] * 10 + [2.0] * 25 + [1.0] * 25, "skipped_steps": 0,
+                "val_losses": [{"step": 500 * (i + 1), "loss": loss} for i, loss in enumerate(val_losses)]}  # fmt: skip
+
+    fp32, bf16, fp16 = VARIANTS[0], VARIANTS[1], VARIANTS[2]
+    tensors = {"h.0.ln_1.weight": [1.0, 1.5], "h.0.ln_1.bias": [1.0], "ln_f.weight": [1.0], "wte.weight": [1.0]}
+    first = row_of(fp32, report(2.0, 1.0), tensors)
+    check((first["bytes_per_parameter"], first["train_loss"]) == (18.0, 1.5), f"a row is wrong: {first}")
+    check((first["gains"], first["gains_at_start"]) == (3, 2), f"weights are miscounted: {first}")
+    near, below = row_of(bf16, report(2.5, 1.0 + 0.9 * WITHIN), tensors), row_of(fp16, report(1.9, 1.0 - 0.9 * WITHIN), tensors)
+    check(faults_of([first, near, below], WITHIN) == [], "two good variants are refused")
+    for planted in (1.0 + 1.1 * WITHIN, 1.0 - 1.1 * WITHIN, float("nan"), float("inf")):
+        faults = faults_of([first, near, row_of(fp16, report(2.0, planted), tensors)], WITHIN)
+        check(len(faults) == 1 and faults[0].startswith("fp16:"), f"a final loss of {planted} is not found: {faults}")
+    free = row_of(VARIANTS[-2], report(9.0, 9.0), tensors)
+    check(faults_of([first, free], WITHIN) == [], "a variant without a bound is bounded")
+    bounded = [variant.name for variant in VARIANTS if variant.is_bounded]
+    check(bounded == ["bf16", "fp16", "bf16 on 16 ranks"], f"other variants are bounded: {bounded}")
+
+    lines = price_list([first, near, below]).splitlines()
+    check(len({len(line) for line in lines}) == 1 and len(lines) == 5, "the table's columns are not aligned")
+    check(re.search(r"\| +2 of 2 \| +2 of 3 \|$", lines[3]) and " 0 of 2 |" in lines[4], f"evaluations are miscounted: {lines[3:]}")
+    check(" −0.0" in lines[4] and " +0.0" in lines[3], f"a distance has the wrong sign: {lines[3:]}")
+    check(svg([first, near, below], WITHIN).count("<polyline") == 6, "a curve is missing")
+
+    errors = errors_of({"w": [3.0, 4.0], "b": [0.0, 2.0]}, {"w": [3.0, 4.5], "b": [0.0, 1.0]})
+    check(math.isclose(errors["error"], math.hypot(0.5, 1) / math.hypot(3, 4.5, 1)), f"an error is wrong: {errors}")
+    check((errors["worst"], errors["worst_tensor"], errors["changed"]) == (1.0, "b", 0.5), f"an error is wrong: {errors}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        header = b'{"a":{"data_offsets":[0,8]},"b":{"data_offsets":[8,12]}}'
+        path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 1.5, -2.0, 0.25))
+        tensors = {name: list(numbers) for name, numbers in read_tensors(path).items()}
+        check(tensors == {"a": [1.5, -2.0], "b": [0.25]}, f"a file is misread: {tensors}")
+    text = "a\n<!-- price list:begin -->\nold\n<!-- price list:end -->\n<!-- sums:begin -->\n<!-- sums:end -->\n<!-- scales:begin -->\n<!-- scales:end -->\nz\n"
+    sums = [{"ranks": 4, "computing": errors, "adding": {**errors, "error": 0.002, "changed": 0.9}}]
+    share = lost({"w": [0.0, 0.0], "b": [0.0, 1.0]}, {"w": [3.0, 0.0], "b": [0.5, 0.0]})
+    check(share == 0.5, f"zeros are miscounted: {share}")
+    chapter = ([first, near], sums, [{"scale": 65536, "zeros": share, **errors}], 1000, "a CPU")
+    written = write_chapter(text, *chapter)
+    check("old" not in written and "| bf16" in written and "0.20 %" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written)
+    check(write_chapter(written, *chapter) == written, "writing twice changes the chapter")
+    print(f"{checks} checks passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
