@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/core/precision.hpp"
 
 namespace ladder {
 
@@ -32,7 +33,9 @@ void Diloco::start_average() {
   const at::NoGradGuard no_grad;
   averager_.form_quorum();  // before anything is read: it may replace this worker's state
   const MemoryScope scope(MemoryCategory::kGradients);
-  pseudogradient_ = at::sub(fragment().of(global_.params()), fragment().of(model_.params()));
+  const at::Tensor global = fragment().of(global_.params()), local = fragment().of(model_.params());
+  const bool is_narrow = is_16_bit(local.scalar_type());  // without masters; at::sub() would copy it
+  pseudogradient_ = is_narrow ? local.to(at::kFloat).neg_().add_(global) : at::sub(global, local);
   averager_.start(pseudogradient_);
   is_in_flight_ = true;
 }

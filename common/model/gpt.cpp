@@ -1,7 +1,6 @@
 #include "common/model/gpt.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 
@@ -66,7 +65,7 @@ struct Embedding {
   at::Tensor wpe;  // [context, C] of positions
 
   at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    return at::embedding(wte, tokens) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+    return look_up(wte, tokens) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
   }
 };
 
@@ -213,9 +212,7 @@ std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_
   const std::int64_t mlp = layer_norm + e * C + e * 4 * C + e * 4 * C;  // ln_2, c_fc, gelu, c_proj
   // The loss is computed in fp32, and log_softmax saves its output.
   const std::int64_t head = layer_norm + e * C + 4 * options.vocab_size;
-  // LayerNorms compute with their weights and biases in fp32.
-  const std::int64_t weights = e < 4 ? (2 * options.layers + 1) * 2 * 4 * C : 0;
-  return num_rows * options.context * (options.layers * (attention + mlp) + head) + weights;
+  return num_rows * options.context * (options.layers * (attention + mlp) + head);
 }
 
 std::vector<std::int64_t> forward_flops(const GptOptions& options) {

@@ -5,9 +5,13 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -134,6 +138,48 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
       .view(shape);
 }
 
+constexpr double kEpsilon = 1e-5;
+
+// A LayerNorm whose 16-bit values are rounded once, where they leave it. libtorch's own backward adds up
+// the gradients of weight and bias over all tokens in the activations' format: in bf16 they are off by
+// 30 % after 4096 tokens (docs/precision.md).
+struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+    const auto [y, mean, deviation] =
+        at::native_layer_norm(x, {x.size(-1)}, widened(weight), widened(bias), kEpsilon);
+    context->save_for_backward({x, weight, bias, mean, deviation});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
+        widened(outputs[0]), widened(x), {x.size(-1)}, saved[3], saved[4], widened(saved[1]),
+        widened(saved[2]), {true, true, true});
+    return {dx.to(x.scalar_type()), dweight, dbias};
+  }
+};
+
+// Likewise an embedding: a frequent token's gradient is a long sum.
+struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& weight,
+                            const at::Tensor& tokens) {
+    context->save_for_backward({tokens});
+    context->saved_data["num_tokens"] = weight.size(0);
+    return at::embedding(weight, tokens);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
+    const at::Tensor tokens = context->get_saved_variables()[0];
+    return {at::embedding_dense_backward(widened(outputs[0]), tokens,
+                                         context->saved_data["num_tokens"].toInt(),
+                                         /*padding_idx=*/-1, /*scale_grad_by_freq=*/false),
+            {}};
+  }
+};
+
 // softmax(q kᵀ/√d) v over earlier positions. q, k, v and the result: [B, H, T, d].
 at::Tensor written_out_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const std::int64_t B = q.size(0), H = q.size(1), T = q.size(2), d = q.size(3);
@@ -187,8 +233,13 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  // With fp32 weights, mean and deviation of 16-bit activations are kept in fp32, too.
-  return at::layer_norm(x, {x.size(-1)}, widened(weight), widened(bias), /*eps=*/1e-5);
+  if (is_16_bit(x.scalar_type())) return NarrowLayerNorm::apply(x, weight, bias);
+  return at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon);
+}
+
+at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens) {
+  return is_16_bit(weight.scalar_type()) ? NarrowLookUp::apply(weight, tokens)
+                                         : at::embedding(weight, tokens);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {

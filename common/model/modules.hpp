@@ -41,6 +41,9 @@ struct LayerNorm {
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
 };
 
+// The rows of weight [V, C] for tokens [...] int64: [..., C].
+at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);
+
 // Causal self-attention with `num_heads` heads: position t attends to 0 … t (Vaswani et al.,
 // arXiv 1706.03762).
 struct Attention {

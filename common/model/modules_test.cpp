@@ -7,7 +7,9 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -189,6 +191,26 @@ TEST_P(NarrowTest, AttentionAndLayerNormAreThoseOfDoublePrecision) {
   EXPECT_EQ(y.scalar_type(), GetParam());
   EXPECT_LT(distance(y, Y), tolerance);
   EXPECT_LT(distance(norm.weight.grad(), reference.weight.grad()), tolerance);
+}
+
+// Thousands of tokens: a sum in 16 bits would be off by 30 %.
+TEST_P(NarrowTest, GradientsAreAddedUpOverTokensInFp32) {
+  at::manual_seed(7);
+  const at::Tensor x = narrow_leaf({4096, 16}, GetParam()), X = wide_copy(x);
+  const LayerNorm norm{narrow_leaf({16}, GetParam()), narrow_leaf({16}, GetParam())};
+  const LayerNorm reference{wide_copy(norm.weight), wide_copy(norm.bias)};
+  const at::Tensor dy = (0.1 * at::randn({4096, 16}) + 0.05).to(GetParam());
+  norm(x).backward(dy);
+  reference(X).backward(dy.to(at::kDouble));
+  EXPECT_LT(distance(norm.bias.grad(), reference.bias.grad()), 5e-3);
+  EXPECT_LT(distance(norm.weight.grad(), reference.weight.grad()), 5e-3);
+  EXPECT_LT(distance(x.grad(), X.grad()), 2e-2);
+  const at::Tensor table = narrow_leaf({3, 16}, GetParam());
+  const at::Tensor tokens = at::randint(3, {4096}, at::kLong);
+  look_up(table, tokens).backward(dy);
+  const at::Tensor wanted =
+      at::zeros({3, 16}, at::kDouble).index_add_(0, tokens, dy.to(at::kDouble));
+  EXPECT_LT(distance(table.grad(), wanted), 5e-3);
 }
 
 TEST_P(NarrowTest, AttentionSeesThePastOnly) {
