@@ -19,8 +19,8 @@ enum class Products { kOneDnn, kBlas };
 bool has_instructions_for(at::ScalarType type);
 
 // Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's fused
-// kernel. That one saves no probabilities, but in bf16 it takes 1.2 to 4 times as long
-// (benchmarks/README.md); in fp32, the two are equally fast.
+// kernel. That one saves no probabilities and is faster in fp32, but in bf16 it takes 1.2 to 5 times as
+// long (benchmarks/README.md).
 bool is_attention_written_out(at::ScalarType type);
 
 // y = x W + b over the last dimension. W is [in, out], as in GPT-2's own files (the transpose of
