@@ -168,14 +168,14 @@ SavedState read_state(const fs::path& checkpoint) {
         ", this program reads ", kFormatVersion);
   try {
     const Json& data = json.at("data");
-    SavedState state = {.loaded = {count_in(json, "step", path),
-                                   json.at("config"),
-                                   json.at("param_hash").get<std::string>(),
-                                   {}},
-                        .optimizer_steps = count_in(json, "optimizer_steps", path),
-                        .data = {count_in(data, "epoch", path), count_in(data, "samples", path)},
-                        .tokenizer = data.at("tokenizer").get<std::string>(),
-                        .optimizer_hash = json.at("optimizer_hash").get<std::string>()};
+    SavedState state;  // filled in one by one: each of these may throw
+    state.loaded.step = count_in(json, "step", path);
+    state.loaded.config = json.at("config");
+    state.loaded.param_hash = json.at("param_hash").get<std::string>();
+    state.optimizer_steps = count_in(json, "optimizer_steps", path);
+    state.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
+    state.tokenizer = data.at("tokenizer").get<std::string>();
+    state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;

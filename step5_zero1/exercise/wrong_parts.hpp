@@ -143,7 +143,7 @@ inline double returns_the_norm_afterwards(const Slices& grads, double clip_norm,
 inline double scales_to_clip_norm(const Slices& grads, double clip_norm, Communicator& comm,
                                   double loss_scale) {
   const double norm = right_norm(grads, comm) / loss_scale;
-  if (clip_norm > 0) scale(grads, clip_norm / (norm + 1e-6) / loss_scale);
+  scale(grads, (clip_norm > 0 ? clip_norm / (norm + 1e-6) : 1.0) / loss_scale);
   return norm;
 }
 

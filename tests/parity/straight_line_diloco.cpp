@@ -65,6 +65,10 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
     workers.push_back(std::make_unique<Worker>(options, layout_of(options), w, num_workers));
   // It never trains, and is fp32.
   Worker global(in_fp32(options), in_fp32(layout_of(options)), 0, 1);
+  for (const auto& worker : workers) {
+    worker->local().params().copy_(global.flat.params());
+    worker->inner.round_masters();
+  }
   const FlatLayout& layout = global.flat.layout();
   const at::Tensor momentum = at::zeros_like(global.flat.params());
   std::int64_t in_round = 0, outer_step = 0;
