@@ -27,7 +27,8 @@ struct Worker {
         grads(flat),
         inner(flat, grads, options.optimizer),
         batches(options.data, data_shard(index, num_workers, options.data.tail)),
-        loss_sum(loss_of(model, kNextToken)) {}
+        loss_sum(loss_of(model, kNextToken)),
+        scaler(needs_loss_scale(options) ? LossScaler(options.loss_scale) : LossScaler()) {}
 
   // What its optimizer updates: in 16 bits the masters.
   FlatModel local() const { return inner.updated_model(flat); }
@@ -38,6 +39,7 @@ struct Worker {
   Optimizer inner;
   BatchStream batches;
   LossSum loss_sum;
+  LossScaler scaler;  // its own: workers do not talk between rounds
 };
 
 // Where fragment k of n begins: at the tensor whose start is nearest to k/n of the model.
@@ -78,9 +80,11 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
     for (const auto& worker : workers) {
       const Microbatches batch = worker->batches.next();
       const double own_targets = kNextToken.count(batch);
-      const double loss = accumulate_gradients(worker->loss_sum, batch, own_targets);
-      clip_gradients(worker->grads, options.clip_norm);
-      worker->inner.step(learning_rate(options.lr, step, options.num_steps));
+      const double scale = worker->scaler.scale();
+      const std::int64_t taken = step - worker->scaler.state().skipped_steps;
+      const double loss = accumulate_gradients(worker->loss_sum, batch, own_targets, scale);
+      if (worker->scaler.accepts(clip_gradients(worker->grads, options.clip_norm, scale)))
+        worker->inner.step(learning_rate(options.lr, taken, options.num_steps));
       worker->grads.zero();
       loss_sum += loss * own_targets;
       num_targets += own_targets;
