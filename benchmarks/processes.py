@@ -105,6 +105,10 @@ def is_running(pid):
     return True
 
 
+def is_written(file):
+    return file.is_file() and file.read_text().endswith("\n")
+
+
 def exit_code_of(number, *endings):
     """Of a program with these children, to which a signal is sent (or None); and whether one of them is left."""
     with tempfile.TemporaryDirectory() as folder:
@@ -112,11 +116,13 @@ def exit_code_of(number, *endings):
         command = [sys.executable, "-c", PROGRAM, here, folder, *endings]
         program = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         files = [Path(folder) / str(i) for i in range(len(endings))]
-        while not all(file.is_file() and file.read_text().endswith("\n") for file in files):
+        # One that ends at once may end the program before the others have written theirs.
+        while program.poll() is None and not all(map(is_written, files)):
             time.sleep(0.01)
         if number is not None:
             program.send_signal(number)
-        return program.wait(timeout=60), any(is_running(int(file.read_text())) for file in files)
+        code = program.wait(timeout=60)
+        return code, any(is_running(int(file.read_text())) for file in files if is_written(file))
 
 
 def self_test():
