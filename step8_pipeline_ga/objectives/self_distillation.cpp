@@ -32,10 +32,9 @@ void make_views(Microbatch& microbatch, std::uint64_t seed, std::int64_t epoch, 
 
 at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t num_prototypes) {
-  const at::Tensor is_real =
-      (targets != kIgnoredTarget).to(widened(logits).scalar_type());  // [R, T]
-  const at::Tensor sums =
-      (widened(logits.narrow(2, 0, num_prototypes)) * is_real.unsqueeze(2)).sum(1);  // [R, K]
+  const at::Tensor outputs = widened(logits.narrow(2, 0, num_prototypes));
+  const at::Tensor is_real = (targets != kIgnoredTarget).to(outputs.scalar_type());  // [R, T]
+  const at::Tensor sums = (outputs * is_real.unsqueeze(2)).sum(1);                   // [R, K]
   return sums / is_real.sum(1, /*keepdim=*/true).clamp_min(1);
 }
 
