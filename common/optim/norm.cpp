@@ -44,8 +44,7 @@ std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
   std::vector<double> sums;
   for (const at::Tensor& piece : pieces) {
     const at::ScalarType type = piece.scalar_type();
-    check(piece.is_contiguous() && piece.is_cpu() &&
-              (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf),
+    check(piece.is_contiguous() && piece.is_cpu() && (type == at::kFloat || is_16_bit(type)),
           "block_sums() takes contiguous fp32, bf16 or fp16 on the CPU");
     if (type == at::kFloat) append_block_sums<float>(piece, sums);
     if (type == at::kBFloat16) append_block_sums<at::BFloat16>(piece, sums);

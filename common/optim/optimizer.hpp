@@ -69,10 +69,10 @@ struct OptimizerSlice {
 
 class Optimizer {
  public:
-  // Updates a whole model. Memory, counted as optimizer: AdamW
-  // allocates 8 bytes per element of the layout (m and v), SGD none; masters take 4 more. What has to be
-  // widened to fp32 for a moment goes through scratch of at most 4 MiB each, counted as other.
-  // Lifetime: the optimizer keeps the flat buffers alive.
+  // Updates a whole model. Memory, counted as optimizer: AdamW allocates 8 bytes per element of the
+  // layout (m and v), SGD none; masters take 4 more. What has to be widened to fp32 for a moment goes
+  // through scratch of at most 4 MiB each, counted as other. Lifetime: the optimizer keeps the flat
+  // buffers alive.
   Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options);
   // Updates only these slices, with state for state_numel elements. Each slice must start and end
   // at a multiple of kUpdateAlignment.
