@@ -7,7 +7,8 @@
 namespace ladder {
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(widened(logits).flatten(0, -2), targets.flatten(), /*weight=*/{},
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2),
+                                targets.to(logits.device()).flatten(), /*weight=*/{},
                                 at::Reduction::Sum, kIgnoredTarget);
 }
 

@@ -13,7 +13,8 @@ class FinishedWork final : public c10d::Work {
  public:
   FinishedWork(int rank, c10d::OpType op, const std::vector<at::Tensor>& result)
       : c10d::Work(rank, op),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors())) {
+        future_(
+            c10::make_intrusive<c10::ivalue::Future>(c10::ListType::ofTensors(), gpus_of(result))) {
     future_->markCompleted(c10::IValue(result));
     finish();
   }
@@ -21,6 +22,12 @@ class FinishedWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
 
  private:
+  // Whose streams a reader of the future must wait for.
+  static std::vector<c10::Device> gpus_of(const std::vector<at::Tensor>& tensors) {
+    if (tensors.empty() || !tensors.front().is_cuda()) return {};
+    return {tensors.front().device()};
+  }
+
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -63,8 +70,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator& comm) {
   // already, so the store stays empty.
   auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(),
                                                        comm.rank(), comm.size());
-  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<CommunicatorBackend>(comm));
+  const auto backend = c10::make_intrusive<CommunicatorBackend>(comm);
+  for (const c10::DeviceType type : {c10::DeviceType::CPU, c10::DeviceType::CUDA})
+    group->setBackend(type, c10d::ProcessGroup::BackendType::CUSTOM, backend);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   return group;
 }

@@ -22,7 +22,7 @@ WorkPtr start_reduce_scatter(Communicator& comm, const at::Tensor& unit) {
 ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const std::vector<at::Tensor>& params,
                                    const std::vector<at::Tensor>& grads,
                                    const OptimizerOptions& options)
-    : Optimizer(plan_own_updates(plan, params, grads), plan.numel, options) {}
+    : Optimizer(plan_own_updates(plan, params, grads), plan.numel, plan.layout, options) {}
 
 double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   const std::vector<double> own = block_sums(slices);

@@ -53,7 +53,7 @@ struct ShardedRun {
         plan(plan_shards(model.flat.layout(), comm.size(), comm.rank())),
         optimizer(plan_own_updates(plan, plan.slices_of_full(model.flat.params()),
                                    plan.slices_of_full(model.grads.flat())),
-                  plan.numel, {.kind = kind}),
+                  plan.numel, plan.layout, {.kind = kind}),
         batches(data, whole_data({})) {}
 
   TrainState state() { return sharded_state(model.flat, plan, optimizer, batches, comm); }

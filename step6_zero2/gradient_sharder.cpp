@@ -16,7 +16,7 @@ GradientSharder::GradientSharder(const ShardPlan& plan, std::vector<NamedTensor>
       tensors_(leaves_.size()),
       hooks_(leaves_, [this](std::size_t tensor) { on_gradient(tensor); }) {
   const MemoryScope scope(MemoryCategory::kGradients);
-  grad_shard_ = at::zeros({plan.numel}, plan.layout.precision.grads);
+  grad_shard_ = at::zeros({plan.numel}, plan.layout.buffer(plan.layout.precision.grads));
   for (const GradientBucket& range : plan_unit_buckets(plan.layout)) {
     Unit& unit = units_.emplace_back();
     unit.range = range;
@@ -56,7 +56,7 @@ void GradientSharder::on_gradient(std::size_t tensor) {
         [this] { return describe_missing(); });
   if (!unit.full.defined()) {
     const MemoryScope scope(MemoryCategory::kGradients);
-    unit.full = at::empty({unit.range.numel}, grad_shard_.scalar_type());
+    unit.full = at::empty({unit.range.numel}, grad_shard_.options());
   }
   at::Tensor& grad = leaves_[tensor].tensor.mutable_grad();
   unit.full.narrow(0, leaf.start, grad.numel()).view(grad.sizes()).copy_(grad);

@@ -40,8 +40,10 @@ namespace ladder {
 class ShardedModel {
  public:
   // Builds one unit at a time and keeps this rank's slice of it. Calls `build` twice, the first
-  // time on the meta device, for the plan. Throws CheckError for a prefetch below 0.
-  ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm);
+  // time on the meta device, for the plan. Parameters live on `device`. Throws CheckError for a
+  // prefetch below 0.
+  ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
+               at::Device device = at::kCPU);
 
   at::Tensor forward(const at::Tensor& tokens);  // [B, T] int64 -> logits [B, T, V]
 

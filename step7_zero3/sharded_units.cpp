@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/CPUAllocator.h>
+#include <c10/core/Allocator.h>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -15,7 +15,7 @@ void take_memory(const at::Tensor& full) {
   const MemoryScope scope(MemoryCategory::kParameters);
   const std::size_t num_bytes = static_cast<std::size_t>(full.numel()) * full.element_size();
   const c10::Storage& storage = full.storage();
-  storage.set_data_ptr_noswap(c10::GetCPUAllocator()->allocate(num_bytes));
+  storage.set_data_ptr_noswap(c10::GetAllocator(full.device().type())->allocate(num_bytes));
   storage.set_nbytes(num_bytes);
 }
 
@@ -29,7 +29,7 @@ void give_memory_back(const at::Tensor& full) {
 
 ShardedUnits::ShardedUnits(const ShardPlan& plan, Communicator& comm) : plan_(plan), comm_(comm) {
   const MemoryScope scope(MemoryCategory::kParameters);
-  param_shard_ = at::zeros({plan.numel}, plan.layout.precision.params);
+  param_shard_ = at::zeros({plan.numel}, plan.layout.buffer(plan.layout.precision.params));
   slices_ = plan_.slices_of_shard(param_shard_);
 }
 
@@ -41,7 +41,7 @@ void ShardedUnits::add(const Unit& unit) {
   const FlatUnit& place = plan_.layout.units[u];
   {
     const MemoryScope scope(MemoryCategory::kParameters);
-    units_.push_back({at::zeros({place.numel}, param_shard_.scalar_type()), nullptr, true});
+    units_.push_back({at::zeros({place.numel}, param_shard_.options()), nullptr, true});
   }
   const at::Tensor& full = units_.back().full;
   for (const NamedTensor& named : unit.tensors) {

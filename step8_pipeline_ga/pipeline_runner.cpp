@@ -135,8 +135,9 @@ class PipelineRunner::Execution {
   // Both halves, or only the input's if the plan has the other one elsewhere.
   void backward(const Action& action, const at::Tensor& received) {
     Live& live = live_.at(place_of(action));
+    const at::Tensor root = at::full({}, loss_scale, runner_.activation_options_.dtype(at::kFloat));
     torch::autograd::Engine::get_default_engine().execute(
-        {std::exchange(live.output, {})}, {is_last(action) ? at::full({}, loss_scale) : received},
+        {std::exchange(live.output, {})}, {is_last(action) ? root : received},
         /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/true);
     if (action.chunk > 0) {
       gradients_[place_of(action)] = live.input.grad().contiguous();
@@ -164,7 +165,7 @@ class PipelineRunner::Execution {
   void recv(std::map<Place, Arriving>& arriving, const Action& action, int from_chunk) {
     const at::Tensor& tokens = microbatches_[action.microbatch].tokens;
     const at::Tensor tensor =
-        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_type_);
+        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_options_);
     arriving[place_of(action)] = {
         tensor, runner_.stages_.recv(tensor, plan_.stage_of(from_chunk), kMessageTag)};
   }
@@ -180,10 +181,11 @@ class PipelineRunner::Execution {
 };
 
 PipelineRunner::PipelineRunner(std::vector<Model> chunks, std::int64_t channels,
-                               Communicator& stages, Planner planner, at::ScalarType activations)
+                               Communicator& stages, Planner planner,
+                               const at::TensorOptions& activations)
     : chunks_(std::move(chunks)),
       channels_(channels),
-      activation_type_(activations),
+      activation_options_(activations),
       stages_(stages),
       planner_(std::move(planner)) {}
 
@@ -249,8 +251,8 @@ at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output =
-        at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()}, activation_type_);
+    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()},
+                       activation_options_);
   stages_.broadcast(output, last)->wait();
   return output;
 }

@@ -50,9 +50,10 @@ using OnWeightGradient = std::function<void(const at::Tensor& parameter)>;
 
 class PipelineRunner {
  public:
-  // `chunks`: this stage's, in order. Activations between chunks are [B, T, channels] of this type.
+  // `chunks`: this stage's, in order. Activations between chunks are [B, T, channels] of this type,
+  // on this device.
   PipelineRunner(std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
-                 Planner planner, at::ScalarType activations = at::kFloat);
+                 Planner planner, const at::TensorOptions& activations = at::kFloat);
 
   // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
   // and returns this stage's part of the step's loss: (Σ summed losses) / num_targets on the last
@@ -83,7 +84,7 @@ class PipelineRunner {
 
   std::vector<Model> chunks_;
   std::int64_t channels_;
-  at::ScalarType activation_type_;
+  at::TensorOptions activation_options_;
   Communicator& stages_;
   Planner planner_;
   std::map<std::pair<std::int64_t, bool>, PipelinePlan> plans_;  // as plan_of() made them

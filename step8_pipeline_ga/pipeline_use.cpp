@@ -61,7 +61,7 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
     layer = end;
   }
   return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
-          options.model.precision.params};
+          at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
 }
 
 double evaluate(PipelineRunner& pipeline, const StepObjective& objective,

@@ -37,7 +37,7 @@ std::int64_t second_model_bytes(const TrainOptions& options) {
   if (!has_second_model(options)) return 0;
   const Precision& precision = options.model.precision;
   const bool is_teacher = options.objective.kind == ObjectiveKind::kSelfDistillation;
-  return precision.param_bytes() + (is_teacher && precision.has_masters() ? 4 : 0);
+  return precision.param_bytes() + (is_teacher && precision.has_16_bit_params() ? 4 : 0);
 }
 
 }  // namespace ladder

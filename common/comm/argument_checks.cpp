@@ -29,11 +29,13 @@ std::string message_prefix(int rank, int size, const char* call) {
   return concat("rank ", rank, " of ", size, ": ", call, ": ");
 }
 
-void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor) {
+void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor, Reach reach) {
   if (!tensor.defined()) throw CheckError(message_prefix(comm, op) + "the tensor is undefined");
-  if (!tensor.device().is_cpu()) {
+  const bool is_within_reach = tensor.is_cpu() || (reach == Reach::kAnyDevice && tensor.is_cuda());
+  if (!is_within_reach) {
     throw CheckError(concat(message_prefix(comm, op), "the tensor is on ", tensor.device(),
-                            "; this transport takes tensors on the CPU"));
+                            "; this transport takes tensors on the CPU",
+                            reach == Reach::kAnyDevice ? " and on GPUs" : ""));
   }
   if (!tensor.is_contiguous()) {
     throw CheckError(concat(message_prefix(comm, op), "the tensor of shape ", tensor.sizes(),
@@ -42,8 +44,8 @@ void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor
   }
 }
 
-void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor) {
-  check_movable(comm, op, tensor);
+void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor, Reach reach) {
+  check_movable(comm, op, tensor, reach);
   if (!can_be_summed(tensor.scalar_type())) {
     throw CheckError(concat(message_prefix(comm, op), "cannot sum ", tensor.scalar_type(),
                             "; reductions take float16, bfloat16, float32, float64, int32, int64"));
@@ -51,9 +53,13 @@ void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tens
 }
 
 void check_shards(const Communicator& comm, CommOp op, const at::Tensor& full,
-                  const at::Tensor& shard) {
-  check_movable(comm, op, full);
-  check_movable(comm, op, shard);
+                  const at::Tensor& shard, Reach reach) {
+  check_movable(comm, op, full, reach);
+  check_movable(comm, op, shard, reach);
+  if (full.device() != shard.device()) {
+    throw CheckError(concat(message_prefix(comm, op), "full is on ", full.device(),
+                            " but the shard is on ", shard.device()));
+  }
   if (full.scalar_type() != shard.scalar_type()) {
     throw CheckError(concat(message_prefix(comm, op), "full is ", full.scalar_type(),
                             " but the shard is ", shard.scalar_type()));

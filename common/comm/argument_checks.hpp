@@ -16,13 +16,19 @@ namespace ladder {
 std::string message_prefix(const Communicator& comm, CommOp op);
 std::string message_prefix(int rank, int size, const char* call);
 
-// Requires a tensor that is defined, contiguous and on the CPU.
-void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor);
+// Where a transport can reach tensors.
+enum class Reach { kCpu, kAnyDevice };
+
+// Requires a tensor that is defined, contiguous and within reach.
+void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor,
+                   Reach reach = Reach::kCpu);
 // Requires the same, and a dtype that can be summed.
-void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor);
-// Requires two movable tensors of the same dtype with full.numel() = size · shard.numel().
+void check_reducible(const Communicator& comm, CommOp op, const at::Tensor& tensor,
+                     Reach reach = Reach::kCpu);
+// Requires two movable tensors of the same dtype, on the same device, with full.numel() = size ·
+// shard.numel().
 void check_shards(const Communicator& comm, CommOp op, const at::Tensor& full,
-                  const at::Tensor& shard);
+                  const at::Tensor& shard, Reach reach = Reach::kCpu);
 void check_root(const Communicator& comm, CommOp op, int root);
 // A peer must be another rank of the group, a tag must be in [0, num_tags).
 void check_peer(const Communicator& comm, CommOp op, int peer);

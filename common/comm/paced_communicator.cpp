@@ -70,7 +70,9 @@ class PacedWork final : public Work {
         own_link_done_(own_link_done) {}
 
   bool test() override {
-    return inner_->test() && times_work_->test() && Clock::now() >= links_done();
+    if (!inner_->test() || !times_work_->test()) return false;
+    times_work_->wait();  // at once; only now may the times be read
+    return Clock::now() >= links_done();
   }
   void wait() override {
     sleep_until(own_link_done_);

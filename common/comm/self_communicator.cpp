@@ -1,7 +1,5 @@
 #include "common/comm/self_communicator.hpp"
 
-#include <cstring>
-
 #include "common/comm/argument_checks.hpp"
 
 namespace ladder {
@@ -13,10 +11,11 @@ class FinishedWork final : public Work {
   void wait() override {}
 };
 
-// Copies bytes, so no autograd version counter changes, as with the other transports. A shard may
-// be its own piece of full.
+// Not with copy_(), because no autograd version counter changes, as with the other transports:
+// variable_data() has one of its own. A shard may be its own piece of full.
 void copy_bytes(const at::Tensor& from, const at::Tensor& to) {
-  if (from.nbytes() > 0) std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+  if (from.const_data_ptr() == to.const_data_ptr()) return;
+  to.variable_data().view({-1}).copy_(from.variable_data().view({-1}));
 }
 
 }  // namespace
@@ -27,37 +26,37 @@ WorkPtr SelfCommunicator::done(CommOp op) {
 }
 
 WorkPtr SelfCommunicator::all_reduce(at::Tensor inout) {
-  check_reducible(*this, CommOp::kAllReduce, inout);
+  check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
   return done(CommOp::kAllReduce);
 }
 
 WorkPtr SelfCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  check_reducible(*this, CommOp::kReduceScatter, full);
-  check_shards(*this, CommOp::kReduceScatter, full, shard);
+  check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
+  check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
   copy_bytes(full, shard);
   return done(CommOp::kReduceScatter);
 }
 
 WorkPtr SelfCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  check_shards(*this, CommOp::kAllGather, full, shard);
+  check_shards(*this, CommOp::kAllGather, full, shard, Reach::kAnyDevice);
   copy_bytes(shard, full);
   return done(CommOp::kAllGather);
 }
 
 WorkPtr SelfCommunicator::broadcast(at::Tensor inout, int root) {
-  check_movable(*this, CommOp::kBroadcast, inout);
+  check_movable(*this, CommOp::kBroadcast, inout, Reach::kAnyDevice);
   check_root(*this, CommOp::kBroadcast, root);
   return done(CommOp::kBroadcast);
 }
 
 WorkPtr SelfCommunicator::send(const at::Tensor& tensor, int peer, int /*tag*/) {
-  check_movable(*this, CommOp::kSend, tensor);
+  check_movable(*this, CommOp::kSend, tensor, Reach::kAnyDevice);
   check_peer(*this, CommOp::kSend, peer);  // always throws: no other rank exists
   return done(CommOp::kSend);
 }
 
 WorkPtr SelfCommunicator::recv(at::Tensor tensor, int peer, int /*tag*/) {
-  check_movable(*this, CommOp::kRecv, tensor);
+  check_movable(*this, CommOp::kRecv, tensor, Reach::kAnyDevice);
   check_peer(*this, CommOp::kRecv, peer);  // always throws
   return done(CommOp::kRecv);
 }

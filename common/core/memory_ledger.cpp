@@ -149,7 +149,12 @@ void CountingAllocator::release(void* data) {
 }  // namespace
 
 void install_memory_ledger() {
-  if (!is_installed.exchange(true)) c10::SetCPUAllocator(&ledger(), /*priority=*/100);
+  // Ranks that are threads come here together; none goes on before the ledger is in place.
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::SetCPUAllocator(&ledger(), /*priority=*/100);
+    is_installed = true;
+  });
 }
 
 bool memory_ledger_is_installed() {

@@ -30,7 +30,7 @@ struct Precision {
   at::ScalarType params = at::kFloat;
   at::ScalarType grads = at::kFloat;
 
-  bool has_masters() const { return params != at::kFloat; }
+  bool has_16_bit_params() const { return is_16_bit(params); }
   std::int64_t param_bytes() const { return bytes_of(params); }
   std::int64_t grad_bytes() const { return bytes_of(grads); }
   // Of the narrowest of the three: what alignment is counted in.

@@ -65,7 +65,7 @@ struct Embedding {
   at::Tensor wpe;  // [context, C] of positions
 
   at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    return look_up(wte, tokens) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+    return look_up(wte, tokens.to(wte.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
   }
 };
 
@@ -198,7 +198,7 @@ std::int64_t attention_bytes(const GptOptions& options) {
   const std::int64_t C = options.channels, H = options.heads;
   const std::int64_t e = options.precision.param_bytes();
   if (is_attention_written_out(options.precision.params)) return e * (3 * C + H * options.context);
-  return options.precision.has_masters() ? 4 * (4 * C + H) : 4 * (3 * C + H);
+  return options.precision.has_16_bit_params() ? 4 * (4 * C + H) : 4 * (3 * C + H);
 }
 
 }  // namespace

@@ -233,13 +233,13 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  if (is_16_bit(x.scalar_type())) return NarrowLayerNorm::apply(x, weight, bias);
+  if (x.is_cpu() && is_16_bit(x.scalar_type())) return NarrowLayerNorm::apply(x, weight, bias);
   return at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon);
 }
 
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens) {
-  return is_16_bit(weight.scalar_type()) ? NarrowLookUp::apply(weight, tokens)
-                                         : at::embedding(weight, tokens);
+  return weight.is_cpu() && is_16_bit(weight.scalar_type()) ? NarrowLookUp::apply(weight, tokens)
+                                                            : at::embedding(weight, tokens);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {

@@ -11,6 +11,9 @@
 // all figures of memory and traffic.
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,7 +46,11 @@ struct FlatLayout {
   std::int64_t numel = 0;           // of the whole buffer, padding included
   std::int64_t num_parameters = 0;  // without padding
   Precision precision = {};
+  at::Device device = at::kCPU;    // where buffers with this layout are allocated
   std::int64_t alignment() const;  // of the tensors' starts, in elements
+  at::TensorOptions buffer(at::ScalarType type) const {
+    return at::TensorOptions().dtype(type).device(device);
+  }
 };
 
 // The same places for values that are all fp32.

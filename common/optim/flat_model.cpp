@@ -10,10 +10,11 @@
 namespace ladder {
 namespace {
 
-at::Tensor zeros_under(MemoryCategory category, std::int64_t numel, at::ScalarType type) {
+at::Tensor zeros_under(MemoryCategory category, const FlatLayout& layout, at::ScalarType type) {
   const MemoryScope scope(category);
-  at::Tensor flat = at::empty({numel}, type);
-  prefer_huge_pages(flat.mutable_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
+  at::Tensor flat = at::empty({layout.numel}, layout.buffer(type));
+  if (flat.is_cpu())
+    prefer_huge_pages(flat.mutable_data_ptr(), static_cast<std::int64_t>(flat.nbytes()));
   return flat.zero_();
 }
 
@@ -25,7 +26,7 @@ at::Tensor view_of(const at::Tensor& flat, const FlatTensor& tensor) {
 
 FlatModel::FlatModel(const FlatLayout& layout)
     : layout_(layout),
-      params_(zeros_under(MemoryCategory::kParameters, layout_.numel, layout_.precision.params)) {}
+      params_(zeros_under(MemoryCategory::kParameters, layout_, layout_.precision.params)) {}
 
 FlatModel::FlatModel(const std::vector<Unit>& units, std::int64_t unit_multiple)
     : FlatModel(plan_flat_layout(units, unit_multiple)) {
@@ -55,8 +56,8 @@ std::vector<NamedTensor> FlatModel::named_params() const {
 
 FlatGradients::FlatGradients(const FlatModel& model)
     : model_(model),
-      flat_(zeros_under(MemoryCategory::kGradients, model.layout().numel,
-                        model.layout().precision.grads)) {
+      flat_(
+          zeros_under(MemoryCategory::kGradients, model.layout(), model.layout().precision.grads)) {
   const FlatLayout& layout = model.layout();
   check(model.leaves().size() == layout.tensors.size(), "FlatGradients: ", model.leaves().size(),
         " of the layout's ", layout.tensors.size(), " tensors are in the model so far");

@@ -20,7 +20,7 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
   for (const FlatTensor& tensor : layout.tensors) {
     if (!tensor.is_trainable) continue;
     const bool has_decay = tensor.shape.size() >= 2;
-    const bool continues = !layout.precision.has_masters() && !ranges.empty() &&
+    const bool continues = !layout.precision.has_16_bit_params() && !ranges.empty() &&
                            ranges.back().has_decay == has_decay &&
                            ranges.back().start + ranges.back().numel == tensor.start;
     if (!continues) ranges.push_back({tensor.start, 0, has_decay, tensor.name});
@@ -46,27 +46,24 @@ std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradie
 }  // namespace
 
 Optimizer::Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options)
-    : Optimizer(whole_model(model, grads), model.layout().numel, options) {}
+    : Optimizer(whole_model(model, grads), model.layout().numel, model.layout(), options) {}
 
 Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
-                     const OptimizerOptions& options)
+                     const FlatLayout& layout, const OptimizerOptions& options)
     : options_(options) {
+  const Precision& precision = layout.precision;
+  const at::TensorOptions fp32 = layout.buffer(at::kFloat);
   const bool is_adamw = options.kind == OptimizerKind::kAdamW;
-  const auto is_narrow = [&](auto tensor) {
-    return !slices.empty() && tensor(slices.front()).scalar_type() != at::kFloat;
-  };
-  const bool has_narrow_params = is_narrow([](const OptimizerSlice& s) { return s.params; });
-  const bool has_narrow_grads = is_narrow([](const OptimizerSlice& s) { return s.grads; });
-  const bool has_masters = has_narrow_params && options.masters == Masters::kFp32;
+  const bool has_masters = precision.has_16_bit_params() && options.masters == Masters::kFp32;
   {
     const MemoryScope scope(MemoryCategory::kOptimizer);
-    if (has_masters) masters_ = at::zeros({state_numel}, at::kFloat);
+    if (has_masters) masters_ = at::zeros({state_numel}, fp32);
     for (const char* name : {"exp_avg", "exp_avg_sq"})
-      if (is_adamw) state_.push_back({name, at::zeros({state_numel}, at::kFloat)});
+      if (is_adamw) state_.push_back({name, at::zeros({state_numel}, fp32)});
   }
   const MemoryScope scope(MemoryCategory::kOther, "widened for the update");
-  if (has_narrow_params && !has_masters) wide_params_ = at::empty({kWidePiece}, at::kFloat);
-  if (has_narrow_grads) wide_grads_ = at::empty({kWidePiece}, at::kFloat);
+  if (precision.has_16_bit_params() && !has_masters) wide_params_ = at::empty({kWidePiece}, fp32);
+  if (is_16_bit(precision.grads)) wide_grads_ = at::empty({kWidePiece}, fp32);
   groups_.resize(2);
   groups_[1].weight_decay = options.weight_decay;
   for (const OptimizerSlice& slice : slices) {

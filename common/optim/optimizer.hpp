@@ -74,10 +74,11 @@ class Optimizer {
   // through scratch of at most 4 MiB each, counted as other. Lifetime: the optimizer keeps the flat
   // buffers alive.
   Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options);
-  // Updates only these slices, with state for state_numel elements. Each slice must start and end
-  // at a multiple of kUpdateAlignment.
+  // Updates only these slices, with state for state_numel elements: of a rank's whole shard, even if
+  // none of it is to be updated. The layout says of which precision it is, and on which device. Each
+  // slice must start and end at a multiple of kUpdateAlignment.
   Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
-            const OptimizerOptions& options);
+            const FlatLayout& layout, const OptimizerOptions& options);
   // Not copyable or movable: the fused kernel reads the step number from a member of this object.
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;

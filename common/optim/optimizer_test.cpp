@@ -153,7 +153,7 @@ TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
         std::vector<OptimizerSlice>{{shared.model.params().narrow(0, start, kHalf),
                                      shared.grads.flat().narrow(0, start, kHalf), /*state_start=*/0,
                                      /*has_decay=*/true}},
-        kHalf, OptimizerOptions{}));
+        kHalf, FlatLayout{}, OptimizerOptions{}));
   }
   for (int t = 0; t < 3; ++t) {
     whole.fill_gradients();
@@ -169,7 +169,7 @@ TEST(Optimizer, SlicesOfTwoOwnersMakeTheWhole) {
   }
   EXPECT_THROW(
       Optimizer({{shared.model.params().narrow(0, 0, 8), shared.grads.flat().narrow(0, 0, 8)}}, 8,
-                {}),
+                {}, {}),
       CheckError);
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/count_nonzero.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -65,6 +66,16 @@ at::Tensor values_of(const FlatLayout& layout, const at::Tensor& flat) {
 constexpr Precision kBf16 = {at::kBFloat16, at::kFloat};
 constexpr Precision kAllBf16 = {at::kBFloat16, at::kBFloat16};
 constexpr Precision kFp16 = {at::kHalf, at::kFloat};
+
+// All ranks hold, save and send the same, so a shard that consists of padding has its masters too.
+TEST(Precision, AShardWithNothingToUpdateHasItsStateAllTheSame) {
+  Optimizer with_nothing({}, /*state_numel=*/64, FlatLayout{.precision = kBf16}, {});
+  ASSERT_TRUE(with_nothing.masters().defined());
+  EXPECT_EQ(with_nothing.masters().numel(), 64);
+  with_nothing.step(1e-3);
+  EXPECT_EQ(with_nothing.masters().count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_FALSE(Optimizer({}, 64, FlatLayout{}, {}).masters().defined());
+}
 
 TEST(Precision, TensorsStartAtMultiplesOf64Bytes) {
   for (const auto& [precision, alignment] :

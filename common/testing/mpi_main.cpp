@@ -1,5 +1,6 @@
 // main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so many
-// threads of one process (rank_test.hpp).
+// threads of one process (rank_test.hpp). With --staged, messages pass through memory that stands for
+// the host's, as those of tensors on a GPU do (staged_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/comm/staged_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
@@ -74,14 +76,18 @@ int run_tests(World& the_world) {
   return all_reduce_sum(result, the_world.comm()) > 0 ? 1 : 0;
 }
 
-int run_in_world() {
+int run_in_world(bool is_staged) {
 #ifdef LADDER_WITH_MPI
   World the_world(Transport::kMpi);
 #else
   World the_world(Transport::kSelf);
 #endif
   try {
-    return run_tests(the_world);
+    if (!is_staged) return run_tests(the_world);
+    World staged(std::make_unique<StagedCommunicator>(the_world.comm().split(0, 0),
+                                                      StagedCommunicator::Stage::kEverything),
+                 the_world.transport());
+    return run_tests(staged);
   } catch (const std::exception& error) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::fprintf(stderr, "[rank %d] an exception escaped %s.%s: %s\n", the_world.comm().rank(),
@@ -150,12 +156,13 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
   at::set_num_threads(1);
-  const int num_threads = ladder::read_num_threads(argc, argv);
+  const bool is_staged = argc == 2 && std::string_view(argv[1]) == "--staged";
+  const int num_threads = is_staged ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
-    std::fprintf(stderr, "usage: %s [--threads N] [--gtest_filter=PATTERN]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--threads N | --staged] [--gtest_filter=PATTERN]\n", argv[0]);
     return 2;
   }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);
   GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
-  return ladder::run_in_world();
+  return ladder::run_in_world(is_staged);
 }

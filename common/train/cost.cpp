@@ -13,7 +13,7 @@ StateBytes replica_state_bytes(const TrainOptions& options) {
 
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel) {
   const bool has_masters =
-      options.model.precision.has_masters() && options.optimizer.masters == Masters::kFp32;
+      options.model.precision.has_16_bit_params() && options.optimizer.masters == Masters::kFp32;
   const std::int64_t moments = options.optimizer.kind == OptimizerKind::kAdamW ? 8 : 0;
   return ((has_masters ? 4 : 0) + moments) * numel;
 }

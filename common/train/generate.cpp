@@ -14,7 +14,7 @@ namespace {
 constexpr double kTemperature = 0.7;
 
 std::int64_t choose(const at::Tensor& logits, Random& random) {
-  const at::Tensor probabilities = (logits.to(at::kDouble) / kTemperature).softmax(0);
+  const at::Tensor probabilities = (logits.cpu().to(at::kDouble) / kTemperature).softmax(0);
   const auto* p = probabilities.const_data_ptr<double>();
   double left = random.uniform();
   for (std::int64_t token = 0; token < probabilities.numel(); ++token) {

@@ -100,6 +100,12 @@ class OptionTable {
            "torch.nn.Linear calls; their last bits differ");
     value("--memory-cap-mb", o_.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap");
+    choice(
+        "--device", o_.device, {{"cpu", at::kCPU}, {"cuda", at::kCUDA}},
+        "where the model lives and is computed; cuda: a GPU for each rank, or one for all of them, "
+        "in bf16 unless --precision says otherwise");
+    value("--deterministic", o_.is_deterministic,
+          "true: only GPU kernels that give the same bits in every run; false: the fastest ones");
     choice("--transport", o_.transport,
            {{"auto", Transport::kAuto},
             {"self", Transport::kSelf},

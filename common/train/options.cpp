@@ -101,7 +101,7 @@ void finalize_precision(TrainOptions& options) {
               ", but parameters are ", name(precision.params),
               ": gradients are either fp32 or what "
               "parameters are");
-  check_usage(precision.has_masters() || options.optimizer.masters == Masters::kFp32,
+  check_usage(precision.has_16_bit_params() || options.optimizer.masters == Masters::kFp32,
               "--masters none and stochastic are for 16-bit parameters, but --precision is fp32, "
               "which needs no masters");
   constexpr double kLargest = 1 << 30;

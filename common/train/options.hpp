@@ -58,6 +58,8 @@ struct TrainOptions {
   double clip_norm = 1.0;       // 0: off
   double memory_cap_mb = 0;     // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;  // compute threads per rank; bits are equal between steps with 1 only
+  at::Device device = at::kCPU;  // where parameters, gradients and activations live
+  bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
   int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed

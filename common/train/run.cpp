@@ -29,9 +29,10 @@ std::string describe_changes(const Json& before, const Json& now) {
       "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every",
       "save-dtype", "keep", "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
       // who computes what, and when
-      "transport", "ranks", "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages",
-      "pipeline-schedule", "chunks-per-stage", "dpo-reference-cache", "elastic", "elastic-key",
-      "min-workers", "join-timeout", "round-timeout", "patience"};
+      "device", "deterministic", "transport", "ranks", "link", "prefetch", "bucket-mb",
+      "simulate-ranks", "pipeline-stages", "pipeline-schedule", "chunks-per-stage",
+      "dpo-reference-cache", "elastic", "elastic-key", "min-workers", "join-timeout",
+      "round-timeout", "patience"};
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
@@ -50,7 +51,7 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       out_(options.output.out),
       console_(is_main_ && !options.output.is_quiet) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
-  if (!has_instructions_for(options.model.precision.params))
+  if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(
         "this CPU has no instructions for such numbers: products are computed in fp32, and what is "
         "widened for them takes time");

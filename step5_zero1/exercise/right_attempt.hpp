@@ -68,7 +68,7 @@ inline ShardedAttempt right_attempt() {
           [](const ShardPlan& plan, const Slices& params, const Slices& grads,
              const OptimizerOptions& options) {
             return std::make_unique<Optimizer>(plan_own_updates(plan, params, grads), plan.numel,
-                                               options);
+                                               plan.layout, options);
           },
           right_norm,
           [](const Slices& grads, double clip_norm, Communicator& comm, double loss_scale) {

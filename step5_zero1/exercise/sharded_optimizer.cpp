@@ -28,9 +28,10 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& /*plan*/,
                                    const std::vector<at::Tensor>& /*params*/,
                                    const std::vector<at::Tensor>& /*grads*/,
                                    const OptimizerOptions& options)
-    : Optimizer(/*slices=*/{}, /*state_numel=*/0, options) {
-  // An Optimizer works on any slices: tell its constructor which ones, and for how many elements it
-  // must keep state. plan_own_updates() knows what is frozen. This body itself stays empty.
+    : Optimizer(/*slices=*/{}, /*state_numel=*/0, /*layout=*/{}, options) {
+  // An Optimizer works on any slices: tell its constructor which ones, for how many elements it must
+  // keep state, and as what and where the layout says. plan_own_updates() knows what is frozen. This body itself
+  // stays empty.
   not_implemented("step5_zero1: ShardedOptimizer::ShardedOptimizer()");
 }
 

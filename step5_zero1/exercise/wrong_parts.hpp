@@ -68,7 +68,7 @@ auto tampered(Tamper tamper, int state_factor = 1) {
                                 const OptimizerOptions& options) {
     std::vector<OptimizerSlice> slices = plan_own_updates(plan, params, grads);
     for (OptimizerSlice& slice : slices) tamper(plan, slice);
-    return std::make_unique<Optimizer>(slices, state_factor * plan.numel, options);
+    return std::make_unique<Optimizer>(slices, state_factor * plan.numel, plan.layout, options);
   };
 }
 
@@ -92,7 +92,7 @@ inline std::unique_ptr<Optimizer> updates_all(const ShardPlan& plan, const Slice
   std::vector<OptimizerSlice> slices;
   for (std::size_t u = 0; u < params.size(); ++u)
     slices.push_back({params[u], grads[u], plan.slices[u].shard_start, true});
-  return std::make_unique<Optimizer>(slices, plan.numel, options);
+  return std::make_unique<Optimizer>(slices, plan.numel, plan.layout, options);
 }
 
 inline std::unique_ptr<Optimizer> always_adamw(const ShardPlan& plan, const Slices& params,

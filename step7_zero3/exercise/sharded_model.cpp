@@ -14,16 +14,18 @@
 namespace ladder {
 namespace {
 
-ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm) {
+ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm, at::Device device) {
   const Model shapes = build(/*on_unit=*/{}, at::kMeta);
-  return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size())), comm.size(),
-                     comm.rank());
+  FlatLayout layout = plan_flat_layout(shapes.units(), shard_multiple(comm.size()));
+  layout.device = device;
+  return plan_shards(layout, comm.size(), comm.rank());
 }
 
 }  // namespace
 
-ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm)
-    : plan_(plan_model(build, comm)),
+ShardedModel::ShardedModel(const ModelBuilder& build, int prefetch, Communicator& comm,
+                           at::Device device)
+    : plan_(plan_model(build, comm, device)),
       units_(plan_, comm),
       model_(build([this](const Unit& unit) { units_.add(unit); }, at::kCPU)),
       last_(model_.layers.size() - 1),

@@ -170,7 +170,7 @@ class PipelineRunner::Execution {
   void recv(std::map<Place, Arriving>& arriving, const Action& action, int from_chunk) {
     const at::Tensor& tokens = microbatches_[action.microbatch].tokens;
     const at::Tensor tensor =
-        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_type_);
+        at::empty({tokens.size(0), tokens.size(1), runner_.channels_}, runner_.activation_options_);
     arriving[place_of(action)] = {
         tensor, runner_.stages_.recv(tensor, plan_.stage_of(from_chunk), kMessageTag)};
   }
@@ -186,10 +186,11 @@ class PipelineRunner::Execution {
 };
 
 PipelineRunner::PipelineRunner(std::vector<Model> chunks, std::int64_t channels,
-                               Communicator& stages, Planner planner, at::ScalarType activations)
+                               Communicator& stages, Planner planner,
+                               const at::TensorOptions& activations)
     : chunks_(std::move(chunks)),
       channels_(channels),
-      activation_type_(activations),
+      activation_options_(activations),
       stages_(stages),
       planner_(std::move(planner)) {}
 
@@ -255,8 +256,8 @@ at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output =
-        at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()}, activation_type_);
+    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()},
+                       activation_options_);
   stages_.broadcast(output, last)->wait();
   return output;
 }

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 // Where three steps along these gradients, times a factor, lead.
 at::Tensor walk(OptimizerKind kind, double factor) {
   const at::Tensor params = at::zeros({16}), grads = at::zeros({16});
-  Optimizer optimizer({{params, grads, 0, false}}, 16, {.kind = kind, .weight_decay = 0});
+  Optimizer optimizer({{params, grads, 0, false}}, 16, {}, {.kind = kind, .weight_decay = 0});
   for (int step = 1; step <= 3; ++step) {
     grads.copy_(at::arange(16).sub(7.5).mul(step * step - 4).mul(factor));
     optimizer.step(0.1);

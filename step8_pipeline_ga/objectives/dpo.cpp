@@ -8,9 +8,9 @@
 namespace ladder {
 
 at::Tensor answer_log_probs(const at::Tensor& logits, const at::Tensor& targets) {
-  const at::Tensor losses =
-      at::cross_entropy_loss(widened(logits).flatten(0, -2), targets.flatten(), /*weight=*/{},
-                             at::Reduction::None, kIgnoredTarget);  // 0 where there is no target
+  const at::Tensor losses = at::cross_entropy_loss(
+      widened(logits).flatten(0, -2), targets.to(logits.device()).flatten(), /*weight=*/{},
+      at::Reduction::None, kIgnoredTarget);  // 0 where there is no target
   return -losses.view(targets.sizes()).sum(1);
 }
 
@@ -19,7 +19,7 @@ PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
   check(policy.dim() == 1 && policy.size(0) % 2 == 0 && policy.sizes() == reference.sizes(),
         "pairs are scored by the log-probabilities of chosen and rejected answers: got ",
         policy.sizes(), " of the model and ", reference.sizes(), " of the reference");
-  const at::Tensor rewards = options.beta * (policy - reference);
+  const at::Tensor rewards = options.beta * (policy - reference.to(policy.device()));
   const std::int64_t num_pairs = policy.size(0) / 2;
   const at::Tensor chosen = rewards.narrow(0, 0, num_pairs);
   const at::Tensor rejected = rewards.narrow(0, num_pairs, num_pairs);

@@ -33,8 +33,8 @@ void make_views(Microbatch& microbatch, std::uint64_t seed, std::int64_t epoch, 
 at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t num_prototypes) {
   const at::Tensor outputs = widened(logits.narrow(2, 0, num_prototypes));
-  const at::Tensor is_real = (targets != kIgnoredTarget).to(outputs.scalar_type());  // [R, T]
-  const at::Tensor sums = (outputs * is_real.unsqueeze(2)).sum(1);                   // [R, K]
+  const at::Tensor is_real = (targets != kIgnoredTarget).to(outputs.options());  // [R, T]
+  const at::Tensor sums = (outputs * is_real.unsqueeze(2)).sum(1);               // [R, K]
   return sums / is_real.sum(1, /*keepdim=*/true).clamp_min(1);
 }
 
@@ -62,7 +62,7 @@ at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& mic
   const at::Tensor scores = prototype_scores(logits, microbatch.targets, options.prototypes);
   if (sums != nullptr) {  // Σ entropy, then Σ probability of each prototype
     const at::Tensor p = (scores.detach().to(at::kDouble) / options.student_temperature).softmax(1);
-    const at::Tensor total = p.sum(0).contiguous();
+    const at::Tensor total = p.sum(0).cpu();
     sums->resize(static_cast<std::size_t>(1 + options.prototypes));
     (*sums)[0] -= at::xlogy(p, p).sum().item<double>();
     for (std::int64_t k = 0; k < options.prototypes; ++k)

@@ -114,7 +114,7 @@ class GradeStep : public GradePart {
     LossScaler scaler;
     at::Tensor params = at::zeros({kNumel}), grads = at::zeros({kNumel});
     Optimizer optimizer{
-        {{params, grads}}, kNumel, {.kind = OptimizerKind::kSgd, .weight_decay = 0}};
+        {{params, grads}}, kNumel, {}, {.kind = OptimizerKind::kSgd, .weight_decay = 0}};
   };
 
   template <class Check>

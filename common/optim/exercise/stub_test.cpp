@@ -18,7 +18,7 @@ TEST(Stub, SaysWhatIsNotImplemented) {
   LossScaler scaler({.initial = 1024});
   expect_not_implemented([&] { scaler.accepts(1); }, "LossScaler::accepts()");
   const at::Tensor params = at::zeros({16}), grads = at::zeros({16});
-  Optimizer optimizer({{params, grads}}, 16, {});
+  Optimizer optimizer({{params, grads}}, 16, {}, {});
   SelfCommunicator comm;
   expect_not_implemented(
       [&] {

@@ -1,0 +1,49 @@
+// Carries tensors on a GPU through a communicator that only knows the CPU's memory.
+//
+// A call copies what this rank sends into pinned host memory, waits for that copy, and starts the
+// inner operation on it. wait(), or the test() that finds it done, copies the result to the GPU, in the
+// order of the current stream.
+// Tensors on the CPU go to the inner communicator as they are.
+//
+// So several ranks can share one GPU, which NCCL refuses, and the sums are the inner communicator's:
+// folded in rank order, with the same bits as on the CPU. The price: every byte crosses the bus to
+// the GPU twice, and since a call waits for the GPU to compute what is sent, nothing overlaps.
+//
+// Memory: on the host, category communication, as long as the Work lives: `full` for reduce_scatter
+//         and all_gather, otherwise the tensor. None on the GPU.
+#pragma once
+
+#include <memory>
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+class StagedCommunicator final : public Communicator {
+ public:
+  // kEverything stages tensors on the CPU as well, so that tests need no GPU.
+  enum class Stage { kDeviceTensors, kEverything };
+  explicit StagedCommunicator(std::unique_ptr<Communicator> inner,
+                              Stage stage = Stage::kDeviceTensors);
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  WorkPtr all_reduce(at::Tensor inout) override;
+  // `full` and `shard` are on the same device.
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
+  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
+  void barrier() override { inner_->barrier(); }
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override { return inner_->traffic(); }
+
+ private:
+  bool is_staged(const at::Tensor& tensor) const;
+
+  std::unique_ptr<Communicator> inner_;
+  Stage stage_;
+};
+
+}  // namespace ladder
