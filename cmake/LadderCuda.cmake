@@ -72,7 +72,6 @@ target_compile_options(ladder::cuda INTERFACE
   # CMake 3.25 does not know that nvcc 13 has C++20. libtorch's headers call constexpr functions on the GPU.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 target_link_libraries(ladder::cuda INTERFACE ladder::torch "${_cudart}")
-target_link_options(ladder::cuda INTERFACE "-Wl,-rpath,${_cudart_folder}")
 
 # ---- ladder::nccl ---------------------------------------------------------------------------------------------------
 
@@ -90,11 +89,9 @@ if(NOT LADDER_NCCL_LIBRARY OR NOT LADDER_NCCL_INCLUDE_DIR)
     "NCCL was not found (library: '${LADDER_NCCL_LIBRARY}', folder of nccl.h: '${LADDER_NCCL_INCLUDE_DIR}'). Install "
     "libnccl2 and libnccl-dev, or name a folder that holds include/nccl.h and lib/libnccl.so with -DNCCL_ROOT=FOLDER.")
 endif()
-get_filename_component(_nccl_folder "${LADDER_NCCL_LIBRARY}" DIRECTORY)
 add_library(ladder::nccl INTERFACE IMPORTED GLOBAL)
 target_include_directories(ladder::nccl SYSTEM INTERFACE "${LADDER_NCCL_INCLUDE_DIR}")
 target_link_libraries(ladder::nccl INTERFACE ladder::cuda "${LADDER_NCCL_LIBRARY}")
-target_link_options(ladder::nccl INTERFACE "-Wl,-rpath,${_nccl_folder}")
 
 file(STRINGS "${LADDER_NCCL_INCLUDE_DIR}/nccl.h" _parts REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
 list(TRANSFORM _parts REPLACE ".* " "")
