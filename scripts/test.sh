@@ -19,6 +19,7 @@ PARTS=(
   "exercise       one exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
   "races          tests whose ranks are threads of one process, under the thread sanitizer"
+  "cuda           build/cuda: all trainers and the GPU tests, compiled and linked; the tests run where there is a GPU"
   "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
   "readme         the commands that the READMEs show"
   "doxygen        the reference builds without warnings"
@@ -126,6 +127,31 @@ part_races() {
   # shellcheck disable=SC2046
   need_built tsan $(programs_of tsan "${selection[@]}")
   LADDER_TEST_SECONDS=500 ctest --test-dir build/tsan "${selection[@]}" -j2 --output-on-failure
+}
+
+# Needs nvcc, but no GPU: then what needs one is listed as skipped. On a machine with a GPU that must not happen.
+part_cuda() {
+  local steps=(step[0-9]*_*/) architecture out
+  use_cuda
+  part_setup
+  need_configured cuda --preset cuda
+  # shellcheck disable=SC2046
+  need_built cuda "${steps[@]%/}" core_test $(programs_of cuda -L gpu)
+  build/cuda/common/core/core_test --gtest_brief=1
+  for architecture in sm_80 sm_90; do
+    "$(find_cuobjdump)" --list-elf build/cuda/common/core/core_gpu_test | grep "$architecture"
+  done
+  out=$(mktemp -d)
+  build/cuda/step0_single_gpu/step0_single_gpu --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
+  test -s "$out/run/report.json"
+  rm -r "$out"
+  if nvidia-smi -L; then export LADDER_REQUIRE_GPU=1; fi
+  ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure
+}
+# It shows what is compiled for a GPU. Some toolkits lack it, but torch's compiler for GPUs brings its own.
+find_cuobjdump() {
+  command -v cuobjdump || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/cuobjdump" ||
+    compgen -G "$VENV/lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump"
 }
 
 # A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-….
