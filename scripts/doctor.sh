@@ -80,7 +80,7 @@ check_cuda() {
   fi
   torch=$(use_cuda && own_or_installed_torch)
   if [[ -e $torch/lib/libtorch_cuda.so ]]; then
-    here "CUDA libtorch" "$torch"
+    here "CUDA libtorch" "${torch#"$ROOT/"}"
   else
     "$lacks" "CUDA libtorch" "none in ${torch:-.ladder/venv-cuda}; ./ladder setup --cuda installs one (5 GB on disk)"
   fi
@@ -88,7 +88,7 @@ check_cuda() {
   if [[ ! -e $header ]]; then header=/usr/include/nccl.h; fi
   version=$(sed -nE 's/^#define NCCL_(MAJOR|MINOR|PATCH) +([0-9]+).*/\2/p' "$header" 2>/dev/null | paste -sd.)
   if [[ -n $version ]]; then
-    here NCCL "$version ($header)"
+    here NCCL "$version (${header#"$ROOT/"})"
   else
     "$lacks" NCCL "none; it comes with the libtorch of ./ladder setup --cuda, NCCL_ROOT=FOLDER names another"
   fi
