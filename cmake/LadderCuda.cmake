@@ -42,26 +42,25 @@ _ladder_loaded_library(libnccl _nccl)
 if(NOT _cudart MATCHES "libcudart[^/]*\\.so\\.([0-9]+)")
   message(FATAL_ERROR
     "ldd finds no CUDA runtime (libcudart) for ${LADDER_TORCH_ROOT}/lib/libtorch_cuda.so. Install the packages that "
-    "torch asks for ('LADDER_CUDA=ON ./ladder setup' does), or add their folder to LD_LIBRARY_PATH.")
+    "torch asks for ('./ladder setup --cuda' does), or add their folder to LD_LIBRARY_PATH.")
 elseif(NOT CMAKE_CUDA_COMPILER_VERSION MATCHES "^${CMAKE_MATCH_1}\\.")
   message(FATAL_ERROR
     "nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), and libtorch was built for CUDA ${CMAKE_MATCH_1} "
     "(${_cudart}). Name an nvcc ${CMAKE_MATCH_1} with -DCMAKE_CUDA_COMPILER=FOLDER/bin/nvcc.")
 endif()
-get_filename_component(_cudart_folder "${_cudart}" DIRECTORY)
 
 # ---- ladder::cuda ---------------------------------------------------------------------------------------------------
 
 # The toolkit's headers are those of nvcc's version. Other headers that libtorch's name (cuBLAS, cuSPARSE, cuSOLVER) may
 # only be next to the runtime: -idirafter takes from there no more than the toolkit lacks.
 set(_toolkit_headers ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-set(_more_headers "${_cudart_folder}/../include")
-find_path(LADDER_CUDART_INCLUDE_DIR cuda_runtime_api.h PATHS ${_toolkit_headers} "${_more_headers}" NO_DEFAULT_PATH)
-find_path(LADDER_CUSPARSE_INCLUDE_DIR cusparse.h PATHS ${_toolkit_headers} "${_more_headers}" NO_DEFAULT_PATH)
-if(NOT LADDER_CUDART_INCLUDE_DIR OR NOT LADDER_CUSPARSE_INCLUDE_DIR)
+get_filename_component(_more_headers "${_cudart}/../../include" ABSOLUTE)
+find_path(_runtime_header cuda_runtime_api.h PATHS ${_toolkit_headers} "${_more_headers}" NO_DEFAULT_PATH NO_CACHE)
+find_path(_sparse_header cusparse.h PATHS ${_toolkit_headers} "${_more_headers}" NO_DEFAULT_PATH NO_CACHE)
+if(NOT _runtime_header OR NOT _sparse_header)
   message(FATAL_ERROR
     "cuda_runtime_api.h and cusparse.h were not found in ${_toolkit_headers} or ${_more_headers}. Install the complete "
-    "CUDA toolkit ${CMAKE_CUDA_COMPILER_VERSION}, or let 'LADDER_CUDA=ON ./ladder setup' install its headers with torch.")
+    "CUDA toolkit ${CMAKE_CUDA_COMPILER_VERSION}, or let './ladder setup --cuda' install its headers with torch.")
 endif()
 add_library(ladder::cuda INTERFACE IMPORTED GLOBAL)
 target_include_directories(ladder::cuda SYSTEM INTERFACE ${_toolkit_headers})
@@ -76,25 +75,27 @@ target_link_libraries(ladder::cuda INTERFACE ladder::torch "${_cudart}")
 # ---- ladder::nccl ---------------------------------------------------------------------------------------------------
 
 set(NCCL_ROOT "$ENV{NCCL_ROOT}" CACHE PATH "Folder of another NCCL than libtorch's: it holds include/ and lib/")
-if(NCCL_ROOT OR NOT _nccl)
-  find_library(LADDER_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${NCCL_ROOT}" PATH_SUFFIXES lib lib64)
-  find_path(LADDER_NCCL_INCLUDE_DIR nccl.h HINTS "${NCCL_ROOT}" PATH_SUFFIXES include)
-else()
-  get_filename_component(_nccl_folder "${_nccl}" DIRECTORY)
-  set(LADDER_NCCL_LIBRARY "${_nccl}")
-  find_path(LADDER_NCCL_INCLUDE_DIR nccl.h HINTS "${_nccl_folder}/../include")
+get_filename_component(_nccl_folder "${_nccl}" DIRECTORY)
+set(_nccl_place HINTS "${_nccl_folder}/..")
+if(NCCL_ROOT)
+  set(_nccl_place PATHS "${NCCL_ROOT}" NO_DEFAULT_PATH)  # asked for by name: nothing else will do
+  set(_nccl)
 endif()
-if(NOT LADDER_NCCL_LIBRARY OR NOT LADDER_NCCL_INCLUDE_DIR)
+if(NOT _nccl)
+  find_library(_nccl NAMES nccl libnccl.so.2 ${_nccl_place} PATH_SUFFIXES lib lib64 NO_CACHE)
+endif()
+find_path(_nccl_headers nccl.h ${_nccl_place} PATH_SUFFIXES include NO_CACHE)
+if(NOT _nccl OR NOT _nccl_headers)
   message(FATAL_ERROR
-    "NCCL was not found (library: '${LADDER_NCCL_LIBRARY}', folder of nccl.h: '${LADDER_NCCL_INCLUDE_DIR}'). Install "
+    "NCCL was not found (library: '${_nccl}', folder of nccl.h: '${_nccl_headers}', NCCL_ROOT: '${NCCL_ROOT}'). Install "
     "libnccl2 and libnccl-dev, or name a folder that holds include/nccl.h and lib/libnccl.so with -DNCCL_ROOT=FOLDER.")
 endif()
 add_library(ladder::nccl INTERFACE IMPORTED GLOBAL)
-target_include_directories(ladder::nccl SYSTEM INTERFACE "${LADDER_NCCL_INCLUDE_DIR}")
-target_link_libraries(ladder::nccl INTERFACE ladder::cuda "${LADDER_NCCL_LIBRARY}")
+target_include_directories(ladder::nccl SYSTEM INTERFACE "${_nccl_headers}")
+target_link_libraries(ladder::nccl INTERFACE ladder::cuda "${_nccl}")
 
-file(STRINGS "${LADDER_NCCL_INCLUDE_DIR}/nccl.h" _parts REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
+file(STRINGS "${_nccl_headers}/nccl.h" _parts REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
 list(TRANSFORM _parts REPLACE ".* " "")
 list(JOIN _parts "." _version)
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}, runtime ${_cudart}")
-message(STATUS "NCCL ${_version}: ${LADDER_NCCL_LIBRARY}")
+message(STATUS "NCCL ${_version}: ${_nccl}")

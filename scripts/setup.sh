@@ -8,6 +8,7 @@ LOGS="$ROOT/.ladder/logs"
 VENV="$ROOT/.ladder/venv"
 REQUIREMENTS="$ROOT/scripts/requirements.txt"
 BUILD=release     # the preset, and its folder under build/
+# shellcheck disable=SC2034  # for ./ladder
 BUILD_SUFFIX=""   # of the names of other build folders
 # As many compilers at once as fit: one per core, 1.5 GB each.
 JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
@@ -24,6 +25,7 @@ usage_error() { say "$*"; exit 2; }
 
 # LADDER_CUDA=ON builds what runs on NVIDIA GPUs, too, in folders of its own.
 CUDA_MAJOR=13  # of the libtorch in requirements-cuda.txt
+# shellcheck disable=SC2034  # for ./ladder
 use_cuda() {
   export LADDER_CUDA=ON LADDER_BUILD="$ROOT/build/cuda"  # LADDER_BUILD is for benchmarks/processes.py
   VENV="$ROOT/.ladder/venv-cuda"
@@ -45,16 +47,18 @@ find_nvcc() {
     command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || true
   fi
 }
-nvcc_version() { "$(find_nvcc)" --version 2>/dev/null | sed -n 's/.* V\([0-9.]*\)$/\1/p'; }
-NVCC_ADVICE="install NVIDIA's CUDA toolkit $CUDA_MAJOR.0 (on Debian and Ubuntu cuda-toolkit-$CUDA_MAJOR-0, from NVIDIA's packages), or name an installed nvcc with CUDACXX=FILE"
+# Prints its version, such as 13.0.88; nothing if it does not run.
+nvcc_version() { { "$(find_nvcc)" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; } 2>/dev/null || true; }
+NVCC_ADVICE="install NVIDIA's CUDA toolkit $CUDA_MAJOR.0 (cuda-toolkit-$CUDA_MAJOR-0 in NVIDIA's packages for Debian and Ubuntu), or name an installed nvcc with CUDACXX=FILE"
 # CUDA's compiler comes with the toolkit, which we do not install: it belongs to the system, as the driver does.
 need_nvcc() {
   local version major
-  [[ -n $(find_nvcc) ]] || fail "nvcc, CUDA's compiler, was not found${CUDACXX:+ (CUDACXX is '$CUDACXX')}: $NVCC_ADVICE"
+  [[ -n $(find_nvcc) ]] || fail "found no nvcc, CUDA's compiler (CUDACXX is '${CUDACXX:-}'): $NVCC_ADVICE"
   version=$(nvcc_version)
   major=${version%%.*}
   if [[ -z $(own_torch) && $major != "$CUDA_MAJOR" ]]; then
-    fail "nvcc is ${version:-of unknown version} ($(find_nvcc)), and setup installs libtorch for CUDA $CUDA_MAJOR: $NVCC_ADVICE; or name a libtorch for your CUDA with LADDER_TORCH=FOLDER"
+    fail "nvcc is ${version:-of unknown version} ($(find_nvcc)), and setup installs libtorch for CUDA $CUDA_MAJOR:" \
+      "$NVCC_ADVICE, or a libtorch for your CUDA with LADDER_TORCH=FOLDER"
   fi
 }
 
