@@ -39,14 +39,16 @@ endfunction()
 _ladder_loaded_library(libcudart _cudart)
 _ladder_loaded_library(libnccl _nccl)
 
-if(NOT _cudart MATCHES "libcudart[^/]*\\.so\\.([0-9]+)")
+string(REGEX MATCH "\\.so\\.([0-9]+)" _ "${_cudart}")
+set(_cuda_major "${CMAKE_MATCH_1}")
+if(NOT _cuda_major)
   message(FATAL_ERROR
     "ldd finds no CUDA runtime (libcudart) for ${LADDER_TORCH_ROOT}/lib/libtorch_cuda.so. Install the packages that "
     "torch asks for ('./ladder setup --cuda' does), or add their folder to LD_LIBRARY_PATH.")
-elseif(NOT CMAKE_CUDA_COMPILER_VERSION MATCHES "^${CMAKE_MATCH_1}\\.")
+elseif(NOT CMAKE_CUDA_COMPILER_VERSION MATCHES "^${_cuda_major}\\.")
   message(FATAL_ERROR
-    "nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), and libtorch was built for CUDA ${CMAKE_MATCH_1} "
-    "(${_cudart}). Name an nvcc ${CMAKE_MATCH_1} with -DCMAKE_CUDA_COMPILER=FOLDER/bin/nvcc.")
+    "nvcc is ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), and libtorch was built for CUDA ${_cuda_major} "
+    "(${_cudart}). Name an nvcc ${_cuda_major} with -DCMAKE_CUDA_COMPILER=FOLDER/bin/nvcc.")
 endif()
 
 # ---- ladder::cuda ---------------------------------------------------------------------------------------------------
