@@ -24,7 +24,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, make_parser, parse, print_figures
+from processes import BUILD
+from race import LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, make_parser, parse, print_figures
 from race import ratios_of, require_program, require_ratio, run_rounds, shape_text, write_figures
 
 NAMES = {
@@ -39,11 +40,10 @@ RATIOS = [
 
 
 def parse_arguments():
-    build = ROOT / "build/release"
     parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="of step 4 and of Python DDP")
-    parser.add_argument("--step0", default=build / "step0_single_gpu/step0_single_gpu", type=Path)
-    parser.add_argument("--step4", default=build / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
+    parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--step4", default=BUILD / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
     parser.add_argument("--bucket-mb", type=float, help="step 4's, in MiB (default: its own)")
     arguments = parse(parser)
     if arguments.ranks < 2:

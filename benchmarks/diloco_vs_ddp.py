@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
-from processes import run_all  # noqa: E402
+from processes import BUILD, run_all  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
 OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
@@ -148,7 +148,7 @@ def train(arguments, program, options, out):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench diloco")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers are")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2000, help="inner steps; a multiple of 20")
     parser.add_argument("--eval-every", type=int, default=100)

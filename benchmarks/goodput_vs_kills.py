@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
-from processes import end, noted_signals, start_lighthouse  # noqa: E402
+from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
 
 STEP_MS = 20
 SYNC_EVERY = 20
@@ -216,7 +216,7 @@ def rates_of(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench goodput")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the programs are")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=rates_of, default=[0, 5, 10, 20, 30], help="per minute, among all workers: 0, and others")
     parser.add_argument("--seconds", type=float, default=60, help="of each run")

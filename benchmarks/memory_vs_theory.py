@@ -32,7 +32,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 from ladder_table import own_options, read_stages  # noqa: E402
-from processes import run_all  # noqa: E402
+from processes import BUILD, run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
@@ -341,7 +341,7 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="of parameters and activations")
     parser.add_argument("--grad-dtype", choices=("fp32", "bf16", "fp16"), default="fp32", help="of gradients")
     parser.add_argument("--out", type=Path, help="folder for memory.csv, .json and .svg; default: a fresh one under runs/")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers were built")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers were built")
     parser.add_argument("--self-test", action="store_true", help="plant mismatches and find them")
     arguments, options = parser.parse_known_args()
     if arguments.self_test:

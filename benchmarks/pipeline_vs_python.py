@@ -36,8 +36,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import run_all
-from race import MPI_AS_ROOT, ROOT, VOCABULARY, Race, check_same_model, make_parser, on_ranks, parse, print_figures
+from processes import BUILD, run_all
+from race import MPI_AS_ROOT, VOCABULARY, Race, check_same_model, make_parser, on_ranks, parse, print_figures
 from race import ratios_of, require_program, run_rounds, shape_text, write_figures
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
@@ -46,14 +46,13 @@ STEPS_COMPARED, TOLERANCE = 4, 2e-6
 
 
 def parse_arguments():
-    build = ROOT / "build/release"
     parser = make_parser(__doc__)
     parser.set_defaults(layers=8, micro_batch_size=1, steps=6, warmup_steps=2, rounds=3)
     parser.add_argument("--stages", type=int, default=2, help="processes of step 8 and of PyTorch's pipeline")
     parser.add_argument("--microbatches", default="4,8,16", help="per step, each at least --stages")
     parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
-    parser.add_argument("--step0", default=build / "step0_single_gpu/step0_single_gpu", type=Path)
-    parser.add_argument("--step8", default=build / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
+    parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--step8", default=BUILD / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
     arguments = parse(parser)
     try:
         arguments.microbatches = [int(count) for count in arguments.microbatches.split(",")]

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
-from processes import run_all  # noqa: E402
+from processes import BUILD, run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64"]
@@ -332,7 +332,7 @@ def write_chapter(text, rows, sums, scales, steps, cpu):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench precision")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainers are")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
     parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")

@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+# Where the programs are; ./ladder says so if LADDER_CUDA is ON.
+BUILD = Path(os.environ.get("LADDER_BUILD", Path(__file__).resolve().parent.parent / "build/release"))
 # Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
 SIGNALS = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 10  # mpirun needs a second or two to take its ranks down

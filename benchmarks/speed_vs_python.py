@@ -26,7 +26,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from race import LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, flops_per_token, make_parser, parse
+from processes import BUILD
+from race import LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, flops_per_token, make_parser, parse
 from race import require_program, require_ratio, shape_text, write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
@@ -40,7 +41,7 @@ BF16_LOSS_TOLERANCE = 1e-2  # between a run in bf16 and one in fp32
 
 def parse_arguments():
     parser = make_parser(__doc__)
-    parser.add_argument("--program", default=ROOT / "build/release/step0_single_gpu/step0_single_gpu", type=Path)
+    parser.add_argument("--program", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--at-most-of-fp32", type=float,
                         help="with --precision bf16: exit with 1 if a step takes a larger share of its fp32 time")  # fmt: skip

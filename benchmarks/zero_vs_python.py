@@ -23,7 +23,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from race import LOSSES_COMPARED, PEERS_PRODUCTS, ROOT, Race, check_same_model, make_parser, parse, print_figures
+from processes import BUILD
+from race import LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, make_parser, parse, print_figures
 from race import ratios_of, require_program, run_rounds, shape_text, write_figures
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
@@ -49,7 +50,7 @@ RATIOS = [
 def parse_arguments():
     parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="of steps 4 to 7 and of their peers")
-    parser.add_argument("--build", default=ROOT / "build/release", type=Path, help="where the trainers were built")
+    parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
     arguments = parse(parser)
     if arguments.ranks < 2:
         parser.error("--ranks must be at least 2")

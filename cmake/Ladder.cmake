@@ -1,8 +1,9 @@
 # What the CMakeLists of Ladder are written in:
 #
 #   ladder_add_step(NAME IDEA idea [BUILDS_ON earlier_step])   a trainer, its idea library, its tests, its exercise
-#   ladder_add_library(room SOURCES … LINK …)                  a room of common
-#   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3] [THREADS 1 2 3])
+#   ladder_add_library(room SOURCES … LINK … [CUDA_SOURCES … CUDA_LINK …])
+#                                                              a room of common, and its files that need CUDA
+#   ladder_add_test(NAME SOURCES … LINK … [RANKS 1 2 3] [THREADS 1 2 3] [GPU])
 #                                                              a GoogleTest program, run once per number of ranks
 #
 # Included by the root project and by each step alone; the first to include it finds the dependencies.
@@ -28,24 +29,31 @@ set(LADDER_EXERCISES "${LADDER_ROOT}/exercises" CACHE PATH "Folder of the learne
 
 include("${CMAKE_CURRENT_LIST_DIR}/LadderTorch.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/LadderDependencies.cmake")
+if(LADDER_CUDA)
+  include("${CMAKE_CURRENT_LIST_DIR}/LadderCuda.cmake")
+endif()
 
 # Every target of the project links this one: C++20, warnings, sanitizers. No flag is global.
 add_library(ladder_flags INTERFACE)
 target_compile_features(ladder_flags INTERFACE cxx_std_20)
+set(_warnings
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Wno-missing-field-initializers  # options are written {.layers = 2}, the rest are defaults
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in std::string
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-unused-private-field>  # an exercise's stub uses few of them
+  $<$<BOOL:${LADDER_WERROR}>:-Werror>)
+# What nvcc makes of a .cu file, which the host's compiler then gets, is not ours to mend: fewer warnings.
+set(_cuda_warnings -Xcompiler=-Wall,-Wextra $<$<BOOL:${LADDER_WERROR}>:-Werror=all-warnings>)
 target_compile_options(ladder_flags INTERFACE
-  $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra> $<BUILD_INTERFACE:-Wpedantic>
-  $<BUILD_INTERFACE:-Wshadow> $<BUILD_INTERFACE:-Wnon-virtual-dtor>
-  $<BUILD_INTERFACE:-Wno-missing-field-initializers>  # options are written {.layers = 2}, the rest are defaults
-  $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>  # gcc 12 sees ghosts in std::string
-  $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:Clang>:-Wno-unused-private-field>>  # an exercise's stub uses few of them
-  $<BUILD_INTERFACE:$<$<BOOL:${LADDER_WERROR}>:-Werror>>)
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>>"
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:${_cuda_warnings}>>")
 # A header of libtorch that needs an operator includes this one, instead of all two thousand.
 target_compile_definitions(ladder_flags INTERFACE $<BUILD_INTERFACE:AT_PER_OPERATOR_HEADERS>)
 target_include_directories(ladder_flags INTERFACE
   $<BUILD_INTERFACE:${LADDER_ROOT}> $<INSTALL_INTERFACE:include/ladder>)
 if(LADDER_SANITIZE)
   target_compile_options(ladder_flags INTERFACE
-    -fsanitize=${LADDER_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LADDER_SANITIZE};-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
   target_link_options(ladder_flags INTERFACE -fsanitize=${LADDER_SANITIZE})
 endif()
 
@@ -59,8 +67,18 @@ function(_ladder_target target)
   target_precompile_headers(${target} REUSE_FROM ladder_pch)
 endfunction()
 
+# CUDA_SOURCES (.cu and .cpp) and CUDA_LINK count only where LADDER_CUDA is ON. What links the room then sees
+# LADDER_WITH_CUDA as well, so that a header means the same everywhere.
 function(ladder_add_library room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LINK_PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LINK_PRIVATE;CUDA_SOURCES;CUDA_LINK" ${ARGN})
+  if(LADDER_CUDA AND (arg_CUDA_SOURCES OR arg_CUDA_LINK))
+    list(APPEND arg_SOURCES ${arg_CUDA_SOURCES})
+    list(APPEND arg_LINK ladder::cuda ${arg_CUDA_LINK})
+    list(FILTER arg_CUDA_SOURCES INCLUDE REGEX "\\.cu$")
+    if(arg_CUDA_SOURCES)
+      set_source_files_properties(${arg_CUDA_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endif()
   add_library(ladder_${room} STATIC ${arg_SOURCES})
   add_library(ladder::${room} ALIAS ladder_${room})
   set_target_properties(ladder_${room} PROPERTIES EXPORT_NAME ${room})
@@ -75,12 +93,19 @@ endfunction()
 # run on one rank. With THREADS it also runs without MPI, its ranks being threads of one process
 # (common/testing/rank_test.hpp). With OWN_MAIN it is any program that ends with exit code 0 if all
 # is well.
+#
+# With GPU it is built only where LADDER_CUDA is ON, and has the label gpu: ctest -LE gpu leaves these
+# tests out, ctest -L gpu runs them. Without a usable GPU they are listed as skipped, not as passed
+# (common/testing/gpu_or_skip.cpp).
 function(ladder_add_test name)
   if(NOT LADDER_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "OR_ALONE;OWN_MAIN" "TIMEOUT" "SOURCES;LINK;RANKS;THREADS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "OR_ALONE;OWN_MAIN;GPU" "TIMEOUT" "SOURCES;LINK;RANKS;THREADS;LABELS" ${ARGN})
   if(arg_RANKS AND NOT LADDER_MPI AND NOT arg_OR_ALONE AND NOT arg_THREADS)
+    return()
+  endif()
+  if(arg_GPU AND NOT LADDER_CUDA)
     return()
   endif()
   if(NOT arg_TIMEOUT)
@@ -91,27 +116,33 @@ function(ladder_add_test name)
   # The code that is tested keeps its optimization; the test itself compiles in two thirds of the time.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing GTest::gmock)
+  set(skip)
+  if(arg_GPU)
+    set(skip SKIP_RETURN_CODE 77)
+    list(APPEND arg_LABELS gpu)
+    target_link_libraries(${name} PRIVATE ladder_testing_gpu_or_skip)
+  endif()
   if(NOT arg_OWN_MAIN)
     target_link_libraries(${name} PRIVATE $<IF:$<BOOL:${arg_RANKS}${arg_THREADS}>,ladder_testing_mpi_main,GTest::gtest_main>)
   endif()
   foreach(threads IN LISTS arg_THREADS)
     add_test(NAME ${name}.threads_${threads} COMMAND ${name} --threads ${threads})
     set_tests_properties(${name}.threads_${threads} PROPERTIES
-      TIMEOUT ${arg_TIMEOUT} LABELS "threads;${arg_LABELS}" PROCESSORS ${threads})
+      TIMEOUT ${arg_TIMEOUT} LABELS "threads;${arg_LABELS}" PROCESSORS ${threads} ${skip})
   endforeach()
   if(arg_THREADS AND (NOT LADDER_MPI OR NOT arg_RANKS))
     return()
   endif()
   if(NOT arg_RANKS OR NOT LADDER_MPI)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}" ${skip})
     return()
   endif()
   foreach(ranks IN LISTS arg_RANKS)
     add_test(NAME ${name}.ranks_${ranks}
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --bind-to none $<TARGET_FILE:${name}>)
     set_tests_properties(${name}.ranks_${ranks} PROPERTIES
-      TIMEOUT ${arg_TIMEOUT} LABELS "ranks;${arg_LABELS}" PROCESSORS ${ranks}
+      TIMEOUT ${arg_TIMEOUT} LABELS "ranks;${arg_LABELS}" PROCESSORS ${ranks} ${skip}
       ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
 endfunction()

@@ -25,4 +25,4 @@ configure_package_config_file("${LADDER_ROOT}/cmake/ladder-config.cmake.in"
   "${CMAKE_BINARY_DIR}/ladder-config.cmake" INSTALL_DESTINATION "${_package_dir}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/ladder-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/ladder-config.cmake" "${CMAKE_BINARY_DIR}/ladder-config-version.cmake"
-  "${LADDER_ROOT}/cmake/LadderTorch.cmake" DESTINATION "${_package_dir}")
+  "${LADDER_ROOT}/cmake/LadderTorch.cmake" "${LADDER_ROOT}/cmake/LadderCuda.cmake" DESTINATION "${_package_dir}")

@@ -1,7 +1,7 @@
 # Finds libtorch and makes the target ladder::torch.
 #
 # Looked for, in this order: LADDER_TORCH (cache or environment), Torch_DIR, CMAKE_PREFIX_PATH, and
-# .ladder/venv, which ./ladder makes. The libraries are linked directly instead of through
+# .ladder/venv, or with LADDER_CUDA .ladder/venv-cuda, which ./ladder makes. The libraries are linked directly instead of through
 # find_package(Torch), which refuses a CUDA build of torch on a machine without the CUDA toolkit and
 # sets compiler flags for the whole project.
 if(TARGET ladder::torch)
@@ -10,7 +10,13 @@ endif()
 
 set(LADDER_TORCH "$ENV{LADDER_TORCH}" CACHE PATH
     "Folder of libtorch, or of the Python package torch: it holds include/ and lib/")
-option(LADDER_CUDA "Link libtorch's CUDA libraries as well" OFF)
+option(LADDER_CUDA "Build what runs on NVIDIA GPUs, too; needs nvcc, NCCL and a CUDA build of libtorch" OFF)
+set(_torch_venv .ladder/venv)
+set(_torch_setup "./ladder setup")
+if(LADDER_CUDA)
+  string(APPEND _torch_venv -cuda)
+  string(APPEND _torch_setup " --cuda")
+endif()
 
 set(_torch_candidates)
 if(LADDER_TORCH)
@@ -23,7 +29,7 @@ else()
   foreach(_prefix IN LISTS _torch_prefixes)
     list(APPEND _torch_candidates "${_prefix}" "${_prefix}/../..")
   endforeach()
-  file(GLOB _torch_in_venv "${CMAKE_CURRENT_LIST_DIR}/../.ladder/venv/lib/python3*/site-packages/torch")
+  file(GLOB _torch_in_venv "${CMAKE_CURRENT_LIST_DIR}/../${_torch_venv}/lib/python3*/site-packages/torch")
   list(APPEND _torch_candidates ${_torch_in_venv})
 endif()
 
@@ -38,11 +44,11 @@ if(NOT _torch_root)
   if(LADDER_TORCH)
     set(_torch_looked "LADDER_TORCH is '${LADDER_TORCH}', which holds no lib/libtorch_cpu.so beside include/ATen/ATen.h.")
   else()
-    set(_torch_looked "Looked in Torch_DIR, CMAKE_PREFIX_PATH and .ladder/venv.")
+    set(_torch_looked "Looked in Torch_DIR, CMAKE_PREFIX_PATH and ${_torch_venv}.")
   endif()
   message(FATAL_ERROR
     "libtorch was not found. ${_torch_looked}\n"
-    "Run './ladder setup', or name an existing one with -DLADDER_TORCH=FOLDER: libtorch's own, or that of the Python package torch.")
+    "Run '${_torch_setup}', or name an existing one with -DLADDER_TORCH=FOLDER: libtorch's own, or that of the Python package torch.")
 endif()
 
 set(LADDER_TORCH_VERSION)
@@ -72,8 +78,8 @@ set(_torch_libraries)
 foreach(_name IN LISTS _torch_names)
   if(NOT EXISTS "${_torch_root}/lib/lib${_name}.so")
     message(FATAL_ERROR
-      "LADDER_CUDA is '${LADDER_CUDA}', and ${_torch_root}/lib holds no lib${_name}.so. "
-      "Name a CUDA build of libtorch with LADDER_TORCH=FOLDER, or set LADDER_CUDA=OFF.")
+      "LADDER_CUDA is '${LADDER_CUDA}', and ${_torch_root}/lib holds no lib${_name}.so. '${_torch_setup}' installs a "
+      "CUDA build of libtorch; LADDER_TORCH=FOLDER names one that is on this machine.")
   endif()
   list(APPEND _torch_libraries "${_torch_root}/lib/lib${_name}.so")
 endforeach()

@@ -14,11 +14,11 @@ command_run() {
   mapfile -t programs < <(stage_programs)
   out="$ROOT/runs/ladder-$(date +%Y%m%d-%H%M%S)"
   prepare_release
-  if is_built release "${programs[@]}"; then
+  if is_built "$BUILD" "${programs[@]}"; then
     unlock_setup
     check_stages "nothing was trained" "${stages[@]}"
   else
-    need_built release "$(cut -f2 <<<"${stages[0]}")"
+    need_built "$BUILD" "$(cut -f2 <<<"${stages[0]}")"
     check_stages "nothing was trained" "${stages[0]}"
     build_behind "${programs[@]}"
     unlock_setup  # the build keeps the lock

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from processes import end, noted_signals, start_lighthouse  # noqa: E402
+from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
 
 MODEL = ["--layers", "2", "--heads", "2", "--channels", "32", "--context", "32", "--micro-batch-size", "2"]
 TIME_OUT_S = 3
@@ -119,7 +119,7 @@ class Demo:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder demo failures")
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where the trainer is")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainer is")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3000, help="inner steps; a multiple of 20")
     parser.add_argument("--out", type=Path, help="default: a new folder under runs/")

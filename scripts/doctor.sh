@@ -5,6 +5,8 @@ ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
 
+SIZE="1 GB" NEEDED_GB=6
+if [[ $LADDER_CUDA == ON ]]; then SIZE="5 GB" NEEDED_GB=12; fi
 num_missing=0
 here() { printf '  ok       %-14s %s\n' "$1" "$2"; }
 missing() {
@@ -58,19 +60,62 @@ check_torch() {
   elif [[ -n $torch ]]; then
     missing libtorch "'$torch' has no lib/libtorch_cpu.so; correct LADDER_TORCH or Torch_DIR, or unset them"
   elif has_venv; then
-    here libtorch "$(grep -o '^torch==.*' "$REQUIREMENTS") in .ladder/venv"
+    here libtorch "$(grep -o '^torch==.*' "$REQUIREMENTS") in ${VENV#"$ROOT/"}"
   else
-    missing libtorch "none in .ladder/venv; ./ladder setup installs it (1 GB on disk), LADDER_TORCH=FOLDER uses another"
+    missing libtorch "none in ${VENV#"$ROOT/"}; ./ladder setup installs it ($SIZE on disk), LADDER_TORCH=FOLDER uses another"
+  fi
+}
+
+# What a CUDA build needs. It is missing only where there is such a build, or LADDER_CUDA=ON asks for one.
+check_cuda() {
+  local lacks=note version torch header
+  if [[ $LADDER_CUDA == ON || -e $ROOT/.ladder/venv-cuda ]]; then lacks=missing; fi
+  version=$(nvcc_version)
+  if [[ $version == "$CUDA_MAJOR".* || -n $version && -n $(own_torch) ]]; then
+    here nvcc "$version ($(find_nvcc))"
+  elif [[ -n $version ]]; then
+    "$lacks" nvcc "$version ($(find_nvcc)), $CUDA_MAJOR is needed; $NVCC_ADVICE"
+  else
+    "$lacks" nvcc "none; only ./ladder setup --cuda needs it: $NVCC_ADVICE"
+  fi
+  torch=$(use_cuda && own_or_installed_torch)
+  if [[ -e $torch/lib/libtorch_cuda.so ]]; then
+    here "CUDA libtorch" "${torch#"$ROOT/"}"
+  else
+    "$lacks" "CUDA libtorch" "none in ${torch:-.ladder/venv-cuda}; ./ladder setup --cuda installs one (5 GB on disk)"
+  fi
+  header=$(realpath -m "${NCCL_ROOT:-$torch/../nvidia/nccl}/include/nccl.h")
+  if [[ ! -e $header ]]; then header=/usr/include/nccl.h; fi
+  version=$(sed -nE 's/^#define NCCL_(MAJOR|MINOR|PATCH) +([0-9]+).*/\2/p' "$header" 2>/dev/null | paste -sd.)
+  if [[ -n $version ]]; then
+    here NCCL "$version (${header#"$ROOT/"})"
+  else
+    "$lacks" NCCL "none; it comes with the libtorch of ./ladder setup --cuda, NCCL_ROOT=FOLDER names another"
+  fi
+}
+own_or_installed_torch() {
+  local torch
+  torch=$(own_torch)
+  printf '%s' "${torch:-$(compgen -G "$VENV/lib/python3*/site-packages/torch" || true)}"
+}
+
+# The driver belongs to the machine. Without it CUDA programs are built all the same, and say so when they start.
+check_gpu() {
+  local gpus
+  if gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null) && [[ -n $gpus ]]; then
+    note GPU "$(wc -l <<<"$gpus") x $(head -n 1 <<<"${gpus%,*}"), driver ${gpus##*, }"
+  else
+    note GPU "none, or no driver (nvidia-smi shows none); the steps train on the CPU"
   fi
 }
 
 check_build() {
-  if [[ ! -f $ROOT/build/release/build.ninja ]]; then
-    missing build "build/release is not configured; ./ladder setup configures it"
-  elif ! cmake --build "$ROOT/build/release" -- -n 2>/dev/null | grep -q 'no work to do'; then
-    missing build "build/release is not up to date; ./ladder setup builds it"
+  if [[ ! -f $ROOT/build/$BUILD/build.ninja ]]; then
+    missing build "build/$BUILD is not configured; ./ladder setup configures it"
+  elif ! cmake --build "$ROOT/build/$BUILD" -- -n 2>/dev/null | grep -q 'no work to do'; then
+    missing build "build/$BUILD is not up to date; ./ladder setup builds it"
   else
-    here build "build/release is up to date"
+    here build "build/$BUILD is up to date"
   fi
 }
 
@@ -120,10 +165,10 @@ check_machine() {
   memory_gb=$(awk '/^MemAvailable/ { print int($2 / 1000000) }' /proc/meminfo)
   free_gb=$(df -Pk "$ROOT" | awk 'NR == 2 { print int($4 / 1000000) }')
   note machine "$(nproc) cores, $memory_gb GB of memory available: $JOBS compiler(s) at a time (LADDER_JOBS=N changes it)"
-  if ((free_gb >= 6)) || [[ -d $ROOT/build/release ]]; then
+  if ((free_gb >= NEEDED_GB)) || [[ -d $ROOT/build/$BUILD ]]; then
     here disk "$free_gb GB free"
   else
-    missing disk "$free_gb GB free, about 6 are needed for libtorch and all builds"
+    missing disk "$free_gb GB free, about $NEEDED_GB are needed for libtorch and all builds"
   fi
 }
 
@@ -139,7 +184,8 @@ check_build
 check_debugger
 check_instructions
 check_machine
-if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then note GPU "$(nvidia-smi -L | head -n 1 | cut -d'(' -f1)"; else note GPU "none; the steps train on the CPU"; fi
+check_cuda
+check_gpu
 if ((num_missing > 0)); then
   echo "$num_missing missing. ./ladder setup installs what it can."
   exit 1

@@ -4,6 +4,12 @@
 # does, and writes its output to .ladder/logs/NAME.log.
 
 LOGS="$ROOT/.ladder/logs"
+# The CPU's set-up; use_cuda below chooses the other one. Neither touches the other.
+VENV="$ROOT/.ladder/venv"
+REQUIREMENTS="$ROOT/scripts/requirements.txt"
+BUILD=release     # the preset, and its folder under build/
+# shellcheck disable=SC2034  # for ./ladder
+BUILD_SUFFIX=""   # of the names of other build folders
 # As many compilers at once as fit: one per core, 1.5 GB each.
 JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
   jobs = int($2 / 1500000); if (jobs > cores) jobs = cores; print jobs < 1 ? 1 : jobs }' /proc/meminfo)}"
@@ -16,6 +22,45 @@ TEST_PACKAGES="doxygen graphviz clang-format-14 clang-14 libclang-rt-14-dev"
 say() { printf 'ladder: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 usage_error() { say "$*"; exit 2; }
+
+# LADDER_CUDA=ON builds what runs on NVIDIA GPUs, too, in folders of its own.
+CUDA_MAJOR=13  # of the libtorch in requirements-cuda.txt
+# shellcheck disable=SC2034  # for ./ladder
+use_cuda() {
+  export LADDER_CUDA=ON LADDER_BUILD="$ROOT/build/cuda"  # LADDER_BUILD is for benchmarks/processes.py
+  VENV="$ROOT/.ladder/venv-cuda"
+  REQUIREMENTS="$ROOT/scripts/requirements-cuda.txt"
+  BUILD=cuda
+  BUILD_SUFFIX=-cuda
+}
+case ${LADDER_CUDA:-OFF} in
+  ON | on | 1) use_cuda ;;
+  OFF | off | 0) LADDER_CUDA=OFF ;;
+  *) usage_error "LADDER_CUDA is '$LADDER_CUDA', it must be ON or OFF" ;;
+esac
+
+# Prints where nvcc is; nothing if there is none.
+find_nvcc() {
+  if [[ -n ${CUDACXX:-} ]]; then
+    command -v "$CUDACXX" || true
+  else
+    command -v nvcc || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" || true
+  fi
+}
+# Prints its version, such as 13.0.88; nothing if it does not run.
+nvcc_version() { { "$(find_nvcc)" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; } 2>/dev/null || true; }
+NVCC_ADVICE="install NVIDIA's CUDA toolkit $CUDA_MAJOR.0 (cuda-toolkit-$CUDA_MAJOR-0 in NVIDIA's packages for Debian and Ubuntu), or name an installed nvcc with CUDACXX=FILE"
+# CUDA's compiler comes with the toolkit, which we do not install: it belongs to the system, as the driver does.
+need_nvcc() {
+  local version major
+  [[ -n $(find_nvcc) ]] || fail "found no nvcc, CUDA's compiler (CUDACXX is '${CUDACXX:-}'): $NVCC_ADVICE"
+  version=$(nvcc_version)
+  major=${version%%.*}
+  if [[ -z $(own_torch) && $major != "$CUDA_MAJOR" ]]; then
+    fail "nvcc is ${version:-of unknown version} ($(find_nvcc)), and setup installs libtorch for CUDA $CUDA_MAJOR:" \
+      "$NVCC_ADVICE, or a libtorch for your CUDA with LADDER_TORCH=FOLDER"
+  fi
+}
 
 # logged NAME COMMAND…: writes the command's output to the log; after a failure, shows its end.
 logged() {
@@ -60,6 +105,7 @@ missing_packages() {
 
 # need_packages NAME…: installs them if it may. Outside Debian and Ubuntu, CMake reports what is missing.
 need_packages() {
+  if [[ $LADDER_CUDA == ON ]]; then need_nvcc; fi # before anything is fetched
   [[ -z ${LADDER_SKIP_PACKAGES:-} ]] || return 0
   local missing sudo=()
   missing=$(missing_packages "$@")
@@ -90,14 +136,12 @@ own_torch() {
 
 # libtorch in a virtual environment of our own. It is made under another name and renamed once it is complete, so the
 # remains of an interrupted set-up are never mistaken for it. No other environment is touched.
-VENV="$ROOT/.ladder/venv"
-REQUIREMENTS="$ROOT/scripts/requirements.txt"
 has_venv() { cmp -s "$REQUIREMENTS" "$VENV/requirements.txt"; }
 need_torch() {
   [[ -z $(own_torch) ]] || return 0
   if has_venv; then return 0; fi
   local new="$VENV.partial" cuda=()
-  if [[ ${LADDER_CUDA:-OFF} == ON ]]; then cuda=(--cuda); fi
+  if [[ $LADDER_CUDA == ON ]]; then cuda=(--cuda); fi
   say "asking pip what $(grep -o '^torch==.*' "$REQUIREMENTS") needs"
   rm -rf "$new"
   logged venv make_plan "$new"
@@ -115,20 +159,26 @@ make_plan() {
 }
 # The environment's scripts name its folder, which is about to be renamed.
 install_torch() {
+  local name=${VENV##*/}
   "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" -r "$REQUIREMENTS" && "$1/bin/python" -c 'import torch' &&
-    grep -rlIF venv.partial "$1/bin" "$1/pyvenv.cfg" | xargs -d '\n' sed -i 's|venv\.partial|venv|g' &&
+    grep -rlIF "$name.partial" "$1/bin" "$1/pyvenv.cfg" | xargs -d '\n' sed -i "s|$name\.partial|$name|g" &&
     cp "$REQUIREMENTS" "$1/requirements.txt"
 }
 PIP_OPTIONS=(--disable-pip-version-check --progress-bar off)
 
 # The -D options of every build folder. ccache's paths are relative, so that build folders share its objects.
 cmake_options() {
-  local torch
+  local torch languages=CXX language
   torch=$(own_torch)
-  printf '%s\n' "-DLADDER_TORCH=$torch" "-DLADDER_CUDA=${LADDER_CUDA:-OFF}"
-  if command -v ccache >/dev/null; then
-    printf '%s\n' "-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR=$ROOT;CCACHE_NOHASHDIR=1;ccache"
+  printf '%s\n' "-DLADDER_TORCH=$torch" "-DLADDER_CUDA=$LADDER_CUDA"
+  if [[ $LADDER_CUDA == ON ]]; then
+    printf '%s\n' "-DCMAKE_CUDA_COMPILER=$(find_nvcc)"
+    languages="CXX CUDA"
   fi
+  command -v ccache >/dev/null || return 0
+  for language in $languages; do
+    printf '%s\n' "-DCMAKE_${language}_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_BASEDIR=$ROOT;CCACHE_NOHASHDIR=1;ccache"
+  done
 }
 
 # need_configured FOLDER OPTION…: runs CMake for build/FOLDER once per set of options; Ninja repeats it when files change.
@@ -196,14 +246,14 @@ await_session() {
   until kill -0 -- "-$1" 2>/dev/null || ! kill -0 "$1" 2>/dev/null; do sleep 0.01; done
 }
 
-# build_behind TARGET…: builds in build/release in the background, in a session of its own that ends with us.
+# build_behind TARGET…: builds in build/$BUILD in the background, in a session of its own that ends with us.
 # finish_build waits for it, and fails if there was none.
 build_behind() {
   local log="$LOGS/build-behind.log"
   say "building the other steps in the background (log: .ladder/logs/build-behind.log)"
   builder=""
   trap end_build EXIT
-  setsid nice cmake --build "$ROOT/build/release" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
+  setsid nice cmake --build "$ROOT/build/$BUILD" -j "$JOBS" --target "$@" >"$log" 2>&1 </dev/null &
   builder=$!
 }
 end_build() {
@@ -221,16 +271,16 @@ finish_build() {
   builder=""
 }
 
-# Does what every command needs before it builds in build/release; need_release then builds these targets.
+# Does what every command needs before it builds in build/$BUILD; need_release then builds these targets.
 prepare_release() {
   lock_setup
   # shellcheck disable=SC2086
   need_packages $BUILD_PACKAGES
   need_torch
-  need_configured release --preset release
+  need_configured "$BUILD" --preset "$BUILD"
 }
 need_release() {
   prepare_release
-  need_built release "$@"
+  need_built "$BUILD" "$@"
   unlock_setup
 }

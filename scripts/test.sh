@@ -2,6 +2,7 @@
 # each part and ctest's summary. `./ladder test formatting tests` runs only these two parts.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
+unset LADDER_CUDA LADDER_BUILD  # the part cuda is the one that tests that build
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
 # shellcheck source=scripts/exercises.sh
@@ -19,6 +20,7 @@ PARTS=(
   "exercise       one exercise, as a learner meets it: the stub is rejected, the right answer passes"
   "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
   "races          tests whose ranks are threads of one process, under the thread sanitizer"
+  "cuda           build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc"
   "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
   "readme         the commands that the READMEs show"
   "doxygen        the reference builds without warnings"
@@ -54,24 +56,35 @@ part_build() {
 # Each step's folder is a project of its own. All are configured; two are built and run, different ones each day. With
 # LADDER_FULL=1 all are built, file by file: that finds a source that includes too little.
 part_alone() {
-  local steps=(step[0-9]*_*/) i step
-  for i in "${!steps[@]}"; do
-    step=${steps[i]%/}
+  local step today
+  today=$(steps_of_today)
+  for step in step[0-9]*_*/; do
+    step=${step%/}
     need_configured "alone-$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF \
       ${LADDER_FULL:+-DCMAKE_UNITY_BUILD=OFF}
-    # Today's two follow yesterday's, in a circle.
-    if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
-      build_alone "$step"
-    fi
+    if grep -qx "$step" <<<"$today"; then build_alone "$step"; fi
   done
   need_configured alone-without-mpi -S step0_single_gpu -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF -DLADDER_MPI=OFF
   build_alone step0_single_gpu alone-without-mpi
 }
+# Prints two steps, with LADDER_FULL=1 all. Today's two follow yesterday's, in a circle.
+steps_of_today() {
+  local steps=(step[0-9]*_*/) i
+  for i in "${!steps[@]}"; do
+    if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
+      printf '%s\n' "${steps[i]%/}"
+    fi
+  done
+}
 build_alone() {
-  local step=$1 folder=${2:-alone-$1} out
+  local step=$1 folder=${2:-alone-$1}
   need_built "$folder" "$step"
+  train_briefly "build/$folder/$step"
+}
+train_briefly() {
+  local out
   out=$(mktemp -d)
-  "build/$folder/$step" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
+  "$1" --steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out "$out/run"
   test -s "$out/run/report.json"
   rm -r "$out"
 }
@@ -128,6 +141,29 @@ part_races() {
   LADDER_TEST_SECONDS=500 ctest --test-dir build/tsan "${selection[@]}" -j2 --output-on-failure
 }
 
+# Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen.
+part_cuda() {
+  local steps step architecture
+  use_cuda
+  mapfile -t steps < <(steps_of_today)
+  part_setup
+  need_configured cuda --preset cuda
+  # shellcheck disable=SC2046
+  need_built cuda core_test $(programs_of cuda -L gpu) "${steps[@]}"
+  build/cuda/common/core/core_test --gtest_brief=1
+  for architecture in sm_80 sm_90; do
+    "$(find_cuobjdump)" --list-elf build/cuda/common/core/core_gpu_test | grep "$architecture"
+  done
+  for step in "${steps[@]}"; do train_briefly "build/cuda/$step/$step"; done
+  if nvidia-smi -L 2>/dev/null; then export LADDER_REQUIRE_GPU=1; fi
+  ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure
+}
+# It lists the code for GPUs in a program. Some toolkits lack it, but triton, which comes with torch, brings one.
+find_cuobjdump() {
+  command -v cuobjdump || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/cuobjdump" ||
+    compgen -G "$VENV/lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump"
+}
+
 # A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-….
 part_fuzz() {
   local reader seeds="$ROOT/build/fuzz/seeds"
@@ -180,7 +216,7 @@ run_part() {
 }
 
 main() {
-  local line name description
+  local line name description reason not_run=""
   FAILED=() TABLE=()
   mkdir -p "$LOGS"
   rm -f "$LOGS/ctest.log"
@@ -190,12 +226,17 @@ main() {
   for line in "${PARTS[@]}"; do
     read -r name description <<<"$line"
     if (($# > 0)) && [[ " $* " != *" $name "* ]]; then continue; fi
+    if [[ $name == cuda && $# == 0 ]] && ! reason=$( (use_cuda && need_nvcc) 2>&1); then
+      TABLE+=("$(printf '%-12s %-7s' "$name" "not run: ${reason#ladder: }")")
+      not_run=", except cuda, which was not run"
+      continue
+    fi
     run_part "$name"
     if [[ $name == setup && ${#FAILED[@]} != 0 ]]; then break; fi # nothing else can work
   done
   printf '\n=== parts, %d s in all\n' "$SECONDS"
   printf '%s\n' "${TABLE[@]}"
-  if ((${#FAILED[@]} > 0)); then printf 'FAILED: %s\n' "${FAILED[*]}"; else echo "all parts passed"; fi
+  if ((${#FAILED[@]} > 0)); then printf 'FAILED: %s\n' "${FAILED[*]}"; else echo "all parts passed$not_run"; fi
   if [[ -f $LOGS/ctest.log ]]; then
     echo
     sed -n '/tests passed/,$p' "$LOGS/ctest.log"

@@ -4,8 +4,8 @@
     python -m pip install --dry-run --report PLAN.json … && scripts/torch_plan.py PLAN.json [--cuda]
     scripts/torch_plan.py --self-test       judges plans that it makes
 
-Prints one line with the size of the download. If the plan holds a CUDA build of torch and --cuda is missing, it says
-what to do instead and exits with 1. There is no way to take only the CPU half of a CUDA build: its libtorch_cpu.so
+Prints one line with the size of the download. If the plan holds a CUDA build of torch and --cuda is missing, or the
+other way round, it says what to do instead and exits with 1. There is no way to take only the CPU half of a CUDA build: its libtorch_cpu.so
 itself needs libcudart.so and libcupti.so. Standard library only.
 """
 
@@ -37,7 +37,7 @@ def size_text(packages):
     return text + (f" and {num_unknown} file(s) of unknown size" if num_unknown else "")
 
 
-def judge(packages, allows_cuda):
+def judge(packages, wants_cuda):
     """(whether it may be downloaded, the line or lines that say why)."""
     torch = next((package for package in packages if package["name"].lower() == "torch"), None)
     if torch is None:
@@ -46,15 +46,22 @@ def judge(packages, allows_cuda):
     local = [package for package in packages if package["is_local"]]
     where = f", {size_text(local)} of it from this machine" if local else ""
     total = f"torch {torch['version']}, {len(packages)} package(s) in all: {size_text(packages)}{where}"
-    if not cuda or allows_cuda:
+    if bool(cuda) == wants_cuda:
         return True, "fetching " + total
+    if wants_cuda:
+        return False, (
+            f"pip would fetch a CPU build: {total}.\n"
+            "Nothing was downloaded. With LADDER_CUDA=ON Ladder needs a CUDA build; choose one of:\n"
+            "  - take the index of CPU builds out of pip's configuration: pip prefers torch X.Y.Z+cpu to X.Y.Z\n"
+            "  - LADDER_TORCH=FOLDER uses a CUDA build of libtorch that is already on this machine"
+        )
     return False, (
         f"pip would fetch a CUDA build: {total}; {len(cuda)} of them, {size_text(cuda)}, only for CUDA.\n"
-        "Nothing was downloaded. Ladder needs a CPU build; choose one of:\n"
+        "Nothing was downloaded. This set-up needs a CPU build; choose one of:\n"
         "  - give pip an index that has CPU builds (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's configuration);\n"
         "    pip prefers torch X.Y.Z+cpu to X.Y.Z\n"
         "  - LADDER_TORCH=FOLDER uses a libtorch that is already on this machine\n"
-        "  - LADDER_CUDA=ON fetches and links the CUDA build"
+        "  - ./ladder setup --cuda fetches a CUDA build on purpose, and builds what runs on NVIDIA GPUs"
     )
 
 
@@ -96,7 +103,7 @@ def planned(*packages):
     return {"install": install}
 
 
-# A plan, whether CUDA is allowed, whether it must be accepted, and what must be said. A file's size is in its name.
+# A plan, whether CUDA is wanted, whether it must be accepted, and what must be said. A file's size is in its name.
 CASES = [
     (planned("torch 2.13.0+cpu file:///w/192000000", "sympy 1.14.0 https://h/6000000"), False, True,
      "fetching torch 2.13.0+cpu, 2 package(s) in all: 198 MB, 192 MB of it from this machine"),
@@ -111,6 +118,8 @@ CASES = [
     (planned("torch 2.13.0+cu130 https://h/5"), False, False, "PIP_EXTRA_INDEX_URL"),
     (planned("torch 2.13.0+rocm7 https://h/5"), False, False, "Nothing was downloaded"),
     (planned("Torch 2.13.0 https://h/5", "cudatuple 1 https://h/5"), False, True, "2 package(s)"),
+    (planned("torch 2.11.0+cu130 https://h/5"), True, True, "fetching torch 2.11.0+cu130"),
+    (planned("torch 2.11.0+cpu https://h/5", "sympy 1.14.0 https://h/5"), True, False, "take the index of CPU builds out"),
     (planned("numpy 2.2.6 https://h/5"), False, False, "does not contain torch"),
 ]  # fmt: skip
 
@@ -121,8 +130,8 @@ def self_test():
         return int(name) if name.isdigit() else None
 
     mistakes = 0
-    for report, allows_cuda, is_accepted, wanted in CASES:
-        accepts, text = judge(read_packages(report, size_of), allows_cuda)
+    for report, wants_cuda, is_accepted, wanted in CASES:
+        accepts, text = judge(read_packages(report, size_of), wants_cuda)
         if accepts != is_accepted or wanted not in text:
             print(f"self-test: {report}: wanted {is_accepted} and {wanted!r}, found {accepts} and {text!r}")
             mistakes += 1
@@ -133,7 +142,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description="Judges what pip would download for libtorch.")
     parser.add_argument("plan", type=Path, nargs="?", help="what pip install --dry-run --report has written")
-    parser.add_argument("--cuda", action="store_true", help="accept a CUDA build")
+    parser.add_argument("--cuda", action="store_true", help="a CUDA build is wanted")
     parser.add_argument("--self-test", action="store_true", help="judge plans of known outcome")
     arguments = parser.parse_args()
     if arguments.self_test:

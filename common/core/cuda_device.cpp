@@ -1,0 +1,72 @@
+#include "common/core/cuda_device.hpp"
+
+#ifdef LADDER_WITH_CUDA
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+
+#include "common/core/check.hpp"
+#endif
+
+namespace ladder {
+
+#ifdef LADDER_WITH_CUDA
+
+namespace {
+
+struct DeviceCount {
+  int value = 0;
+  cudaError_t error = cudaSuccess;
+};
+
+DeviceCount count_devices() {
+  DeviceCount count;
+  count.error = cudaGetDeviceCount(&count.value);
+  if (count.error != cudaSuccess) {
+    count.value = 0;
+    cudaGetLastError();  // or the next to ask would think that the error is its own
+  }
+  return count;
+}
+
+std::string version_text(int version) {
+  return concat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+int num_cuda_devices() {
+  return count_devices().value;
+}
+
+std::string cuda_problem() {
+  const DeviceCount count = count_devices();
+  if (count.value > 0) return "";
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (driver == 0) return "this machine has no NVIDIA driver";
+  if (count.error == cudaErrorInsufficientDriver) {
+    return concat("the NVIDIA driver knows CUDA up to ", version_text(driver),
+                  ", this build needs ", version_text(CUDART_VERSION));
+  }
+  if (count.error == cudaSuccess || count.error == cudaErrorNoDevice) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    return concat("the NVIDIA driver shows no GPU",
+                  visible != nullptr ? concat(" (CUDA_VISIBLE_DEVICES is '", visible, "')") : "");
+  }
+  return concat("CUDA does not start: ", cudaGetErrorString(count.error));
+}
+
+#else
+
+int num_cuda_devices() {
+  return 0;
+}
+
+std::string cuda_problem() {
+  return "this build has no CUDA: LADDER_CUDA is OFF";
+}
+
+#endif
+
+}  // namespace ladder
