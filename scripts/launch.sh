@@ -53,11 +53,16 @@ launch() {
   if ((ranks == 1)); then
     supervise "$@"
   else
-    kill_signal=TERM  # mpirun ends its ranks with itself
-    if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: ranks cannot see where mpirun sends their output
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    supervise mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
+    launch_mpirun mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
   fi
+}
+
+# launch_mpirun COMMAND…: a command line of mpirun.
+launch_mpirun() {
+  kill_signal=TERM  # mpirun ends its ranks with itself
+  if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: ranks cannot see where mpirun sends their output
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  supervise "$@"
 }
 
 # launch_script COMMAND…: a benchmark that starts processes itself and ends them with itself (benchmarks/processes.py).
