@@ -30,7 +30,7 @@ take_program() {
   (($# > 0)) || usage_error "which step? The steps: $(steps | xargs)"
   local step
   if [[ $1 == */* ]]; then
-    PROGRAM=$(realpath -m "$1")
+    PROGRAM=$(realpath -ms "$1")
   else
     step=$(resolve_step "$1")
     PROGRAM=$(program "$step")

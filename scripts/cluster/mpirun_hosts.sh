@@ -21,6 +21,8 @@
 #   --wdir FOLDER      fail if a machine lacks the current folder; by default its ranks would start in the home folder
 #   -x NAME            pass a variable on. mpirun itself passes OMPI_MCA_…; of yours, we pass NCCL_… and OMP_NUM_THREADS
 #
+# There is no -q, unlike in ./ladder train: it would hide what mpirun says about machines.
+#
 # Variables that help on a machine with several networks (each needs the name of an interface, as `ip -brief address`
 # shows them):
 #   export OMPI_MCA_btl_tcp_if_include=eth0    where ranks exchange tensors
@@ -35,7 +37,9 @@ ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
 source "$ROOT/scripts/cluster/common.sh"
 # shellcheck source=scripts/launch.sh
 source "$ROOT/scripts/launch.sh"
-# shellcheck disable=SC2034  # launch.sh prints it
+# shellcheck disable=SC2034  # for launch.sh
+EXPLAINS_ITSELF=1  # mpirun without -q does; codes above 128 are its own, not only those of signals
+# shellcheck disable=SC2034  # for launch.sh
 STOPPED="saved and stopped (exit code 75); the same command with --resume auto continues"
 
 # read_hosts TEXT: sets HOSTS to HOST:RANKS…, and RANKS to their sum.
@@ -72,7 +76,7 @@ main() {
   read_hosts "$hosts"
   take_program "$@"
 
-  command=(mpirun -q --host "$hosts" -n "$RANKS" --map-by slot --bind-to none --wdir "$PWD")
+  command=(mpirun --host "$hosts" -n "$RANKS" --map-by slot --bind-to none --wdir "$PWD")
   for name in $(compgen -e | grep -E '^(NCCL_.*|OMP_NUM_THREADS)$' | sort); do command+=(-x "$name"); done
   command+=("$PROGRAM" "${OPTIONS[@]}")
   if ((is_dry_run)); then

@@ -59,7 +59,8 @@ main() {
   torchrun=$VENV/bin/torchrun
   if [[ ! -x $torchrun ]]; then torchrun=torchrun; fi
   command=("$torchrun" --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$ranks_per_node"
-    --master-addr "${master%:*}" --master-port "${master##*:}" --no-python "$PROGRAM" "${OPTIONS[@]}")
+    --master-addr "${master%:*}" --master-port "${master##*:}" --signals-to-handle SIGINT,SIGTERM,SIGHUP,SIGUSR1
+    --no-python "$PROGRAM" "${OPTIONS[@]}")
   if ((is_dry_run)); then
     layout=("${master%:*}:$ranks_per_node")
     for ((node = 1; node < nodes; node++)); do layout+=("machine $node:$ranks_per_node"); done
@@ -70,7 +71,6 @@ main() {
   need_program
   command -v "$torchrun" >/dev/null || fail "there is no torchrun here: ./ladder setup installs it in .ladder/venv"
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # what torchrun would choose, with a warning; a trainer heeds --threads
-  export TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
   exec "${command[@]}"
 }
 main "$@"
