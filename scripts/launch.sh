@@ -5,6 +5,7 @@
 # save and stop, exit code 75. A second INT sends kill_signal. STOPPING and STOPPED are the messages to the user.
 STOPPING="saving and stopping"
 STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
+EXPLAINS_ITSELF=0  # 1: the command says why it failed
 interrupts=0 is_stopping=0
 supervise() {
   local status is_interrupted comes_early=0
@@ -24,7 +25,7 @@ supervise() {
   trap - TERM HUP USR1
   if ((interrupts > 1 || interrupts == 1 && status > 128)); then status=130; fi
   if ((status == 75)); then say "$STOPPED"; fi
-  if ((status > 128 && interrupts == 0)); then
+  if ((status > 128 && interrupts == 0 && ! EXPLAINS_ITSELF)); then
     say "a process was killed by signal $((status - 128)) ($(kill -l $((status - 128))))"
   fi
   return "$status"
@@ -53,11 +54,16 @@ launch() {
   if ((ranks == 1)); then
     supervise "$@"
   else
-    kill_signal=TERM  # mpirun ends its ranks with itself
-    if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: ranks cannot see where mpirun sends their output
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    supervise mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
+    launch_mpirun mpirun -q -n "$ranks" --oversubscribe --bind-to none "$@"
   fi
+}
+
+# launch_mpirun COMMAND…: a command line of mpirun.
+launch_mpirun() {
+  kill_signal=TERM  # mpirun ends its ranks with itself
+  if [[ ! -t 1 ]]; then export TERM=dumb; fi  # no progress line: ranks cannot see where mpirun sends their output
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  supervise "$@"
 }
 
 # launch_script COMMAND…: a benchmark that starts processes itself and ends them with itself (benchmarks/processes.py).

@@ -8,23 +8,37 @@
 namespace ladder {
 namespace {
 
-struct Launcher {
+// A launcher, and the variables that it sets for each rank that it starts.
+struct Variables {
+  Launcher launcher;
+  const char* sign;  // set by this launcher alone
   const char* size;
   const char* rank;
+  const char* local_rank;
 };
 
-// Searched in this order, because mpirun may itself run under srun. SLURM_NTASKS proves nothing: an
-// allocation sets it for processes that srun did not start. Only srun sets SLURM_STEP_NUM_TASKS.
-constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"PMI_SIZE", "PMI_RANK"},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+// Searched in this order, which asks for the innermost launcher first: srun or mpirun may start one
+// torchrun per machine, which starts the ranks, and mpirun may itself run under srun.
+//
+// Size and rank alone prove little. WORLD_SIZE and RANK may be left over in a user's shell, and an
+// allocation of Slurm sets SLURM_NTASKS for processes that srun did not start.
+constexpr Variables kLaunchers[] = {
+    {Launcher::kTorchrun, "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
+    {Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {Launcher::kPmi, "PMI_SIZE", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"},
+    {Launcher::kSlurm, "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID",
+     "SLURM_LOCALID"},
 };
 
-int number_in(const char* variable) {
+const char* text_in(const char* variable) {
   const char* const text = std::getenv(variable);
   check_usage(text != nullptr, "the launcher set the number of ranks but no ", variable);
-  const std::string_view digits(text);
+  return text;
+}
+
+int number_in(const char* variable) {
+  const std::string_view digits(text_in(variable));
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   check_usage(error == std::errc() && end == digits.data() + digits.size() && number >= 0,
@@ -33,23 +47,46 @@ int number_in(const char* variable) {
   return number;
 }
 
-const Launcher* find_launcher() {
-  for (const Launcher& launcher : kLaunchers) {
-    if (std::getenv(launcher.size) != nullptr) return &launcher;
+const Variables* find_launcher() {
+  for (const Variables& variables : kLaunchers) {
+    if (std::getenv(variables.sign) != nullptr) return &variables;
   }
   return nullptr;
 }
 
 }  // namespace
 
+Launcher launcher() {
+  const Variables* const found = find_launcher();
+  return found == nullptr ? Launcher::kNone : found->launcher;
+}
+
 int launched_ranks() {
-  const Launcher* const launcher = find_launcher();
-  return launcher == nullptr ? 1 : number_in(launcher->size);
+  const Variables* const found = find_launcher();
+  return found == nullptr ? 1 : number_in(found->size);
 }
 
 int launched_rank() {
-  const Launcher* const launcher = find_launcher();
-  return launcher == nullptr ? 0 : number_in(launcher->rank);
+  const Variables* const found = find_launcher();
+  return found == nullptr ? 0 : number_in(found->rank);
+}
+
+int launched_local_rank() {
+  const Variables* const found = find_launcher();
+  if (found == nullptr) return 0;
+  // srun --mpi=pmi2 sets PMI's variables, except for this one.
+  const bool is_srun = found->launcher == Launcher::kPmi &&
+                       std::getenv(found->local_rank) == nullptr &&
+                       std::getenv("SLURM_LOCALID") != nullptr;
+  return number_in(is_srun ? "SLURM_LOCALID" : found->local_rank);
+}
+
+MeetingPoint torchrun_meeting_point() {
+  check(launcher() == Launcher::kTorchrun, "torchrun did not start this process");
+  const int port = number_in("MASTER_PORT");
+  check_usage(port >= 1 && port <= 65535, "the environment variable MASTER_PORT is '", port,
+              "', expected a port from 1 to 65535");
+  return {text_in("MASTER_ADDR"), port};
 }
 
 }  // namespace ladder

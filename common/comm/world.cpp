@@ -19,7 +19,15 @@
 namespace ladder {
 namespace {
 
+// Each of torchrun's processes would become an MPI job of its own, of one rank, and train alone.
+void refuse_torchrun(int num_ranks) {
+  check_usage(launcher() != Launcher::kTorchrun || num_ranks == 1, "torchrun started ", num_ranks,
+              " ranks without MPI, which carries their messages; start them with mpirun or srun ",
+              "instead (docs/cluster.md), or unset TORCHELASTIC_RUN_ID if torchrun did not");
+}
+
 Transport resolve(Transport transport, int num_ranks) {
+  refuse_torchrun(num_ranks);
   if (transport == Transport::kAuto) return num_ranks > 1 ? Transport::kMpi : Transport::kSelf;
   check_usage(transport != Transport::kSelf || num_ranks == 1,
               "--transport self is for one rank, but the launcher started ", num_ranks,

@@ -20,8 +20,8 @@ const char* to_string(Transport transport);
 
 class World {
  public:
-  // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, and for
-  // `mpi` in a build without it; CheckError for `threads`, which no constructor starts. With a
+  // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, for `mpi`
+  // in a build without it, and if torchrun started several ranks, since it starts no MPI; CheckError for `threads`, which no constructor starts. With a
   // link, the communicator is paced by it; throws UsageError if the ranks are on several machines.
   explicit World(Transport transport, Link link = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
@@ -48,10 +48,23 @@ class World {
   std::unique_ptr<Process> process_;
 };
 
-// The number of ranks that the launcher started, and this process's rank, read from the launcher's
-// environment (Open MPI, MPICH, Slurm's srun) before MPI itself starts. 1 and 0 without a launcher.
-// Throws UsageError if the variables are not numbers.
+// What started this process. kPmi is MPICH, Intel MPI, or srun with --mpi=pmi2; kSlurm any other srun.
+enum class Launcher { kNone, kOpenMpi, kPmi, kSlurm, kTorchrun };
+
+// What the launcher says in the environment, read before MPI starts: the number of ranks, this
+// process's rank, and its index on this machine. Without a launcher: kNone, 1, 0 and 0. Throws
+// UsageError if a variable is missing or no number.
+Launcher launcher();
 int launched_ranks();
 int launched_rank();
+int launched_local_rank();
+
+// Where ranks started by torchrun meet: MASTER_ADDR and MASTER_PORT. Throws UsageError if torchrun
+// set none, CheckError if torchrun did not start this process.
+struct MeetingPoint {
+  std::string address;
+  int port = 0;
+};
+MeetingPoint torchrun_meeting_point();
 
 }  // namespace ladder

@@ -12,6 +12,7 @@
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -21,8 +22,11 @@ class WorldTest : public ::testing::Test {
   void SetUp() override { forget_launchers(); }
   void TearDown() override { forget_launchers(); }
   static void forget_launchers() {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
-                             "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS"}) {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE",
+          "PMI_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID",
+          "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR",
+          "MASTER_PORT"}) {
       unsetenv(name);
     }
   }
@@ -31,6 +35,9 @@ class WorldTest : public ::testing::Test {
 TEST_F(WorldTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(launched_ranks(), 1);
   EXPECT_EQ(launched_rank(), 0);
+  EXPECT_EQ(launched_local_rank(), 0);
+  EXPECT_EQ(launcher(), Launcher::kNone);
+  EXPECT_THROW(torchrun_meeting_point(), CheckError);
   World world(Transport::kAuto);
   EXPECT_EQ(world.transport(), Transport::kSelf);
   EXPECT_EQ(world.comm().size(), 1);
@@ -43,21 +50,87 @@ TEST_F(WorldTest, ReadsTheLaunchersEnvironment) {
   EXPECT_EQ(launched_ranks(), 1);
   setenv("SLURM_STEP_NUM_TASKS", "8", 1);
   setenv("SLURM_PROCID", "5", 1);
+  setenv("SLURM_LOCALID", "1", 1);
+  EXPECT_EQ(launcher(), Launcher::kSlurm);
   EXPECT_EQ(launched_ranks(), 8);
   EXPECT_EQ(launched_rank(), 5);
+  EXPECT_EQ(launched_local_rank(), 1);
   setenv("PMI_SIZE", "4", 1);
-  setenv("PMI_RANK", "1", 1);
+  setenv("PMI_RANK", "3", 1);
+  EXPECT_EQ(launcher(), Launcher::kPmi);
   EXPECT_EQ(launched_ranks(), 4);
+  EXPECT_EQ(launched_rank(), 3);
+  EXPECT_EQ(launched_local_rank(), 1) << "srun --mpi=pmi2 leaves it to Slurm's variable";
+  setenv("MPI_LOCALRANKID", "2", 1);
+  EXPECT_EQ(launched_local_rank(), 2);
   setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
   setenv("OMPI_COMM_WORLD_RANK", "2", 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
+  EXPECT_EQ(launcher(), Launcher::kOpenMpi);
   EXPECT_EQ(launched_ranks(), 3);
   EXPECT_EQ(launched_rank(), 2);
+  EXPECT_EQ(launched_local_rank(), 0);
+}
+
+// Under an mpirun that starts one torchrun per machine, torchrun's numbers count.
+TEST_F(WorldTest, ReadsTorchrunsEnvironment) {
+  setenv("WORLD_SIZE", "9", 1);  // left over in a user's shell
+  setenv("RANK", "8", 1);
+  setenv("LOCAL_RANK", "7", 1);
+  EXPECT_EQ(launcher(), Launcher::kNone);
+  EXPECT_EQ(launched_ranks(), 1);
+  EXPECT_EQ(launched_local_rank(), 0);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
+  EXPECT_EQ(launched_ranks(), 2);
+  setenv("TORCHELASTIC_RUN_ID", "none", 1);
+  setenv("WORLD_SIZE", "4", 1);
+  setenv("RANK", "3", 1);
+  setenv("LOCAL_RANK", "1", 1);
+  EXPECT_EQ(launcher(), Launcher::kTorchrun);
+  EXPECT_EQ(launched_ranks(), 4);
+  EXPECT_EQ(launched_rank(), 3);
+  EXPECT_EQ(launched_local_rank(), 1);
+}
+
+TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
+  setenv("TORCHELASTIC_RUN_ID", "none", 1);
+  setenv("WORLD_SIZE", "1", 1);
+  EXPECT_THAT([] { torchrun_meeting_point(); },
+              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_PORT")));
+  for (const char* port : {"0", "65536", "29500x"}) {
+    setenv("MASTER_PORT", port, 1);
+    EXPECT_THAT([] { torchrun_meeting_point(); },
+                ThrowsMessage<UsageError>(HasSubstr(concat("MASTER_PORT is '", port, "'"))));
+  }
+  setenv("MASTER_PORT", "29500", 1);
+  EXPECT_THAT([] { torchrun_meeting_point(); },
+              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_ADDR")));
+  setenv("MASTER_ADDR", "node1", 1);
+  EXPECT_EQ(torchrun_meeting_point().address, "node1");
+  EXPECT_EQ(torchrun_meeting_point().port, 29500);
+}
+
+TEST_F(WorldTest, RefusesTorchrunsRanksWithoutMpi) {
+  setenv("TORCHELASTIC_RUN_ID", "none", 1);
+  setenv("WORLD_SIZE", "2", 1);
+  for (const auto transport : {Transport::kAuto, Transport::kMpi, Transport::kSelf}) {
+    EXPECT_THAT([=] { World world(transport); },
+                ThrowsMessage<UsageError>(AllOf(HasSubstr("torchrun started 2 ranks without MPI"),
+                                                HasSubstr("mpirun or srun"))));
+  }
+  setenv("WORLD_SIZE", "1", 1);  // one rank needs no MPI
+  World world(Transport::kAuto);
+  EXPECT_EQ(world.transport(), Transport::kSelf);
 }
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
   setenv("PMI_SIZE", "two", 1);
   EXPECT_THAT([] { launched_ranks(); }, ThrowsMessage<UsageError>(HasSubstr("PMI_SIZE is 'two'")));
   EXPECT_THAT([] { launched_rank(); }, ThrowsMessage<UsageError>(HasSubstr("but no PMI_RANK")));
+  EXPECT_THAT([] { launched_local_rank(); },
+              ThrowsMessage<UsageError>(HasSubstr("but no MPI_LOCALRANKID")));
 }
 
 TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {

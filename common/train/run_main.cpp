@@ -128,7 +128,8 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
                 " processes; start one, or use --transport mpi");
     return line;
   } catch (const std::exception& error) {
-    if (num_ranks == 1) throw;
+    // torchrun ends the others itself
+    if (num_ranks == 1 || launcher() == Launcher::kTorchrun) throw;
     World world(Transport::kAuto);
     world.abort(report_error(error, rank, num_ranks));
   }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Starts a trainer on several machines with Open MPI's mpirun, over ssh. No scheduler is needed.
+#
+#   scripts/cluster/mpirun_hosts.sh --hosts node1:2,node2:2 step4 --steps 100 --out runs/two_machines
+#
+#   --hosts HOST:RANKS,…   the machines, and how many ranks each one runs. localhost:2 tries it on this machine
+#   --dry-run              print the command and where each rank would run; start nothing
+#   --help                 this text
+#
+# STEP is a step, or the path of a program. What follows it goes to the program as it is.
+#
+# Before the first run:
+#   - ssh HOST true works from here without a password, for every host.
+#   - This folder, the current folder, the data and --out have the same path on every machine: on a shared file system, or
+#     copied there (--out may stay here: rank 0, on the first host, writes it). Nothing is built or copied by this script.
+#   - All machines have the same Open MPI and the same build. Bits are equal only if the CPUs are of the same kind, too.
+#
+# What the command line says, and why:
+#   --map-by slot      fill one host after the other; the default deals ranks out by sockets once there are more than two
+#   --bind-to none     leave threads where the kernel puts them; a rank bound to one core would run --threads 4 on it
+#   --wdir FOLDER      fail if a machine lacks the current folder; by default its ranks would start in the home folder
+#   -x NAME            pass a variable on. mpirun itself passes OMPI_MCA_…; of yours, we pass NCCL_… and OMP_NUM_THREADS
+#
+# There is no -q, unlike in ./ladder train: it would hide what mpirun says about machines.
+#
+# Variables that help on a machine with several networks (each needs the name of an interface, as `ip -brief address`
+# shows them):
+#   export OMPI_MCA_btl_tcp_if_include=eth0    where ranks exchange tensors
+#   export OMPI_MCA_oob_tcp_if_include=eth0    where mpirun talks to its daemons
+#   export NCCL_SOCKET_IFNAME=eth0             the same for NCCL; NCCL_DEBUG=INFO says what it chose
+#
+# Ctrl-C, SIGTERM and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends with exit code 75. The
+# same command with --resume auto goes on. A second Ctrl-C kills.
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
+# shellcheck source=scripts/cluster/common.sh
+source "$ROOT/scripts/cluster/common.sh"
+# shellcheck source=scripts/launch.sh
+source "$ROOT/scripts/launch.sh"
+# shellcheck disable=SC2034  # for launch.sh
+EXPLAINS_ITSELF=1  # mpirun without -q does; codes above 128 are its own, not only those of signals
+# shellcheck disable=SC2034  # for launch.sh
+STOPPED="saved and stopped (exit code 75); the same command with --resume auto continues"
+
+# read_hosts TEXT: sets HOSTS to HOST:RANKS…, and RANKS to their sum.
+read_hosts() {
+  local spec host seen=" "
+  IFS=, read -ra HOSTS <<<"$1"
+  RANKS=0
+  for spec in "${HOSTS[@]}"; do
+    [[ $spec =~ ^[A-Za-z0-9._-]+:(0|[1-9][0-9]{0,3})$ ]] ||
+      usage_error "--hosts has '$spec', it must be HOST:RANKS, separated by commas: --hosts node1:2,node2:2"
+    host=${spec%:*}
+    ((${spec##*:} > 0)) || usage_error "--hosts has '$spec': no rank would run on $host; leave it out"
+    [[ $seen != *" $host "* ]] || usage_error "--hosts has $host twice; name it once, with all its ranks"
+    seen+="$host "
+    RANKS=$((RANKS + ${spec##*:}))
+  done
+  ((RANKS > 0)) || usage_error "--hosts is '$1', it must name at least one machine: --hosts node1:2,node2:2"
+}
+
+main() {
+  local hosts="" is_dry_run=0 command name
+  while (($# > 0)); do
+    case $1 in
+      --hosts) need_value --hosts "${2:-}" node1:2,node2:2; hosts=$2; shift ;;
+      --hosts=*) hosts=${1#*=} ;;
+      --dry-run) is_dry_run=1 ;;
+      --help | -h) show_help "${BASH_SOURCE[0]}"; return ;;
+      -*) unknown_option "$1" --hosts --dry-run --help ;;
+      *) break ;;
+    esac
+    shift
+  done
+  [[ -n $hosts ]] || usage_error "which machines? --hosts node1:2,node2:2 starts two ranks on each (--help says more)"
+  read_hosts "$hosts"
+  take_program "$@"
+
+  command=(mpirun --host "$hosts" -n "$RANKS" --map-by slot --bind-to none --wdir "$PWD")
+  for name in $(compgen -e | grep -E '^(NCCL_.*|OMP_NUM_THREADS)$' | sort); do command+=(-x "$name"); done
+  command+=("$PROGRAM" "${OPTIONS[@]}")
+  if ((is_dry_run)); then
+    show_command "${command[@]}"
+    show_layout "${HOSTS[@]}"
+    return
+  fi
+  need_program
+  launch_mpirun "${command[@]}"
+}
+main "$@"
