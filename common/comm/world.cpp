@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "common/comm/self_communicator.hpp"
+#include "common/comm/staged_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #ifdef LADDER_WITH_MPI
 #include <mpi.h>
 
@@ -28,12 +30,23 @@ void refuse_torchrun(int num_ranks) {
 
 Transport resolve(Transport transport, int num_ranks) {
   refuse_torchrun(num_ranks);
-  if (transport == Transport::kAuto) return num_ranks > 1 ? Transport::kMpi : Transport::kSelf;
+  const bool is_open = transport == Transport::kAuto || transport == Transport::kNccl;
+  if (is_open) return num_ranks > 1 ? Transport::kMpi : Transport::kSelf;  // NCCL starts over it
   check_usage(transport != Transport::kSelf || num_ranks == 1,
               "--transport self is for one rank, but the launcher started ", num_ranks,
               "; use --transport mpi or start one process");
   check(transport != Transport::kThreads, "a World starts no threads: run_as_threads() does");
   return transport;
+}
+
+std::unique_ptr<Communicator> make_nccl(std::unique_ptr<Communicator> control,
+                                        const NcclOptions& options) {
+#ifdef LADDER_WITH_CUDA
+  return NcclCommunicator::create(std::move(control), options);
+#else
+  throw CheckError(concat("NCCL for ", control->size(), " ranks with a time-out of ",
+                          options.timeout_s, " s: ", cuda_problem()));
+#endif
 }
 
 #ifdef LADDER_WITH_MPI
@@ -48,11 +61,12 @@ bool mpi_is_running() {  // whether or not this World started it
 }  // namespace
 
 Transport parse_transport(const std::string& name) {
-  for (const Transport transport :
-       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads}) {
+  for (const Transport transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
+                                    Transport::kThreads, Transport::kNccl}) {
     if (name == to_string(transport)) return transport;
   }
-  throw UsageError(concat("--transport is '", name, "', it must be auto, self, mpi or threads"));
+  throw UsageError(
+      concat("--transport is '", name, "', it must be auto, self, mpi, threads or nccl"));
 }
 
 const char* to_string(Transport transport) {
@@ -65,6 +79,8 @@ const char* to_string(Transport transport) {
       return "mpi";
     case Transport::kThreads:
       return "threads";
+    case Transport::kNccl:
+      return "nccl";
   }
   throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
 }
@@ -77,6 +93,26 @@ struct World::Process {
   std::optional<MpiProcess> mpi;
 #endif
   std::unique_ptr<Communicator> comm;  // destroyed before MPI ends
+
+  // Gives this rank its GPU, and its communicator the way there.
+  void place_on_gpu(Transport asked, const Link& link, const NcclOptions& nccl) {
+    const int num_gpus = num_cuda_devices();
+    check_usage(num_gpus > 0, "there is no GPU: ", cuda_problem());
+    use_cuda_device(local_rank % num_gpus);
+    const bool has_own = all_reduce_sum(num_local_ranks > num_gpus ? 1 : 0, *comm) == 0;
+    check_usage(asked != Transport::kNccl || has_own,
+                "--transport nccl needs a GPU for each rank, ", "but ", num_local_ranks,
+                " ranks on this machine share ", num_gpus,
+                ": start fewer, or use --transport mpi, which passes through the host's memory");
+    const bool is_auto = asked == Transport::kAuto && !link.is_on();  // no link slows NCCL down
+    const bool is_nccl = asked == Transport::kNccl || (is_auto && has_own && comm->size() > 1);
+    if (is_nccl) {
+      transport = Transport::kNccl;
+      comm = make_nccl(std::move(comm), nccl);
+    } else if (comm->size() > 1) {
+      comm = std::make_unique<StagedCommunicator>(std::move(comm));
+    }
+  }
 
   void start_mpi() {
 #ifdef LADDER_WITH_MPI
@@ -95,13 +131,17 @@ struct World::Process {
   }
 };
 
-World::World(Transport transport, Link link) : process_(std::make_unique<Process>()) {
+World::World(Transport transport, Link link, at::Device device, const NcclOptions& nccl)
+    : process_(std::make_unique<Process>()) {
+  check_usage(transport != Transport::kNccl || device.is_cuda(),
+              "--transport nccl carries tensors on GPUs: give --device cuda as well");
   process_->transport = resolve(transport, launched_ranks());
   if (process_->transport == Transport::kMpi) {
     process_->start_mpi();
   } else {
     process_->comm = std::make_unique<SelfCommunicator>();
   }
+  if (device.is_cuda()) process_->place_on_gpu(transport, link, nccl);
   if (link.is_on()) {
     const int num_ranks = process_->comm->size();
     check_usage(process_->num_local_ranks == num_ranks,

@@ -8,22 +8,30 @@
 #include <string>
 
 #include "common/comm/communicator.hpp"
+#include "common/comm/nccl_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
 
 namespace ladder {
 
-// kAuto: mpi where a launcher started several ranks, else self. kThreads: run_as_threads.hpp.
-enum class Transport { kAuto, kSelf, kMpi, kThreads };
-// "auto", "self", "mpi", "threads"; anything else is a UsageError.
+// kAuto: mpi where a launcher started several ranks, else self; on GPUs nccl if each rank has one.
+// kThreads: run_as_threads.hpp.
+enum class Transport { kAuto, kSelf, kMpi, kThreads, kNccl };
+// "auto", "self", "mpi", "threads", "nccl"; anything else is a UsageError.
 Transport parse_transport(const std::string& name);
 const char* to_string(Transport transport);
 
 class World {
  public:
-  // Collective with mpi. Throws UsageError for `self` under a launcher of several ranks, for `mpi`
-  // in a build without it, and if torchrun started several ranks, since it starts no MPI; CheckError for `threads`, which no constructor starts. With a
-  // link, the communicator is paced by it; throws UsageError if the ranks are on several machines.
-  explicit World(Transport transport, Link link = {});
+  // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks, for
+  // `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
+  // CheckError for `threads`, which no constructor starts. With a link, the communicator is paced by
+  // it; throws UsageError if the ranks are on several machines.
+  //
+  // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are fewer,
+  // and its communicator carries tensors there as well: through NCCL, or staged through host memory.
+  // Throws UsageError for nccl on the CPU, and where ranks would have to share a GPU.
+  explicit World(Transport transport, Link link = {}, at::Device device = at::kCPU,
+                 const NcclOptions& nccl = {});
   // A world of this group, for programs that have started their ranks themselves: it neither starts
   // nor ends MPI. `transport` is what carries the group's messages, not kAuto. Its local_rank() is
   // the rank for threads, otherwise 0.

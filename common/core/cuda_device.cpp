@@ -1,12 +1,15 @@
 #include "common/core/cuda_device.hpp"
 
 #ifdef LADDER_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
+#endif
+
+#include <ATen/Context.h>
 
 #include <cstdlib>
 
 #include "common/core/check.hpp"
-#endif
 
 namespace ladder {
 
@@ -57,10 +60,20 @@ std::string cuda_problem() {
   return concat("CUDA does not start: ", cudaGetErrorString(count.error));
 }
 
+void use_cuda_device(int index) {
+  const int count = num_cuda_devices();
+  check(index >= 0 && index < count, "there is no GPU ", index, ", this process sees ", count);
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
+}
+
 #else
 
 int num_cuda_devices() {
   return 0;
+}
+
+void use_cuda_device(int index) {
+  throw CheckError(concat("there is no GPU ", index, ": ", cuda_problem()));
 }
 
 std::string cuda_problem() {
@@ -68,5 +81,13 @@ std::string cuda_problem() {
 }
 
 #endif
+
+void choose_gpu_kernels(bool are_deterministic) {
+  at::globalContext().setDeterministicAlgorithms(are_deterministic, /*warn_only=*/false);
+  // New tensors need not be filled: nothing here reads what it has not written.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  // cuBLAS adds up in an order of its own unless each stream has a workspace of a fixed size.
+  if (are_deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+}
 
 }  // namespace ladder

@@ -12,4 +12,12 @@ int num_cuda_devices();
 // machine has no driver or too old a one, or the driver shows no GPU.
 std::string cuda_problem();
 
+// Makes this GPU the current one of the calling thread, where tensors on "cuda" go. Throws CheckError
+// if there is no such GPU.
+void use_cuda_device(int index);
+
+// Lets libtorch take only kernels that give the same bits in every run, or any. Before the first
+// tensor on a GPU.
+void choose_gpu_kernels(bool are_deterministic);
+
 }  // namespace ladder

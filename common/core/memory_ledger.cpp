@@ -12,6 +12,14 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#ifdef LADDER_WITH_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <type_traits>
+#include <unordered_map>
+#endif
 
 namespace ladder {
 namespace {
@@ -99,9 +107,6 @@ class CountingAllocator final : public c10::Allocator {
 
   void set_cap(std::int64_t bytes) { cap_ = bytes; }
 
- private:
-  static void release(void* data);
-
   void count(int label, std::int64_t bytes) {
     const std::int64_t live = live_[label].fetch_add(bytes, std::memory_order_relaxed) + bytes;
     const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -109,6 +114,9 @@ class CountingAllocator final : public c10::Allocator {
     raise_to(peak_, total);
     raise_to(peaks_[label], live);
   }
+
+ private:
+  static void release(void* data);
 
   void check_cap(const Header& header) const {
     const std::int64_t cap = cap_.load(std::memory_order_relaxed);
@@ -146,13 +154,68 @@ void CountingAllocator::release(void* data) {
   c10::free_cpu(block);
 }
 
+#ifdef LADDER_WITH_CUDA
+
+using c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker;
+
+std::atomic<bool> is_on_gpu = false;
+
+// What libtorch's allocator for GPUs hands out, as it was asked for: its rounding and what it keeps for
+// later are not counted. It calls us on the thread that allocates or frees, under a lock of its own.
+void count_gpu_memory() {
+  struct Block {
+    std::int64_t bytes;
+    int label;
+  };
+  static auto* const mutex = new std::mutex;
+  static auto* const blocks = new std::unordered_map<std::size_t, Block>;  // by address
+  is_on_gpu = true;
+  attachAllocatorTraceTracker([](const auto& entry) {
+    using Entry = std::remove_cvref_t<decltype(entry)>;
+    const std::lock_guard lock(*mutex);
+    const auto address = static_cast<std::size_t>(entry.addr_);
+    if (entry.action_ == Entry::ALLOC) {
+      const Block block{static_cast<std::int64_t>(entry.size_), current_label};
+      blocks->insert_or_assign(address, block);
+      ledger().count(block.label, block.bytes);
+    } else if (entry.action_ == Entry::FREE_REQUESTED) {
+      const auto found = blocks->extract(address);
+      if (!found.empty()) ledger().count(found.mapped().label, -found.mapped().bytes);
+    }
+  });
+}
+
+// Beyond the fraction, libtorch's own error says what was asked for and what is there.
+void cap_gpu_memory(std::int64_t bytes) {
+  std::size_t free_bytes = 0, all_bytes = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
+  const double fraction =
+      bytes == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(all_bytes);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0),
+                                                     c10::cuda::current_device());
+}
+
+#else
+
+constexpr bool is_on_gpu = false;
+void count_gpu_memory() {
+  throw CheckError("the memory ledger: this build has no CUDA");
+}
+void cap_gpu_memory(std::int64_t /*bytes*/) {}
+
+#endif
+
 }  // namespace
 
-void install_memory_ledger() {
+void install_memory_ledger(at::DeviceType device) {
   // Ranks that are threads come here together; none goes on before the ledger is in place.
   static std::once_flag once;
-  std::call_once(once, [] {
-    c10::SetCPUAllocator(&ledger(), /*priority=*/100);
+  std::call_once(once, [device] {
+    if (device == at::kCPU) {
+      c10::SetCPUAllocator(&ledger(), /*priority=*/100);
+    } else {
+      count_gpu_memory();
+    }
     is_installed = true;
   });
 }
@@ -170,7 +233,7 @@ void reset_memory_peaks() {
 }
 
 void set_memory_cap(std::int64_t bytes) {
-  ledger().set_cap(bytes);
+  is_on_gpu ? cap_gpu_memory(bytes) : ledger().set_cap(bytes);
 }
 
 MemoryScope::MemoryScope(MemoryCategory category, const char* name) : previous_(current_label) {

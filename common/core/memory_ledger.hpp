@@ -1,7 +1,7 @@
 // Counts how much tensor memory each category holds, to the byte.
 //
-// install_memory_ledger() puts the ledger in front of libtorch's CPU allocator. From then on, every
-// tensor counts under the category of the innermost MemoryScope of the thread that allocates it,
+// install_memory_ledger() puts the ledger in front of libtorch's allocator for one device: the CPU, or
+// the GPU on which a model is trained. From then on, every tensor on that device counts under the category of the innermost MemoryScope of the thread that allocates it,
 // and is taken off that category when it is freed, on whatever thread. Memory allocated outside any
 // scope counts as activations: it should be gone when a step ends.
 //
@@ -9,6 +9,8 @@
 // Threads: any thread may call any function; a scope belongs to the thread that opens it.
 // Units:   bytes as requested by libtorch, without the allocator's own header and rounding.
 #pragma once
+
+#include <c10/core/DeviceType.h>
 
 #include <array>
 #include <cstdint>
@@ -45,14 +47,16 @@ struct MemoryReading {
 };
 
 // Starts counting. Call it once, before creating the first tensor; later calls do nothing.
-void install_memory_ledger();
+// Throws CheckError for a GPU in a build without CUDA.
+void install_memory_ledger(at::DeviceType device = at::kCPU);
 bool memory_ledger_is_installed();
 
 MemoryReading read_memory();
 void reset_memory_peaks();  // restarts all peaks from what is live now
 
 // Simulates a device with less memory: from now on, an allocation that would bring the total above
-// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap.
+// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU it
+// throws libtorch's error, and what its allocator keeps for later counts as well.
 void set_memory_cap(std::int64_t bytes);
 
 // While a scope lives, this thread's allocations count under `category`. Scopes nest; the innermost

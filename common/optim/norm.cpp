@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/optim/on_gpu.hpp"
 
 namespace ladder {
 namespace {
@@ -41,6 +42,7 @@ void append_block_sums(const at::Tensor& piece, std::vector<double>& sums) {
 }  // namespace
 
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
+  if (!pieces.empty() && pieces.front().is_cuda()) return block_sums_on_gpu(pieces);
   std::vector<double> sums;
   for (const at::Tensor& piece : pieces) {
     const at::ScalarType type = piece.scalar_type();

@@ -20,7 +20,7 @@ namespace ladder {
 inline constexpr std::int64_t kNormBlock = 1024;  // elements
 
 // Sums of squares, one per block, of pieces that each start at a block boundary: whole units, or
-// one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16 on the CPU; others throw
+// one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16, all on the CPU or all on one GPU, with the same bits; others throw
 // CheckError. A piece's last block may be shorter, with the same bits as if it were padded with
 // zeros.
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);

@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/optim/on_gpu.hpp"
 #include "common/optim/rounding.hpp"
 
 namespace ladder {
@@ -63,7 +64,10 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
   }
   const MemoryScope scope(MemoryCategory::kOther, "widened for the update");
   if (precision.has_16_bit_params() && !has_masters) wide_params_ = at::empty({kWidePiece}, fp32);
-  if (is_16_bit(precision.grads)) wide_grads_ = at::empty({kWidePiece}, fp32);
+  const bool has_own_kernel =
+      layout.device.is_cuda() && is_adamw;  // which takes gradients as they are
+  if (is_16_bit(precision.grads) && !has_own_kernel) wide_grads_ = at::empty({kWidePiece}, fp32);
+  is_rounded_by_kernel_ = has_own_kernel && has_masters;
   groups_.resize(2);
   groups_[1].weight_decay = options.weight_decay;
   for (const OptimizerSlice& slice : slices) {
@@ -90,6 +94,7 @@ void Optimizer::add(Group& group, const OptimizerSlice& slice) {
     group.narrow_params.push_back(slice.params);
   } else {
     group.params.push_back(masters_.defined() ? at_place(masters_) : slice.params);
+    group.rounded.push_back(masters_.defined() ? slice.params : at::Tensor());
   }
   if (wide_grads_.defined()) {
     group.grads.push_back(wide_grads_.narrow(0, 0, numel));
@@ -131,7 +136,7 @@ void Optimizer::step(double learning_rate) {
     }
     narrow(group);
   }
-  round_masters();
+  if (!is_rounded_by_kernel_) round_masters();
 }
 
 void Optimizer::widen(const Group& group) {
@@ -174,6 +179,14 @@ FlatModel Optimizer::updated_model(const FlatModel& model) const {
 }
 
 void Optimizer::adamw_step(const Group& group, double learning_rate) {
+  if (group.params.front().is_cuda()) {
+    const AdamWStep step = {learning_rate, options_.beta1,     options_.beta2,
+                            options_.eps,  group.weight_decay, num_steps_};
+    for (std::size_t i = 0; i < group.params.size(); ++i)
+      adamw_on_gpu(group.params[i], group.grads[i], group.exp_avgs[i], group.exp_avg_sqs[i],
+                   group.rounded.empty() ? at::Tensor() : group.rounded[i], step);
+    return;
+  }
   at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,
                     /*max_exp_avg_sqs=*/{}, group.steps, learning_rate, options_.beta1,
                     options_.beta2, group.weight_decay, options_.eps, /*amsgrad=*/false,

@@ -114,7 +114,8 @@ class Optimizer {
     // Where `params` and `grads` are scratch: what is widened into them before the call, and for
     // parameters what the result is rounded to afterwards. Otherwise empty.
     std::vector<at::Tensor> narrow_params, narrow_grads;
-    std::string tensor;  // of the only piece, if there is scratch
+    std::vector<at::Tensor> rounded;  // what masters are rounded to, if `params` are masters
+    std::string tensor;               // of the only piece, if there is scratch
     std::int64_t tensor_start = 0;
   };
   void widen(const Group& group);
@@ -129,6 +130,7 @@ class Optimizer {
   at::Tensor masters_;
   bool have_masters_started_ = false;
   std::vector<OptimizerSlice> rounded_;  // with masters: `params` to round to
+  bool is_rounded_by_kernel_ = false;    // the GPU's kernel updates masters and rounds them in one
   at::Tensor wide_params_, wide_grads_;  // scratch
   std::vector<Group> groups_;
   std::int64_t num_steps_ = 0;

@@ -1,5 +1,7 @@
 #include "common/optim/rounding.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <cmath>
 
 #include "common/core/check.hpp"
@@ -41,6 +43,12 @@ void round_stochastically(const at::Tensor& values, const at::Tensor& rounded, s
   check(values.is_contiguous() && rounded.is_contiguous() && values.sizes() == rounded.sizes(),
         "round_stochastically: ", values.sizes(), " into ", rounded.sizes(),
         ", it takes contiguous tensors of one size");
+  if (rounded.is_cuda()) {  // on the host: slow, with the same bits
+    const at::Tensor on_host = at::empty(rounded.sizes(), rounded.scalar_type());
+    round_stochastically(values.cpu(), on_host, stream, first);
+    rounded.copy_(on_host);
+    return;
+  }
   Random random(stream);
   random.skip(first);
   if (rounded.scalar_type() == at::kBFloat16)

@@ -54,6 +54,29 @@ TEST(Options, RanksAreThreadsOrTheLaunchers) {
                  {"--memory-cap-mb 5", "--transport threads", "--transport mpi"});
 }
 
+TEST(Options, OnAGpuTheDefaultIsBf16) {
+  EXPECT_EQ(parse({"--device", "cuda"}).options.device, at::Device(at::kCUDA));
+  EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{at::kBFloat16}));
+  EXPECT_EQ(parse({"--device", "cuda", "--precision", "fp32"}).options.model.precision,
+            Precision{});
+  EXPECT_EQ(parse({"--device", "cpu"}).options.model.precision, Precision{});
+  const TrainOptions o = parse({"--device", "cuda", "--transport", "nccl", "--reduction", "ordered",
+                                "--nccl-timeout", "5", "--deterministic", "false"})
+                             .options;
+  EXPECT_EQ(o.transport, Transport::kNccl);
+  EXPECT_EQ(o.nccl.reduction, Reduction::kOrdered);
+  EXPECT_EQ(o.nccl.timeout_s, 5);
+  EXPECT_FALSE(o.is_deterministic);
+  expect_refused({"--device", "tpu"}, {"--device is 'tpu'", "cpu or cuda"});
+  expect_refused({"--transport", "nccl"}, {"--transport nccl", "--device cuda"});
+  expect_refused({"--device", "cuda", "--transport", "nccl", "--nccl-timeout", "0"},
+                 {"--nccl-timeout is 0"});
+  expect_refused({"--device", "cuda", "--transport", "nccl", "--link", "50:1"},
+                 {"--link 50:1", "--transport mpi"});
+  expect_refused({"--device", "cuda", "--transport", "threads", "--ranks", "2"},
+                 {"--transport threads is for the CPU", "./ladder train step_x --ranks 2"});
+}
+
 TEST(Options, ReachTheirMembers) {
   const TrainOptions o = parse({"--steps",     "7",
                                 "--seed=9",    "--lr",

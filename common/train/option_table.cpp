@@ -110,8 +110,17 @@ class OptionTable {
            {{"auto", Transport::kAuto},
             {"self", Transport::kSelf},
             {"mpi", Transport::kMpi},
-            {"threads", Transport::kThreads}},
-           "what carries messages between ranks; threads: all ranks are threads of this process");
+            {"threads", Transport::kThreads},
+            {"nccl", Transport::kNccl}},
+           "what carries messages between ranks; threads: all ranks are threads of this process; "
+           "nccl: between GPUs, one for each rank");
+    choice(
+        "--reduction", o_.nccl.reduction,
+        {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
+        "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
+        "gives the bits of the other transports");
+    value("--nccl-timeout", o_.nccl.timeout_s,
+          "seconds after which an operation of nccl is taken for hung, and the run ended");
     value("--ranks", o_.num_ranks,
           "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,

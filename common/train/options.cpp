@@ -128,6 +128,24 @@ void finalize_ranks(const TrainOptions& options) {
               "--transport threads starts the ranks itself: give their number with --ranks N");
   check_usage(num_ranks >= 0 && num_ranks <= kMost, "--ranks is ", num_ranks,
               ", it must be at least 1 and at most ", kMost);
+  const bool is_on_gpu = options.device.is_cuda();
+  check_usage(is_on_gpu || options.transport != Transport::kNccl,
+              "--transport nccl carries tensors on GPUs: give --device cuda as well");
+  check_usage(options.nccl.timeout_s > 0, "--nccl-timeout is ", options.nccl.timeout_s,
+              ", it must be positive");
+  check_usage(
+      options.link.empty() || options.transport != Transport::kNccl, "--link ", options.link,
+      " slows messages down that pass through the host, and NCCL's do not; leave it out, or "
+      "use --transport mpi");
+  check_usage(
+      !is_on_gpu || !are_threads,
+      "--transport threads is for the CPU: libtorch computes all backward passes of a GPU on "
+      "one thread, on which ranks would wait for each other; start processes, which may share "
+      "the GPU: mpirun -n ",
+      num_ranks, ", or ./ladder train ", options.step, " --ranks ", num_ranks);
+  check_usage(!is_on_gpu || options.elastic.lighthouse.empty(), "--elastic ",
+              options.elastic.lighthouse,
+              " is for workers on the CPU: leave out --device cuda, or --elastic");
   check_usage(!are_threads || options.memory_cap_mb == 0, "--memory-cap-mb ", options.memory_cap_mb,
               " limits the memory of a rank, but with --transport threads all ranks share that of "
               "one process; leave it out, or use --transport mpi");

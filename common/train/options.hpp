@@ -61,6 +61,7 @@ struct TrainOptions {
   at::Device device = at::kCPU;  // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
+  NcclOptions nccl;       // of the nccl transport
   int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;

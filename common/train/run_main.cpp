@@ -14,6 +14,7 @@
 
 #include "common/comm/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 #include "common/train/build_model.hpp"
@@ -167,7 +168,7 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on, a signal means: save and stop
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
-  World world(options.transport, link);
+  World world(options.transport, link, options.device, options.nccl);
   return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
 }
 
@@ -200,7 +201,12 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       return kExitDone;
     }
     keep_freed_memory();
-    install_memory_ledger();
+    if (line.options.device.is_cuda()) {
+      check_usage(cuda_problem().empty(), "--device cuda: ", cuda_problem(),
+                  "; without --device, the CPU trains the same model");
+      choose_gpu_kernels(line.options.is_deterministic);
+    }
+    install_memory_ledger(line.options.device.type());
     set_memory_cap(memory_cap_bytes(line.options));
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/disk.hpp"
@@ -167,6 +168,16 @@ TEST_F(RunMain, WantsToKnowHowManyThreads) {
   EXPECT_EQ(errors_,
             "error: --transport threads starts the ranks itself: give their number with --ranks "
             "N\n");
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+// Nothing is written, and what to do instead is said.
+TEST_F(RunMain, SaysWhyThereIsNoGpu) {
+  if (cuda_problem().empty()) return;  // there is one
+  const int code = run([](const TrainOptions&, World&) { return TrainReport(); },
+                       {"--transport", "auto", "--device", "cuda"});
+  EXPECT_EQ(code, kExitUsage);
+  EXPECT_THAT(errors_, AllOf(HasSubstr("--device cuda: " + cuda_problem()), HasSubstr("the CPU")));
   EXPECT_FALSE(std::filesystem::exists(out_));
 }
 

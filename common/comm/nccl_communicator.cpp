@@ -1,0 +1,375 @@
+#include "common/comm/nccl_communicator.hpp"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "common/comm/argument_checks.hpp"
+#include "common/comm/fold_kernel.hpp"
+#include "common/comm/nccl_watchdog.hpp"
+#include "common/comm/rank_order_fold.hpp"
+#include "common/comm/staged_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+using at::cuda::CUDAEvent;
+using at::cuda::CUDAStream;
+
+void check_nccl(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess)
+    throw CheckError(
+        concat(call, ": ", ncclGetErrorString(result), ": ", ncclGetLastError(nullptr)));
+}
+
+int runtime_version() {
+  int version = 0;
+  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
+  return version;
+}
+
+std::string version_text(int version) {  // 22809 is 2.28.9
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+// Sums are computed in the tensor's own type.
+ncclDataType_t nccl_type(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    default:
+      throw CheckError(concat("NCCL cannot sum ", type));
+  }
+}
+
+std::byte* data_of(const at::Tensor& tensor) {  // through the const accessor: most are only read
+  return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
+}
+
+// A group's id, made by rank 0.
+ncclUniqueId agree_on_id(Communicator& control) {
+  ncclUniqueId id = {};
+  if (control.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const at::Tensor bytes = at::empty({sizeof id}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &id, sizeof id);
+  control.broadcast(bytes, 0)->wait();
+  std::memcpy(&id, bytes.const_data_ptr(), sizeof id);
+  return id;
+}
+
+// NCCL itself would only say "invalid usage".
+void check_one_gpu_each(Communicator& control) {
+  const auto& uuid = at::cuda::getCurrentDeviceProperties()->uuid;
+  const at::Tensor own = at::empty({sizeof uuid}, at::kByte);
+  std::memcpy(own.mutable_data_ptr(), &uuid, sizeof uuid);
+  const at::Tensor all = at::empty({control.size(), static_cast<int>(sizeof uuid)}, at::kByte);
+  control.all_gather(own, all)->wait();
+  for (int a = 0; a < control.size(); ++a) {
+    for (int b = a + 1; b < control.size(); ++b) {
+      check_usage(!all[a].equal(all[b]), "ranks ", a, " and ", b,
+                  " have the same GPU, and NCCL needs one for each rank: start fewer ranks, or use "
+                  "--transport mpi, which passes through the host's memory");
+    }
+  }
+}
+
+}  // namespace
+
+std::string nccl_version() {
+  return version_text(runtime_version());
+}
+
+struct NcclCommunicator::Lane {
+  explicit Lane(const NcclOptions& the_options)
+      : options(the_options), watchdog(the_options.timeout_s) {}
+
+  NcclOptions options;
+  CUDAStream stream = at::cuda::getStreamFromPool(/*isHighPriority=*/true);
+  Traffic meter;
+  NcclWatchdog watchdog;
+};
+
+struct NcclCommunicator::Group {
+  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<Lane> the_lane)
+      : lane(std::move(the_lane)) {
+    check_nccl(ncclCommInitRank(&comm, size, id, rank), "ncclCommInitRank");
+  }
+  // Destroying waits for the other ranks, which after an exception here will not come.
+  ~Group() {
+    lane->watchdog.forget(comm);
+    if (std::uncaught_exceptions() > exceptions_at_start) {
+      ncclCommAbort(comm);
+    } else {
+      lane->stream.synchronize();
+      ncclCommDestroy(comm);
+    }
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  std::shared_ptr<Lane> lane;
+  ncclComm_t comm = nullptr;
+  int exceptions_at_start = std::uncaught_exceptions();
+};
+
+// An operation on the communication stream, which keeps its tensors until it has been waited for.
+class NcclCommunicator::OnLane final : public Work {
+ public:
+  OnLane(std::shared_ptr<Group> group, std::shared_ptr<CUDAEvent> done,
+         std::vector<at::Tensor> tensors)
+      : group_(std::move(group)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+
+  // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with it.
+  ~OnLane() override {
+    for (const at::Tensor& tensor : tensors_)
+      c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
+                                                    group_->lane->stream);
+  }
+
+  bool test() override { return done_->query(); }
+
+  void wait() override {
+    done_->block(at::cuda::getCurrentCUDAStream());
+    tensors_.clear();  // freed in the order of the current stream, and so after the operation
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<CUDAEvent> done_;
+  std::vector<at::Tensor> tensors_;
+};
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> control,
+                                   std::shared_ptr<Lane> lane)
+    : control_(std::move(control)), lane_(std::move(lane)) {
+  group_ = std::make_shared<Group>(agree_on_id(*control_), size(), rank(), lane_);
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+std::unique_ptr<NcclCommunicator> NcclCommunicator::create(std::unique_ptr<Communicator> control,
+                                                           const NcclOptions& options) {
+  check(runtime_version() == NCCL_VERSION_CODE, "this process has loaded NCCL ", nccl_version(),
+        ", but the program was built with ", version_text(NCCL_VERSION_CODE),
+        ": is another one in LD_LIBRARY_PATH? It must be the one that libtorch loads");
+  check_one_gpu_each(*control);
+  return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(
+      std::make_unique<StagedCommunicator>(std::move(control)), std::make_shared<Lane>(options)));
+}
+
+int NcclCommunicator::rank() const {
+  return control_->rank();
+}
+int NcclCommunicator::size() const {
+  return control_->size();
+}
+
+Traffic NcclCommunicator::traffic() const {
+  Traffic sum = control_->traffic();
+  return sum += lane_->meter;
+}
+
+// Runs `launch(comm, stream)` behind what the caller's stream has been given so far.
+template <class Launch>
+WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors,
+                                Launch launch) {
+  lane_->meter += traffic;
+  CUDAEvent ready;
+  ready.record(at::cuda::getCurrentCUDAStream());
+  ready.block(lane_->stream);
+  launch(group_->comm, lane_->stream.stream());
+  auto done = std::make_shared<CUDAEvent>();
+  done->record(lane_->stream);
+  const at::Tensor& largest = tensors.front();
+  lane_->watchdog.watch(
+      group_->comm, done,
+      [prefix = message_prefix(*this, op), numel = largest.numel(), type = largest.scalar_type()] {
+        return concat(prefix, numel, " ", type);
+      });
+  return std::make_unique<OnLane>(group_, std::move(done), std::move(tensors));
+}
+
+WorkPtr NcclCommunicator::all_reduce(at::Tensor inout) {
+  check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
+  if (inout.is_cpu()) return control_->all_reduce(inout);
+  if (lane_->options.reduction == Reduction::kOrdered) return ordered_all_reduce(inout);
+  return start(CommOp::kAllReduce,
+               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()), {inout},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclAllReduce(data_of(inout), data_of(inout),
+                                          static_cast<std::size_t>(inout.numel()),
+                                          nccl_type(inout.scalar_type()), ncclSum, comm, stream),
+                            "ncclAllReduce");
+               });
+}
+
+WorkPtr NcclCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
+  check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
+  check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
+  if (full.is_cpu()) return control_->reduce_scatter(full, shard);
+  if (lane_->options.reduction == Reduction::kOrdered) return ordered_reduce_scatter(full, shard);
+  return start(CommOp::kReduceScatter,
+               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
+               {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclReduceScatter(data_of(full), data_of(shard),
+                                              static_cast<std::size_t>(shard.numel()),
+                                              nccl_type(full.scalar_type()), ncclSum, comm, stream),
+                            "ncclReduceScatter");
+               });
+}
+
+WorkPtr NcclCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
+  check_shards(*this, CommOp::kAllGather, full, shard, Reach::kAnyDevice);
+  if (full.is_cpu()) return control_->all_gather(shard, full);
+  return start(
+      CommOp::kAllGather, all_gather_traffic(full.numel(), full.element_size(), size(), rank()),
+      {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
+        check_nccl(
+            ncclAllGather(data_of(shard), data_of(full), shard.nbytes(), ncclUint8, comm, stream),
+            "ncclAllGather");
+      });
+}
+
+WorkPtr NcclCommunicator::broadcast(at::Tensor inout, int root) {
+  check_movable(*this, CommOp::kBroadcast, inout, Reach::kAnyDevice);
+  check_root(*this, CommOp::kBroadcast, root);
+  if (inout.is_cpu()) return control_->broadcast(inout, root);
+  return start(CommOp::kBroadcast,
+               broadcast_traffic(inout.numel(), inout.element_size(), size(), rank(), root),
+               {inout}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclBroadcast(data_of(inout), data_of(inout), inout.nbytes(), ncclUint8,
+                                          root, comm, stream),
+                            "ncclBroadcast");
+               });
+}
+
+namespace {
+
+// Where each rank's chunk of a tensor is, and the scratch in which the others' parts of one's own
+// chunk arrive.
+struct Exchange {
+  Exchange(const at::Tensor& tensor, int size, int the_rank) : whole(tensor), rank(the_rank) {
+    for (int r = 0; r < size; ++r) chunks.push_back(chunk_of(tensor.numel(), size, r));
+    const MemoryScope scope(MemoryCategory::kCommunication);
+    scratch = at::empty({(size - 1) * own().numel}, tensor.options());
+  }
+
+  const ElementRange& own() const { return chunks[static_cast<std::size_t>(rank)]; }
+  std::size_t bytes(std::int64_t numel) const {
+    return static_cast<std::size_t>(numel) * whole.element_size();
+  }
+  std::byte* chunk(int r) const {
+    return data_of(whole) + bytes(chunks[static_cast<std::size_t>(r)].begin);
+  }
+  std::size_t chunk_bytes(int r) const { return bytes(chunks[static_cast<std::size_t>(r)].numel); }
+  std::byte* arriving(int peer) const {
+    return data_of(scratch) + bytes((peer < rank ? peer : peer - 1) * own().numel);
+  }
+
+  // All ranks' parts of one's own chunk, in rank order.
+  std::vector<const std::byte*> pieces() const {
+    std::vector<const std::byte*> list;
+    for (int r = 0; r < static_cast<int>(chunks.size()); ++r)
+      list.push_back(r == rank ? chunk(r) : arriving(r));
+    return list;
+  }
+
+  at::Tensor whole;
+  int rank;
+  std::vector<ElementRange> chunks;
+  at::Tensor scratch;
+};
+
+// As one group, in which neither a send nor a receive has to come first.
+template <class SendAndRecv>
+void with_all_peers(int size, int rank, SendAndRecv send_and_recv) {
+  check_nccl(ncclGroupStart(), "ncclGroupStart");
+  for (int peer = 0; peer < size; ++peer)
+    if (peer != rank) send_and_recv(peer);
+  check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+void send_bytes(const std::byte* from, std::size_t bytes, int peer, ncclComm_t comm,
+                cudaStream_t stream) {
+  if (bytes > 0) check_nccl(ncclSend(from, bytes, ncclUint8, peer, comm, stream), "ncclSend");
+}
+void recv_bytes(std::byte* to, std::size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (bytes > 0) check_nccl(ncclRecv(to, bytes, ncclUint8, peer, comm, stream), "ncclRecv");
+}
+
+// Sends every other rank its chunk, and folds what arrives of the own one.
+void scatter_and_fold(const Exchange& exchange, std::byte* target, ncclComm_t comm,
+                      cudaStream_t stream) {
+  const int size = static_cast<int>(exchange.chunks.size());
+  with_all_peers(size, exchange.rank, [&](int peer) {
+    send_bytes(exchange.chunk(peer), exchange.chunk_bytes(peer), peer, comm, stream);
+    recv_bytes(exchange.arriving(peer), exchange.chunk_bytes(exchange.rank), peer, comm, stream);
+  });
+  fold_on_gpu(exchange.pieces(), target, exchange.whole.scalar_type(), exchange.own().numel,
+              stream);
+}
+
+}  // namespace
+
+WorkPtr NcclCommunicator::ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
+  const Exchange exchange(full, size(), rank());
+  return start(CommOp::kReduceScatter,
+               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
+               {full, shard, exchange.scratch}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 scatter_and_fold(exchange, data_of(shard), comm, stream);
+               });
+}
+
+WorkPtr NcclCommunicator::ordered_all_reduce(const at::Tensor& inout) {
+  const Exchange exchange(inout, size(), rank());
+  return start(
+      CommOp::kAllReduce, all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()),
+      {inout, exchange.scratch}, [&](ncclComm_t comm, cudaStream_t stream) {
+        scatter_and_fold(exchange, exchange.chunk(rank()), comm, stream);
+        with_all_peers(size(), rank(), [&](int peer) {
+          send_bytes(exchange.chunk(rank()), exchange.chunk_bytes(rank()), peer, comm, stream);
+          recv_bytes(exchange.chunk(peer), exchange.chunk_bytes(peer), peer, comm, stream);
+        });
+      });
+}
+
+WorkPtr NcclCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
+  return control_->send(tensor, peer, tag);
+}
+
+WorkPtr NcclCommunicator::recv(at::Tensor tensor, int peer, int tag) {
+  return control_->recv(std::move(tensor), peer, tag);
+}
+
+void NcclCommunicator::barrier() {
+  lane_->stream.synchronize();
+  control_->barrier();
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
+  std::unique_ptr<Communicator> part = control_->split(color, key);
+  if (part == nullptr) return nullptr;
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), lane_));
+}
+
+}  // namespace ladder

@@ -1,0 +1,87 @@
+// The NCCL transport, for tensors on GPUs: each rank has a GPU of its own.
+//
+// A call makes this World's communication stream wait for what the caller's stream has been given so
+// far, starts the operation there, and returns. wait() makes the current stream wait for the result;
+// test() asks whether it is there. The host itself waits for nothing, so the next kernels are queued
+// while messages travel.
+//
+// All groups of a World share that one stream. NCCL's kernels wait for the other ranks' kernels; if
+// groups had streams of their own, two ranks could start the operations of two groups in different
+// orders, and each would occupy its GPU with the one that the other has not started.
+//
+// The order of sums:
+//   kNative   NCCL's, which depends on the number of ranks and on how the GPUs are connected: the
+//             fastest, and every rank gets the same bits, but not those of the other transports.
+//   kOrdered  in rank order, as everywhere else: every rank sends chunk q to rank q, which folds them
+//             with a kernel. (N−1) k_r elements of scratch, category communication.
+//
+// Traffic: kOrdered counts what it sends, as the mpi transport does (mpi_communicator.hpp). What NCCL
+// sends for a native collective it does not tell; the same formulas are counted for it.
+//
+// Everything else goes through `control`, the group over which this one was created: tensors on the
+// CPU, and send and recv, which are staged through host memory. Why not NCCL's own: its send keeps
+// the stream until the receiver comes, with everything that is queued behind it. In a pipeline, every
+// stage sends and receives in both directions, and on one stream they would wait in a circle.
+//
+// Errors: a thread watches NCCL and the time that operations take. If NCCL reports an error, or an
+//         operation takes longer than the time-out, it says so, naming rank and operation, and ends
+//         the process, and the launcher ends the others: a kernel that waits cannot be called back.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+enum class Reduction { kNative, kOrdered };
+
+struct NcclOptions {
+  Reduction reduction = Reduction::kNative;
+  double timeout_s = 600;  // after which an operation is taken for hung
+};
+
+// The version of the NCCL library that this process has loaded, for example "2.28.9".
+std::string nccl_version();
+
+class NcclCommunicator final : public Communicator {
+ public:
+  // The group of control's ranks, on the current device of each. Collective over control, which
+  // carries NCCL's id. Throws CheckError if NCCL's library is another version than the one that this
+  // program was built with, or if two ranks have the same GPU.
+  static std::unique_ptr<NcclCommunicator> create(std::unique_ptr<Communicator> control,
+                                                  const NcclOptions& options = {});
+  ~NcclCommunicator() override;
+
+  int rank() const override;
+  int size() const override;
+  WorkPtr all_reduce(at::Tensor inout) override;
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
+  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
+  // Waits for the GPU as well.
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override;
+
+ private:
+  struct Group;  // NCCL's communicator
+  struct Lane;   // what all groups of a World share: stream, meter, options, watchdog
+  class OnLane;
+  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<Lane> lane);
+
+  template <class Launch>
+  WorkPtr start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors, Launch launch);
+  WorkPtr ordered_all_reduce(const at::Tensor& inout);
+  WorkPtr ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
+
+  std::unique_ptr<Communicator> control_;
+  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<Group> group_;  // shared with the operations in flight
+};
+
+}  // namespace ladder

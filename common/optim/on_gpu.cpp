@@ -1,0 +1,116 @@
+#include "common/optim/on_gpu.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#ifdef LADDER_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+
+#include "common/optim/update_kernels.hpp"
+#endif
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/optim/norm.hpp"
+
+namespace ladder {
+namespace {
+
+struct Corrections {
+  explicit Corrections(const AdamWStep& step)
+      : of_mean(1 - std::pow(step.beta1, static_cast<double>(step.t))),
+        of_square(1 - std::pow(step.beta2, static_cast<double>(step.t))) {}
+  double of_mean;
+  double of_square;
+};
+
+std::int64_t num_norm_blocks(const at::Tensor& piece) {
+  return (piece.numel() + kNormBlock - 1) / kNormBlock;
+}
+
+std::vector<double> to_host(const at::Tensor& sums) {
+  const at::Tensor host = sums.cpu();
+  const auto* data = host.const_data_ptr<double>();
+  return {data, data + host.numel()};
+}
+
+}  // namespace
+
+void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
+                     at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step) {
+  const at::NoGradGuard no_grad;
+  const Corrections corrections(step);
+  const at::Tensor g = grads.to(at::kFloat);
+  exp_avg.mul_(step.beta1).add_(g, 1 - step.beta1);
+  exp_avg_sq.mul_(step.beta2).addcmul_(g, g, 1 - step.beta2);
+  const at::Tensor denominator =
+      exp_avg_sq.sqrt().div_(std::sqrt(corrections.of_square)).add_(step.eps);
+  params.mul_(1 - step.learning_rate * step.weight_decay)
+      .addcdiv_(exp_avg, denominator, -step.learning_rate / corrections.of_mean);
+  if (rounded.defined()) rounded.copy_(params);
+}
+
+std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces) {
+  std::vector<at::Tensor> sums;
+  for (const at::Tensor& piece : pieces) {
+    const std::int64_t missing = num_norm_blocks(piece) * kNormBlock - piece.numel();
+    const at::Tensor values = at::constant_pad_nd(piece.to(at::kDouble), {0, missing});
+    sums.push_back(values.square().view({-1, kNormBlock}).sum(1));
+  }
+  return sums.empty() ? std::vector<double>() : to_host(at::cat(sums));
+}
+
+#ifdef LADDER_WITH_CUDA
+
+void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
+                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
+  const Corrections corrections(step);
+  kernels::AdamWFactors factors;
+  factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
+  factors.beta1 = static_cast<float>(step.beta1);
+  factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  factors.beta2 = static_cast<float>(step.beta2);
+  factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  factors.step_size = static_cast<float>(step.learning_rate / corrections.of_mean);
+  factors.root_of_correction = static_cast<float>(std::sqrt(corrections.of_square));
+  factors.eps = static_cast<float>(step.eps);
+  const bool is_rounded = rounded.defined();
+  kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grads.scalar_type(),
+                 exp_avg.mutable_data_ptr<float>(), exp_avg_sq.mutable_data_ptr<float>(),
+                 is_rounded ? rounded.mutable_data_ptr() : nullptr,
+                 is_rounded ? rounded.scalar_type() : at::kFloat, params.numel(), factors,
+                 at::cuda::getCurrentCUDAStream());
+}
+
+std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
+  std::int64_t total = 0;
+  for (const at::Tensor& piece : pieces) total += num_norm_blocks(piece);
+  if (total == 0) return {};
+  const MemoryScope scope(MemoryCategory::kOther, "block sums");
+  const at::Tensor sums = at::empty({total}, pieces.front().options().dtype(at::kDouble));
+  std::int64_t first = 0;
+  for (const at::Tensor& piece : pieces) {
+    check(piece.is_contiguous(), "block_sums() takes contiguous pieces");
+    kernels::block_sums(piece.const_data_ptr(), piece.scalar_type(),
+                        sums.mutable_data_ptr<double>() + first, piece.numel(),
+                        at::cuda::getCurrentCUDAStream());
+    first += num_norm_blocks(piece);
+  }
+  return to_host(sums);
+}
+
+#else
+
+void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
+                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
+  adamw_with_aten(params, grads, exp_avg, exp_avg_sq, rounded, step);
+}
+
+std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
+  return block_sums_with_aten(pieces);
+}
+
+#endif
+
+}  // namespace ladder

@@ -1,0 +1,41 @@
+// What the optimizer and the norms do to tensors on a GPU: one kernel each, so that every number
+// passes through memory once. Beside each, the same in terms of ATen, which a test compares it with.
+//
+//   kernel            bytes per element                     does
+//   adamw_on_gpu      28 + gradient (4, 2) + rounded (2)    AdamW, and its result in 16 bits as well
+//   block_sums        4 or 2                                the norm's sums, with the bits of the CPU
+//
+// Tensors are contiguous, on one GPU, and start at multiples of 16 bytes. Every call only queues its
+// work on the current stream.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace ladder {
+
+struct AdamWStep {
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double weight_decay = 0;
+  std::int64_t t = 1;  // the number of the step, counted from 1
+};
+
+// params [n], n a multiple of 4, and its state in fp32; gradients in fp32, bf16 or fp16. `rounded`,
+// unless undefined, is [n] in bf16 or fp16, and takes the new parameters. Throws CheckError for other
+// types.
+void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
+                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step);
+void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
+                     at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step);
+
+// Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read back
+// in one copy: this waits for the GPU.
+std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces);
+std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces);
+
+}  // namespace ladder

@@ -1,0 +1,30 @@
+// The kernels of on_gpu.hpp, over plain memory: all pointers are the GPU's, and every function only
+// starts its kernel on `stream`. Throws CheckError if it cannot.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace ladder::kernels {
+
+struct AdamWFactors {  // of one step, all in fp32
+  float kept = 1;      // of the parameter, after weight decay: 1 − lr·weight_decay
+  float beta1 = 0, one_minus_beta1 = 0;
+  float beta2 = 0, one_minus_beta2 = 0;
+  float step_size = 0;           // lr / (1 − β1ᵗ)
+  float root_of_correction = 1;  // √(1 − β2ᵗ)
+  float eps = 0;
+};
+
+// `rounded` may be null; otherwise the new parameters are also written there, in `rounded_type`.
+void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* exp_avg,
+           float* exp_avg_sq, void* rounded, c10::ScalarType rounded_type, std::int64_t numel,
+           const AdamWFactors& factors, cudaStream_t stream);
+
+// One sum for each 1024 elements: sums[ceil(numel / 1024)].
+void block_sums(const void* values, c10::ScalarType type, double* sums, std::int64_t numel,
+                cudaStream_t stream);
+
+}  // namespace ladder::kernels
