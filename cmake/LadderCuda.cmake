@@ -69,7 +69,7 @@ target_include_directories(ladder::cuda SYSTEM INTERFACE ${_toolkit_headers})
 target_compile_definitions(ladder::cuda INTERFACE LADDER_WITH_CUDA)
 target_compile_options(ladder::cuda INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${_more_headers}\">"
-  "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -idirafter -Xcompiler \"${_more_headers}\">"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-idirafter,${_more_headers}>"  # in one word, or ccache reorders it
   # CMake 3.25 does not know that nvcc 13 has C++20. libtorch's headers call constexpr functions on the GPU.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 target_link_libraries(ladder::cuda INTERFACE ladder::torch "${_cudart}")
