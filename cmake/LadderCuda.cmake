@@ -3,8 +3,8 @@
 #   ladder::cuda   libtorch with CUDA, and its CUDA runtime; defines LADDER_WITH_CUDA for what links it
 #   ladder::nccl   the same, and libtorch's NCCL; linked by what calls NCCL itself
 #
-# A process must hold one CUDA runtime and one NCCL. So both are the very files that libtorch_cuda.so loads, in a Python
-# environment those of its sibling packages; NCCL_ROOT (cache or environment) names another NCCL, for all in the process.
+# A process must hold one CUDA runtime and one NCCL, so both are the very files that libtorch_cuda.so loads; in a Python
+# environment they are in packages next to torch. NCCL_ROOT (cache or environment) names another NCCL, for libtorch, too.
 if(TARGET ladder::cuda)
   return()
 endif()
@@ -22,7 +22,7 @@ endif()
 if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
 endif()
-set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities to compile for: 80 is A100, 90 is H100 and H200")
+set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "Compute capabilities to compile for: A100 is 80, H100 and H200 90")
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # not the toolkit's next to libtorch's
 enable_language(CUDA)
 
@@ -69,7 +69,7 @@ target_include_directories(ladder::cuda SYSTEM INTERFACE ${_toolkit_headers})
 target_compile_definitions(ladder::cuda INTERFACE LADDER_WITH_CUDA)
 target_compile_options(ladder::cuda INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter \"${_more_headers}\">"
-  "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xcompiler -idirafter -Xcompiler \"${_more_headers}\">"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-idirafter,${_more_headers}>"  # in one word, or ccache reorders it
   # CMake 3.25 does not know that nvcc 13 has C++20. libtorch's headers call constexpr functions on the GPU.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 target_link_libraries(ladder::cuda INTERFACE ladder::torch "${_cudart}")
@@ -89,8 +89,8 @@ endif()
 find_path(_nccl_headers nccl.h ${_nccl_place} PATH_SUFFIXES include NO_CACHE)
 if(NOT _nccl OR NOT _nccl_headers)
   message(FATAL_ERROR
-    "NCCL was not found (library: '${_nccl}', folder of nccl.h: '${_nccl_headers}', NCCL_ROOT: '${NCCL_ROOT}'). Install "
-    "libnccl2 and libnccl-dev, or name a folder that holds include/nccl.h and lib/libnccl.so with -DNCCL_ROOT=FOLDER.")
+    "NCCL was not found (library: '${_nccl}', folder of nccl.h: '${_nccl_headers}', NCCL_ROOT: '${NCCL_ROOT}'). "
+    "Install libnccl2 and libnccl-dev, or name a folder with include/nccl.h and lib/libnccl.so: -DNCCL_ROOT=FOLDER.")
 endif()
 add_library(ladder::nccl INTERFACE IMPORTED GLOBAL)
 target_include_directories(ladder::nccl SYSTEM INTERFACE "${_nccl_headers}")

@@ -49,7 +49,8 @@ find_nvcc() {
 }
 # Prints its version, such as 13.0.88; nothing if it does not run.
 nvcc_version() { { "$(find_nvcc)" --version | sed -n 's/.* V\([0-9.]*\)$/\1/p'; } 2>/dev/null || true; }
-NVCC_ADVICE="install NVIDIA's CUDA toolkit $CUDA_MAJOR.0 (cuda-toolkit-$CUDA_MAJOR-0 in NVIDIA's packages for Debian and Ubuntu), or name an installed nvcc with CUDACXX=FILE"
+NVCC_ADVICE="install NVIDIA's CUDA toolkit $CUDA_MAJOR.0 (cuda-toolkit-$CUDA_MAJOR-0 in NVIDIA's packages for Debian and \
+Ubuntu), or name an installed nvcc with CUDACXX=FILE"
 # CUDA's compiler comes with the toolkit, which we do not install: it belongs to the system, as the driver does.
 need_nvcc() {
   local version major

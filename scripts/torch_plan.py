@@ -5,8 +5,8 @@
     scripts/torch_plan.py --self-test       judges plans that it makes
 
 Prints one line with the size of the download. If the plan holds a CUDA build of torch and --cuda is missing, or the
-other way round, it says what to do instead and exits with 1. There is no way to take only the CPU half of a CUDA build: its libtorch_cpu.so
-itself needs libcudart.so and libcupti.so. Standard library only.
+other way round, it says what to do instead and exits with 1. There is no way to take only the CPU half of a CUDA
+build: its libtorch_cpu.so itself needs libcudart.so and libcupti.so. Standard library only.
 """
 
 import argparse

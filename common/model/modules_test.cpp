@@ -99,7 +99,7 @@ TEST(Project, ValueAndGradientsAreThoseOfMm) {
   y.sum().backward();
   EXPECT_LT(distance(y, at::matmul(x, weight.t())), 1e-5);
   EXPECT_LT(distance(x.grad(), weight.sum(0).expand({2, 5, 12})), 1e-5);
-  EXPECT_LT(distance(weight.grad(), x.sum({0, 1}).expand({9, 12})), 1e-5);
+  EXPECT_LT(distance(weight.grad(), x.sum(at::IntArrayRef{0, 1}).expand({9, 12})), 1e-5);
   EXPECT_TRUE(weight.grad().is_contiguous());
 }
 
