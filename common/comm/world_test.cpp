@@ -142,12 +142,12 @@ TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
 
 TEST_F(WorldTest, TransportsHaveNames) {
   for (const auto transport :
-       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads}) {
+       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kNccl}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
   EXPECT_THAT(
       [] { parse_transport("gloo"); },
-      ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi or threads")));
+      ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi, threads or nccl")));
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {
