@@ -120,7 +120,7 @@ struct NcclCommunicator::Group {
     if (std::uncaught_exceptions() > exceptions_at_start) {
       ncclCommAbort(comm);
     } else {
-      lane->stream.synchronize();
+      cudaStreamSynchronize(lane->stream.stream());  // an error is the next call's to report
       ncclCommDestroy(comm);
     }
   }
