@@ -45,7 +45,7 @@ part_texts() {
     benchmarks/memory_vs_theory.py --self-test && benchmarks/processes.py --self-test &&
     benchmarks/diloco_vs_ddp.py --self-test && benchmarks/goodput_vs_kills.py --self-test &&
     benchmarks/precision_vs_fp32.py --self-test &&
-    scripts/torch_plan.py --self-test && scripts/check_launcher
+    scripts/torch_plan.py --self-test && scripts/check_launcher && scripts/check_cluster_scripts
 }
 
 part_build() {

@@ -22,6 +22,7 @@ namespace ladder {
 namespace {
 
 // Each of torchrun's processes would become an MPI job of its own, of one rank, and train alone.
+// A transport that needs no MPI is named here, and is not refused.
 void refuse_torchrun(int num_ranks) {
   check_usage(launcher() != Launcher::kTorchrun || num_ranks == 1, "torchrun started ", num_ranks,
               " ranks without MPI, which carries their messages; start them with mpirun or srun ",

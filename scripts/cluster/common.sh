@@ -14,18 +14,20 @@ need_value() { [[ -n ${2:-} ]] || usage_error "$1 needs a value, for example $1 
 
 # need_count OPTION VALUE LEAST
 need_count() {
-  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,3})$ ]] || (($2 < $3)); then usage_error "$1 is '$2', it must be a number from $3 to 9999"; fi
+  if [[ ! $2 =~ ^(0|[1-9][0-9]{0,3})$ ]] || (($2 < $3)); then
+    usage_error "$1 is '$2', it must be a number from $3 to 9999"
+  fi
 }
 
 # unknown_option WORD KNOWN…
 unknown_option() {
   local word=$1
   shift
-  usage_error "unknown option $word$(nearest "$word" "$@") Before STEP there may be: $*; the trainer's own options come after it"
+  usage_error "unknown option $word$(nearest "$word" "$@") The options: $*. A trainer's own options follow its STEP"
 }
 
-# take_program WORD…: sets PROGRAM to the trainer of a step, or to any program if the word has a slash, and OPTIONS to the
-# words that follow.
+# take_program WORD…: sets PROGRAM to the trainer of a step, or to any program if the word has a slash, and OPTIONS to
+# the words that follow.
 take_program() {
   (($# > 0)) || usage_error "which step? The steps: $(steps | xargs)"
   local step
@@ -39,7 +41,8 @@ take_program() {
   OPTIONS=("$@")
 }
 need_program() {
-  [[ -x $PROGRAM ]] || fail "there is no program $PROGRAM here: ./ladder setup builds the steps. Every machine needs it at this path"
+  [[ -x $PROGRAM ]] ||
+    fail "there is no program $PROGRAM here: ./ladder setup builds the steps. Every machine needs it at this path"
 }
 
 # has_option NAME [VALUE]: whether it is among OPTIONS.
@@ -48,7 +51,7 @@ has_option() {
   [[ $words == *" $1${2:+ $2} "* || $words == *" $1=${2:-}"* || -z ${2:-} && $words == *" $1 "* ]]
 }
 
-# One row per rank. Hosts are filled in order: a host's ranks are neighbors, so most messages of a ring stay inside it.
+# One row per rank. Hosts are filled in order, so the stages of a pipeline's replica, which are neighbors, share a host.
 # show_layout HOST:RANKS…
 show_layout() {
   local rank=0 spec local_rank device
@@ -63,11 +66,17 @@ show_layout() {
   done
 }
 
-# The command as one line that a shell reads back as the same words.
+# The command as a shell reads it back, in lines of up to 100 columns.
 show_command() {
-  local word line=""
+  local word text="" line=""
   for word in "$@"; do
-    if [[ $word =~ ^[A-Za-z0-9_./:,=@%+-]+$ ]]; then line+=" $word"; else line+=" $(printf '%q' "$word")"; fi
+    if [[ ! $word =~ ^[A-Za-z0-9_./:,=@%+-]+$ ]]; then word=$(printf '%q' "$word"); fi
+    if [[ -n $line ]] && ((${#line} + ${#word} > 97)); then
+      text+="$line \\"$'\n'
+      line="  $word"
+    else
+      line+="${line:+ }$word"
+    fi
   done
-  printf '%s\n' "${line# }"
+  printf '%s\n' "$text$line"
 }

@@ -3,34 +3,37 @@
 #
 #   scripts/cluster/mpirun_hosts.sh --hosts node1:2,node2:2 step4 --steps 100 --out runs/two_machines
 #
-#   --hosts HOST:RANKS,…   the machines, and how many ranks each one runs. localhost:2 tries it on this machine
+#   --hosts HOST:RANKS,…   the machines, and how many ranks each one runs; localhost:2 tries it here
 #   --dry-run              print the command and where each rank would run; start nothing
 #   --help                 this text
 #
 # STEP is a step, or the path of a program. What follows it goes to the program as it is.
 #
 # Before the first run:
-#   - ssh HOST true works from here without a password, for every host.
-#   - This folder, the current folder, the data and --out have the same path on every machine: on a shared file system, or
-#     copied there (--out may stay here: rank 0, on the first host, writes it). Nothing is built or copied by this script.
-#   - All machines have the same Open MPI and the same build. Bits are equal only if the CPUs are of the same kind, too.
+#   - `ssh HOST true` works from here without a password, for every host.
+#   - This folder, the current folder, the data and --out have the same path on every machine, best
+#     on a file system that they share. Rank 0, on the first host, writes --out; all ranks read it to
+#     resume. This script builds nothing and copies nothing.
+#   - All machines have the same Open MPI and the same build. For equal bits, they also need CPUs of
+#     the same kind.
 #
 # What the command line says, and why:
-#   --map-by slot      fill one host after the other; the default deals ranks out by sockets once there are more than two
-#   --bind-to none     leave threads where the kernel puts them; a rank bound to one core would run --threads 4 on it
-#   --wdir FOLDER      fail if a machine lacks the current folder; by default its ranks would start in the home folder
-#   -x NAME            pass a variable on. mpirun itself passes OMPI_MCA_…; of yours, we pass NCCL_… and OMP_NUM_THREADS
-#
+#   --map-by slot      fill one host after the other
+#   --bind-to none     leave threads to the kernel; a rank bound to one core would run all four of
+#                      --threads 4 there
+#   --wdir FOLDER      fail if a machine lacks the current folder; by default its ranks would start
+#                      in the home folder
+#   -x NAME            pass a variable on. mpirun itself passes OMPI_MCA_…; of your other variables,
+#                      this script passes NCCL_… and OMP_NUM_THREADS
 # There is no -q, unlike in ./ladder train: it would hide what mpirun says about machines.
 #
-# Variables that help on a machine with several networks (each needs the name of an interface, as `ip -brief address`
-# shows them):
+# Variables for machines with several networks (`ip -brief address` lists the interfaces):
 #   export OMPI_MCA_btl_tcp_if_include=eth0    where ranks exchange tensors
 #   export OMPI_MCA_oob_tcp_if_include=eth0    where mpirun talks to its daemons
 #   export NCCL_SOCKET_IFNAME=eth0             the same for NCCL; NCCL_DEBUG=INFO says what it chose
 #
-# Ctrl-C, SIGTERM and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends with exit code 75. The
-# same command with --resume auto goes on. A second Ctrl-C kills.
+# Ctrl-C, SIGTERM and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends
+# with exit code 75. The same command with --resume auto continues. A second Ctrl-C kills.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
 # shellcheck source=scripts/cluster/common.sh

@@ -1,29 +1,35 @@
 #!/usr/bin/env bash
-# Starts a trainer with torchrun, PyTorch's launcher. It starts ranks without MPI, so it is for programs whose ranks need
-# none. A trainer on several ranks does: it ends with exit code 2 and names mpirun and srun. One rank needs no MPI.
+# Starts a program with torchrun, PyTorch's launcher. It starts ranks without MPI, so it is for
+# programs whose ranks need none. Ladder's trainers need MPI for more than one rank: they end with an
+# error that names mpirun and srun.
 #
 # Run it on every machine, with another --node-rank on each:
 #
-#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 0 --ranks-per-node 2 --master node1:29500 PROGRAM     on node1
-#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 1 --ranks-per-node 2 --master node1:29500 PROGRAM     on node2
+#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 0 --ranks-per-node 2 --master node1:29500 PROGRAM
+#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 1 --ranks-per-node 2 --master node1:29500 PROGRAM
 #
 #   --nodes N              the number of machines (default 1)
 #   --node-rank R          which one this is, from 0 (default 0)
 #   --ranks-per-node N     how many ranks each machine runs; on GPUs, one per GPU (default 1)
-#   --master HOST:PORT     a name of machine 0 that all others can reach, and a free port there (default localhost:29500)
+#   --master HOST:PORT     machine 0 by a name that all others can reach, and a free port there
+#                          (default localhost:29500)
 #   --dry-run              print the command and where each rank would run; start nothing
 #   --help                 this text
 #
-# PROGRAM is the path of a program (with a slash), or a step. What follows it goes to the program as it is. It, the
-# current folder and the data have the same path on every machine.
+# LADDER_TORCHRUN=FILE names a torchrun other than the one in .ladder/venv.
 #
-# What ranks find in their environment: RANK and WORLD_SIZE, LOCAL_RANK (which picks the GPU), MASTER_ADDR and
-# MASTER_PORT (where they meet), TORCHELASTIC_RUN_ID (that it was torchrun). The machines wait 15 minutes for one another.
-# Variables of your own need no option, since each machine has its own shell: NCCL_SOCKET_IFNAME=eth0 says which network
-# NCCL uses, GLOO_SOCKET_IFNAME=eth0 the same for gloo, NCCL_DEBUG=INFO has NCCL say what it chose.
+# PROGRAM is the path of a program (with a slash), or a step. What follows it goes to the program as
+# it is. It, the current folder and the data have the same path on every machine.
 #
-# Ctrl-C, SIGTERM and SIGUSR1 reach this machine's ranks, which have 30 seconds to save. torchrun then ends with exit code
-# 1, whatever code its ranks had, so 75 (saved and stopped) is lost: look for "was_stopped": true in report.json.
+# Ranks find in their environment: RANK and WORLD_SIZE; LOCAL_RANK, which picks the GPU; MASTER_ADDR
+# and MASTER_PORT, where they meet; and TORCHELASTIC_RUN_ID, which says that it was torchrun. Other
+# variables need no option, because each machine has a shell of its own: NCCL_SOCKET_IFNAME=eth0 and
+# GLOO_SOCKET_IFNAME=eth0 choose the network for NCCL and gloo, NCCL_DEBUG=INFO has NCCL say what it
+# chose.
+#
+# Ctrl-C, SIGTERM and SIGUSR1 reach this machine's ranks, which have 30 seconds to save. torchrun then
+# ends with exit code 1, whatever code its ranks had, so 75 (saved and stopped) is lost: look for
+# "was_stopped": true in report.json.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
 # shellcheck source=scripts/cluster/common.sh
@@ -53,13 +59,13 @@ main() {
     usage_error "--master is '$master', it must be HOST:PORT with a port from 1 to 65535: --master node1:29500"
   fi
   ((nodes == 1)) || [[ ${master%:*} != localhost ]] ||
-    usage_error "--master is '$master', which is another machine on each of the $nodes; name machine 0: --master node1:29500"
+    usage_error "--master is '$master', another machine on each of the $nodes; name machine 0: --master node1:29500"
   take_program "$@"
 
-  torchrun=$VENV/bin/torchrun
+  torchrun=${LADDER_TORCHRUN:-$VENV/bin/torchrun}
   if [[ ! -x $torchrun ]]; then torchrun=torchrun; fi
   command=("$torchrun" --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$ranks_per_node"
-    --master-addr "${master%:*}" --master-port "${master##*:}" --signals-to-handle SIGINT,SIGTERM,SIGHUP,SIGUSR1
+    --master-addr "${master%:*}" --master-port "${master##*:}" --signals-to-handle "SIGINT,SIGTERM,SIGHUP,SIGUSR1"
     --no-python "$PROGRAM" "${OPTIONS[@]}")
   if ((is_dry_run)); then
     layout=("${master%:*}:$ranks_per_node")

@@ -1,0 +1,116 @@
+// The scripts for several machines (scripts/cluster) with a real mpirun and a real torchrun, on this
+// machine. Their command lines alone, and Slurm's, are checked by scripts/check_cluster_scripts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "common/core/check.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/disk.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kSeconds = 60;
+
+class Cluster : public ::testing::Test {
+ protected:
+  // Programs are named by their paths, because this build need not be build/release.
+  static std::string trainer(const std::string& step, const std::string& options) {
+    return concat(one_word(concat(LADDER_BUILD, "/", step, "/", step)),
+                  " --layers 1 --heads 2 --channels 20 --context 16 ", options);
+  }
+  static std::string script(const std::string& name) {
+    return one_word(concat(LADDER_SOURCE, "/scripts/cluster/", name)) + " ";
+  }
+  // Ends in time with this exit code.
+  std::string expect_end(const std::string& command, int exit_code) const {
+    Program program(words(command), folder_.path());
+    EXPECT_EQ(program.wait(kSeconds), exit_code) << program.output();
+    return program.output();
+  }
+  Json report_of(const std::string& folder) const {
+    return parse_json(read_text_file(folder_.path(folder + "/report.json")), "report.json");
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Cluster, MpirunOverHostsTrainsToTheSameBits) {
+  const std::string options = "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out ";
+  expect_end(script("mpirun_hosts.sh") + "--hosts localhost:2 " +
+                 trainer("step4_bucketed_ddp", options + "hosts"),
+             0);
+  expect_end(
+      concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", trainer("step4_bucketed_ddp", options + "plain")),
+      0);
+  const std::string same = expect_end(
+      concat("python3 ", one_word(LADDER_SOURCE "/scripts/compare_runs.py"), " hosts plain"), 0);
+  EXPECT_THAT(same, HasSubstr("equal to the bit: 5 steps"));
+  const Json found = report_of("hosts"), wanted = report_of("plain");
+  EXPECT_EQ(found["world_size"], 2);
+  for (const char* key : {"losses", "grad_norms", "param_norms", "val_losses", "param_hash",
+                          "world_size", "traffic", "data_bytes_read"}) {
+    EXPECT_EQ(found[key], wanted[key]) << key;
+  }
+}
+
+TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
+  const std::string over_hosts = script("mpirun_hosts.sh") + "--hosts localhost:2 ";
+  EXPECT_THAT(expect_end(over_hosts + trainer("step4_bucketed_ddp", "--stepz 1"), 2),
+              HasSubstr("rank 0: error: unknown option --stepz"));
+  Program run(words(over_hosts + trainer("step4_bucketed_ddp",
+                                         "--steps 100000 --log-every 1 "
+                                         "--out run")),
+              folder_.path());
+  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(kSeconds), 75) << run.output();
+  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+}
+
+#ifdef LADDER_TORCHRUN
+// On a port that no other test uses at the same time.
+std::string torchrun_script() {
+  return concat("env LADDER_TORCHRUN=", one_word(LADDER_TORCHRUN), " ",
+                one_word(LADDER_SOURCE "/scripts/cluster/torchrun.sh"),
+                " --master localhost:", 20000 + ::getpid() % 10000, " ");
+}
+
+// The layout that the script prints is what torchrun's processes find.
+TEST_F(Cluster, TorchrunStartsTheLayoutThatTheScriptPrints) {
+  folder_.write("say.sh", "#!/bin/sh\necho $RANK $LOCAL_RANK of $WORLD_SIZE >said_$RANK\n");
+  const std::string start = torchrun_script() + "--ranks-per-node 2 ";
+  const std::string say = one_word(folder_.path("say.sh"));
+  const std::string layout = expect_end(start + "--dry-run " + say, 0);
+  expect_end("chmod +x say.sh", 0);
+  expect_end(start + say, 0);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(read_text_file(folder_.path(concat("said_", rank))),
+              concat(rank, " ", rank, " of 2\n"));
+    EXPECT_THAT(layout, HasSubstr(concat("\n", rank, "     localhost            ", rank, "     ")));
+  }
+}
+
+TEST_F(Cluster, TorchrunsRanksAreToldThatTheyNeedMpi) {
+  const std::string start = torchrun_script() + "--ranks-per-node ";
+  EXPECT_THAT(expect_end(start + "2 " + trainer("step0_single_gpu", "--steps 2 --out two"), 1),
+              AllOf(HasSubstr("rank 0: error: torchrun started 2 ranks without MPI"),
+                    HasSubstr("mpirun or srun"), HasSubstr("exitcode  : 2")));
+  EXPECT_THAT(expect_end(start + "2 " + trainer("step0_single_gpu", "--stepz 2"), 1),
+              HasSubstr("rank 0: error: unknown option --stepz"));
+  expect_end(start + "1 " + trainer("step0_single_gpu", "--steps 2 --quiet --out one"), 0);
+  EXPECT_EQ(report_of("one")["world_size"], 1);
+}
+#endif
+
+}  // namespace
+}  // namespace ladder
