@@ -141,8 +141,8 @@ TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
 }
 
 TEST_F(WorldTest, TransportsHaveNames) {
-  for (const auto transport :
-       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kNccl}) {
+  for (const auto transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
+                               Transport::kThreads, Transport::kNccl}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
   EXPECT_THAT(
