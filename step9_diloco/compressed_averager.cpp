@@ -20,7 +20,7 @@ void wait_for_all(std::vector<WorkPtr>& works) {
 }
 
 at::Tensor room_for(const at::Tensor& values, WireFormat format) {
-  return at::empty({encoded_bytes(values.numel(), format)}, at::kByte);
+  return at::empty({encoded_bytes(values.numel(), format)}, values.options().dtype(at::kByte));
 }
 
 }  // namespace

@@ -75,11 +75,13 @@ at::Tensor saved_average(const Diloco& diloco) {
   return saved;
 }
 
-// The other way round: `numel` elements of it as this round's pseudogradient.
-at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel) {
+// The other way round: `numel` elements of it as this round's pseudogradient, on the model's device.
+at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel, at::Device device) {
   if (numel == 0) return {};
   const MemoryScope scope(MemoryCategory::kGradients);
-  return saved.slice(0, 0, numel).clone();
+  return saved.slice(0, 0, numel)
+      .to(device, saved.scalar_type(), /*non_blocking=*/false,
+          /*copy=*/true);
 }
 
 }  // namespace
@@ -112,7 +114,8 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
     if (!loaded.has_extras) return;
     if (loss_scale.defined()) run.restore_loss_scale(restored_loss_scale(loss_scale));
     diloco.restore({loaded.extra_counts.at("outer_steps"),
-                    restored_average(average, loaded.extra_counts.at("values_in_flight"))});
+                    restored_average(average, loaded.extra_counts.at("values_in_flight"),
+                                     diloco.velocity().device())});
   };
   return state;
 }

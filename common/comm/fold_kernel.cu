@@ -7,8 +7,8 @@
 namespace ladder {
 namespace {
 
-// As many as fit into a kernel's parameters; a longer list is folded in several passes.
-constexpr int kPiecesPerPass = 32;
+// Their addresses take half of a kernel's parameters; a longer list is folded in several passes.
+constexpr int kPiecesPerPass = 256;
 
 template <class Number>
 struct Pieces {

@@ -6,18 +6,20 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/fold_kernel.hpp"
+#include "common/comm/gather_text.hpp"
 #include "common/comm/nccl_watchdog.hpp"
 #include "common/comm/rank_order_fold.hpp"
 #include "common/comm/staged_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -79,17 +81,13 @@ ncclUniqueId agree_on_id(Communicator& control) {
 
 // NCCL itself would only say "invalid usage".
 void check_one_gpu_each(Communicator& control) {
-  const auto& uuid = at::cuda::getCurrentDeviceProperties()->uuid;
-  const at::Tensor own = at::empty({sizeof uuid}, at::kByte);
-  std::memcpy(own.mutable_data_ptr(), &uuid, sizeof uuid);
-  const at::Tensor all = at::empty({control.size(), static_cast<int>(sizeof uuid)}, at::kByte);
-  control.all_gather(own, all)->wait();
-  for (int a = 0; a < control.size(); ++a) {
-    for (int b = a + 1; b < control.size(); ++b) {
-      check_usage(!all[a].equal(all[b]), "ranks ", a, " and ", b,
-                  " have the same GPU, and NCCL needs one for each rank: start fewer ranks, or use "
-                  "--transport mpi, which passes through the host's memory");
-    }
+  const std::vector<std::string> gpus = all_gather_text(current_gpu_id(), control);
+  for (std::size_t b = 1; b < gpus.size(); ++b) {
+    const auto a = std::find(gpus.begin(), gpus.end(), gpus[b]) - gpus.begin();
+    check_usage(
+        a == static_cast<std::ptrdiff_t>(b), "ranks ", a, " and ", b, " have the same GPU, and ",
+        "NCCL needs one for each rank: start fewer ranks, or use --transport mpi, which passes ",
+        "through the host's memory");
   }
 }
 
@@ -116,11 +114,13 @@ struct NcclCommunicator::Group {
   }
   // Destroying waits for the other ranks, which after an exception here will not come.
   ~Group() {
-    lane->watchdog.forget(comm);
     if (std::uncaught_exceptions() > exceptions_at_start) {
+      lane->watchdog.forget(comm);
       ncclCommAbort(comm);
     } else {
-      cudaStreamSynchronize(lane->stream.stream());  // an error is the next call's to report
+      cudaStreamSynchronize(
+          lane->stream.stream());  // watched; an error is the next call's to report
+      lane->watchdog.forget(comm);
       ncclCommDestroy(comm);
     }
   }
@@ -304,8 +304,13 @@ struct Exchange {
 template <class SendAndRecv>
 void with_all_peers(int size, int rank, SendAndRecv send_and_recv) {
   check_nccl(ncclGroupStart(), "ncclGroupStart");
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != rank) send_and_recv(peer);
+  try {
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != rank) send_and_recv(peer);
+  } catch (...) {
+    ncclGroupEnd();  // NCCL aborts no communicator inside a group
+    throw;
+  }
   check_nccl(ncclGroupEnd(), "ncclGroupEnd");
 }
 
@@ -362,6 +367,7 @@ WorkPtr NcclCommunicator::recv(at::Tensor tensor, int peer, int tag) {
 }
 
 void NcclCommunicator::barrier() {
+  at::cuda::getCurrentCUDAStream().synchronize();
   lane_->stream.synchronize();
   control_->barrier();
 }

@@ -52,7 +52,11 @@ void NcclWatchdog::run() {
 }
 
 void NcclWatchdog::check_oldest() {
-  while (!in_flight_.empty() && in_flight_.front().done->query()) in_flight_.pop_front();
+  try {
+    while (!in_flight_.empty() && in_flight_.front().done->query()) in_flight_.pop_front();
+  } catch (const c10::Error& error) {  // a kernel before it has failed
+    end_process(concat(in_flight_.front().describe(), ": ", error.what_without_backtrace()));
+  }
   if (in_flight_.empty()) return;
   const Operation& oldest = in_flight_.front();
   ncclResult_t error = ncclSuccess;

@@ -3,8 +3,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <set>
 #include <utility>
+#include <vector>
 
+#include "common/comm/gather_text.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/staged_communicator.hpp"
 #include "common/core/check.hpp"
@@ -100,11 +103,9 @@ struct World::Process {
     const int num_gpus = num_cuda_devices();
     check_usage(num_gpus > 0, "there is no GPU: ", cuda_problem());
     use_cuda_device(local_rank % num_gpus);
-    const bool has_own = all_reduce_sum(num_local_ranks > num_gpus ? 1 : 0, *comm) == 0;
-    check_usage(asked != Transport::kNccl || has_own,
-                "--transport nccl needs a GPU for each rank, ", "but ", num_local_ranks,
-                " ranks on this machine share ", num_gpus,
-                ": start fewer, or use --transport mpi, which passes through the host's memory");
+    // Not by counting them: the launcher may show each rank only its own.
+    const std::vector<std::string> gpus = all_gather_text(current_gpu_id(), *comm);
+    const bool has_own = std::set(gpus.begin(), gpus.end()).size() == gpus.size();
     const bool is_auto = asked == Transport::kAuto && !link.is_on();  // no link slows NCCL down
     const bool is_nccl = asked == Transport::kNccl || (is_auto && has_own && comm->size() > 1);
     if (is_nccl) {

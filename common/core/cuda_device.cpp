@@ -66,10 +66,21 @@ void use_cuda_device(int index) {
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(index));
 }
 
+std::string current_gpu_id() {
+  cudaDeviceProp properties = {};
+  const cudaError_t error = cudaGetDeviceProperties(&properties, c10::cuda::current_device());
+  check(error == cudaSuccess, "cudaGetDeviceProperties: ", cudaGetErrorString(error));
+  return {properties.uuid.bytes, sizeof properties.uuid.bytes};
+}
+
 #else
 
 int num_cuda_devices() {
   return 0;
+}
+
+std::string current_gpu_id() {
+  throw CheckError(cuda_problem());
 }
 
 void use_cuda_device(int index) {

@@ -16,6 +16,9 @@ std::string cuda_problem();
 // if there is no such GPU.
 void use_cuda_device(int index);
 
+// What tells the current GPU from all others, on any machine. Throws CheckError in a build without CUDA.
+std::string current_gpu_id();
+
 // Lets libtorch take only kernels that give the same bits in every run, or any. Before the first
 // tensor on a GPU.
 void choose_gpu_kernels(bool are_deterministic);

@@ -13,12 +13,14 @@
 
 #include "common/core/check.hpp"
 #ifdef LADDER_WITH_CUDA
+#include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAFunctions.h>
 
 #include <type_traits>
 #include <unordered_map>
+
+#include "common/core/cuda_device.hpp"
 #endif
 
 namespace ladder {
@@ -170,6 +172,7 @@ void count_gpu_memory() {
   static auto* const mutex = new std::mutex;
   static auto* const blocks = new std::unordered_map<std::size_t, Block>;  // by address
   is_on_gpu = true;
+  at::globalContext().lazyInitDevice(at::kCUDA);  // before that, there is no allocator to watch
   attachAllocatorTraceTracker([](const auto& entry) {
     using Entry = std::remove_cvref_t<decltype(entry)>;
     const std::lock_guard lock(*mutex);
@@ -185,14 +188,18 @@ void count_gpu_memory() {
   });
 }
 
-// Beyond the fraction, libtorch's own error says what was asked for and what is there.
+// Of every GPU, since this rank has not taken one yet. Beyond the fraction, libtorch's own error says
+// what was asked for and what is there.
 void cap_gpu_memory(std::int64_t bytes) {
-  std::size_t free_bytes = 0, all_bytes = 0;
-  C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &all_bytes));
-  const double fraction =
-      bytes == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(all_bytes);
-  c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0),
-                                                     c10::cuda::current_device());
+  for (int device = 0; device < num_cuda_devices(); ++device) {
+    cudaDeviceProp properties = {};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    const double fraction =
+        bytes == 0 ? 1
+                   : static_cast<double>(bytes) / static_cast<double>(properties.totalGlobalMem);
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0),
+                                                       static_cast<c10::DeviceIndex>(device));
+  }
 }
 
 #else

@@ -120,6 +120,13 @@ void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* e
            const AdamWFactors& factors, cudaStream_t stream) {
   check(numel % 4 == 0, "adamw: ", numel, " elements are not a multiple of 4");
   if (numel == 0) return;
+  const auto is_aligned = [](const void* data, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
+  };
+  check(is_aligned(params, 16) && is_aligned(exp_avg, 16) && is_aligned(exp_avg_sq, 16) &&
+            is_aligned(grads, 4 * c10::elementSize(grad_type)) &&
+            is_aligned(rounded, 4 * c10::elementSize(rounded_type)),
+        "adamw: a tensor does not start at a multiple of four of its elements");
   with_type(grad_type, [&](auto grad) {
     using Grad = decltype(grad);
     if (rounded == nullptr) {
