@@ -72,7 +72,7 @@ def main():
     del model
     parameters = list(module.parameters())
     adamw = {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
-    optimizer = torch.optim.AdamW(parameter_groups(module, options["weight_decay"]), **adamw)
+    optimizer = torch.optim.AdamW(parameter_groups(list(module.parameters()), options["weight_decay"]), **adamw)
 
     rows = options["rows"] * arguments.num_microbatches
     num_targets = rows * shape["context"]

@@ -1,16 +1,18 @@
-"""The opponents of speed_vs_python.py, ddp_vs_python.py and zero_vs_python.py: a step's training run in PyTorch eager, as
-one would write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the optimizer of
+"""The opponents of speed_vs_python.py, ddp_vs_python.py, zero_vs_python.py and gpu_vs_python.py: a step's training run in
+PyTorch, as one would write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the optimizer of
 ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole from forward to backward, as ZeRO-2 would,
 or not, as ZeRO-3.
 
     python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
-                                        [--precision fp32|bf16|autocast] --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
+                                        [--precision fp32|bf16|masters|autocast] [--device cpu|cuda] [--compile]
+                                        --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
                                         --threads N
 
 Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
 step 4's. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one rank of
 several: it reads the rows that the course's sampler gives this rank, and its losses are those of its own rows.
-Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list).
+Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list), torch_version; on a GPU also peak_bytes,
+the most that its tensors have occupied.
 """
 
 import argparse
@@ -140,6 +142,33 @@ def read_batch(data, step, rows, context, rank, world_size):
     return torch.from_numpy(window[:, :-1].copy()), torch.from_numpy(window[:, 1:].copy())
 
 
+def loss_of(model, tokens, targets, is_autocast):
+    """Mean over the targets, in fp32. torch.compile takes all of it, so that it can fuse the loss with the logits."""
+    with torch.autocast(tokens.device.type, torch.bfloat16, enabled=is_autocast):
+        logits = model(tokens).float()
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
+
+
+class Masters:
+    """fp32 copies of parameters that are about to become bf16. The optimizer updates them, with fp32 gradients."""
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.copies = [p.detach().clone() for p in parameters]
+        for copy in self.copies:
+            copy.grad = torch.empty_like(copy)
+
+    @torch.no_grad()
+    def take_gradients(self):
+        torch._foreach_copy_([copy.grad for copy in self.copies], [p.grad for p in self.parameters])
+        for p in self.parameters:
+            p.grad = None
+
+    @torch.no_grad()
+    def round_to_parameters(self):
+        torch._foreach_copy_(self.parameters, self.copies)
+
+
 def make_parallel(model, groups, options, parallel):
     """The model and its optimizer on the ranks of the default group."""
     adamw = {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
@@ -160,9 +189,8 @@ def make_parallel(model, groups, options, parallel):
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
 
 
-def parameter_groups(model, weight_decay):
+def parameter_groups(parameters, weight_decay):
     """For AdamW: matrices decay, vectors do not."""
-    parameters = list(model.parameters())
     return [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
@@ -185,20 +213,24 @@ def make_parser(parallels):
 def main():
     parser = make_parser(["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"])
     parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
-    parser.add_argument("--precision", choices=["fp32", "bf16", "autocast"], default="fp32",
-                        help="bf16: of the parameters; autocast: fp32 parameters, bf16 products")  # fmt: skip
+    parser.add_argument("--precision", choices=["fp32", "bf16", "masters", "autocast"], default="fp32",
+                        help="bf16: of the parameters; masters: the same with fp32 masters; autocast: fp32 parameters, bf16 products")  # fmt: skip
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one process")
+    parser.add_argument("--compile", action="store_true", help="forward and loss through torch.compile; one process")
     arguments = parser.parse_args()
-    shape, options = arguments.shape, arguments.options
+    shape, options, device = arguments.shape, arguments.options, arguments.device
     torch.set_num_threads(arguments.threads)
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
     model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
     load(model, arguments.checkpoint)
-    if arguments.precision == "bf16":
+    model.to(device)
+    masters = Masters(list(model.parameters())) if arguments.precision == "masters" else None
+    if arguments.precision in ("bf16", "masters"):
         model.to(torch.bfloat16)
     model.train()
-    parameters = list(model.parameters())
-    groups = parameter_groups(model, options["weight_decay"])
+    parameters = masters.copies if masters else list(model.parameters())
+    groups = parameter_groups(parameters, options["weight_decay"])
     num_parameters = sum(p.numel() for p in parameters)
     if world_size > 1:
         dist.init_process_group("gloo")
@@ -207,23 +239,36 @@ def main():
     else:
         optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
     data = np.memmap(arguments.data, dtype="<u2", mode="r")
+    compute_loss = torch.compile(loss_of) if arguments.compile else loss_of
 
     step_seconds, losses = [], []
     for step in range(arguments.num_steps):
         start = time.perf_counter()
         tokens, targets = read_batch(data, step, options["rows"], shape["context"], rank, world_size)
-        with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "autocast"):
-            logits = model(tokens).float()
-        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / targets.numel()
+        loss = compute_loss(model, tokens.to(device), targets.to(device), arguments.precision == "autocast")
         loss.backward()
+        if masters:
+            masters.take_gradients()
         torch.nn.utils.clip_grad_norm_(parameters, options["clip_norm"])
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if masters:
+            masters.round_to_parameters()
+        else:
+            optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())
+        if device == "cuda":
+            torch.cuda.synchronize()  # or the clock is read before the optimizer has finished
         step_seconds.append(time.perf_counter() - start)
-    print(json.dumps({"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}))
+    run = {"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}
+    run["torch_version"] = torch.__version__
+    if device == "cuda":
+        run["peak_bytes"] = torch.cuda.max_memory_allocated()
+    print(json.dumps(run), flush=True)
     if world_size > 1:
         dist.destroy_process_group()
+        # Not by way of DDP's destructor: it holds Python's lock while it joins gloo's thread, which may be waiting for
+        # that lock (seen with torch 2.13.0).
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What speed_vs_python.py, ddp_vs_python.py, zero_vs_python.py and pipeline_vs_python.py share: programs that train one model from one start on one token file.
+"""What speed_vs_python.py, ddp_vs_python.py, zero_vs_python.py, pipeline_vs_python.py and gpu_vs_python.py share: programs that train one model from one start on one token file.
 
 A run is a dict with num_parameters, step_seconds and losses: a step's report.json, or what python_trainer.py prints.
 """
@@ -8,6 +8,7 @@ import array
 import json
 import os
 import random
+import shutil
 import socket
 import statistics
 import sys
@@ -21,6 +22,7 @@ VOCABULARY = 258
 OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
 # Two programs that round differently drift apart while they train: by a few 1e-6 in 30 steps at this learning rate.
 LOSS_TOLERANCE = 1e-4
+BF16_LOSS_TOLERANCE = 1e-2  # where one of them computes in bf16, or both
 LOSSES_COMPARED = 30
 # A trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind torch.nn.Linear. With these
 # options it uses the same BLAS, so what is left of a ratio is not the matrix product.
@@ -68,10 +70,10 @@ def require_program(parser, option, path):
         parser.error(f"{option} {path} does not exist: build it (./ladder setup) or name another")
 
 
-def write_tokens(path, num_tokens):
+def write_tokens(path, num_tokens, vocab_size=VOCABULARY):
     """A nanoGPT file of tokens that can be learnt a little: small ones are frequent."""
     rng = random.Random(1)
-    tokens = array.array("H", (int(VOCABULARY * rng.random() ** 3) for _ in range(num_tokens)))
+    tokens = array.array("H", (int(vocab_size * rng.random() ** 3) for _ in range(num_tokens)))
     if sys.byteorder == "big":
         tokens.byteswap()
     path.write_bytes(tokens.tobytes())
@@ -80,17 +82,20 @@ def write_tokens(path, num_tokens):
 class Race:
     """The files that the programs share, in a temporary folder, and how to start each of them.
 
-    A step has at most max_microbatches, those of all ranks together.
+    A step has at most max_microbatches, those of all ranks together. All programs compute on the device.
     """
 
-    def __init__(self, arguments, folder, start_program, max_microbatches=1, is_tied=True):
+    def __init__(
+        self, arguments, folder, start_program, max_microbatches=1, is_tied=True, vocab_size=VOCABULARY, device="cpu"
+    ):
         self.arguments, self.folder, self.is_tied = arguments, Path(folder), is_tied
+        self.vocab_size, self.device = vocab_size, device
         self.data = self.folder / "tokens.bin"
         self.num_steps = arguments.warmup_steps + arguments.steps
         rows = max_microbatches * arguments.micro_batch_size * max(self.num_steps, LOSSES_COMPARED)
-        write_tokens(self.data, rows * arguments.context + 1)
+        write_tokens(self.data, rows * arguments.context + 1, vocab_size)
         start = self.folder / "start"
-        run_all([self.step_command(start_program, num_steps=0, out=start)])
+        run_all([[*self.step_command(start_program, num_steps=0, out=start), "--precision", "fp32"]])
         self.checkpoint = start / "checkpoints/step_000000"
 
     def run_step(self, program, num_steps, *further, ranks=1, copies=1):
@@ -102,18 +107,20 @@ class Race:
             commands.append(on_ranks(ranks, command))
         run_all(commands, MPI_AS_ROOT)
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
+        for out in outs:
+            shutil.rmtree(out)  # its checkpoint: 1.5 GB for GPT-2's 124 million parameters
         return max(reports, key=lambda report: sum(report["step_seconds"]))
 
-    def run_python(self, kind, num_steps, ranks=1, parallel="ddp", precision="fp32"):
+    def run_python(self, kind, num_steps, ranks=1, parallel="ddp", precision="fp32", further=()):
         """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
         return self.run_peer("python_trainer.py", num_steps, ranks, "--kind", kind, "--parallel", parallel,
-                             "--precision", precision)  # fmt: skip
+                             "--precision", precision, "--device", self.device, *further)  # fmt: skip
 
     def run_peer(self, program, num_steps, ranks, *further):
         """A program with the options of python_trainer.py, and further ones."""
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
-                 "vocab_size": VOCABULARY}  # fmt: skip
+                 "vocab_size": self.vocab_size}  # fmt: skip
         if not self.is_tied:
             shape["is_tied"] = False
         command = [
@@ -132,10 +139,10 @@ class Race:
         options = {
             "layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
             "micro-batch-size": a.micro_batch_size, "threads": a.threads, "steps": num_steps, "out": out,
-            "data": self.data, "vocab-size": VOCABULARY, "order": "sequential", "lr": o["lr"],
+            "data": self.data, "vocab-size": self.vocab_size, "order": "sequential", "lr": o["lr"],
             "lr-schedule": "constant", "weight-decay": o["weight_decay"], "beta1": o["betas"][0],
             "beta2": o["betas"][1], "eps": o["eps"], "clip-norm": o["clip_norm"],
-            "tie-embeddings": str(self.is_tied).lower(),
+            "tie-embeddings": str(self.is_tied).lower(), "device": self.device,
         }  # fmt: skip
         command = [str(program), "--quiet"]
         for name, value in options.items():

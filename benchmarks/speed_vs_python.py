@@ -27,8 +27,8 @@ import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, flops_per_token, make_parser, parse
-from race import require_program, require_ratio, shape_text, write_figures
+from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model
+from race import flops_per_token, make_parser, parse, require_program, require_ratio, shape_text, write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
 STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
@@ -36,7 +36,6 @@ NAMES = {
     "step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2",
     "step0-bf16": "step 0, bf16", "module-bf16": "nn.Module, bf16", "module-autocast": "nn.Module, autocast",
 }  # fmt: skip
-BF16_LOSS_TOLERANCE = 1e-2  # between a run in bf16 and one in fp32
 
 
 def parse_arguments():

@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""GPT-2 124M on one GPU in bf16: step 0 next to PyTorch eager and torch.compile, then steps 4 to 7 on one rank next to step 0.
+
+    ./ladder bench gpu                       12 layers, 12 heads, 768 channels, context 1024, vocabulary 50304, tied
+    ./ladder bench gpu --write               the same; keeps output and figures in benchmarks/gpu_results
+    ./ladder bench gpu --device cpu --layers 1 --channels 64 --heads 2 --context 32 --vocab-size 500 --micro-batch-size 2
+                                             tries the script where there is no GPU; its figures mean nothing
+    benchmarks/gpu_vs_python.py --self-test  checks the arithmetic, the tables and the names
+
+The opponents are one plain nn.Module (python_trainer.py), eager and compiled, whose bf16 comes from
+
+    masters     bf16 parameters, which fused AdamW updates by way of fp32 masters
+    autocast    fp32 parameters under torch.autocast, as most programs are written
+    bf16        bf16 parameters without masters: only with --peers, and not fair
+
+The fair opponent is "masters", because it stores and moves what step 0 does: bf16 parameters, and fp32 gradients, masters
+and moments. Without masters AdamW reads and writes less, and loses every update that is too small for bf16. torch.compile
+needs a C compiler and Python's headers (python3-dev); --peers masters,autocast does without it.
+
+First it checks that all train the same model: as many parameters, and from one checkpoint on one file of random tokens
+the same losses, up to bf16's rounding. Then each program runs once a round, one after the other, each in a process of its
+own; a round's figure is the median step after the warm-up, and the tables show medians of rounds. A step is everything
+from fetching the batch to the loss as a number, when the GPU has finished. The trainers run with --deterministic false,
+as PyTorch does by default; one row shows step 0 with true, which is the trainers' default.
+
+MFU, the share of the GPU's arithmetic, is tokens per second times PaLM's floating-point operations per token (appendix B)
+over the GPU's peak for dense bf16 matrices. The formula counts attention in full, although causal attention needs half.
+Peak memory is what tensors held: by the trainers' memory ledger in report.json, and by torch.cuda.max_memory_allocated
+in Python.
+"""
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from precision_vs_fp32 import table  # noqa: E402
+from processes import BUILD  # noqa: E402
+from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, check_same_model, cpu_name  # noqa: E402
+from race import flops_per_token, make_parser, parse, require_program, run_rounds, write_figures  # noqa: E402
+from zero_vs_python import STEPS  # noqa: E402
+
+RESULTS = ROOT / "benchmarks/gpu_results"
+GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab_size": 50304}
+# TFLOP/s of dense bf16 matrices, from NVIDIA's data sheets, by the name that the driver gives. H100 and H200 on PCIe
+# cards (PCIe, NVL) are slower than the SXM modules, and a part of a GPU (MIG) is slower still: neither matches.
+PEAK_TFLOPS = {r"A100(-SXM4?-\d+GB|-PCIE-40GB| 80GB PCIe)": 312, r"H100 80GB HBM3": 989, r"H200": 989}
+STEP0 = "step0_single_gpu"
+PEERS = ("masters", "autocast", "bf16")
+AIM = 0.03  # by how much steps 4 to 7 on one rank may be slower than step 0
+NAMES = {
+    "step0": "step 0", "step0-deterministic": "step 0, `--deterministic true`",
+    "masters": "PyTorch eager, masters", "masters-compiled": "torch.compile, masters",
+    "autocast": "PyTorch eager, autocast", "autocast-compiled": "torch.compile, autocast",
+    "bf16": "PyTorch eager, no masters", "bf16-compiled": "torch.compile, no masters",
+    **{kind: f"step {kind[-1]}" for kind in STEPS},
+}  # fmt: skip
+
+
+# ---- the GPU ----------------------------------------------------------------------------------------------------------
+
+
+def find_gpu():
+    """(name, None) of the GPU that every program takes, or (None, why there is none). Asks the driver itself: the
+    benchmark decides before libtorch is installed."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "this machine has no NVIDIA driver"
+    count, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if error or count.value == 0:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return None, f"the NVIDIA driver shows no GPU (error {error}, CUDA_VISIBLE_DEVICES is {visible!r})"
+    error = driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetName(name, len(name), device)
+    return (None, f"the NVIDIA driver does not name GPU 0 (error {error})") if error else (name.value.decode(), None)
+
+
+def peak_tflops_of(gpu_name):
+    """From the table; None for a GPU that is not in it."""
+    name = gpu_name.removeprefix("NVIDIA ")
+    return next((peak for pattern, peak in PEAK_TFLOPS.items() if re.fullmatch(pattern, name)), None)
+
+
+def file_name_of(device_name):
+    """For files: lower case, and a hyphen for everything but letters and digits."""
+    return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-")
+
+
+# ---- figures ----------------------------------------------------------------------------------------------------------
+
+
+def mfu(tokens_per_s, flops, peak_tflops):
+    """Share of the peak; None without a peak."""
+    return tokens_per_s * flops / (peak_tflops * 1e12) if peak_tflops else None
+
+
+def peak_bytes_of(run):
+    """The most that tensors held: of a report.json, or of what python_trainer.py prints, where the CPU has none."""
+    return run["memory"][0]["peak"] if "memory" in run else run.get("peak_bytes")
+
+
+def ratios_to(kind, reference, tokens_per_s):
+    """Speed of the one over that of the other, round by round."""
+    return [a / b for a, b in zip(tokens_per_s[kind], tokens_per_s[reference], strict=True)]
+
+
+def spread(values, digits):
+    return f"{min(values):,.{digits}f} to {max(values):,.{digits}f}"
+
+
+def gib(num_bytes):
+    return "–" if num_bytes is None else f"{num_bytes / 2**30:.2f}"
+
+
+def speed_table(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
+    """Step 0 and its opponents."""
+    lines = [["one GPU", "tokens/s", "over rounds", "ms per step", "MFU", "peak GiB", "step 0 ÷ this one"]]
+    for kind, speeds in tokens_per_s.items():
+        if kind not in STEPS:
+            median = statistics.median(speeds)
+            share = mfu(median, flops, peak_tflops)
+            ratio = statistics.median(ratios_to("step0", kind, tokens_per_s))
+            lines.append(
+                [NAMES[kind], f"{median:,.0f}", spread(speeds, 0), f"{1e3 * tokens_per_step / median:.2f}",
+                 "–" if share is None else f"{100 * share:.1f} %", gib(peak_bytes[kind]), f"{ratio:.3f}"]
+            )  # fmt: skip
+    return table(lines)
+
+
+def steps_table(tokens_per_s, peak_bytes):
+    """Steps 4 to 7 on one rank, which should cost nothing."""
+    lines = [["1 rank", "tokens/s", "÷ step 0", "over rounds", f"at most {100 * AIM:.0f} % slower", "peak GiB"]]
+    for kind in STEPS:
+        ratios = ratios_to(kind, "step0", tokens_per_s)
+        ratio = statistics.median(ratios)
+        lines.append(
+            [NAMES[kind], f"{statistics.median(tokens_per_s[kind]):,.0f}", f"{ratio:.3f}", spread(ratios, 3),
+             "yes" if ratio >= 1 - AIM else "no", gib(peak_bytes[kind])]
+        )  # fmt: skip
+    return table(lines)
+
+
+def heading(a, device_name, torch_version):
+    """What was run, without the names of any folder or machine."""
+    shape = {name: getattr(a, name) for name in GPT2_124M}
+    model = "GPT-2 124M" if shape == GPT2_124M else "not GPT-2 124M"
+    trial = "TRIAL WITHOUT A GPU: these figures only show that the script works.\n" if a.device == "cpu" else ""
+    return (
+        f"{trial}{device_name}, libtorch {torch_version}; host: {cpu_name()}\n{model}: {a.layers} layers, {a.heads} heads, "
+        f"{a.channels} channels, context {a.context}, vocabulary {a.vocab_size}, tied embeddings; bf16, "
+        f"{a.micro_batch_size} rows a step; {a.rounds} rounds of {a.warmup_steps} + {a.steps} steps each"
+    )
+
+
+# ---- the benchmark ----------------------------------------------------------------------------------------------------
+
+
+def refuse(text):
+    print(f"bench gpu: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+def peers_of(text):
+    known = [kind for peer in PEERS for kind in (peer, f"{peer}-compiled")]
+    peers = [name for name in text.split(",") if name]
+    if unknown := [name for name in peers if name not in known]:
+        raise ValueError(f"--peers: there is no {unknown[0]!r}; there are {', '.join(known)}")
+    return list(dict.fromkeys(peers))
+
+
+def parse_arguments():
+    parser = make_parser(__doc__)
+    parser.set_defaults(**GPT2_124M, micro_batch_size=16, warmup_steps=10)
+    parser.add_argument("--vocab-size", type=int)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try the script")
+    parser.add_argument("--peers", default="masters,masters-compiled,autocast,autocast-compiled",
+                        help="which Python programs run, separated by commas; also bf16, bf16-compiled; '' for none")  # fmt: skip
+    parser.add_argument("--peak-tflops", type=float, help="of the GPU, dense bf16; for a GPU that is not in the table")
+    parser.add_argument("--tolerance", type=float, default=BF16_LOSS_TOLERANCE,
+                        help=f"relative, between the losses of the first {LOSSES_COMPARED} steps and step 0's")  # fmt: skip
+    parser.add_argument("--write", type=Path, nargs="?", const=RESULTS, metavar="FOLDER",
+                        help="write the output and a JSON of figures to FOLDER/DEVICE-NAME.{txt,json}")  # fmt: skip
+    parser.add_argument("--check", action="store_true", help="only say whether the benchmark can run here")
+    parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
+    arguments = parse(parser)
+    arguments.device_name = "CPU"
+    if arguments.device == "cuda":
+        arguments.device_name, problem = find_gpu()
+        if problem:
+            refuse(f"{problem}; --device cpu with small sizes tries the script without one")
+        arguments.peak_tflops = arguments.peak_tflops or peak_tflops_of(arguments.device_name)
+        if not arguments.peak_tflops:
+            refuse(
+                f"no peak is known for {arguments.device_name!r}: give --peak-tflops (dense bf16, from its data sheet)"
+            )
+    elif arguments.write == RESULTS:
+        refuse("--write keeps figures of GPUs; with --device cpu, name a folder: --write FOLDER")
+    if not 1 <= arguments.vocab_size <= 2**16:
+        refuse(f"--vocab-size is {arguments.vocab_size}, it must be from 1 to 65536: a token file has 16 bits a token")
+    try:
+        arguments.peers = peers_of(arguments.peers)
+    except ValueError as error:
+        refuse(error)
+    if arguments.check:
+        sys.exit(0)
+    for step in (STEP0, *STEPS.values()):
+        require_program(parser, "--build", arguments.build / step / step)
+    return arguments
+
+
+def make_runs(a, race):
+    """Kind -> a function that trains so many steps."""
+
+    def ours(step, is_deterministic="false"):
+        program = a.build / step / step
+        return lambda steps: race.run_step(program, steps, "--precision", "bf16", "--deterministic", is_deterministic)
+
+    def python(kind):
+        precision, _, is_compiled = kind.partition("-")
+        further = ("--compile",) if is_compiled else ()
+        return lambda steps: race.run_python("module", steps, precision=precision, further=further)
+
+    return {
+        "step0": ours(STEP0),
+        "step0-deterministic": ours(STEP0, "true"),
+        **{kind: python(kind) for kind in a.peers},
+        **{kind: ours(step) for kind, step in STEPS.items()},
+    }
+
+
+def measure(a):
+    """Prints everything; returns the figures."""
+    peak_bytes = {}
+
+    def on_run(kind, run):
+        peak_bytes[kind] = peak_bytes_of(run)
+        print(f"bench gpu: {NAMES[kind]} has run", file=sys.stderr)  # a round takes minutes
+
+    with tempfile.TemporaryDirectory(prefix="ladder-gpu-") as folder:
+        race = Race(a, folder, a.build / STEP0 / STEP0, vocab_size=a.vocab_size, device=a.device)
+        runs = make_runs(a, race)
+        first = {}
+        for kind, run in runs.items():
+            first[kind] = run(LOSSES_COMPARED)
+            on_run(kind, first[kind])
+        step0 = first["step0"]
+        print(heading(a, a.device_name, step0["torch_version"]))
+        versions = {first[kind]["torch_version"].partition("+")[0] for kind in a.peers}  # without +cu130, for example
+        if others := versions - {step0["torch_version"].partition("+")[0]}:
+            print(f"The Python programs run another torch: {', '.join(sorted(others))}")
+        print(f"\nLosses, which may differ by {a.tolerance:.0e} relative:")
+        check_same_model(first, NAMES, a.tolerance)
+        tokens_per_s, loads = run_rounds(a, race, runs, lambda kind: 1, on_run)
+    flops = flops_per_token(a, step0["num_parameters"])
+    print("\n" + speed_table(tokens_per_s, peak_bytes, a.micro_batch_size * a.context, flops, a.peak_tflops))
+    print("\n" + steps_table(tokens_per_s, peak_bytes))
+    peak = f"a share of {a.peak_tflops:g} TFLOP/s (dense bf16)" if a.peak_tflops else "no peak without --peak-tflops"
+    print(f"\nMFU: {flops / 1e6:.1f} MFLOP a token by PaLM's formula, 6·parameters + 12·L·C·T; {peak}.")
+    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    return {
+        "device": a.device_name, "torch_version": step0["torch_version"], "num_parameters": step0["num_parameters"],
+        "flops_per_token": flops, "peak_tflops": a.peak_tflops, "tokens_per_second": tokens_per_s,
+        "mfu": {kind: mfu(statistics.median(speeds), flops, a.peak_tflops) for kind, speeds in tokens_per_s.items()},
+        "ratios_to_step0": {kind: ratios_to(kind, "step0", tokens_per_s) for kind in tokens_per_s},
+        "peak_bytes": peak_bytes, "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
+    }  # fmt: skip
+
+
+class Tee(io.StringIO):
+    """Remembers what is printed."""
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+        return super().write(text)
+
+
+def write_results(a, text, figures):
+    options = {name: getattr(a, name) for name in (*GPT2_124M, "micro_batch_size", "rounds", "warmup_steps", "steps")}
+    a.write.mkdir(parents=True, exist_ok=True)
+    stem = a.write / file_name_of(a.device_name)
+    stem.with_suffix(".txt").write_text(text)
+    stem.with_suffix(".json").write_text(
+        json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n"
+    )
+    print(f"bench gpu: wrote {stem.name}.txt and {stem.name}.json", file=sys.stderr)
+
+
+def main():
+    arguments = parse_arguments()
+    with contextlib.redirect_stdout(Tee()) as output:
+        figures = measure(arguments)
+    if arguments.write:
+        write_results(arguments, output.getvalue(), figures)
+    write_figures(arguments, figures)
+    for kind in STEPS if arguments.at_least else ():
+        ratio = statistics.median(figures["ratios_to_step0"][kind])
+        if ratio < arguments.at_least:
+            sys.exit(f"{NAMES[kind]}: the median ratio {ratio:.3f} to step 0 is below {arguments.at_least}")
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def self_test():
+    from types import SimpleNamespace
+
+    a = SimpleNamespace(**GPT2_124M, device="cuda", micro_batch_size=16, rounds=3, warmup_steps=10, steps=30)
+    checks = []
+
+    def check(is_right, what):
+        checks.append(what)
+        assert is_right, what
+
+    # By hand: 6·124,475,904 + 12·12·768·1024 = 746,855,424 + 113,246,208.
+    flops = flops_per_token(a, 124_475_904)
+    check(flops == 860_101_632, flops)
+    check(abs(mfu(100_000, flops, 312) - 0.27567) < 1e-5, mfu(100_000, flops, 312))
+    check(mfu(100_000, flops, None) is None, "no peak, no MFU")
+
+    peaks = {
+        "NVIDIA A100-SXM4-80GB": 312, "NVIDIA A100-PCIE-40GB": 312, "NVIDIA A100 80GB PCIe": 312,
+        "NVIDIA H100 80GB HBM3": 989, "NVIDIA H200": 989, "NVIDIA H100 PCIe": None, "NVIDIA H100 NVL": None,
+        "NVIDIA H200 NVL": None, "NVIDIA A100-SXM4-80GB MIG 1g.10gb": None, "NVIDIA L4": None,
+    }  # fmt: skip
+    for name, peak in peaks.items():
+        check(peak_tflops_of(name) == peak, name)
+    check(file_name_of("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3", "file name")
+    check(file_name_of("../x (1)") == "x-1", "file name without folders")
+
+    check(peak_bytes_of({"memory": [{"peak": 3}]}) == 3 and peak_bytes_of({"peak_bytes": 4}) == 4, "peaks")
+    check(peak_bytes_of({}) is None and gib(None) == "–" and gib(3 * 2**29) == "1.50", "GiB")
+
+    # The ratio is the median of ratios round by round, which is not the ratio of the medians.
+    speeds = {
+        "step0": [100e3, 200e3, 300e3],
+        "masters": [50e3, 400e3, 100e3],
+        **{kind: [96e3, 196e3, 291e3] for kind in STEPS},
+    }
+    speeds["step6"] = [96e3, 180e3, 299e3]
+    peak_bytes = {kind: 2**30 for kind in speeds}
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in speed_table(speeds, peak_bytes, 16384, flops, 312).splitlines()
+    ]
+    check([row[0] for row in rows[2:]] == ["step 0", "PyTorch eager, masters"], rows)
+    check(rows[2][1:] == ["200,000", "100,000 to 300,000", "81.92", "55.1 %", "1.00", "1.000"], rows[2])
+    check(rows[3][1] == "100,000" and rows[3][-1] == "2.000", rows[3])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in steps_table(speeds, peak_bytes).splitlines()]
+    check([row[0] for row in rows[2:]] == ["step 4", "step 5", "step 6", "step 7"], rows)
+    check(rows[2][1:] == ["196,000", "0.970", "0.960 to 0.980", "yes", "1.00"], rows[2])
+    check(rows[4][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[4])
+
+    check(peers_of("bf16,masters-compiled,bf16") == ["bf16", "masters-compiled"] and peers_of("") == [], "peers")
+    for text in ("fp8", "compiled"):
+        try:
+            peers_of(text)
+        except ValueError:
+            continue
+        check(False, text)
+    text = heading(a, "NVIDIA H200", "2.11.0")
+    check("GPT-2 124M: 12 layers" in text and "not GPT" not in text and "TRIAL" not in text, text)
+    a.device, a.layers = "cpu", 1
+    text = heading(a, "CPU", "2.11.0")
+    check(text.startswith("TRIAL WITHOUT A GPU") and "not GPT-2 124M: 1 layers" in text, text)
+    print(f"self-test: {len(checks)} checks passed")
+
+
+if __name__ == "__main__":
+    self_test() if sys.argv[1:] == ["--self-test"] else main()
