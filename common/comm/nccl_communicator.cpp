@@ -4,7 +4,6 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <nccl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,27 +11,20 @@
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/comm/fold_kernel.hpp"
 #include "common/comm/gather_text.hpp"
+#include "common/comm/nccl_calls.hpp"
+#include "common/comm/nccl_fold.hpp"
 #include "common/comm/nccl_watchdog.hpp"
-#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/staged_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
-#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 namespace {
 
 using at::cuda::CUDAEvent;
 using at::cuda::CUDAStream;
-
-void check_nccl(ncclResult_t result, const char* call) {
-  if (result != ncclSuccess)
-    throw CheckError(
-        concat(call, ": ", ncclGetErrorString(result), ": ", ncclGetLastError(nullptr)));
-}
 
 int runtime_version() {
   int version = 0;
@@ -62,10 +54,6 @@ ncclDataType_t nccl_type(at::ScalarType type) {
     default:
       throw CheckError(concat("NCCL cannot sum ", type));
   }
-}
-
-std::byte* data_of(const at::Tensor& tensor) {  // through the const accessor: most are only read
-  return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }
 
 // A group's id, made by rank 0.
@@ -263,99 +251,23 @@ WorkPtr NcclCommunicator::broadcast(at::Tensor inout, int root) {
                });
 }
 
-namespace {
-
-// Where each rank's chunk of a tensor is, and the scratch in which the others' parts of one's own
-// chunk arrive.
-struct Exchange {
-  Exchange(const at::Tensor& tensor, int size, int the_rank) : whole(tensor), rank(the_rank) {
-    for (int r = 0; r < size; ++r) chunks.push_back(chunk_of(tensor.numel(), size, r));
-    const MemoryScope scope(MemoryCategory::kCommunication);
-    scratch = at::empty({(size - 1) * own().numel}, tensor.options());
-  }
-
-  const ElementRange& own() const { return chunks[static_cast<std::size_t>(rank)]; }
-  std::size_t bytes(std::int64_t numel) const {
-    return static_cast<std::size_t>(numel) * whole.element_size();
-  }
-  std::byte* chunk(int r) const {
-    return data_of(whole) + bytes(chunks[static_cast<std::size_t>(r)].begin);
-  }
-  std::size_t chunk_bytes(int r) const { return bytes(chunks[static_cast<std::size_t>(r)].numel); }
-  std::byte* arriving(int peer) const {
-    return data_of(scratch) + bytes((peer < rank ? peer : peer - 1) * own().numel);
-  }
-
-  // All ranks' parts of one's own chunk, in rank order.
-  std::vector<const std::byte*> pieces() const {
-    std::vector<const std::byte*> list;
-    for (int r = 0; r < static_cast<int>(chunks.size()); ++r)
-      list.push_back(r == rank ? chunk(r) : arriving(r));
-    return list;
-  }
-
-  at::Tensor whole;
-  int rank;
-  std::vector<ElementRange> chunks;
-  at::Tensor scratch;
-};
-
-// As one group, in which neither a send nor a receive has to come first.
-template <class SendAndRecv>
-void with_all_peers(int size, int rank, SendAndRecv send_and_recv) {
-  check_nccl(ncclGroupStart(), "ncclGroupStart");
-  try {
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != rank) send_and_recv(peer);
-  } catch (...) {
-    ncclGroupEnd();  // NCCL aborts no communicator inside a group
-    throw;
-  }
-  check_nccl(ncclGroupEnd(), "ncclGroupEnd");
-}
-
-void send_bytes(const std::byte* from, std::size_t bytes, int peer, ncclComm_t comm,
-                cudaStream_t stream) {
-  if (bytes > 0) check_nccl(ncclSend(from, bytes, ncclUint8, peer, comm, stream), "ncclSend");
-}
-void recv_bytes(std::byte* to, std::size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
-  if (bytes > 0) check_nccl(ncclRecv(to, bytes, ncclUint8, peer, comm, stream), "ncclRecv");
-}
-
-// Sends every other rank its chunk, and folds what arrives of the own one.
-void scatter_and_fold(const Exchange& exchange, std::byte* target, ncclComm_t comm,
-                      cudaStream_t stream) {
-  const int size = static_cast<int>(exchange.chunks.size());
-  with_all_peers(size, exchange.rank, [&](int peer) {
-    send_bytes(exchange.chunk(peer), exchange.chunk_bytes(peer), peer, comm, stream);
-    recv_bytes(exchange.arriving(peer), exchange.chunk_bytes(exchange.rank), peer, comm, stream);
-  });
-  fold_on_gpu(exchange.pieces(), target, exchange.whole.scalar_type(), exchange.own().numel,
-              stream);
-}
-
-}  // namespace
-
 WorkPtr NcclCommunicator::ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
-  const Exchange exchange(full, size(), rank());
+  const NcclFold fold(full, size(), rank());
   return start(CommOp::kReduceScatter,
                reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
-               {full, shard, exchange.scratch}, [&](ncclComm_t comm, cudaStream_t stream) {
-                 scatter_and_fold(exchange, data_of(shard), comm, stream);
+               {full, shard, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 fold.scatter_and_fold(data_of(shard), comm, stream);
                });
 }
 
 WorkPtr NcclCommunicator::ordered_all_reduce(const at::Tensor& inout) {
-  const Exchange exchange(inout, size(), rank());
-  return start(
-      CommOp::kAllReduce, all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()),
-      {inout, exchange.scratch}, [&](ncclComm_t comm, cudaStream_t stream) {
-        scatter_and_fold(exchange, exchange.chunk(rank()), comm, stream);
-        with_all_peers(size(), rank(), [&](int peer) {
-          send_bytes(exchange.chunk(rank()), exchange.chunk_bytes(rank()), peer, comm, stream);
-          recv_bytes(exchange.chunk(peer), exchange.chunk_bytes(peer), peer, comm, stream);
-        });
-      });
+  const NcclFold fold(inout, size(), rank());
+  return start(CommOp::kAllReduce,
+               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()),
+               {inout, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 fold.scatter_and_fold(fold.own_chunk(), comm, stream);
+                 fold.gather(comm, stream);
+               });
 }
 
 WorkPtr NcclCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
