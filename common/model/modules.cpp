@@ -97,7 +97,10 @@ struct Product : torch::autograd::Function<Product> {
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &dy = outputs[0];
+    // Without the graph that it comes from, which a deferred half would keep alive, with the chunk's
+    // input and the gradient of that.
+    const at::Tensor x = saved[0].detach();
+    const at::Tensor &weight = saved[1], &dy = outputs[0];
     const auto products = static_cast<Products>(context->saved_data["products"].toInt());
     const bool is_out_in = context->saved_data["orientation"].toInt() ==
                            static_cast<std::int64_t>(Orientation::kOutIn);

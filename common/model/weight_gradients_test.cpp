@@ -109,6 +109,25 @@ TEST(WeightGradientQueue, WithoutAnInputGradientNothingIsDeferred) {
   EXPECT_TRUE(halved.second.weight.grad().equal(whole.second.weight.grad()));
 }
 
+// What waits needs the inputs of its products, not the graph between them: that leads to the leaf at
+// the start and to the gradient of it, which a pipeline has sent away by then.
+TEST(WeightGradientQueue, WhatWaitsKeepsNoGraph) {
+  const TwoLinears model;
+  WeightGradientQueue queue;
+  at::Tensor x = input(0);
+  {
+    const DeferWeightGradients scope(queue);
+    model(x.tanh()).sum().backward();
+  }
+  using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  const Watched leaf(x.getIntrusivePtr()), gradient(x.grad().getIntrusivePtr());
+  x.reset();
+  EXPECT_FALSE(queue.empty());
+  EXPECT_TRUE(leaf.expired());
+  EXPECT_TRUE(gradient.expired());
+  queue.run();
+}
+
 // A hook would say that the gradient is final, when half of it is missing.
 TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
   class Hook final : public torch::autograd::PostAccumulateGradHook {
