@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/gather_text.hpp"
-#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -50,14 +49,9 @@ class GpuLadder : public RankTest {
     return {rung.step(), report, options.output.out};
   }
   FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas) {
-    World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-    options.step = oracle().step();
-    options.groups = {OptionGroup::kSimulatedRanks};
     options.pipeline = {};
-    options.simulate_ranks = num_replicas;
-    options.fold = fold;
-    options.output.out = folder_.path(concat("run ", num_runs_++));
-    return {oracle().step(), oracle().trainer.train(options, alone), options.output.out};
+    return ladder::ask_oracle(options, fold, num_replicas,
+                              folder_.path(concat("run ", num_runs_++)));
   }
 
   std::unique_ptr<World> world_;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/gather_text.hpp"
-#include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step8_pipeline_ga/pipeline_use.hpp"
@@ -63,14 +62,9 @@ FinishedRun Climber::climb_with(PipelineError error, TrainOptions options) {
   return run;
 }
 
-FinishedRun Climber::ask_oracle(TrainOptions options, Fold fold, int num_ranks) {
-  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-  options.step = oracle().step();
-  options.groups = {OptionGroup::kSimulatedRanks};
-  options.simulate_ranks = num_ranks;
-  options.fold = fold;
-  options.output.out = concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++);
-  return {oracle().step(), oracle().trainer.train(options, alone), options.output.out};
+FinishedRun Climber::ask_oracle(const TrainOptions& options, Fold fold, int num_ranks) {
+  return ladder::ask_oracle(options, fold, num_ranks,
+                            concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++));
 }
 
 // Replicas with the same seed are equal even without a broadcast, so each replica gets its own seed

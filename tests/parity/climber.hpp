@@ -34,10 +34,10 @@ class Climber {
   FinishedRun climb_with(PlantedError error, TrainOptions options);
   FinishedRun climb_with(PipelineError error, TrainOptions options);
   // Local: simulates all ranks in this one.
-  FinishedRun ask_oracle(TrainOptions options, Fold fold) {
-    return ask_oracle(std::move(options), fold, size());
+  FinishedRun ask_oracle(const TrainOptions& options, Fold fold) {
+    return ask_oracle(options, fold, size());
   }
-  FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_ranks);
+  FinishedRun ask_oracle(const TrainOptions& options, Fold fold, int num_ranks);
 
   // A new folder for every run, the same on all ranks.
   std::string folder_for(const std::string& name);

@@ -1,5 +1,6 @@
 #include "tests/parity/rungs.hpp"
 
+#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
@@ -17,6 +18,16 @@ namespace ladder {
 const Rung& oracle() {
   static const Rung rung = {.trainer = step0::trainer()};
   return rung;
+}
+
+FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out) {
+  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
+  options.step = oracle().step();
+  options.groups = {OptionGroup::kSimulatedRanks};
+  options.simulate_ranks = num_replicas;
+  options.fold = fold;
+  options.output.out = out;
+  return {oracle().step(), oracle().trainer.train(options, alone), out};
 }
 
 const std::vector<Rung>& rungs() {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/run_as_threads.hpp"
-#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/pipeline_schedule.hpp"
 #include "tests/parity/comparison.hpp"
@@ -53,14 +52,8 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
   }
 
   FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas) {
-    World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-    options.step = oracle().step();
-    options.groups = {OptionGroup::kSimulatedRanks};
     options.pipeline = {};
-    options.simulate_ranks = num_replicas;
-    options.fold = fold;
-    options.output.out = fresh_folder();
-    return {oracle().step(), oracle().trainer.train(options, alone), options.output.out};
+    return ladder::ask_oracle(options, fold, num_replicas, fresh_folder());
   }
 
   TempFolder folder_;
