@@ -1,8 +1,10 @@
+#include <c10/cuda/CUDAException.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include "common/comm/fold_kernel.hpp"
 #include "common/core/check.hpp"
+#include "common/core/cuda_launch.hpp"
 
 namespace ladder {
 namespace {
@@ -43,10 +45,6 @@ __global__ void fold(Pieces<Number> pieces, Number* target, std::int64_t numel) 
 template <class Number>
 void start(const std::vector<const std::byte*>& pieces, std::byte* target, std::int64_t numel,
            cudaStream_t stream) {
-  constexpr int kThreads = 256;
-  constexpr std::int64_t kMostBlocks = 4096;
-  const auto num_blocks =
-      static_cast<unsigned>(std::min((numel + kThreads - 1) / kThreads, kMostBlocks));
   Pieces<Number> pass = {};
   for (std::size_t next = 0; next < pieces.size();) {
     // After the first pass, the sum so far is the first piece.
@@ -54,7 +52,8 @@ void start(const std::vector<const std::byte*>& pieces, std::byte* target, std::
     if (next > 0) pass.of_rank[pass.count++] = reinterpret_cast<const Number*>(target);
     while (pass.count < kPiecesPerPass && next < pieces.size())
       pass.of_rank[pass.count++] = reinterpret_cast<const Number*>(pieces[next++]);
-    fold<<<num_blocks, kThreads, 0, stream>>>(pass, reinterpret_cast<Number*>(target), numel);
+    fold<<<num_blocks_for(numel), kThreadsPerBlock, 0, stream>>>(
+        pass, reinterpret_cast<Number*>(target), numel);
   }
 }
 
@@ -90,8 +89,7 @@ void fold_on_gpu(const std::vector<const std::byte*>& pieces, std::byte* target,
     default:
       throw CheckError(concat("fold_on_gpu: cannot sum ", dtype));
   }
-  const cudaError_t error = cudaGetLastError();
-  check(error == cudaSuccess, "fold_on_gpu: ", cudaGetErrorString(error));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace ladder

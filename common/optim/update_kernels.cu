@@ -1,25 +1,13 @@
+#include <c10/cuda/CUDAException.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include <algorithm>
-
 #include "common/core/check.hpp"
+#include "common/core/cuda_launch.hpp"
 #include "common/optim/update_kernels.hpp"
 
 namespace ladder::kernels {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 8192;
-
-unsigned num_blocks_for(std::int64_t num_threads) {
-  return static_cast<unsigned>(std::min((num_threads + kThreads - 1) / kThreads, kMostBlocks));
-}
-
-void check_started(const char* kernel) {
-  const cudaError_t error = cudaGetLastError();
-  check(error == cudaSuccess, kernel, ": ", cudaGetErrorString(error));
-}
 
 // Nothing is kept of the rounded parameters where there are none.
 struct None {
@@ -65,7 +53,7 @@ template <class Grad, class Rounded>
 void start_adamw(float* params, const void* grads, float* exp_avg, float* exp_avg_sq, void* rounded,
                  std::int64_t numel, const AdamWFactors& factors, cudaStream_t stream) {
   const std::int64_t num_fours = numel / 4;
-  adamw_kernel<Grad, Rounded><<<num_blocks_for(num_fours), kThreads, 0, stream>>>(
+  adamw_kernel<Grad, Rounded><<<num_blocks_for(num_fours), kThreadsPerBlock, 0, stream>>>(
       reinterpret_cast<Four<float>*>(params), static_cast<const Four<Grad>*>(grads),
       reinterpret_cast<Four<float>*>(exp_avg), reinterpret_cast<Four<float>*>(exp_avg_sq),
       static_cast<Rounded*>(rounded), num_fours, factors);
@@ -138,7 +126,7 @@ void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* e
                                           factors, stream);
     });
   });
-  check_started("adamw");
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void block_sums(const void* values, c10::ScalarType type, double* sums, std::int64_t numel,
@@ -147,10 +135,10 @@ void block_sums(const void* values, c10::ScalarType type, double* sums, std::int
   const std::int64_t num_blocks = (numel + kBlock - 1) / kBlock;
   with_type(type, [&](auto number) {
     using Number = decltype(number);
-    block_sums_kernel<Number><<<num_blocks_for(num_blocks * kLanes), kThreads, 0, stream>>>(
+    block_sums_kernel<Number><<<num_blocks_for(num_blocks * kLanes), kThreadsPerBlock, 0, stream>>>(
         static_cast<const Number*>(values), sums, numel);
   });
-  check_started("block_sums");
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace ladder::kernels
