@@ -43,12 +43,14 @@ FlatLayout in_fp32(FlatLayout layout) {
   return layout;
 }
 
-FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple) {
+FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple,
+                            at::Device device) {
   check(unit_multiple >= 1, "plan_flat_layout: the unit multiple is ", unit_multiple,
         ", it must be at least 1");
   FlatLayout layout;
   std::set<std::string> names;
   layout.precision = precision_of(units);
+  layout.device = device;
   for (const Unit& unit : units) {
     const std::int64_t unit_start = layout.numel;
     for (const auto& [name, tensor] : unit.tensors) {

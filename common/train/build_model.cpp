@@ -10,9 +10,7 @@ ModelBuilder model_builder(const TrainOptions& options) {
 
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
   const Model shapes = model_builder(options)(/*on_unit=*/{}, at::kMeta);
-  FlatLayout layout = plan_flat_layout(shapes.units(), unit_multiple);
-  layout.device = options.device;
-  return layout;
+  return plan_flat_layout(shapes.units(), unit_multiple, options.device);
 }
 
 Model build_model(const TrainOptions& options, FlatModel& flat) {
@@ -21,9 +19,7 @@ Model build_model(const TrainOptions& options, FlatModel& flat) {
 
 FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers) {
   const Model shapes = build_gpt(options.model, options.seed, layers, /*on_unit=*/{}, at::kMeta);
-  FlatLayout layout = plan_flat_layout(shapes.units());
-  layout.device = options.device;
-  return layout;
+  return plan_flat_layout(shapes.units(), /*unit_multiple=*/1, options.device);
 }
 
 Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,

@@ -16,9 +16,8 @@ namespace {
 
 ShardPlan plan_model(const ModelBuilder& build, const Communicator& comm, at::Device device) {
   const Model shapes = build(/*on_unit=*/{}, at::kMeta);
-  FlatLayout layout = plan_flat_layout(shapes.units(), shard_multiple(comm.size()));
-  layout.device = device;
-  return plan_shards(layout, comm.size(), comm.rank());
+  return plan_shards(plan_flat_layout(shapes.units(), shard_multiple(comm.size()), device),
+                     comm.size(), comm.rank());
 }
 
 }  // namespace
