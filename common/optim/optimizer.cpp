@@ -64,8 +64,8 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
   }
   const MemoryScope scope(MemoryCategory::kOther, "widened for the update");
   if (precision.has_16_bit_params() && !has_masters) wide_params_ = at::empty({kWidePiece}, fp32);
-  const bool has_own_kernel =
-      layout.device.is_cuda() && is_adamw;  // which takes gradients as they are
+  // It takes gradients as they are, and rounds the masters itself.
+  const bool has_own_kernel = layout.device.is_cuda() && is_adamw;
   if (is_16_bit(precision.grads) && !has_own_kernel) wide_grads_ = at::empty({kWidePiece}, fp32);
   is_rounded_by_kernel_ = has_own_kernel && has_masters;
   groups_.resize(2);
@@ -94,8 +94,8 @@ void Optimizer::add(Group& group, const OptimizerSlice& slice) {
     group.narrow_params.push_back(slice.params);
   } else {
     group.params.push_back(masters_.defined() ? at_place(masters_) : slice.params);
-    group.rounded.push_back(masters_.defined() ? slice.params : at::Tensor());
   }
+  group.rounded.push_back(masters_.defined() ? slice.params : at::Tensor());
   if (wide_grads_.defined()) {
     group.grads.push_back(wide_grads_.narrow(0, 0, numel));
     group.narrow_grads.push_back(slice.grads);
@@ -184,7 +184,7 @@ void Optimizer::adamw_step(const Group& group, double learning_rate) {
                             options_.eps,  group.weight_decay, num_steps_};
     for (std::size_t i = 0; i < group.params.size(); ++i)
       adamw_on_gpu(group.params[i], group.grads[i], group.exp_avgs[i], group.exp_avg_sqs[i],
-                   group.rounded.empty() ? at::Tensor() : group.rounded[i], step);
+                   group.rounded[i], step);
     return;
   }
   at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,

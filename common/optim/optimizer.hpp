@@ -114,7 +114,7 @@ class Optimizer {
     // Where `params` and `grads` are scratch: what is widened into them before the call, and for
     // parameters what the result is rounded to afterwards. Otherwise empty.
     std::vector<at::Tensor> narrow_params, narrow_grads;
-    std::vector<at::Tensor> rounded;  // what masters are rounded to, if `params` are masters
+    std::vector<at::Tensor> rounded;  // what masters are rounded to; undefined without masters
     std::string tensor;               // of the only piece, if there is scratch
     std::int64_t tensor_start = 0;
   };

@@ -202,7 +202,8 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     }
     keep_freed_memory();
     if (line.options.device.is_cuda()) {
-      check_usage(cuda_problem().empty(), "--device cuda: ", cuda_problem(),
+      const std::string problem = cuda_problem();
+      check_usage(problem.empty(), "--device cuda: ", problem,
                   "; without --device, the CPU trains the same model");
       choose_gpu_kernels(line.options.is_deterministic);
     }
