@@ -4,7 +4,7 @@
 //
 // Prints a table, because its rows are to be compared; overlap_measurement.hpp explains the
 // columns. The link is paced, to simulate a network on one machine (see paced_communicator.hpp);
-// `off` is MPI at full speed.
+// `off` is MPI at full speed. With --device cuda on two GPUs or more, messages go over NCCL as it is.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -16,6 +16,7 @@
 #include "benchmarks/zero_methods.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/train/run_main.hpp"
 
 namespace ladder {
@@ -24,6 +25,7 @@ namespace {
 struct OverlapOptions {
   GptOptions model{.context = 256, .layers = 6, .heads = 6, .channels = 384};
   std::int64_t rows = 2;
+  std::string device = "cpu";
   std::string link = "50:1";
   int num_rounds = 5;
 };
@@ -39,6 +41,18 @@ void add_overlap_options(CLI::App& app, OverlapOptions& options) {
   add("--micro-batch-size", options.rows, "rows per rank");
   add("--link", options.link, "LATENCY_US:GBPS, or off");
   add("--rounds", options.num_rounds, "rounds, each of which measures every method once");
+  add("--device", options.device, "cpu, or cuda: in bf16, over NCCL if each rank has a GPU");
+}
+
+// Where the model is, and the link that goes with it: NCCL's messages cannot be slowed down.
+at::Device place(OverlapOptions& options) {
+  check_usage(options.device == "cpu" || options.device == "cuda", "--device is '", options.device,
+              "', it must be cpu or cuda");
+  if (options.device == "cpu") return at::kCPU;
+  check_usage(cuda_problem().empty(), "--device cuda: ", cuda_problem());
+  options.model.precision.params = at::kBFloat16;
+  options.link = "off";
+  return at::kCUDA;
 }
 
 std::vector<Method> methods() {
@@ -64,12 +78,13 @@ double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
 void print_head(const OverlapOptions& options, const Replica& replica, int num_ranks) {
   const GptOptions& model = options.model;
   const FlatLayout& layout = replica.flat.layout();
-  std::printf("%s\n", concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
-                             " channels, context ", model.context, ", ", options.rows,
-                             " rows per rank: ", layout.num_parameters, " parameters\n", num_ranks,
-                             " ranks of one thread, link ", options.link, "; medians of ",
-                             options.num_rounds, " rounds, times in ms\n")
-                          .c_str());
+  std::printf("%s\n",
+              concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
+                     " channels, context ", model.context, ", ", options.rows,
+                     " rows per rank: ", layout.num_parameters, " parameters\n", num_ranks,
+                     " ranks of one thread, device ", options.device, ", link ", options.link,
+                     "; medians of ", options.num_rounds, " rounds, times in ms\n")
+                  .c_str());
   std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "operations", "T_forward",
               "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
 }
@@ -81,9 +96,9 @@ void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
               speedup(row, baseline));
 }
 
-void run(const OverlapOptions& options, Communicator& comm) {
+void run(const OverlapOptions& options, at::Device device, Communicator& comm) {
   check_usage(comm.size() > 1, "one rank sends nothing; start this program under mpirun -n 2");
-  Replica replica(options.model, options.rows, comm);
+  Replica replica(options.model, options.rows, comm, device);
   if (comm.rank() == 0) print_head(options, replica, comm.size());
   const std::vector<OverlapFigures> rows =
       measure_overlap(replica, comm, methods(), options.num_rounds);
@@ -107,11 +122,13 @@ int main(int argc, char** argv) {
     ladder::validate(options.model);
     ladder::check_usage(options.rows > 0 && options.num_rounds > 0,
                         "--micro-batch-size and --rounds must be at least 1");
+    const at::Device device = ladder::place(options);
     const ladder::Link link = ladder::link_of(options.link);
     ladder::become_training_process();
-    ladder::World world(ladder::Transport::kMpi, link);
+    ladder::World world(device.is_cpu() ? ladder::Transport::kMpi : ladder::Transport::kAuto, link,
+                        device);
     return ladder::run_in_world(world, [&] {
-      ladder::run(options, world.comm());
+      ladder::run(options, device, world.comm());
       return 0;
     });
   } catch (const ladder::UsageError& error) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/timer.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
@@ -16,6 +17,8 @@
 
 namespace ladder {
 namespace {
+
+constexpr std::uint64_t kSeed = 1;
 
 Microbatches random_batch(const GptOptions& shape, std::int64_t rows) {
   const at::Tensor window = at::randint(shape.vocab_size, {rows, shape.context + 1}, at::kLong);
@@ -28,12 +31,12 @@ class ReferenceSum {
   ReferenceSum(Replica& replica, Communicator& comm)
       : replica_(replica), comm_(comm), ddp_(replica.flat, comm) {
     for (const std::int64_t numel : plan_reference_buckets(replica.model.units())) {
-      buckets_.push_back(at::zeros({numel}));
+      buckets_.push_back(at::zeros({numel}, replica.device()));
     }
   }
   void step() {
     ddp_.arm(1);
-    replica_.forward_and_backward(ddp_.wrap(replica_.loss_sum()));
+    replica_.forward_and_backward(ddp_.wrap(loss_of(replica_.model, kNextToken)));
     ddp_.wait();
   }
   void sum_alone() {
@@ -51,7 +54,7 @@ class NaiveSum {
  public:
   NaiveSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
   void step() {
-    replica_.forward_and_backward(replica_.loss_sum());
+    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
     sum_alone();
   }
   void sum_alone() { all_reduce_gradients(replica_.grads, comm_); }
@@ -69,7 +72,7 @@ class UnoverlappedSum {
         comm_(comm),
         plan_(plan_buckets(replica.flat.layout(), capacity_bytes)) {}
   void step() {
-    replica_.forward_and_backward(replica_.loss_sum());
+    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
     sum_alone();
   }
   void sum_alone() {
@@ -93,7 +96,7 @@ class BucketedSum : public UnoverlappedSum {
       : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.grads, plan_, comm) {}
   void step() {
     bucketer_.arm(1);
-    replica_.forward_and_backward(replica_.loss_sum());
+    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
     bucketer_.wait();
   }
 
@@ -126,13 +129,15 @@ double slowest(double seconds, Communicator& comm) {
   return all.max().item<double>();
 }
 
-// The time of the slowest rank, starting from zero gradients.
+// The time of the slowest rank, starting from zero gradients, until its GPU has nothing left to do.
 template <class Act>
 double time(Replica& replica, Communicator& comm, const Act& act) {
   replica.grads.zero();
+  wait_for(replica.device());
   comm.barrier();
   const Timer timer;
   act();
+  wait_for(replica.device());
   return slowest(timer.seconds(), comm);
 }
 
@@ -141,9 +146,11 @@ struct Series {
   std::vector<double> forward_s, compute_s, comm_s, step_s;
 
   void add_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
-    compute_s.push_back(
-        time(replica, comm, [&] { replica.forward_and_backward(replica.loss_sum()); }));
-    forward_s.push_back(slowest(replica.forward_s, comm));
+    const LossSum loss_sum = loss_of(replica.model, kNextToken);
+    at::Tensor loss;  // with what forward keeps for backward
+    forward_s.push_back(time(replica, comm, [&] { loss = loss_sum(replica.batch()[0]); }));
+    loss.reset();
+    compute_s.push_back(time(replica, comm, [&] { replica.forward_and_backward(loss_sum); }));
     comm_s.push_back(time(replica, comm, [&] { sum.sum_alone(); }));
     step_s.push_back(time(replica, comm, [&] { sum.step(); }));
   }
@@ -151,22 +158,23 @@ struct Series {
 
 }  // namespace
 
-Replica::Replica(const GptOptions& the_shape, std::int64_t rows, const Communicator& comm)
+FlatLayout layout_of(const GptOptions& shape, std::int64_t unit_multiple, at::Device device) {
+  return plan_flat_layout(build_gpt(shape, kSeed, /*on_unit=*/{}, at::kMeta).units(), unit_multiple,
+                          device);
+}
+
+Model build_into(FlatModel& flat, const GptOptions& shape) {
+  return build_gpt(shape, kSeed, [&](const Unit& unit) { flat.add(unit); });
+}
+
+Replica::Replica(const GptOptions& the_shape, std::int64_t rows, const Communicator& comm,
+                 at::Device device)
     : shape(the_shape),
-      model(build_gpt(shape, /*seed=*/1)),
-      flat(model.units()),
+      flat(layout_of(shape, /*unit_multiple=*/1, device)),
+      model(build_into(flat, shape)),
       grads(flat),
       batch_(random_batch(shape, rows)),
       num_targets_(static_cast<double>(rows * shape.context * comm.size())) {}
-
-LossSum Replica::loss_sum() {
-  return [this](const Microbatch& microbatch) {
-    const Timer timer;
-    at::Tensor loss = loss_of(model, kNextToken)(microbatch);
-    forward_s = timer.seconds();
-    return loss;
-  };
-}
 
 void Replica::forward_and_backward(const LossSum& loss_sum_fn) {
   accumulate_gradients(loss_sum_fn, batch_, num_targets_);

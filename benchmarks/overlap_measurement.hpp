@@ -27,20 +27,24 @@
 
 namespace ladder {
 
+// The layout of a GPT on a device, and the GPT itself, built into a buffer with that layout.
+FlatLayout layout_of(const GptOptions& shape, std::int64_t unit_multiple, at::Device device);
+Model build_into(FlatModel& flat, const GptOptions& shape);
+
 // One rank's model, and a batch of random tokens.
 class Replica {
  public:
-  Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm);
+  Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm,
+          at::Device device = at::kCPU);
 
   GptOptions shape;
-  Model model;
   FlatModel flat;
+  Model model;
   FlatGradients grads;
-  double forward_s = 0;  // of the last forward_and_backward()
 
   const Microbatches& batch() const { return batch_; }
-  double num_targets() const { return num_targets_; }     // on all ranks
-  LossSum loss_sum();                                     // the model's forward, timed
+  double num_targets() const { return num_targets_; }  // on all ranks
+  at::Device device() const { return flat.layout().device; }
   void forward_and_backward(const LossSum& loss_sum_fn);  // adds to grads
 
  private:

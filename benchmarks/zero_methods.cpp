@@ -13,8 +13,6 @@
 namespace ladder {
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
-
 // Runs the units' reduce_scatters, one after the other, on a buffer of the model's size.
 void reduce_scatter_alone(const FlatLayout& layout, const at::Tensor& full, Communicator& comm) {
   for (const GradientBucket& unit : plan_unit_buckets(layout))
@@ -26,8 +24,8 @@ class ZeroOne {
   ZeroOne(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        model_(build_gpt(replica.shape, kSeed)),
-        flat_(model_.units(), shard_multiple(comm.size())),
+        flat_(layout_of(replica.shape, shard_multiple(comm.size()), replica.device())),
+        model_(build_into(flat_, replica.shape)),
         grads_(flat_),
         bucketer_(grads_, plan_unit_buckets(flat_.layout()), comm, start_reduce_scatter) {}
   void step() {
@@ -44,8 +42,8 @@ class ZeroOne {
  private:
   Replica& replica_;
   Communicator& comm_;
-  Model model_;
   FlatModel flat_;
+  Model model_;
   FlatGradients grads_;
   GradientBucketer bucketer_;
 };
@@ -55,8 +53,8 @@ class ZeroTwo {
   ZeroTwo(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        model_(build_gpt(replica.shape, kSeed)),
-        flat_(model_.units(), shard_multiple(comm.size())),
+        flat_(layout_of(replica.shape, shard_multiple(comm.size()), replica.device())),
+        model_(build_into(flat_, replica.shape)),
         sharder_(plan_shards(flat_.layout(), comm.size(), comm.rank()), flat_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
@@ -65,15 +63,16 @@ class ZeroTwo {
     all_gather_parameters(flat_, comm_);
   }
   void sum_alone() {
-    reduce_scatter_alone(flat_.layout(), at::zeros({flat_.layout().numel}), comm_);
+    reduce_scatter_alone(flat_.layout(), at::zeros({flat_.layout().numel}, flat_.layout().device),
+                         comm_);
     all_gather_parameters(flat_, comm_);
   }
 
  private:
   Replica& replica_;
   Communicator& comm_;
-  Model model_;
   FlatModel flat_;
+  Model model_;
   GradientSharder sharder_;
 };
 
@@ -82,7 +81,7 @@ class ZeroThree {
   ZeroThree(Replica& replica, Communicator& comm, int prefetch)
       : replica_(replica),
         comm_(comm),
-        model_(gpt_builder(replica.shape, kSeed), prefetch, comm),
+        model_(gpt_builder(replica.shape, /*seed=*/1), prefetch, comm, replica.device()),
         sharder_(model_.plan(), model_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
@@ -91,7 +90,7 @@ class ZeroThree {
   }
   void sum_alone() {
     const FlatLayout& layout = model_.plan().layout;
-    const at::Tensor full = at::zeros({layout.numel});
+    const at::Tensor full = at::zeros({layout.numel}, layout.device);
     for (std::size_t u = 0; u < layout.units.size(); ++u) {
       const FlatUnit& unit = layout.units[u];
       const std::int64_t numel = unit.numel / comm_.size();

@@ -19,6 +19,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
+#include "common/core/profiler_range.hpp"
 
 namespace ladder {
 namespace {
@@ -181,6 +182,7 @@ Traffic NcclCommunicator::traffic() const {
 template <class Launch>
 WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors,
                                 Launch launch) {
+  const ProfilerRange range(to_string(op));
   lane_->meter += traffic;
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());

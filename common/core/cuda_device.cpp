@@ -2,6 +2,7 @@
 
 #ifdef LADDER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #endif
 
@@ -37,6 +38,10 @@ std::string version_text(int version) {
 }
 
 }  // namespace
+
+void wait_for(at::Device device) {
+  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream().synchronize();
+}
 
 int num_cuda_devices() {
   return count_devices().value;
@@ -75,6 +80,8 @@ std::string current_gpu_id() {
 
 #else
 
+void wait_for(at::Device /*device*/) {}
+
 int num_cuda_devices() {
   return 0;
 }
@@ -92,6 +99,10 @@ std::string cuda_problem() {
 }
 
 #endif
+
+at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
+  return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true);
+}
 
 void choose_gpu_kernels(bool are_deterministic) {
   at::globalContext().setDeterministicAlgorithms(are_deterministic, /*warn_only=*/false);

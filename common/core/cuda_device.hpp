@@ -1,5 +1,7 @@
-// Whether this process can use an NVIDIA GPU.
+// Whether this process can use an NVIDIA GPU, and how tensors get there.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <string>
 
@@ -22,5 +24,12 @@ std::string current_gpu_id();
 // Lets libtorch take only kernels that give the same bits in every run, or any. Before the first
 // tensor on a GPU.
 void choose_gpu_kernels(bool are_deterministic);
+
+// The tensor itself if it is there, else a copy that what is queued on the GPU from now on sees. The
+// host does not wait for it if the tensor is pinned.
+at::Tensor to_device(const at::Tensor& tensor, at::Device device);
+
+// Returns once the current stream of this device has done all that it was given; at once on the CPU.
+void wait_for(at::Device device);
 
 }  // namespace ladder

@@ -106,11 +106,15 @@ Microbatches BatchStream::take(std::int64_t num_microbatches) {
 }
 
 Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int64_t> samples,
-                               std::int64_t rows) {
+                               std::int64_t rows) const {
   std::vector<Microbatch> list;
   while (!samples.empty()) {
     const auto num_rows = std::min(static_cast<std::size_t>(rows), samples.size());
-    list.push_back(dataset.read(samples.first(num_rows)));
+    Microbatch& microbatch = list.emplace_back(dataset.read(samples.first(num_rows)));
+    if (options_.is_pinned) {
+      microbatch.tokens = microbatch.tokens.pin_memory();
+      microbatch.targets = microbatch.targets.pin_memory();
+    }
     samples = samples.subspan(num_rows);
   }
   return Microbatches(std::move(list));

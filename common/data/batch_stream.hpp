@@ -89,8 +89,8 @@ class BatchStream {
   Microbatches take(std::int64_t num_microbatches);  // fewer at the end of an epoch
   std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
   // Reads the samples in microbatches of `rows` rows.
-  static Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,
-                           std::int64_t rows);
+  Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,
+                    std::int64_t rows) const;
 
   DataOptions options_;
   DataShard shard_;

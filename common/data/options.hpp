@@ -31,6 +31,7 @@ struct DataOptions {
   std::int64_t validation_samples = 128;  // that an evaluation reads; 0 means all
   std::uint64_t seed = 1;                 // of the run; the order's own seed derives from it
   bool overfit_one_batch = false;         // every step trains on the samples of the first one
+  bool is_pinned = false;  // batches lie where a GPU fetches them while the host goes on
 };
 
 }  // namespace ladder

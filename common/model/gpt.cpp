@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/seed.hpp"
 
@@ -65,7 +66,7 @@ struct Embedding {
   at::Tensor wpe;  // [context, C] of positions
 
   at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
-    return look_up(wte, tokens.to(wte.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+    return look_up(wte, to_device(tokens, wte.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
   }
 };
 

@@ -57,6 +57,8 @@ TEST(Options, RanksAreThreadsOrTheLaunchers) {
 TEST(Options, OnAGpuTheDefaultIsBf16) {
   EXPECT_EQ(parse({"--device", "cuda"}).options.device, at::Device(at::kCUDA));
   EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{at::kBFloat16}));
+  EXPECT_TRUE(parse({"--device", "cuda"}).options.data.is_pinned);
+  EXPECT_FALSE(parse({}).options.data.is_pinned);
   EXPECT_EQ(parse({"--device", "cuda", "--precision", "fp32"}).options.model.precision,
             Precision{});
   EXPECT_EQ(parse({"--device", "cpu"}).options.model.precision, Precision{});

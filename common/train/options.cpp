@@ -220,6 +220,7 @@ void finalize(TrainOptions& options) {
       options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
   options.data.context = options.model.context;
   options.data.seed = options.seed;
+  options.data.is_pinned = options.device.is_cuda();
   validate(options.model);
   if (options.groups.contains(OptionGroup::kPipeline)) {
     finalize_pipeline(options);

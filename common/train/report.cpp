@@ -98,6 +98,8 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   Json json = {{"schema_version", 1},
                {"step", options.step},
                {"world_size", comm.size()},
+               {"transport", to_string(report.transport)},
+               {"traffic_is_modelled", report.transport == Transport::kNccl},
                {"data_parallel_size", report.num_replicas},
                {"pipeline_stages", report.num_stages},
                {"global_batch_size", global_batch_size(report, options)},

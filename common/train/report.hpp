@@ -54,13 +54,14 @@ inline PeakBytes peak_of(const StateBytes& held) {
 // One rank's account of a run. The series have one entry per optimizer step of this run; losses and
 // norms are global values, the same on every rank.
 struct TrainReport {
-  std::int64_t first_step = 0;      // number of steps that an earlier run had taken
-  int num_replicas = 1;             // of the model, each on its own samples
-  int num_stages = 1;               // into which each replica is cut
-  std::int64_t num_parameters = 0;  // without padding
-  std::vector<double> losses;       // nats per unit of the objective
-  std::vector<double> grad_norms;   // before clipping
-  std::vector<double> param_norms;  // after the step
+  std::int64_t first_step = 0;             // number of steps that an earlier run had taken
+  Transport transport = Transport::kSelf;  // that carried the messages
+  int num_replicas = 1;                    // of the model, each on its own samples
+  int num_stages = 1;                      // into which each replica is cut
+  std::int64_t num_parameters = 0;         // without padding
+  std::vector<double> losses;              // nats per unit of the objective
+  std::vector<double> grad_norms;          // before clipping
+  std::vector<double> param_norms;         // after the step
   std::vector<double> learning_rates;
   std::vector<std::int64_t> units;  // of the objective: by default, target tokens
   std::vector<Metrics> metrics;     // of each step the same names

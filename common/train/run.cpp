@@ -158,6 +158,7 @@ bool Run::next_step() {
   }
   if (is_done()) return false;
   step_timer_.restart();
+  step_range_.emplace("step");
   counted_traffic_ = mesh_.world.traffic();
   return true;
 }
@@ -209,6 +210,7 @@ void Run::record(const StepRecord& record) {
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
   report_.step_seconds.push_back(step_timer_.seconds());
+  step_range_.reset();
   skipped_steps_ = loss_scaler_.state().skipped_steps;
   count_traffic();
   unrecorded_steps_.push_back(++step_);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/comm/mesh.hpp"
+#include "common/core/profiler_range.hpp"
 #include "common/core/timer.hpp"
 #include "common/train/checkpoint.hpp"
 #include "common/train/console.hpp"
@@ -113,6 +114,7 @@ class Run {
   LossScaler loss_scaler_;
   std::int64_t skipped_steps_ = 0;  // before the next one
   Timer step_timer_;
+  std::optional<ProfilerRange> step_range_;
   Speed speed_;
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
   Traffic counted_traffic_;  // up to here, traffic is in the report, or was none of a step's

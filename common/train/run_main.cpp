@@ -100,6 +100,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   ReferenceFolder reference(options, comm.rank() == 0);
   const RunFolder folder(options, comm.rank() == 0);
   TrainReport report = trainer.train(options, world);
+  report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;

@@ -76,6 +76,7 @@ TEST_F(RunMain, ReportsEachRankInItsPlace) {
   const Json json = report();
   EXPECT_EQ(json["world_size"], 3);
   EXPECT_EQ(json["config"]["transport"], "threads");
+  EXPECT_EQ(json["transport"], "threads");
   EXPECT_EQ(json["config"]["ranks"], 3);
   EXPECT_THAT(json["data_bytes_read"], ElementsAre(10, 11, 12));
   EXPECT_THAT(json["memory"], ElementsAre(nullptr, nullptr, nullptr));

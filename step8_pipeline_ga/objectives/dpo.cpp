@@ -3,13 +3,14 @@
 #include <ATen/Functions.h>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 
 namespace ladder {
 
 at::Tensor answer_log_probs(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor losses = at::cross_entropy_loss(
-      widened(logits).flatten(0, -2), targets.to(logits.device()).flatten(), /*weight=*/{},
+      widened(logits).flatten(0, -2), to_device(targets, logits.device()).flatten(), /*weight=*/{},
       at::Reduction::None, kIgnoredTarget);  // 0 where there is no target
   return -losses.view(targets.sizes()).sum(1);
 }

@@ -38,6 +38,7 @@ class GpuLadder : public RankTest {
     configuration.is_bf16 = is_bf16;
     TrainOptions options = options_of(configuration, texts_);
     options.device = at::kCUDA;
+    options.data.is_pinned = true;
     return options;
   }
   // Each rank in a folder of its own: only rank 0 writes.
@@ -74,6 +75,32 @@ TEST_ON_PROCESSES(GpuLadder, EveryStepEqualsTheOracle) {
         EXPECT_THAT(differences(run, oracle), IsEmpty());
       }
     }
+  }
+}
+
+// The ways to update that have no kernel of their own: SGD, and 16 bits without masters.
+TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
+  const auto expect_equal = [&](const TrainOptions& wanted) {
+    for (const char* step : {"step4_bucketed_ddp", "step7_zero3"}) {
+      SCOPED_TRACE(step);
+      const FinishedRun run = train(rung_of(step), wanted);
+      const FinishedRun oracle = ask_oracle(wanted, rung_of(step).fold, size_);
+      EXPECT_EQ(run.report.losses, oracle.report.losses);
+      EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
+    }
+  };
+  for (const bool is_bf16 : {false, true}) {
+    SCOPED_TRACE(is_bf16 ? "SGD in bf16" : "SGD in fp32");
+    TrainOptions wanted = options(is_bf16);
+    wanted.optimizer.kind = OptimizerKind::kSgd;
+    wanted.lr.lr = 0.1;
+    expect_equal(wanted);
+  }
+  for (const Masters masters : {Masters::kNone, Masters::kStochastic}) {
+    SCOPED_TRACE(masters == Masters::kNone ? "no masters" : "stochastic rounding");
+    TrainOptions wanted = options(/*is_bf16=*/true);
+    wanted.optimizer.masters = masters;
+    expect_equal(wanted);
   }
 }
 
