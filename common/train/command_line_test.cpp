@@ -114,7 +114,8 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused({"--micro-batchsize", "3"},
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
   expect_refused({"--lrate", "1"}, {"did you mean --lr?"});  // as near as --data, but begins alike
-  expect_refused({"--bucket-mb", "1"}, {"unknown option --bucket-mb (--help lists all)"});
+  expect_refused({"--bucket-mb", "1"},
+                 {"unknown option --bucket-mb: step_x does not have it", "other steps"});
   expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
   expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help"});
   expect_refused({"stray"}, {"stray"});
