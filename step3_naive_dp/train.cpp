@@ -8,6 +8,7 @@
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/cuda_graphs.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
@@ -26,7 +27,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = captured_if(options.uses_cuda_graphs, loss_of(model, kNextToken), grads);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();

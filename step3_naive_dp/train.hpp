@@ -21,6 +21,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .step_traffic = step_traffic,
+      .groups = {OptionGroup::kCudaGraphs},
   };
 }
 

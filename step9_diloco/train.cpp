@@ -7,6 +7,7 @@
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/cuda_graphs.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -37,7 +38,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   diloco.adopt_global();
   inner.round_masters();
   workers->join(worker_state(diloco, local, global, inner, run, options), describe_group(options));
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  const LossSum loss_sum = captured_if(options.uses_cuda_graphs, loss_of(model, kNextToken), grads);
   const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
 

@@ -34,7 +34,7 @@ inline Trainer trainer() {
       .step_traffic = step_traffic,
       .peak_bytes = peak_bytes,
       .traffic_between = traffic_between,
-      .groups = {OptionGroup::kDiloco},
+      .groups = {OptionGroup::kCudaGraphs, OptionGroup::kDiloco},
   };
 }
 

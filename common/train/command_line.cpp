@@ -95,8 +95,9 @@ std::string explain_missing_value(const CLI::App& app, const std::string& messag
 // Whether any step has this option.
 bool is_known(const std::string& name) {
   TrainOptions options;
-  options.groups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference, OptionGroup::kBuckets,
-                    OptionGroup::kPrefetch,       OptionGroup::kPipeline,  OptionGroup::kDiloco};
+  options.groups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference, OptionGroup::kCudaGraphs,
+                    OptionGroup::kBuckets,        OptionGroup::kPrefetch,  OptionGroup::kPipeline,
+                    OptionGroup::kDiloco};
   CLI::App app;
   add_options(app, options);
   return app.get_option_no_throw(name) != nullptr;
