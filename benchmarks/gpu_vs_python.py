@@ -21,7 +21,7 @@ First it checks that all train the same model: as many parameters, and from one 
 the same losses, up to bf16's rounding. Then each program runs once a round, one after the other, each in a process of its
 own; a round's figure is the median step after the warm-up, and the tables show medians of rounds. A step is everything
 from fetching the batch to the loss as a number, when the GPU has finished. The trainers run with --deterministic false,
-as PyTorch does by default; one row shows step 0 with true, which is the trainers' default.
+as PyTorch does by default; one row shows step 0 with true, which is the trainers' default, and one with CUDA graphs.
 
 MFU, the share of the GPU's arithmetic, is tokens per second times PaLM's floating-point operations per token (appendix B)
 over the GPU's peak for dense bf16 matrices. The formula counts attention in full, although causal attention needs half.
@@ -56,7 +56,8 @@ STEP0 = "step0_single_gpu"
 PEERS = ("masters", "autocast", "bf16")
 AIM = 0.03  # by how much steps 4 to 7 on one rank may be slower than step 0
 NAMES = {
-    "step0": "step 0", "step0-deterministic": "step 0, `--deterministic true`",
+    "step0": "step 0", "step0-graphs": "step 0, `--cuda-graphs true`",
+    "step0-deterministic": "step 0, `--deterministic true`",
     "masters": "PyTorch eager, masters", "masters-compiled": "torch.compile, masters",
     "autocast": "PyTorch eager, autocast", "autocast-compiled": "torch.compile, autocast",
     "bf16": "PyTorch eager, no masters", "bf16-compiled": "torch.compile, no masters",
@@ -219,9 +220,10 @@ def parse_arguments():
 def make_runs(a, race):
     """Kind -> a function that trains so many steps."""
 
-    def ours(step, is_deterministic="false"):
+    def ours(step, is_deterministic="false", further=()):
         program = a.build / step / step
-        return lambda steps: race.run_step(program, steps, "--precision", "bf16", "--deterministic", is_deterministic)
+        options = ("--precision", "bf16", "--deterministic", is_deterministic, *further)
+        return lambda steps: race.run_step(program, steps, *options)
 
     def python(kind):
         precision, _, is_compiled = kind.partition("-")
@@ -230,6 +232,7 @@ def make_runs(a, race):
 
     return {
         "step0": ours(STEP0),
+        **({"step0-graphs": ours(STEP0, further=("--cuda-graphs", "true"))} if a.device == "cuda" else {}),
         "step0-deterministic": ours(STEP0, "true"),
         **{kind: python(kind) for kind in a.peers},
         **{kind: ours(step) for kind, step in STEPS.items()},

@@ -9,6 +9,7 @@
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/cuda_graphs.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -25,7 +26,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   SimulatedRanks ranks(options.simulate_ranks, options.fold, grads);  // 1, or N for the oracle
   BatchStream batches = global_batches(options.data, options.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
-  const LossSum loss_sum = loss_of(model, kNextToken);
+  // Forward and loss in one; with --cuda-graphs, a recording of them that a GPU repeats.
+  const LossSum loss_sum = captured_if(options.uses_cuda_graphs, loss_of(model, kNextToken), grads);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step

@@ -25,7 +25,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .step_traffic = step_traffic,
-      .groups = {OptionGroup::kSimulatedRanks},
+      .groups = {OptionGroup::kSimulatedRanks, OptionGroup::kCudaGraphs},
   };
 }
 

@@ -92,10 +92,23 @@ std::string explain_missing_value(const CLI::App& app, const std::string& messag
   return option == nullptr ? message : concat(name, " needs a value: ", expected_value(*option));
 }
 
+// Whether any step has this option.
+bool is_known(const std::string& name) {
+  TrainOptions options;
+  options.groups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference, OptionGroup::kCudaGraphs,
+                    OptionGroup::kBuckets,        OptionGroup::kPrefetch,  OptionGroup::kPipeline,
+                    OptionGroup::kDiloco};
+  CLI::App app;
+  add_options(app, options);
+  return app.get_option_no_throw(name) != nullptr;
+}
+
 void refuse_unknown(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string unknown = extras.front().substr(0, extras.front().find('='));
+  check_usage(!is_known(unknown), "unknown option ", unknown, ": ", app.get_name(),
+              " does not have it, though other steps do (--help lists all)");
   const std::string nearest = nearest_option(app, unknown);
   throw UsageError(concat("unknown option ", unknown,
                           nearest.empty() ? "" : ", did you mean " + nearest + "?",

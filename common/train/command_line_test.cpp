@@ -79,6 +79,30 @@ TEST(Options, OnAGpuTheDefaultIsBf16) {
                  {"--transport threads is for the CPU", "./ladder train step_x --ranks 2"});
 }
 
+TEST(Options, CudaGraphsNeedAGpuAndAStepWithoutHooks) {
+  const auto parse_graphs = [](std::vector<const char*> arguments) {
+    return parse(std::move(arguments), {OptionGroup::kCudaGraphs}).options;
+  };
+  EXPECT_FALSE(parse_graphs({}).uses_cuda_graphs);
+  EXPECT_FALSE(parse_graphs({"--cuda-graphs", "false"}).uses_cuda_graphs);
+  TrainOptions o = parse_graphs({"--device", "cuda", "--cuda-graphs", "true"});
+  EXPECT_TRUE(o.uses_cuda_graphs);
+  EXPECT_THAT(
+      [&] {
+        parse_graphs({"--cuda-graphs", "true"});
+      },
+      ThrowsMessage<UsageError>(AllOf(HasSubstr("--cuda-graphs true"),
+                                      HasSubstr("--device is cpu: give --device cuda"))));
+  EXPECT_THAT(
+      [] {
+        parse({"--device", "cuda", "--cuda-graphs", "true"}, {OptionGroup::kBuckets});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--cuda-graphs: step_x does not have it")));
+  o.groups = {OptionGroup::kBuckets};  // code that fills in the struct itself
+  EXPECT_THAT([&] { finalize(o); },
+              ThrowsMessage<UsageError>(HasSubstr("--cuda-graphs true is not for step_x")));
+}
+
 TEST(Options, ReachTheirMembers) {
   const TrainOptions o = parse({"--steps",     "7",
                                 "--seed=9",    "--lr",
@@ -116,7 +140,8 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused({"--micro-batchsize", "3"},
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
   expect_refused({"--lrate", "1"}, {"did you mean --lr?"});  // as near as --data, but begins alike
-  expect_refused({"--bucket-mb", "1"}, {"unknown option --bucket-mb (--help lists all)"});
+  expect_refused({"--bucket-mb", "1"},
+                 {"unknown option --bucket-mb: step_x does not have it", "other steps"});
   expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
   expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help"});
   expect_refused({"stray"}, {"stray"});

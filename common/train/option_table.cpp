@@ -28,6 +28,7 @@ class OptionTable {
     add_output();
     if (o_.groups.contains(OptionGroup::kSimulatedRanks)) add_simulated_ranks();
     if (o_.groups.contains(OptionGroup::kReference)) add_reference();
+    if (o_.groups.contains(OptionGroup::kCudaGraphs)) add_cuda_graphs();
     if (o_.groups.contains(OptionGroup::kBuckets)) add_buckets();
     if (o_.groups.contains(OptionGroup::kPrefetch)) add_prefetch();
     if (o_.groups.contains(OptionGroup::kPipeline)) {
@@ -234,6 +235,12 @@ class OptionTable {
         "--save-reference", o_.save_reference,
         "new folder for this run's numbers and parameters, to compare later steps with; a stopped "
         "run is kept once it has been resumed and has ended");
+  }
+
+  void add_cuda_graphs() {
+    group_ = "CUDA graphs";
+    value("--cuda-graphs", o_.uses_cuda_graphs,
+          "true: record what a GPU does for a microbatch, and launch the recording from then on");
   }
 
   void add_buckets() {

@@ -151,6 +151,15 @@ void finalize_ranks(const TrainOptions& options) {
               "one process; leave it out, or use --transport mpi");
 }
 
+void finalize_cuda_graphs(const TrainOptions& options) {
+  if (!options.uses_cuda_graphs) return;
+  check_usage(options.groups.contains(OptionGroup::kCudaGraphs), "--cuda-graphs true is not for ",
+              options.step, ", which does not record its launches: leave it out");
+  check_usage(options.device.is_cuda(),
+              "--cuda-graphs true records what a GPU does, but --device is cpu: give --device cuda "
+              "as well, or leave out --cuda-graphs");
+}
+
 // The objective's own options.
 void finalize_objective(const TrainOptions& options) {
   const ObjectiveKind kind = options.objective.kind;
@@ -270,6 +279,7 @@ void finalize(TrainOptions& options) {
               ", it must be at least one byte, and at most a TiB");
   if (!options.link.empty()) parse_link(options.link);
   finalize_ranks(options);
+  finalize_cuda_graphs(options);
   finalize_precision(options);
   check_usage(options.optimizer.eps > 0, "--eps is ", options.optimizer.eps,
               ", it must be positive");

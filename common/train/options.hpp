@@ -28,7 +28,15 @@ namespace ladder {
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
 // Options that only some steps have.
-enum class OptionGroup { kSimulatedRanks, kReference, kBuckets, kPrefetch, kPipeline, kDiloco };
+enum class OptionGroup {
+  kSimulatedRanks,
+  kReference,
+  kCudaGraphs,
+  kBuckets,
+  kPrefetch,
+  kPipeline,
+  kDiloco
+};
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
@@ -68,6 +76,7 @@ struct TrainOptions {
   std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
   Fold fold = Fold::kMicrobatchesFirst;
   std::string save_reference = {};  // kReference: a folder for what later steps are compared with
+  bool uses_cuda_graphs = false;    // kCudaGraphs: launch each microbatch as two recordings
   double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
   int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
   PipelineOptions pipeline;         // kPipeline

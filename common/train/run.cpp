@@ -29,8 +29,8 @@ std::string describe_changes(const Json& before, const Json& now) {
       "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every",
       "save-dtype", "keep", "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
       // who computes what, and when
-      "device", "deterministic", "transport", "reduction", "nccl-timeout", "ranks", "link",
-      "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages", "pipeline-schedule",
+      "device", "deterministic", "cuda-graphs", "transport", "reduction", "nccl-timeout", "ranks",
+      "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages", "pipeline-schedule",
       "chunks-per-stage", "dpo-reference-cache", "elastic", "elastic-key", "min-workers",
       "join-timeout", "round-timeout", "patience"};
   std::string changes;

@@ -104,6 +104,26 @@ TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
   }
 }
 
+// With and without CUDA graphs: to the bit, in every precision. An epoch ends within the run, with
+// fewer rows, and an evaluation comes in between.
+TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
+  if (size_ > 1) return;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    SCOPED_TRACE(type);
+    TrainOptions wanted = options(/*is_bf16=*/false);
+    wanted.model.precision.params = type;
+    wanted.data.num_microbatches = 3;
+    wanted.loss_scale.initial = 1024;  // of fp16: overflows nowhere, and NaN would equal nothing
+    const FinishedRun usual = train(oracle(), wanted);
+    wanted.uses_cuda_graphs = true;
+    const FinishedRun graphs = train(oracle(), wanted);
+    EXPECT_EQ(graphs.report.grad_norms, usual.report.grad_norms);
+    EXPECT_THAT(differences(graphs, usual), IsEmpty());
+    const auto& other = graphs.report.memory.other_bytes;  // or it ran without graphs
+    EXPECT_TRUE(other.contains("CUDA graphs"));
+  }
+}
+
 // One stage on each rank.
 TEST_ON_PROCESSES(GpuLadder, APipelineEqualsTheOracle) {
   TrainOptions wanted = options(/*is_bf16=*/false);
