@@ -3,12 +3,14 @@
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include "common/core/precision.hpp"
+#include "common/model/cross_entropy_on_gpu.hpp"
 
 namespace ladder {
 
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(widened(logits).flatten(0, -2),
-                                targets.to(logits.device()).flatten(), /*weight=*/{},
+  const at::Tensor there = targets.to(logits.device());
+  if (logits.is_cuda()) return cross_entropy_sum_on_gpu(logits, there, kIgnoredTarget);
+  return at::cross_entropy_loss(widened(logits).flatten(0, -2), there.flatten(), /*weight=*/{},
                                 at::Reduction::Sum, kIgnoredTarget);
 }
 
