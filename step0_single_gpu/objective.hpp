@@ -22,7 +22,8 @@ struct Objective {
 
 // Sum over targets of -log softmax(logits)[target], in nats; kIgnoredTarget adds nothing, so the
 // sum is 0 if every target is ignored. logits [..., V], targets [...] int64 -> [], fp32 for 16-bit
-// logits: a sum over thousands of targets has no place in 16 bits.
+// logits: a sum over thousands of targets has no place in 16 bits. On a GPU, logits are fp32, bf16
+// or fp16, and kernels compute the same in one pass (cross_entropy_on_gpu.hpp).
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
 // Next-token prediction: cross_entropy_sum() of logits [B, T, V]; the unit is one target token.

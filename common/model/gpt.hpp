@@ -43,8 +43,9 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed,
 // Returns build_gpt() of all layers as a function of the device, to be called later.
 ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
 
-// The bytes of activations that forward, with the summed loss, saves for backward, for num_rows rows
-// of `context` tokens. Backward itself needs more, for the activation gradients.
+// The bytes of activations that forward, with the summed loss, saves for backward, for num_rows
+// rows of `context` tokens on the CPU. Backward itself needs more, for the activation gradients. On
+// a GPU, attention and the loss are other kernels, which save less (cross_entropy_on_gpu.hpp).
 std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
 
 // The floating-point operations of each layer's forward per token, the multiplications of its

@@ -1,6 +1,4 @@
 #include <c10/cuda/CUDAException.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
@@ -59,21 +57,6 @@ void start_adamw(float* params, const void* grads, float* exp_avg, float* exp_av
       static_cast<Rounded*>(rounded), num_fours, factors);
 }
 
-// Calls body(Number()) with fp32's or a 16-bit type.
-template <class Body>
-void with_type(c10::ScalarType type, Body body) {
-  switch (type) {
-    case c10::ScalarType::Float:
-      return body(float());
-    case c10::ScalarType::BFloat16:
-      return body(c10::BFloat16());
-    case c10::ScalarType::Half:
-      return body(c10::Half());
-    default:
-      throw CheckError(concat("a kernel of the optimizer takes fp32, bf16 or fp16, not ", type));
-  }
-}
-
 // As norm.cpp adds up: element i of a block goes to lane i mod 16, and the lanes are added in order.
 // So the bits are the CPU's; the square of an fp32 number is exact in double. A block takes 16
 // threads, which read 16 neighbors at a time.
@@ -115,13 +98,13 @@ void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* e
             is_aligned(grads, 4 * c10::elementSize(grad_type)) &&
             is_aligned(rounded, 4 * c10::elementSize(rounded_type)),
         "adamw: a tensor does not start at a multiple of four of its elements");
-  with_type(grad_type, [&](auto grad) {
+  with_float_type(grad_type, [&](auto grad) {
     using Grad = decltype(grad);
     if (rounded == nullptr) {
       start_adamw<Grad, None>(params, grads, exp_avg, exp_avg_sq, rounded, numel, factors, stream);
       return;
     }
-    with_type(rounded_type, [&](auto number) {
+    with_float_type(rounded_type, [&](auto number) {
       start_adamw<Grad, decltype(number)>(params, grads, exp_avg, exp_avg_sq, rounded, numel,
                                           factors, stream);
     });
@@ -133,7 +116,7 @@ void block_sums(const void* values, c10::ScalarType type, double* sums, std::int
                 cudaStream_t stream) {
   if (numel == 0) return;
   const std::int64_t num_blocks = (numel + kBlock - 1) / kBlock;
-  with_type(type, [&](auto number) {
+  with_float_type(type, [&](auto number) {
     using Number = decltype(number);
     block_sums_kernel<Number><<<num_blocks_for(num_blocks * kLanes), kThreadsPerBlock, 0, stream>>>(
         static_cast<const Number*>(values), sums, numel);

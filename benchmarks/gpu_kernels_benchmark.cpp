@@ -1,0 +1,184 @@
+// The memory bandwidth of the kernels for GPUs: bytes moved per second, and
+// their share of what a copy on the same GPU reaches, measured first.
+//
+// Bytes are those that the algorithm must move, in one pass:
+//
+//   copy             2   per byte: one read, one write
+//   AdamW           30   per parameter: master and moments in fp32, read and
+//                        written; an fp32 gradient, read; a bf16 parameter, written
+//   block sums       4   per fp32 element of the norm
+//   fold          4 + 4N per fp32 element, of N ranks
+//   cross-entropy    6   per bf16 logit: read forward, read and written backward
+//
+// The ATen versions move more than these bytes, and the rest does not count:
+// their share shows what that costs.
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "benchmarks/training_process.hpp"
+#include "common/comm/fold_kernel.hpp"
+#include "common/core/cuda_device.hpp"
+#include "common/core/precision.hpp"
+#include "common/model/cross_entropy_on_gpu.hpp"
+#include "common/optim/norm.hpp"
+#include "common/optim/on_gpu.hpp"
+#include "common/optim/update_kernels.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kParameters = 128 << 20;  // about the smallest GPT-2
+constexpr std::int64_t kTokens = 4096;           // rows of logits
+constexpr std::int64_t kIgnored = -100;
+
+at::Tensor on_gpu(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
+  return at::randn(shape, at::TensorOptions().dtype(type).device(at::kCUDA));
+}
+
+// Seconds of one call, by the GPU's clock. Several calls are queued at once, so that the GPU does
+// not wait for the host between them.
+template <class Act>
+double seconds_of(const Act& act) {
+  constexpr int kCalls = 10;
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  begin.record();
+  for (int call = 0; call < kCalls; ++call) act();
+  end.record();
+  end.synchronize();
+  return begin.elapsed_time(end) / 1e3 / kCalls;
+}
+
+void start_copy(const at::Tensor& target, const at::Tensor& source) {
+  C10_CUDA_CHECK(cudaMemcpyAsync(target.mutable_data_ptr(), source.const_data_ptr(),
+                                 source.nbytes(), cudaMemcpyDeviceToDevice,
+                                 at::cuda::getCurrentCUDAStream()));
+}
+
+// Bytes per second of a copy of 512 MiB: the median of several rounds.
+double copy_rate() {
+  static const double rate = [] {
+    const at::Tensor source = on_gpu({kParameters}), target = at::empty_like(source);
+    std::vector<double> seconds;
+    for (int round = 0; round < 11; ++round)
+      seconds.push_back(seconds_of([&] { start_copy(target, source); }));
+    std::nth_element(seconds.begin(), seconds.begin() + 5, seconds.end());
+    return 2 * static_cast<double>(source.nbytes()) / seconds[5];
+  }();
+  return rate;
+}
+
+template <class Act>
+void measure(benchmark::State& state, std::int64_t num_bytes, const Act& act) {
+  const double available = copy_rate();
+  seconds_of(act);  // libtorch's allocator gets its memory
+  double sum = 0;
+  for (auto _ : state) {
+    const double seconds = seconds_of(act);
+    state.SetIterationTime(seconds);
+    sum += seconds;
+  }
+  const auto bytes = static_cast<double>(num_bytes);
+  state.counters["bytes"] =
+      benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["share"] = bytes * static_cast<double>(state.iterations()) / sum / available;
+}
+
+void copy(benchmark::State& state) {
+  const at::Tensor source = on_gpu({kParameters}), target = at::empty_like(source);
+  measure(state, 2 * static_cast<std::int64_t>(source.nbytes()),
+          [&] { start_copy(target, source); });
+}
+
+template <class Update>
+void adamw(benchmark::State& state, const Update& update) {
+  const at::Tensor params = on_gpu({kParameters}), grads = on_gpu({kParameters});
+  const at::Tensor exp_avg = at::zeros_like(params), exp_avg_sq = at::zeros_like(params);
+  const at::Tensor rounded = params.to(at::kBFloat16);
+  const AdamWStep step = {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+  measure(state, 30 * kParameters,
+          [&] { update(params, grads, exp_avg, exp_avg_sq, rounded, step); });
+}
+void adamw_kernel(benchmark::State& state) {
+  adamw(state, adamw_on_gpu);
+}
+void adamw_aten(benchmark::State& state) {
+  adamw(state, adamw_with_aten);
+}
+
+// Without reading the sums back, for which the host waits.
+void block_sums_kernel(benchmark::State& state) {
+  const at::Tensor values = on_gpu({kParameters});
+  const at::Tensor sums =
+      at::empty({kParameters / kNormBlock}, values.options().dtype(at::kDouble));
+  measure(state, 4 * kParameters, [&] {
+    kernels::block_sums(values.const_data_ptr(), at::kFloat, sums.mutable_data_ptr<double>(),
+                        kParameters, at::cuda::getCurrentCUDAStream());
+  });
+}
+
+void fold_kernel(benchmark::State& state) {
+  constexpr std::int64_t kElements = kParameters / 4;
+  const at::Tensor received = on_gpu({state.range(0), kElements}), target = on_gpu({kElements});
+  std::vector<const std::byte*> pieces;
+  for (std::int64_t rank = 0; rank < state.range(0); ++rank)
+    pieces.push_back(static_cast<const std::byte*>(received[rank].const_data_ptr()));
+  measure(state, 4 * (state.range(0) + 1) * kElements, [&] {
+    fold_on_gpu(pieces, static_cast<std::byte*>(target.mutable_data_ptr()), at::kFloat, kElements,
+                at::cuda::getCurrentCUDAStream());
+  });
+}
+
+// Forward and backward.
+template <class LossSum>
+void cross_entropy(benchmark::State& state, const LossSum& loss_sum) {
+  const std::int64_t num_classes = state.range(0);
+  const at::Tensor logits = on_gpu({kTokens, num_classes}, at::kBFloat16).set_requires_grad(true);
+  const at::Tensor targets =
+      at::randint(num_classes, {kTokens}, logits.options().dtype(at::kLong).requires_grad(false));
+  measure(state, 6 * kTokens * num_classes,
+          [&] { torch::autograd::grad({loss_sum(logits, targets)}, {logits}); });
+}
+void cross_entropy_kernel(benchmark::State& state) {
+  cross_entropy(state, [](const at::Tensor& logits, const at::Tensor& targets) {
+    return cross_entropy_sum_on_gpu(logits, targets, kIgnored);
+  });
+}
+void cross_entropy_aten(benchmark::State& state) {
+  cross_entropy(state, [](const at::Tensor& logits, const at::Tensor& targets) {
+    return at::cross_entropy_loss(widened(logits), targets, /*weight=*/{}, at::Reduction::Sum,
+                                  kIgnored);
+  });
+}
+
+void on_events(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+// GPT-2's vocabulary, and the same padded to a multiple of 64.
+void vocabularies(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("vocabulary")->Arg(50257)->Arg(50304)->Apply(on_events);
+}
+BENCHMARK(copy)->Apply(on_events);
+BENCHMARK(adamw_kernel)->Apply(on_events);
+BENCHMARK(adamw_aten)->Apply(on_events);
+BENCHMARK(block_sums_kernel)->Apply(on_events);
+BENCHMARK(fold_kernel)->ArgName("ranks")->Arg(2)->Arg(4)->Arg(8)->Apply(on_events);
+BENCHMARK(cross_entropy_kernel)->Apply(vocabularies);
+BENCHMARK(cross_entropy_aten)->Apply(vocabularies);
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  if (const std::string problem = ladder::cuda_problem(); !problem.empty()) {
+    std::fprintf(stderr, "gpu_kernels_benchmark: %s\n", problem.c_str());
+    return 2;
+  }
+  ladder::choose_gpu_kernels(/*are_deterministic=*/true);
+  return ladder::run_benchmarks(argc, argv);
+}

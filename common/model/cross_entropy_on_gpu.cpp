@@ -1,0 +1,92 @@
+#include "common/model/cross_entropy_on_gpu.hpp"
+
+#ifdef LADDER_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "common/model/cross_entropy_kernels.hpp"
+#endif
+
+#include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
+#include "common/core/precision.hpp"
+
+namespace ladder {
+
+#ifdef LADDER_WITH_CUDA
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+static_assert(sizeof(SoftmaxSum) == 2 * sizeof(float));  // a row of a tensor [rows, 2]
+
+kernels::LogitRows rows_of(const at::Tensor& logits, const at::Tensor& targets,
+                           std::int64_t ignored_target) {
+  return {.logits = logits.const_data_ptr(),
+          .type = logits.scalar_type(),
+          .num_rows = logits.size(0),
+          .num_classes = logits.size(1),
+          .targets = targets.const_data_ptr<std::int64_t>(),
+          .ignored_target = ignored_target};
+}
+
+// logits [N, V], targets [N], both contiguous -> [] fp32.
+struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits,
+                            const at::Tensor& targets, std::int64_t ignored_target) {
+    const at::TensorOptions fp32 = logits.options().dtype(at::kFloat);
+    const at::Tensor losses = at::empty({logits.size(0)}, fp32);
+    const at::Tensor sums = at::empty({logits.size(0), 2}, fp32);
+    kernels::cross_entropy(rows_of(logits, targets, ignored_target),
+                           losses.mutable_data_ptr<float>(),
+                           reinterpret_cast<SoftmaxSum*>(sums.mutable_data_ptr<float>()),
+                           at::cuda::getCurrentCUDAStream());
+    context->save_for_backward({logits, targets, sums});
+    context->saved_data["ignored_target"] = ignored_target;
+    return losses.sum();
+  }
+
+  // The gradients are new memory: the logits may be needed again.
+  static variable_list backward(AutogradContext* context, const variable_list& outputs) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &logits = saved[0], &targets = saved[1], &sums = saved[2];
+    const at::Tensor gradients = at::empty_like(logits);
+    kernels::cross_entropy_backward(
+        rows_of(logits, targets, context->saved_data["ignored_target"].toInt()),
+        reinterpret_cast<const SoftmaxSum*>(sums.const_data_ptr<float>()),
+        outputs[0].const_data_ptr<float>(), gradients.mutable_data_ptr(),
+        at::cuda::getCurrentCUDAStream());
+    return {gradients, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor cross_entropy_sum_on_gpu(const at::Tensor& logits, const at::Tensor& targets,
+                                    std::int64_t ignored_target) {
+  const at::ScalarType type = logits.scalar_type();
+  check(type == at::kFloat || is_16_bit(type),
+        "the cross-entropy on a GPU takes logits in fp32, bf16 or fp16, not ", type);
+  check(targets.scalar_type() == at::kLong, "targets are int64, not ", targets.scalar_type());
+  check(logits.is_cuda() && targets.device() == logits.device(), "logits on ", logits.device(),
+        " and targets on ", targets.device(), " should be on the same GPU");
+  check(logits.dim() > 0 && logits.sizes().slice(0, logits.sizes().size() - 1) == targets.sizes(),
+        "logits ", logits.sizes(), " have no row for each of the targets ", targets.sizes());
+  return CrossEntropySum::apply(logits.reshape({targets.numel(), logits.size(-1)}).contiguous(),
+                                targets.flatten().contiguous(), ignored_target);
+}
+
+#else
+
+at::Tensor cross_entropy_sum_on_gpu(const at::Tensor& /*logits*/, const at::Tensor& /*targets*/,
+                                    std::int64_t /*ignored_target*/) {
+  throw CheckError(cuda_problem());
+}
+
+#endif
+
+}  // namespace ladder
