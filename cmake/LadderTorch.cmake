@@ -69,10 +69,11 @@ elseif(LADDER_TORCH_VERSION VERSION_GREATER_EQUAL 2.14)
   message(WARNING "libtorch ${LADDER_TORCH_VERSION} is newer than 2.13, the newest that Ladder was tested with.")
 endif()
 
-# Nothing here needs CUDA. libtorch.so itself is empty, and in a CUDA build it loads libtorch_cuda.so.
+# Not libtorch.so, which only loads the others. In a CUDA build it also exports one half of std::filesystem, which calls the
+# other half at address 0, and would come before libstdc++'s.
 set(_torch_names torch_cpu c10)
 if(LADDER_CUDA)
-  list(PREPEND _torch_names torch torch_cuda c10_cuda)
+  list(PREPEND _torch_names torch_cuda c10_cuda)
 endif()
 set(_torch_libraries)
 foreach(_name IN LISTS _torch_names)

@@ -149,8 +149,9 @@ part_cuda() {
   part_setup
   need_configured cuda --preset cuda
   # shellcheck disable=SC2046
-  need_built cuda core_test $(programs_of cuda -L gpu) "${steps[@]}"
+  need_built cuda core_test train_test $(programs_of cuda -L gpu) "${steps[@]}"
   build/cuda/common/core/core_test --gtest_brief=1
+  build/cuda/common/train/train_test --gtest_brief=1
   for architecture in sm_80 sm_90; do
     "$(find_cuobjdump)" --list-elf build/cuda/common/core/core_gpu_test | grep "$architecture"
   done
