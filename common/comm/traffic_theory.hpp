@@ -1,8 +1,8 @@
 // What a call must send, as a formula to compare the meter (Communicator::traffic) with.
 //
-// Each function returns what rank `rank` of `world_size` sends for one call on the mpi transport,
-// as described in mpi_communicator.hpp: one call, the payload's bytes, and the non-empty messages,
-// where a long one counts as the pieces that MpiLimits allows by default. Sums of these can be
+// Each function returns what rank `rank` of `world_size` sends for one call on the mpi and store
+// transports, as described in message_communicator.hpp: one call, the payload's bytes, and the
+// non-empty messages, where a long one counts as several. Sums of these can be
 // compared, by ==, with the difference of two meter readings. A world of one rank sends nothing, on
 // any transport.
 //
