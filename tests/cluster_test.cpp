@@ -131,6 +131,17 @@ TEST_F(Cluster, TorchrunTrainsToTheSameBits) {
   }
 }
 
+TEST_F(Cluster, TorchrunPassesSignalsOn) {
+  const std::string options = "--steps 100000 --log-every 1 --out run";
+  Program run(
+      words(torchrun_script() + "--ranks-per-node 2 " + trainer("step4_bucketed_ddp", options)),
+      folder_.path());
+  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
+  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+}
+
 // Rank 0 waits for a rank that has failed, and learns it from the store.
 TEST_F(Cluster, AFailureOfOneOfTorchrunsRanksEndsAll) {
   folder_.write("text.txt", std::string(3000, 'x'));

@@ -1,4 +1,4 @@
-// A client of a store of bytes under keys: libtorch's TCPStore, which one process serves to all others.
+// A client of libtorch's TCPStore: bytes under keys, which one process serves to all others.
 //
 // Threads: any, one at a time.
 // Throws:  CheckError naming the address, if the server cannot be reached or has gone.
@@ -16,8 +16,8 @@ class KeyValueStore {
   // The server accepts no longer value.
   static constexpr std::int64_t kMaxValueBytes = std::int64_t{8} << 20;
 
-  // Serves at this port as well, if asked to; port 0 is any free one. The server ends with this object.
-  // A client waits up to `timeout_s` for the server to appear, and for a key in get().
+  // Serves at this port as well, if asked to; port 0 is any free one. The server ends with this
+  // object. A client waits up to `timeout_s` for the server to appear, and for a key in get().
   KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s);
   ~KeyValueStore();
 

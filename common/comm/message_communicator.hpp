@@ -1,5 +1,5 @@
-// A communicator whose collectives are composed of messages from rank to rank, for tensors on the CPU:
-// all of a transport between processes but its messages (message_group.hpp) and split().
+// A communicator whose collectives are composed of messages from rank to rank, for tensors on the
+// CPU: all of a transport between processes but its messages (message_group.hpp) and split().
 //
 // The number of elements that rank r of N sends for a tensor of k elements, in chunks of sizes
 // k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
@@ -11,8 +11,9 @@
 //   send            k              one message
 //   barrier         not counted
 //
-// Empty messages are not sent; messages longer than kLongestMessageBytes count as several. A reduction
-// holds (N−1) k_r elements of scratch (category: communication) from its start until its fold is done.
+// Empty messages are not sent; messages longer than kLongestMessageBytes count as several. A
+// reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
+// fold is done.
 #pragma once
 
 #include <memory>

@@ -23,19 +23,19 @@ class Messages {
  public:
   virtual ~Messages() = default;
 
-  // Both only start. The bytes must stay untouched and alive until test() returns true. Messages from
-  // one sender on the same channel with the same tag arrive in the order in which they were sent, in
-  // the memory of the receives in the order of the calls. An empty message is not sent. Traffic is
-  // counted at the sender.
+  // Both only start. The bytes must stay untouched and alive until test() returns true. Messages
+  // from one sender on one channel with one tag arrive in the order in which they were sent, and
+  // fill the receives in the order of their calls. An empty message is not sent. Traffic is counted
+  // at the sender.
   virtual void send(Channel channel, const std::byte* data, std::int64_t bytes, int peer,
                     int tag) = 0;
   virtual void receive(Channel channel, std::byte* data, std::int64_t bytes, int peer, int tag) = 0;
   // Not counted as traffic; in flight until every rank of the group has called it.
   virtual void barrier() = 0;
 
-  // Makes progress; true once everything has left and arrived. Throws CheckError, once, if a message
-  // does not have the expected length; it is received into other memory, so that its sender can
-  // continue.
+  // Makes progress; true once everything has left and arrived. Throws CheckError, once, if a
+  // message does not have the expected length; it is received into other memory, so that its sender
+  // can continue.
   virtual bool test() = 0;
   // Passes time, after a test() that returned false, for a caller who has waited this long. Throws
   // CheckError if it should not wait any longer.

@@ -12,8 +12,8 @@
 namespace ladder {
 namespace {
 
-// Through the const accessor where a transport only reads; it never writes through a pointer that it
-// sends from.
+// Through the const accessor where a transport only reads; it never writes through a pointer that
+// it sends from.
 std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }

@@ -1,6 +1,6 @@
 // Messages in flight over MPI: bytes handed to it that have not all left or arrived yet.
 //
-// A message longer than the group's limit is sent, and counted, in pieces (MPI counts bytes as int).
+// A message longer than the group's limit travels, and counts, as several (MPI's sizes are int).
 //
 // A piece is first matched (MPI_Improbe) and its length checked, and only then received into the
 // caller's memory. Posting a receive beforehand would be shorter, but if the sender's message is

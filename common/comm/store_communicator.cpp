@@ -35,8 +35,8 @@ StoreCommunicator::StoreCommunicator(std::shared_ptr<StoreGroup> group,
                                      std::shared_ptr<OperationEngine> engine)
     : MessageCommunicator(group, std::move(engine)), group_(std::move(group)) {}
 
-// All ranks put what they pass, and read what the others have put. The new group's prefix follows from
-// how often this one was split, and from the color.
+// All ranks put what they pass, and read what the others have put. The new group's prefix follows
+// from how often this one was split, and from the color.
 std::unique_ptr<Communicator> StoreCommunicator::split(int color, int key) {
   using Passed = std::array<int, 2>;  // color and key
   KeyValueStore& store = *group_->store;

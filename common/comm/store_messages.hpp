@@ -1,13 +1,13 @@
 // Messages that wait in a store until their receiver takes them.
 //
-// The sender puts a message under a key of its own, which names the group, sender, receiver, tag and
-// position, so a send is done at once. The receiver asks whether the key is there, and removes it with
-// the last byte that it reads: the store holds only what is on its way.
+// The sender puts a message under a key of its own, which names the group, sender, receiver, tag
+// and position, so a send is done at once. The receiver asks whether the key is there, and removes
+// it with the last byte that it reads: the store holds only what is on its way.
 //
 //   PREFIX c TAG / SENDER > RECEIVER / POSITION    of collectives; p: point to point, b: barriers
 //
-// A message says which operation it belongs to and how long it is. One longer than the store's values
-// travels under several keys, of which the first is put last.
+// A message says which operation it belongs to and how long it is. One longer than the store's
+// values travels under several keys, of which the first is put last.
 #pragma once
 
 #include <cstddef>

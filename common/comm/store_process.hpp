@@ -1,10 +1,10 @@
 // This process among the ranks that torchrun has started: how they find one another, and part.
 //
-// torchrun serves a store at MASTER_ADDR:MASTER_PORT, and all ranks are its clients. Where it says that
-// it serves none (TORCHELASTIC_USE_AGENT_STORE), rank 0 does.
+// torchrun serves a store at MASTER_ADDR:MASTER_PORT, and all ranks are its clients. Where it says
+// that it serves none (TORCHELASTIC_USE_AGENT_STORE), rank 0 does.
 //
-// Keys begin with the number of restarts and a number that each rank counts, so neither a group that
-// torchrun has started again nor a second World meets the keys of the one before.
+// Keys begin with the number of restarts and a number that each rank counts, so neither a group
+// that torchrun has started again nor a second World meets the keys of the one before.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ class StoreProcess {
   StoreProcess& operator=(const StoreProcess&) = delete;
 
   std::unique_ptr<Communicator> communicator() const;  // of all ranks. Local. Call it once
-  // Ranks that wait for others then throw. Without this they wait for torchrun: it sends SIGTERM, on
-  // which a trainer saves and stops after its step, and SIGKILL 30 seconds later.
+  // Ranks that wait for others then throw. Without this they wait for torchrun: it sends SIGTERM,
+  // on which a trainer saves and stops after its step, and SIGKILL 30 seconds later.
   void announce_failure() noexcept;
 
  private:

@@ -142,7 +142,7 @@ struct World::Process {
 #else
     throw UsageError(concat("the launcher started ", launched_ranks(),
                             " ranks or --transport mpi was given, but this build has no MPI; "
-                            "configure with -DLADDER_MPI=ON"));
+                            "configure with -DLADDER_MPI=ON, or let torchrun start the ranks"));
 #endif
   }
 };

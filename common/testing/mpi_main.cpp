@@ -1,7 +1,8 @@
-// main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so many
-// threads of one process (rank_test.hpp). With --staged, messages pass through memory that stands for
-// the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store, through a store
-// that rank 0 serves, as those of ranks that torchrun starts do (store_communicator.hpp).
+// main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so
+// many threads of one process (rank_test.hpp). With --staged, messages pass through memory that
+// stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
+// through a store that rank 0 serves, as those of ranks that torchrun starts do
+// (store_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
