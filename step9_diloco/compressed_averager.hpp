@@ -1,6 +1,6 @@
 // An average whose values travel in fewer bytes, and are the same bits on every worker nevertheless.
 //
-// Worker r is responsible for chunk r of the values, as in the all-reduce of mpi_communicator.hpp,
+// Worker r is responsible for chunk r of the values, as in the all-reduce of message_communicator.hpp,
 // but what travels is encoded (wire_format.hpp):
 //
 //   start()    every worker encodes chunk q and sends it to worker q, for every q

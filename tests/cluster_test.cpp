@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/disk.hpp"
@@ -100,12 +101,69 @@ TEST_F(Cluster, TorchrunStartsTheLayoutThatTheScriptPrints) {
   }
 }
 
-TEST_F(Cluster, TorchrunsRanksAreToldThatTheyNeedMpi) {
+// Once with the store that torchrun serves, and once where rank 0 has to serve one.
+TEST_F(Cluster, TorchrunTrainsToTheSameBits) {
+  const auto step4 = [](const std::string& out) {
+    return trainer("step4_bucketed_ddp",
+                   "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out " + out);
+  };
+  expect_end(torchrun_script() + "--ranks-per-node 2 " + step4("torchrun"), 0);
+  expect_end(concat("env OMP_NUM_THREADS=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ",
+                    one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 2 --no-python ",
+                    step4("rank_0_serves")),
+             0);
+  expect_end(concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", step4("mpirun")), 0);
+  const Json wanted = report_of("mpirun");
+  for (const char* const out : {"torchrun", "rank_0_serves"}) {
+    const Json found = report_of(out);
+    EXPECT_EQ(found["world_size"], 2);
+    for (const char* key : {"losses", "grad_norms", "param_norms", "val_losses", "param_hash",
+                            "traffic", "data_bytes_read"}) {
+      EXPECT_EQ(found[key], wanted[key]) << out << " " << key;
+    }
+    for (const int rank : {0, 1}) {
+      std::int64_t bytes_sent = 0;
+      for (const Json& operation : found["traffic"][rank]) {
+        bytes_sent += operation["bytes_sent"].get<std::int64_t>();
+      }
+      EXPECT_EQ(bytes_sent, found["traffic_theory"][rank]["bytes_sent"]) << out << " rank " << rank;
+    }
+  }
+}
+
+TEST_F(Cluster, TorchrunPassesSignalsOn) {
+  const std::string options = "--steps 100000 --log-every 1 --out run";
+  Program run(
+      words(torchrun_script() + "--ranks-per-node 2 " + trainer("step4_bucketed_ddp", options)),
+      folder_.path());
+  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
+  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+}
+
+// Rank 0 waits for a rank that has failed, and learns it from the store.
+TEST_F(Cluster, AFailureOfOneOfTorchrunsRanksEndsAll) {
+  folder_.write("text.txt", std::string(3000, 'x'));
+  folder_.write("start.sh",
+                "#!/bin/sh\nif [ $RANK = 1 ]; then mkdir other; cd other; fi\nexec \"$@\"\n");
+  expect_end("chmod +x start.sh", 0);
+  const Timer timer;
+  const std::string output =
+      expect_end(torchrun_script() + "--ranks-per-node 2 " + one_word(folder_.path("start.sh")) +
+                     " " + trainer("step4_bucketed_ddp", "--data text.txt --steps 5 --out failed"),
+                 1);
+  EXPECT_THAT(output, HasSubstr("rank 1: error: text.txt: cannot be opened"));
+  EXPECT_LT(timer.seconds(), 25) << "torchrun ends a rank that waits after 30 s";
+}
+
+TEST_F(Cluster, TorchrunsRanksCannotUseMpi) {
   const std::string start = torchrun_script() + "--ranks-per-node ";
-  EXPECT_THAT(expect_end(start + "2 " + trainer("step0_single_gpu", "--steps 2 --out two"), 1),
-              AllOf(HasSubstr("rank 0: error: torchrun started 2 ranks without MPI"),
-                    HasSubstr("mpirun or srun"), HasSubstr("exitcode  : 2")));
-  EXPECT_THAT(expect_end(start + "2 " + trainer("step0_single_gpu", "--stepz 2"), 1),
+  EXPECT_THAT(
+      expect_end(start + "2 " + trainer("step4_bucketed_ddp", "--transport mpi --out two"), 1),
+      AllOf(HasSubstr("rank 0: error: --transport mpi: torchrun started 2 ranks without MPI"),
+            HasSubstr("mpirun or srun"), HasSubstr("exitcode  : 2")));
+  EXPECT_THAT(expect_end(start + "2 " + trainer("step4_bucketed_ddp", "--stepz 2"), 1),
               HasSubstr("rank 0: error: unknown option --stepz"));
   expect_end(start + "1 " + trainer("step0_single_gpu", "--steps 2 --quiet --out one"), 0);
   EXPECT_EQ(report_of("one")["world_size"], 1);

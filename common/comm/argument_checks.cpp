@@ -29,6 +29,11 @@ std::string message_prefix(int rank, int size, const char* call) {
   return concat("rank ", rank, " of ", size, ": ", call, ": ");
 }
 
+std::string other_length(int sender, std::int64_t sent_bytes, std::int64_t expected_bytes) {
+  return concat("rank ", sender, " sent ", sent_bytes, " bytes where ", expected_bytes,
+                " were expected; all ranks must pass the same dtype and numel");
+}
+
 void check_movable(const Communicator& comm, CommOp op, const at::Tensor& tensor, Reach reach) {
   if (!tensor.defined()) throw CheckError(message_prefix(comm, op) + "the tensor is undefined");
   const bool is_within_reach = tensor.is_cpu() || (reach == Reach::kAnyDevice && tensor.is_cuda());

@@ -15,6 +15,8 @@ namespace ladder {
 // "rank 1 of 4: all_gather: "
 std::string message_prefix(const Communicator& comm, CommOp op);
 std::string message_prefix(int rank, int size, const char* call);
+// "rank 0 sent 8 bytes where 6 were expected; …", for the transport that finds it.
+std::string other_length(int sender, std::int64_t sent_bytes, std::int64_t expected_bytes);
 
 // Where a transport can reach tensors.
 enum class Reach { kCpu, kAnyDevice };

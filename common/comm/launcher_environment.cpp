@@ -86,7 +86,17 @@ MeetingPoint torchrun_meeting_point() {
   const int port = number_in("MASTER_PORT");
   check_usage(port >= 1 && port <= 65535, "the environment variable MASTER_PORT is '", port,
               "', expected a port from 1 to 65535");
-  return {text_in("MASTER_ADDR"), port};
+  const char* const has_store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  const char* const restarts = "TORCHELASTIC_RESTART_COUNT";
+  return {.address = text_in("MASTER_ADDR"),
+          .port = port,
+          .has_store = has_store != nullptr && std::string_view(has_store) == "True",
+          .num_restarts = std::getenv(restarts) == nullptr ? 0 : number_in(restarts)};
+}
+
+int torchrun_local_ranks() {
+  check(launcher() == Launcher::kTorchrun, "torchrun did not start this process");
+  return number_in("LOCAL_WORLD_SIZE");
 }
 
 }  // namespace ladder

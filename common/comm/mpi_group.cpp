@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "common/comm/mpi_messages.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -33,6 +34,10 @@ void check_mpi(int code, const char* function) {
   throw CheckError(concat(function, " failed: ", text));
 }
 
+std::unique_ptr<Messages> MpiGroup::new_messages(CommOp op) {
+  return std::make_unique<MpiMessages>(*this, op);
+}
+
 std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits,
                                          std::shared_ptr<Traffic> meter) {
   auto group = std::make_shared<MpiGroup>();
@@ -44,6 +49,7 @@ std::shared_ptr<MpiGroup> make_mpi_group(MPI_Comm collectives, MpiLimits limits,
   check_mpi(MPI_Comm_rank(collectives, &group->rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(collectives, &group->size), "MPI_Comm_size");
   group->limits = within_mpi(limits, collectives);
+  group->num_tags = group->limits.num_tags;
   group->meter = std::move(meter);
   return group;
 }

@@ -12,19 +12,20 @@
 #include <memory>
 #include <tuple>
 
+#include "common/comm/message_group.hpp"
 #include "common/comm/mpi_communicator.hpp"
-#include "common/comm/traffic.hpp"
 
 namespace ladder {
 
-struct MpiGroup {
+struct MpiGroup final : MessageGroup {
+  std::unique_ptr<Messages> new_messages(CommOp op) override;
+  MPI_Comm comm_of(Channel channel) const {
+    return channel == Channel::kCollectives ? collectives : point_to_point;
+  }
+
   MPI_Comm collectives = MPI_COMM_NULL;
   MPI_Comm point_to_point = MPI_COMM_NULL;  // with the caller's tags
-  int rank = 0;
-  int size = 1;
   MpiLimits limits;
-  std::int64_t num_started = 0;    // collectives so far: the next one's number
-  std::shared_ptr<Traffic> meter;  // shared by all groups split from one another
 
   // Messages from one sender with the same tag arrive in the order in which they were sent, so
   // their receives wait in line.
@@ -32,11 +33,7 @@ struct MpiGroup {
     std::int64_t num_joined = 0;
     std::int64_t num_served = 0;
   };
-  std::map<std::tuple<bool /*point to point*/, int /*peer*/, int /*tag*/>, Line> lines;
-
-  // Collectives start in the same order on every rank, so a number identifies each of them. Tags
-  // are these numbers, reused after limits.num_tags collectives.
-  int tag_of(std::int64_t number) const { return static_cast<int>(number % limits.num_tags); }
+  std::map<std::tuple<Channel, int /*peer*/, int /*tag*/>, Line> lines;
 };
 
 // Throws CheckError with MPI's own text for `code`, unless it is MPI_SUCCESS.

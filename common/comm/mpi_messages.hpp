@@ -1,7 +1,6 @@
-// Messages in flight: bytes handed to MPI that have not all left or arrived yet.
+// Messages in flight over MPI: bytes handed to it that have not all left or arrived yet.
 //
-// A message longer than the group's limit is sent in pieces (MPI counts bytes as int); an empty one
-// is not sent. Traffic is counted here, piece by piece, at the sender.
+// A message longer than the group's limit travels, and counts, as several (MPI's sizes are int).
 //
 // A piece is first matched (MPI_Improbe) and its length checked, and only then received into the
 // caller's memory. Posting a receive beforehand would be shorter, but if the sender's message is
@@ -21,27 +20,19 @@
 
 namespace ladder {
 
-class MpiMessages {
+class MpiMessages final : public Messages {
  public:
-  // The bytes are counted under `op`, which errors name as well. The group must outlive the
-  // messages.
   MpiMessages(MpiGroup& group, CommOp op) : group_(group), op_(op) {}
 
-  // The bytes must stay untouched and alive until test() returns true. `comm` is one of the group's
-  // two. For the same peer, comm and tag, receives are served in the order of the calls.
-  void send(MPI_Comm comm, const std::byte* data, std::int64_t bytes, int peer, int tag);
-  void receive(MPI_Comm comm, std::byte* data, std::int64_t bytes, int peer, int tag);
-  // Not counted as traffic; in flight until every rank of the group has called it.
-  void barrier(MPI_Comm comm);
-
-  // Lets MPI make progress; true once everything has left and arrived. Throws CheckError, once, if
-  // a message does not have the expected length; it is received into other memory, so that its
-  // sender can continue.
-  bool test();
+  void send(Channel channel, const std::byte* data, std::int64_t bytes, int peer, int tag) override;
+  void receive(Channel channel, std::byte* data, std::int64_t bytes, int peer, int tag) override;
+  void barrier() override;
+  bool test() override;
+  void idle(double waited_s) override;
 
  private:
   struct Unmatched {
-    MPI_Comm comm;
+    Channel channel;
     std::byte* data;
     std::int64_t bytes;
     int peer;

@@ -75,8 +75,8 @@ void check_one_gpu_each(Communicator& control) {
     const auto a = std::find(gpus.begin(), gpus.end(), gpus[b]) - gpus.begin();
     check_usage(
         a == static_cast<std::ptrdiff_t>(b), "ranks ", a, " and ", b, " have the same GPU, and ",
-        "NCCL needs one for each rank: start fewer ranks, or use --transport mpi, which passes ",
-        "through the host's memory");
+        "NCCL needs one for each rank: start fewer ranks, or leave --transport out, and messages ",
+        "pass through the host's memory");
   }
 }
 

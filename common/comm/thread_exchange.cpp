@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/comm/argument_checks.hpp"
 #include "common/comm/rank_order_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -25,11 +26,10 @@ void transfer(const std::byte* from, std::byte* to, std::size_t bytes) {
   if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
 }
 
-std::string other_length(const ThreadPart& sender, const ThreadPart& receiver) {
+std::string another_length(const ThreadPart& sender, const ThreadPart& receiver) {
   if (sender.tensor.nbytes() == receiver.tensor.nbytes()) return {};
-  return concat("rank ", sender.rank, " sent ", sender.tensor.nbytes(), " bytes where ",
-                receiver.tensor.nbytes(),
-                " were expected; all ranks must pass the same dtype and numel");
+  return other_length(sender.rank, static_cast<std::int64_t>(sender.tensor.nbytes()),
+                      static_cast<std::int64_t>(receiver.tensor.nbytes()));
 }
 
 std::string other_call(const ThreadPart& other, const ThreadPart& own) {
@@ -66,7 +66,7 @@ bool is_equal(std::vector<ThreadPart>& parts,
 
 // What is summed must agree in everything.
 bool is_same_sum(std::vector<ThreadPart>& parts) {
-  return is_same_call(parts) && is_equal(parts, other_length) && is_equal(parts, other_dtype);
+  return is_same_call(parts) && is_equal(parts, another_length) && is_equal(parts, other_dtype);
 }
 
 std::vector<std::byte*> pieces_at(const std::vector<ThreadPart>& parts, std::int64_t begin) {
@@ -113,7 +113,7 @@ void act_reduce_scatter(std::vector<ThreadPart>& parts) {
 }
 
 void act_all_gather(std::vector<ThreadPart>& parts) {
-  if (!is_same_call(parts) || !is_equal(parts, other_length)) return;
+  if (!is_same_call(parts) || !is_equal(parts, another_length)) return;
   for (const ThreadPart& to : parts) {
     std::byte* target = data_of(to.tensor);
     for (const ThreadPart& from : parts) {
@@ -128,7 +128,7 @@ void act_broadcast(std::vector<ThreadPart>& parts) {
   if (!is_same_call(parts) || !is_equal(parts, other_root)) return;
   const ThreadPart& root = parts[static_cast<std::size_t>(parts[0].root)];
   for (ThreadPart& part : parts) {
-    part.error = other_length(root, part);
+    part.error = another_length(root, part);
     if (part.error.empty())
       transfer(data_of(root.tensor), data_of(part.tensor), part.tensor.nbytes());
   }
@@ -137,7 +137,7 @@ void act_broadcast(std::vector<ThreadPart>& parts) {
 void act_message(std::vector<ThreadPart>& parts) {
   const ThreadPart& sender = parts[0];
   ThreadPart& receiver = parts[1];
-  receiver.error = other_length(sender, receiver);
+  receiver.error = another_length(sender, receiver);
   if (receiver.error.empty()) {
     transfer(data_of(sender.tensor), data_of(receiver.tensor), sender.tensor.nbytes());
   }

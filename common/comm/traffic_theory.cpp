@@ -1,6 +1,6 @@
 #include "common/comm/traffic_theory.hpp"
 
-#include "common/comm/mpi_communicator.hpp"
+#include "common/comm/message_group.hpp"
 #include "common/comm/rank_order_fold.hpp"
 
 namespace ladder {
@@ -8,10 +8,9 @@ namespace {
 
 // `numel` elements to each of `num_peers`.
 OpTraffic sent_to(std::int64_t num_peers, std::int64_t numel, std::int64_t element_bytes) {
-  constexpr std::int64_t kPieceBytes = MpiLimits{}.message_bytes;
   const std::int64_t bytes = numel * element_bytes;
   return {.bytes_sent = num_peers * bytes,
-          .messages = num_peers * ((bytes + kPieceBytes - 1) / kPieceBytes)};
+          .messages = num_peers * ((bytes + kLongestMessageBytes - 1) / kLongestMessageBytes)};
 }
 
 void add(OpTraffic& sum, const OpTraffic& more) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -10,12 +11,11 @@
 #include "common/comm/gather_text.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/staged_communicator.hpp"
+#include "common/comm/store_process.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #ifdef LADDER_WITH_MPI
 #include <mpi.h>
-
-#include <optional>
 
 #include "common/comm/mpi_communicator.hpp"
 #include "common/comm/mpi_process.hpp"
@@ -24,21 +24,25 @@
 namespace ladder {
 namespace {
 
-// Each of torchrun's processes would become an MPI job of its own, of one rank, and train alone.
-// A transport that needs no MPI is named here, and is not refused.
-void refuse_torchrun(int num_ranks) {
-  check_usage(launcher() != Launcher::kTorchrun || num_ranks == 1, "torchrun started ", num_ranks,
-              " ranks without MPI, which carries their messages; start them with mpirun or srun ",
-              "instead (docs/cluster.md), or unset TORCHELASTIC_RUN_ID if torchrun did not");
-}
-
 Transport resolve(Transport transport, int num_ranks) {
-  refuse_torchrun(num_ranks);
+  const bool is_torchrun = launcher() == Launcher::kTorchrun;
   const bool is_open = transport == Transport::kAuto || transport == Transport::kNccl;
-  if (is_open) return num_ranks > 1 ? Transport::kMpi : Transport::kSelf;  // NCCL starts over it
+  if (is_open) {  // NCCL starts over it
+    return num_ranks == 1 ? Transport::kSelf : is_torchrun ? Transport::kStore : Transport::kMpi;
+  }
+  // Each of its processes would become an MPI job of its own, of one rank, and train alone.
+  check_usage(transport != Transport::kMpi || !is_torchrun || num_ranks == 1,
+              "--transport mpi: torchrun started ", num_ranks, " ranks without MPI; leave ",
+              "--transport out, and a store carries their messages, or start them with mpirun or ",
+              "srun (docs/cluster.md), or unset TORCHELASTIC_RUN_ID if torchrun did not");
+  check_usage(
+      transport != Transport::kStore || is_torchrun,
+      "--transport store is for ranks that torchrun starts, because it tells them where to ",
+      "meet: scripts/cluster/torchrun.sh --ranks-per-node N STEP; leave --transport out ",
+      "with every other launcher, and without one");
   check_usage(transport != Transport::kSelf || num_ranks == 1,
               "--transport self is for one rank, but the launcher started ", num_ranks,
-              "; use --transport mpi or start one process");
+              "; leave --transport out or start one process");
   check(transport != Transport::kThreads, "a World starts no threads: run_as_threads() does");
   return transport;
 }
@@ -66,11 +70,11 @@ bool mpi_is_running() {  // whether or not this World started it
 
 Transport parse_transport(const std::string& name) {
   for (const Transport transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
-                                    Transport::kThreads, Transport::kNccl}) {
+                                    Transport::kThreads, Transport::kStore, Transport::kNccl}) {
     if (name == to_string(transport)) return transport;
   }
   throw UsageError(
-      concat("--transport is '", name, "', it must be auto, self, mpi, threads or nccl"));
+      concat("--transport is '", name, "', it must be auto, self, mpi, threads, store or nccl"));
 }
 
 const char* to_string(Transport transport) {
@@ -83,6 +87,8 @@ const char* to_string(Transport transport) {
       return "mpi";
     case Transport::kThreads:
       return "threads";
+    case Transport::kStore:
+      return "store";
     case Transport::kNccl:
       return "nccl";
   }
@@ -96,6 +102,7 @@ struct World::Process {
 #ifdef LADDER_WITH_MPI
   std::optional<MpiProcess> mpi;
 #endif
+  std::optional<StoreProcess> store;
   std::unique_ptr<Communicator> comm;  // destroyed before MPI ends
 
   // Gives this rank its GPU, and its communicator the way there.
@@ -116,6 +123,13 @@ struct World::Process {
     }
   }
 
+  void join_store() {
+    store.emplace();
+    local_rank = launched_local_rank();
+    num_local_ranks = torchrun_local_ranks();
+    comm = store->communicator();
+  }
+
   void start_mpi() {
 #ifdef LADDER_WITH_MPI
     mpi.emplace();
@@ -128,7 +142,7 @@ struct World::Process {
 #else
     throw UsageError(concat("the launcher started ", launched_ranks(),
                             " ranks or --transport mpi was given, but this build has no MPI; "
-                            "configure with -DLADDER_MPI=ON"));
+                            "configure with -DLADDER_MPI=ON, or let torchrun start the ranks"));
 #endif
   }
 };
@@ -140,6 +154,8 @@ World::World(Transport transport, Link link, at::Device device, const NcclOption
   process_->transport = resolve(transport, launched_ranks());
   if (process_->transport == Transport::kMpi) {
     process_->start_mpi();
+  } else if (process_->transport == Transport::kStore) {
+    process_->join_store();
   } else {
     process_->comm = std::make_unique<SelfCommunicator>();
   }
@@ -181,6 +197,7 @@ void World::abort(int exit_code) {
 #ifdef LADDER_WITH_MPI
   if (mpi_is_running()) MpiProcess::abort(exit_code);
 #endif
+  if (process_->store) process_->store->announce_failure();
   std::_Exit(exit_code);
 }
 

@@ -1,4 +1,5 @@
-// The process's life in a launcher: from MPI's start to its end, and the communicator of all ranks.
+// The process's life in a launcher: from the start of MPI, or of torchrun's store, to the end, and
+// the communicator of all ranks.
 //
 // main() owns one World and passes `Communicator&` to all other code. A process that was started
 // without a launcher is a world of one rank and needs no MPI.
@@ -13,22 +14,24 @@
 
 namespace ladder {
 
-// kAuto: mpi where a launcher started several ranks, else self; on GPUs nccl if each rank has one.
-// kThreads: run_as_threads.hpp.
-enum class Transport { kAuto, kSelf, kMpi, kThreads, kNccl };
-// "auto", "self", "mpi", "threads", "nccl"; anything else is a UsageError.
+// kAuto: where a launcher started several ranks, store if it is torchrun, else mpi; self for one
+// rank; on GPUs nccl if each rank has one. kThreads: run_as_threads.hpp.
+enum class Transport { kAuto, kSelf, kMpi, kThreads, kStore, kNccl };
+// "auto", "self", "mpi", "threads", "store", "nccl"; anything else is a UsageError.
 Transport parse_transport(const std::string& name);
 const char* to_string(Transport transport);
 
 class World {
  public:
-  // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks, for
-  // `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
-  // CheckError for `threads`, which no constructor starts. With a link, the communicator is paced by
-  // it; throws UsageError if the ranks are on several machines.
+  // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks,
+  // for `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
+  // for `store` under any other launcher, which serves none; CheckError for `threads`, which no
+  // constructor starts. With a link, the communicator is paced by it; throws UsageError if the
+  // ranks are on several machines.
   //
-  // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are fewer,
-  // and its communicator carries tensors there as well: through NCCL, or staged through host memory.
+  // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are
+  // fewer, and its communicator carries tensors there as well: through NCCL, which mpi or store
+  // helps to start, or staged through host memory.
   // Throws UsageError for nccl on the CPU, and where ranks would have to share a GPU.
   explicit World(Transport transport, Link link = {}, at::Device device = at::kCPU,
                  const NcclOptions& nccl = {});
@@ -36,9 +39,9 @@ class World {
   // nor ends MPI. `transport` is what carries the group's messages, not kAuto. Its local_rank() is
   // the rank for threads, otherwise 0.
   World(std::unique_ptr<Communicator> comm, Transport transport);
-  // Ends MPI if this World started it, which waits for the other ranks to do the same. While an
-  // exception unwinds the stack, it leaves MPI alone, and the launcher ends the job. Communicators
-  // must be destroyed first.
+  // Ends MPI if this World started it, which waits for the other ranks to do the same; a store may
+  // wait as well (store_process.hpp). While an exception unwinds the stack, it waits for nobody,
+  // and the launcher ends the job. Communicators must be destroyed first.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -46,9 +49,10 @@ class World {
   Communicator& comm();
   Transport transport() const;  // kAuto is resolved
   int local_rank() const;       // index on this machine
-  // Ends all ranks at once with this exit code, whatever started them. For a rank that failed, so
-  // that the others do not wait for it. With threads this ends the process; a rank that throws
-  // instead ends only its group (run_as_threads.hpp).
+  // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the
+  // others do not wait for it. MPI ends them at once. With a store, this process ends, those that
+  // wait for others throw within about a second, and torchrun ends the rest. With threads this ends
+  // the process; a rank that throws instead ends only its group (run_as_threads.hpp).
   [[noreturn]] void abort(int exit_code);
 
  private:
@@ -72,7 +76,10 @@ int launched_local_rank();
 struct MeetingPoint {
   std::string address;
   int port = 0;
+  bool has_store = false;  // torchrun serves one there
+  int num_restarts = 0;    // of all ranks, after one of them had failed
 };
 MeetingPoint torchrun_meeting_point();
+int torchrun_local_ranks();  // on this machine. Throws the same
 
 }  // namespace ladder

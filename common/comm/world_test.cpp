@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <utility>
 
+#include "common/comm/key_value_store.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/thread_communicator.hpp"
 #include "common/core/check.hpp"
@@ -25,8 +28,9 @@ class WorldTest : public ::testing::Test {
     for (const char* name :
          {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE",
           "PMI_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID",
-          "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR",
-          "MASTER_PORT"}) {
+          "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK",
+          "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
+          "TORCHELASTIC_RESTART_COUNT"}) {
       unsetenv(name);
     }
   }
@@ -110,19 +114,54 @@ TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
   setenv("MASTER_ADDR", "node1", 1);
   EXPECT_EQ(torchrun_meeting_point().address, "node1");
   EXPECT_EQ(torchrun_meeting_point().port, 29500);
+  EXPECT_FALSE(torchrun_meeting_point().has_store);
+  EXPECT_EQ(torchrun_meeting_point().num_restarts, 0);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
+  setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+  EXPECT_FALSE(torchrun_meeting_point().has_store);
+  EXPECT_EQ(torchrun_meeting_point().num_restarts, 2);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  EXPECT_TRUE(torchrun_meeting_point().has_store);
 }
 
-TEST_F(WorldTest, RefusesTorchrunsRanksWithoutMpi) {
+TEST_F(WorldTest, MpiAndSelfAreRefusedForTorchrunsRanks) {
   setenv("TORCHELASTIC_RUN_ID", "none", 1);
   setenv("WORLD_SIZE", "2", 1);
-  for (const auto transport : {Transport::kAuto, Transport::kMpi, Transport::kSelf}) {
-    EXPECT_THAT([=] { World world(transport); },
-                ThrowsMessage<UsageError>(AllOf(HasSubstr("torchrun started 2 ranks without MPI"),
-                                                HasSubstr("mpirun or srun"))));
-  }
-  setenv("WORLD_SIZE", "1", 1);  // one rank needs no MPI
+  EXPECT_THAT([] { World world(Transport::kMpi); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("torchrun started 2 ranks without MPI"),
+                                              HasSubstr("mpirun or srun"))));
+  EXPECT_THAT([] { World world(Transport::kSelf); },
+              ThrowsMessage<UsageError>(HasSubstr("the launcher started 2")));
+  EXPECT_THAT([] { World world(Transport::kAuto); },
+              ThrowsMessage<UsageError>(HasSubstr("but no MASTER_PORT")));
+  setenv("WORLD_SIZE", "1", 1);  // one rank needs no store
   World world(Transport::kAuto);
   EXPECT_EQ(world.transport(), Transport::kSelf);
+}
+
+TEST_F(WorldTest, TheStoreIsTorchruns) {
+  setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+  EXPECT_THAT([] { World world(Transport::kStore); },
+              ThrowsMessage<UsageError>(HasSubstr("scripts/cluster/torchrun.sh")));
+  KeyValueStore torchruns("localhost", 0, /*is_server=*/true, 10);
+  for (const auto& [name, value] : {std::pair<const char*, std::string>{"WORLD_SIZE", "1"},
+                                    {"RANK", "0"},
+                                    {"LOCAL_RANK", "0"},
+                                    {"LOCAL_WORLD_SIZE", "1"},
+                                    {"TORCHELASTIC_RUN_ID", "none"},
+                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "3"},
+                                    {"MASTER_ADDR", "localhost"},
+                                    {"MASTER_PORT", std::to_string(torchruns.port())}}) {
+    setenv(name, value.c_str(), 1);
+  }
+  World first(Transport::kStore);
+  World second(Transport::kStore);
+  EXPECT_EQ(second.transport(), Transport::kStore);
+  EXPECT_EQ(second.local_rank(), 0);
+  EXPECT_EQ(all_reduce_sum(3.0, second.comm()), 3.0);
+  EXPECT_EQ(torchruns.add("ladder/3/worlds of 0", 0), 2) << "in which each has keys of its own";
+  EXPECT_EXIT(second.abort(7), ::testing::ExitedWithCode(7), "");
 }
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
@@ -142,12 +181,12 @@ TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
 
 TEST_F(WorldTest, TransportsHaveNames) {
   for (const auto transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
-                               Transport::kThreads, Transport::kNccl}) {
+                               Transport::kThreads, Transport::kStore, Transport::kNccl}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
-  EXPECT_THAT(
-      [] { parse_transport("gloo"); },
-      ThrowsMessage<UsageError>(HasSubstr("'gloo', it must be auto, self, mpi, threads or nccl")));
+  EXPECT_THAT([] { parse_transport("gloo"); },
+              ThrowsMessage<UsageError>(
+                  HasSubstr("'gloo', it must be auto, self, mpi, threads, store or nccl")));
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {

@@ -1,6 +1,8 @@
-// main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so many
-// threads of one process (rank_test.hpp). With --staged, messages pass through memory that stands for
-// the host's, as those of tensors on a GPU do (staged_communicator.hpp).
+// main() of GoogleTest programs that run on several ranks: under MPI, or with --threads N as so
+// many threads of one process (rank_test.hpp). With --staged, messages pass through memory that
+// stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
+// through a store that rank 0 serves, as those of ranks that torchrun starts do
+// (store_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
@@ -17,7 +19,9 @@
 #include <string>
 #include <string_view>
 
+#include "common/comm/key_value_store.hpp"
 #include "common/comm/staged_communicator.hpp"
+#include "common/comm/store_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
@@ -76,18 +80,42 @@ int run_tests(World& the_world) {
   return all_reduce_sum(result, the_world.comm()) > 0 ? 1 : 0;
 }
 
-int run_in_world(bool is_staged) {
+// MPI only tells the others rank 0's port.
+std::unique_ptr<Communicator> group_over_store(Communicator& comm) {
+  const double timeout_s = 60;
+  std::shared_ptr<KeyValueStore> store;
+  if (comm.rank() == 0) {
+    store = std::make_shared<KeyValueStore>("localhost", 0, /*is_server=*/true, timeout_s);
+  }
+  const auto port =
+      static_cast<int>(all_reduce_sum(store != nullptr ? double(store->port()) : 0.0, comm));
+  if (store == nullptr) {
+    store = std::make_shared<KeyValueStore>("localhost", port, /*is_server=*/false, timeout_s);
+  }
+  return StoreCommunicator::create(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
+}
+
+enum class Carrier { kLauncher, kStaged, kStore };
+
+int run_in_world(Carrier carrier) {
 #ifdef LADDER_WITH_MPI
   World the_world(Transport::kMpi);
 #else
   World the_world(Transport::kSelf);
 #endif
   try {
-    if (!is_staged) return run_tests(the_world);
-    World staged(std::make_unique<StagedCommunicator>(the_world.comm().split(0, 0),
-                                                      StagedCommunicator::Stage::kEverything),
-                 the_world.transport());
-    return run_tests(staged);
+    Communicator& comm = the_world.comm();
+    if (carrier == Carrier::kLauncher) return run_tests(the_world);
+    if (carrier == Carrier::kStaged) {
+      World staged(std::make_unique<StagedCommunicator>(comm.split(0, 0),
+                                                        StagedCommunicator::Stage::kEverything),
+                   the_world.transport());
+      return run_tests(staged);
+    }
+    World stored(group_over_store(comm), Transport::kStore);
+    const int result = run_tests(stored);
+    comm.barrier();  // until all ranks have read their last message, rank 0 serves the store
+    return result;
   } catch (const std::exception& error) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::fprintf(stderr, "[rank %d] an exception escaped %s.%s: %s\n", the_world.comm().rank(),
@@ -156,13 +184,18 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
   at::set_num_threads(1);
-  const bool is_staged = argc == 2 && std::string_view(argv[1]) == "--staged";
-  const int num_threads = is_staged ? 0 : ladder::read_num_threads(argc, argv);
+  using ladder::Carrier;
+  const std::string_view option = argc == 2 ? argv[1] : "";
+  const Carrier carrier = option == "--staged"  ? Carrier::kStaged
+                          : option == "--store" ? Carrier::kStore
+                                                : Carrier::kLauncher;
+  const int num_threads = carrier != Carrier::kLauncher ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
-    std::fprintf(stderr, "usage: %s [--threads N | --staged] [--gtest_filter=PATTERN]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--threads N | --staged | --store] [--gtest_filter=PATTERN]\n",
+                 argv[0]);
     return 2;
   }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);
   GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
-  return ladder::run_in_world(is_staged);
+  return ladder::run_in_world(carrier);
 }

@@ -112,9 +112,10 @@ class OptionTable {
             {"self", Transport::kSelf},
             {"mpi", Transport::kMpi},
             {"threads", Transport::kThreads},
+            {"store", Transport::kStore},
             {"nccl", Transport::kNccl}},
            "what carries messages between ranks; threads: all ranks are threads of this process; "
-           "nccl: between GPUs, one for each rank");
+           "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank");
     choice(
         "--reduction", o_.nccl.reduction,
         {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},

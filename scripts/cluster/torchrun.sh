@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Starts a program with torchrun, PyTorch's launcher. It starts ranks without MPI, so it is for
-# programs whose ranks need none. Ladder's trainers need MPI for more than one rank: they end with an
-# error that names mpirun and srun.
+# Trains a step, or starts any program, with torchrun, PyTorch's launcher. It starts ranks without MPI;
+# their messages go through the store that torchrun serves on machine 0, or through NCCL between GPUs.
 #
 # Run it on every machine, with another --node-rank on each:
 #
-#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 0 --ranks-per-node 2 --master node1:29500 PROGRAM
-#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 1 --ranks-per-node 2 --master node1:29500 PROGRAM
+#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 0 --ranks-per-node 2 --master node1:29500 step4 --steps 10
+#   scripts/cluster/torchrun.sh --nodes 2 --node-rank 1 --ranks-per-node 2 --master node1:29500 step4 --steps 10
 #
 #   --nodes N              the number of machines (default 1)
 #   --node-rank R          which one this is, from 0 (default 0)

@@ -1,4 +1,4 @@
-// One started operation: a small state machine, since MPI makes no progress by itself.
+// One started operation: a small state machine, since messages make no progress by themselves.
 //
 //   all_reduce      all-to-all → fold → gather → done
 //   reduce_scatter  all-to-all → fold → done
@@ -10,7 +10,7 @@
 // ranks, messages with one tag keep their order, and all ranks post the first phase first.
 //
 // Lifetime: holds its tensors. It must not be destroyed before it is done, or MPI would write to
-// freed memory.
+//           freed memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,17 +19,16 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/comm/mpi_group.hpp"
-#include "common/comm/mpi_messages.hpp"
+#include "common/comm/message_group.hpp"
 
 namespace ladder {
 
-class MpiOperation {
+class MessageOperation {
  public:
   // Counts the call. Call exactly one start_…() next, with arguments that have been checked.
-  MpiOperation(std::shared_ptr<MpiGroup> group, CommOp op);
+  MessageOperation(std::shared_ptr<MessageGroup> group, CommOp op);
   // A started barrier that the communicator needs for itself and that does not count as a call.
-  static std::shared_ptr<MpiOperation> uncounted_barrier(std::shared_ptr<MpiGroup> group);
+  static std::shared_ptr<MessageOperation> uncounted_barrier(std::shared_ptr<MessageGroup> group);
 
   void start_all_reduce(const at::Tensor& inout);
   void start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
@@ -40,11 +39,12 @@ class MpiOperation {
   void start_barrier();
 
   void advance();  // as far as possible without waiting
+  void idle(double waited_s) { messages_->idle(waited_s); }
   bool is_done() const { return phase_ == Phase::kDone; }
   // Its position among the group's collectives, which determines the tag; -1 for point-to-point
   // operations and barriers.
   std::int64_t number() const { return number_; }
-  const MpiGroup& group() const { return *group_; }
+  const MessageGroup& group() const { return *group_; }
 
  private:
   enum class Phase { kAllToAll, kGather, kDone };
@@ -58,11 +58,11 @@ class MpiOperation {
   void post_gather();
   void fold();
 
-  std::shared_ptr<MpiGroup> group_;
+  std::shared_ptr<MessageGroup> group_;
   CommOp op_;
   Phase phase_ = Phase::kAllToAll;
   std::int64_t number_ = -1;
-  MpiMessages messages_;
+  std::unique_ptr<Messages> messages_;
   at::Tensor tensor_;  // the whole tensor, `full` where there is a shard
   at::Tensor shard_;
   std::byte* data_ = nullptr;    // of tensor_

@@ -11,25 +11,25 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/mpi_operation.hpp"
+#include "common/comm/message_operation.hpp"
 
 namespace ladder {
 
-class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
+class OperationEngine : public std::enable_shared_from_this<OperationEngine> {
  public:
-  MpiEngine() = default;
-  ~MpiEngine();
-  MpiEngine(const MpiEngine&) = delete;
-  MpiEngine& operator=(const MpiEngine&) = delete;
+  OperationEngine() = default;
+  ~OperationEngine();
+  OperationEngine(const OperationEngine&) = delete;
+  OperationEngine& operator=(const OperationEngine&) = delete;
 
-  WorkPtr start(std::shared_ptr<MpiOperation> operation);  // with messages already posted
-  void advance();                                          // all operations once, without waiting
-  void wait_for(const MpiOperation& operation);
+  WorkPtr start(std::shared_ptr<MessageOperation> operation);  // with messages already posted
+  void advance();  // all operations once, without waiting
+  void wait_for(MessageOperation& operation);
   // Waits until the tag of the group's next collective is free: its last user must be done.
-  void wait_for_free_tag(const MpiGroup& group);
+  void wait_for_free_tag(const MessageGroup& group);
 
  private:
-  std::vector<std::shared_ptr<MpiOperation>> in_flight_;
+  std::vector<std::shared_ptr<MessageOperation>> in_flight_;
 };
 
 }  // namespace ladder

@@ -1,15 +1,16 @@
-#include "common/comm/mpi_engine.hpp"
+#include "common/comm/operation_engine.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
+
+#include "common/core/timer.hpp"
 
 namespace ladder {
 namespace {
 
-class MpiWork final : public Work {
+class StartedWork final : public Work {
  public:
-  MpiWork(std::shared_ptr<MpiEngine> engine, std::shared_ptr<MpiOperation> operation)
+  StartedWork(std::shared_ptr<OperationEngine> engine, std::shared_ptr<MessageOperation> operation)
       : engine_(std::move(engine)), operation_(std::move(operation)) {}
 
   bool test() override {
@@ -19,39 +20,39 @@ class MpiWork final : public Work {
   void wait() override { engine_->wait_for(*operation_); }
 
  private:
-  std::shared_ptr<MpiEngine> engine_;
-  std::shared_ptr<MpiOperation> operation_;
+  std::shared_ptr<OperationEngine> engine_;
+  std::shared_ptr<MessageOperation> operation_;
 };
 
 }  // namespace
 
 // Operations remain only when an exception ends the process. MPI may still write to their tensors,
 // so they are never freed.
-MpiEngine::~MpiEngine() {
-  static auto* const abandoned = new std::vector<std::shared_ptr<MpiOperation>>;
+OperationEngine::~OperationEngine() {
+  static auto* const abandoned = new std::vector<std::shared_ptr<MessageOperation>>;
   abandoned->insert(abandoned->end(), in_flight_.begin(), in_flight_.end());
 }
 
-WorkPtr MpiEngine::start(std::shared_ptr<MpiOperation> operation) {
+WorkPtr OperationEngine::start(std::shared_ptr<MessageOperation> operation) {
   in_flight_.push_back(operation);
-  return std::make_unique<MpiWork>(shared_from_this(), std::move(operation));
+  return std::make_unique<StartedWork>(shared_from_this(), std::move(operation));
 }
 
-void MpiEngine::advance() {
+void OperationEngine::advance() {
   for (const auto& operation : in_flight_) operation->advance();
   std::erase_if(in_flight_, [](const auto& operation) { return operation->is_done(); });
 }
 
-void MpiEngine::wait_for(const MpiOperation& operation) {
+void OperationEngine::wait_for(MessageOperation& operation) {
+  const Timer timer;
   while (!operation.is_done()) {
     advance();
-    // With more ranks than cores, the rank that this one waits for needs the core.
-    if (!operation.is_done()) std::this_thread::yield();
+    if (!operation.is_done()) operation.idle(timer.seconds());
   }
 }
 
-void MpiEngine::wait_for_free_tag(const MpiGroup& group) {
-  const std::int64_t last_user = group.num_started - group.limits.num_tags;
+void OperationEngine::wait_for_free_tag(const MessageGroup& group) {
+  const std::int64_t last_user = group.num_started - group.num_tags;
   for (;;) {
     // Older users too: an old collective may still be in flight on another rank when a newer one is
     // done here.
@@ -61,7 +62,7 @@ void MpiEngine::wait_for_free_tag(const MpiGroup& group) {
                  operation->number() <= last_user && !operation->is_done();
         });
     if (user == in_flight_.end()) return;
-    const std::shared_ptr<MpiOperation> operation = *user;
+    const std::shared_ptr<MessageOperation> operation = *user;
     wait_for(*operation);
   }
 }

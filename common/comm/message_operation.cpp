@@ -1,4 +1,4 @@
-#include "common/comm/mpi_operation.hpp"
+#include "common/comm/message_operation.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -12,8 +12,8 @@
 namespace ladder {
 namespace {
 
-// Through the const accessor where MPI only reads; MPI never writes through a pointer that it sends
-// from.
+// Through the const accessor where a transport only reads; it never writes through a pointer that
+// it sends from.
 std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }
@@ -24,32 +24,33 @@ std::int64_t num_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-MpiOperation::MpiOperation(std::shared_ptr<MpiGroup> group, CommOp op)
-    : group_(std::move(group)), op_(op), messages_(*group_, op) {
+MessageOperation::MessageOperation(std::shared_ptr<MessageGroup> group, CommOp op)
+    : group_(std::move(group)), op_(op), messages_(group_->new_messages(op)) {
   ++(*group_->meter)[op].calls;
 }
 
-std::shared_ptr<MpiOperation> MpiOperation::uncounted_barrier(std::shared_ptr<MpiGroup> group) {
-  auto operation = std::make_shared<MpiOperation>(group, CommOp::kBarrier);
+std::shared_ptr<MessageOperation> MessageOperation::uncounted_barrier(
+    std::shared_ptr<MessageGroup> group) {
+  auto operation = std::make_shared<MessageOperation>(group, CommOp::kBarrier);
   --(*group->meter)[CommOp::kBarrier].calls;
   operation->start_barrier();
   return operation;
 }
 
-MpiOperation::Bytes MpiOperation::chunk(int rank) const {
+MessageOperation::Bytes MessageOperation::chunk(int rank) const {
   const auto range = chunk_of(tensor_.numel(), group_->size, rank);
   const std::int64_t item_bytes = tensor_.element_size();
   return {range.begin * item_bytes, range.numel * item_bytes};
 }
 
-void MpiOperation::start_all_reduce(const at::Tensor& inout) {
+void MessageOperation::start_all_reduce(const at::Tensor& inout) {
   take_number();
   tensor_ = inout;
   data_ = bytes_of(inout);
   post_all_to_all(data_ + chunk(group_->rank).begin);
 }
 
-void MpiOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
+void MessageOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
   take_number();
   tensor_ = full;
   shard_ = shard;
@@ -57,7 +58,7 @@ void MpiOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor
   post_all_to_all(bytes_of(shard));
 }
 
-void MpiOperation::start_all_gather(const at::Tensor& shard, const at::Tensor& full) {
+void MessageOperation::start_all_gather(const at::Tensor& shard, const at::Tensor& full) {
   take_number();
   tensor_ = full;
   shard_ = shard;
@@ -69,36 +70,36 @@ void MpiOperation::start_all_gather(const at::Tensor& shard, const at::Tensor& f
   post_gather();
 }
 
-void MpiOperation::start_broadcast(const at::Tensor& inout, int root) {
+void MessageOperation::start_broadcast(const at::Tensor& inout, int root) {
   take_number();
   tensor_ = inout;
   const int tag = group_->tag_of(number_);
   if (group_->rank != root) {
-    messages_.receive(group_->collectives, bytes_of(inout), num_bytes(inout), root, tag);
+    messages_->receive(Channel::kCollectives, bytes_of(inout), num_bytes(inout), root, tag);
     return;
   }
   for (int peer = 0; peer < group_->size; ++peer) {
     if (peer == root) continue;
-    messages_.send(group_->collectives, bytes_of(inout), num_bytes(inout), peer, tag);
+    messages_->send(Channel::kCollectives, bytes_of(inout), num_bytes(inout), peer, tag);
   }
 }
 
-void MpiOperation::start_send(const at::Tensor& tensor, int peer, int tag) {
+void MessageOperation::start_send(const at::Tensor& tensor, int peer, int tag) {
   tensor_ = tensor;
-  messages_.send(group_->point_to_point, bytes_of(tensor), num_bytes(tensor), peer, tag);
+  messages_->send(Channel::kPointToPoint, bytes_of(tensor), num_bytes(tensor), peer, tag);
 }
 
-void MpiOperation::start_recv(const at::Tensor& tensor, int peer, int tag) {
+void MessageOperation::start_recv(const at::Tensor& tensor, int peer, int tag) {
   tensor_ = tensor;
-  messages_.receive(group_->point_to_point, bytes_of(tensor), num_bytes(tensor), peer, tag);
+  messages_->receive(Channel::kPointToPoint, bytes_of(tensor), num_bytes(tensor), peer, tag);
 }
 
-void MpiOperation::start_barrier() {
-  messages_.barrier(group_->collectives);
+void MessageOperation::start_barrier() {
+  messages_->barrier();
 }
 
-void MpiOperation::advance() {
-  while (phase_ != Phase::kDone && messages_.test()) {
+void MessageOperation::advance() {
+  while (phase_ != Phase::kDone && messages_->test()) {
     if (phase_ == Phase::kAllToAll && target_ != nullptr) fold();
     if (phase_ == Phase::kAllToAll && op_ == CommOp::kAllReduce) {
       phase_ = Phase::kGather;
@@ -109,7 +110,7 @@ void MpiOperation::advance() {
   }
 }
 
-void MpiOperation::post_all_to_all(std::byte* target) {
+void MessageOperation::post_all_to_all(std::byte* target) {
   const int rank = group_->rank;
   const int size = group_->size;
   const int tag = group_->tag_of(number_);
@@ -122,18 +123,18 @@ void MpiOperation::post_all_to_all(std::byte* target) {
   std::byte* slot = bytes_of(scratch_);
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    messages_.receive(group_->collectives, slot, own.count, peer, tag);
+    messages_->receive(Channel::kCollectives, slot, own.count, peer, tag);
     slot += own.count;
   }
   // Each rank starts with its successor, so that no rank receives from all others at once.
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
     const Bytes piece = chunk(peer);
-    messages_.send(group_->collectives, data_ + piece.begin, piece.count, peer, tag);
+    messages_->send(Channel::kCollectives, data_ + piece.begin, piece.count, peer, tag);
   }
 }
 
-void MpiOperation::fold() {
+void MessageOperation::fold() {
   const Bytes own = chunk(group_->rank);
   std::vector<std::byte*> pieces;
   std::byte* slot = bytes_of(scratch_);
@@ -147,18 +148,18 @@ void MpiOperation::fold() {
   scratch_.reset();  // before the gather: the peak is the tensor's size, not more
 }
 
-void MpiOperation::post_gather() {
+void MessageOperation::post_gather() {
   const int rank = group_->rank;
   const int size = group_->size;
   const int tag = group_->tag_of(number_);
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + size - i) % size;  // in the order in which they send to this rank
     const Bytes piece = chunk(peer);
-    messages_.receive(group_->collectives, data_ + piece.begin, piece.count, peer, tag);
+    messages_->receive(Channel::kCollectives, data_ + piece.begin, piece.count, peer, tag);
   }
   const Bytes own = chunk(rank);
   for (int i = 1; i < size; ++i) {
-    messages_.send(group_->collectives, data_ + own.begin, own.count, (rank + i) % size, tag);
+    messages_->send(Channel::kCollectives, data_ + own.begin, own.count, (rank + i) % size, tag);
   }
 }
 

@@ -1,0 +1,37 @@
+// A client of libtorch's TCPStore: bytes under keys, which one process serves to all others.
+//
+// Threads: any, one at a time.
+// Throws:  CheckError naming the address, if the server cannot be reached or has gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ladder {
+
+class KeyValueStore {
+ public:
+  // The server accepts no longer value.
+  static constexpr std::int64_t kMaxValueBytes = std::int64_t{8} << 20;
+
+  // Serves at this port as well, if asked to; port 0 is any free one. The server ends with this
+  // object. A client waits up to `timeout_s` for the server to appear, and for a key in get().
+  KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s);
+  ~KeyValueStore();
+
+  int port() const;
+  void put(const std::string& key, const std::vector<std::uint8_t>& value);  // does not wait
+  bool has(const std::string& key);
+  std::vector<std::uint8_t> get(const std::string& key);
+  void remove(const std::string& key);
+  std::int64_t add(const std::string& key, std::int64_t amount);  // to a number; returns the sum
+  std::int64_t num_keys();
+
+ private:
+  struct Client;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace ladder

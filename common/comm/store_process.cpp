@@ -1,0 +1,61 @@
+#include "common/comm/store_process.hpp"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "common/comm/key_value_store.hpp"
+#include "common/comm/store_communicator.hpp"
+#include "common/comm/world.hpp"
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+
+namespace ladder {
+
+StoreProcess::StoreProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
+  const MeetingPoint point = torchrun_meeting_point();
+  is_server_ = !point.has_store && launched_rank() == 0;
+  store_ = std::make_shared<KeyValueStore>(point.address, point.port, is_server_,
+                                           StoreCommunicator::kTimeoutSeconds);
+  const std::string job = concat("ladder/", point.num_restarts, "/");
+  prefix_ = concat(job, store_->add(concat(job, "worlds of ", launched_rank()), 1), "/");
+}
+
+StoreProcess::~StoreProcess() {
+  if (std::uncaught_exceptions() > exceptions_at_start_) {
+    announce_failure();
+  } else {
+    try {
+      leave();
+    } catch (const CheckError&) {  // rank 0 has not waited: whoever still needs it will say so
+    }
+  }
+}
+
+std::unique_ptr<Communicator> StoreProcess::communicator() const {
+  return StoreCommunicator::create(store_, prefix_, launched_rank(), launched_ranks());
+}
+
+void StoreProcess::announce_failure() noexcept {
+  try {
+    const std::string name = concat("rank ", launched_rank());
+    store_->put(StoreCommunicator::failure_key(prefix_), {name.begin(), name.end()});
+  } catch (const std::exception&) {  // the others will find that the store does not answer
+  }
+}
+
+// The server ends with its process.
+void StoreProcess::leave() {
+  if (torchrun_meeting_point().has_store) return;
+  const std::string key = prefix_ + "left";
+  const Timer timer;
+  std::int64_t num_left = store_->add(key, 1);
+  while (is_server_ && num_left < launched_ranks() &&
+         timer.seconds() < StoreCommunicator::kTimeoutSeconds &&
+         !store_->has(StoreCommunicator::failure_key(prefix_))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    num_left = store_->add(key, 0);
+  }
+}
+
+}  // namespace ladder
