@@ -13,6 +13,7 @@
 
 #include "benchmarks/bubble_measurement.hpp"
 #include "benchmarks/training_process.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/train/run_main.hpp"

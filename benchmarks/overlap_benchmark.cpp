@@ -14,6 +14,7 @@
 #include "benchmarks/overlap_measurement.hpp"
 #include "benchmarks/training_process.hpp"
 #include "benchmarks/zero_methods.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"

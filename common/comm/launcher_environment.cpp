@@ -1,8 +1,9 @@
+#include "common/comm/launcher_environment.hpp"
+
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
 
-#include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {

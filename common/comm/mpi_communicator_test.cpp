@@ -1,6 +1,7 @@
 // What only the mpi transport does. Whatever all transports of several ranks do is tested in
 // reduction_test.cpp, movement_test.cpp, progress_test.cpp and errors_test.cpp.
 #include "common/comm/mpi_communicator.hpp"
+#include "common/comm/launcher_environment.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "common/comm/key_value_store.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/store_communicator.hpp"
-#include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 

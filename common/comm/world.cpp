@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/comm/gather_text.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/staged_communicator.hpp"
 #include "common/comm/store_process.hpp"

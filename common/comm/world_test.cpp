@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/comm/key_value_store.hpp"
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/thread_communicator.hpp"
 #include "common/core/check.hpp"

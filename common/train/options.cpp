@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
 

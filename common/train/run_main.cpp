@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/comm/launcher_environment.hpp"
 #include "common/comm/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
