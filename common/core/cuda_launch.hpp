@@ -12,12 +12,16 @@
 
 namespace ladder {
 
+#ifndef LADDER_MOST_BLOCKS  // tests/kernels_on_cpu takes few, so that threads have to go on
+#define LADDER_MOST_BLOCKS 8192
+#endif
+
 inline constexpr int kThreadsPerBlock = 256;
 
 // Blocks for so many threads, which step through the elements with the grid's stride; not more than
 // keep a GPU busy, since each thread goes on to the next element.
 inline unsigned num_blocks_for(std::int64_t num_threads) {
-  constexpr std::int64_t kMostBlocks = 8192;
+  constexpr std::int64_t kMostBlocks = LADDER_MOST_BLOCKS;
   return static_cast<unsigned>(
       std::min((num_threads + kThreadsPerBlock - 1) / kThreadsPerBlock, kMostBlocks));
 }

@@ -1,0 +1,143 @@
+// The kernels of common/*.cu, run on the CPU by simt.hpp, against ATen. The tests with label gpu run
+// them where they belong.
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/fold_kernel.hpp"
+#include "common/comm/rank_order_fold.hpp"
+#include "common/model/cross_entropy_kernels.hpp"
+#include "common/optim/norm.hpp"
+#include "common/optim/on_gpu.hpp"
+#include "common/optim/update_kernels.hpp"
+#include "common/testing/closeness.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr at::ScalarType kFloatTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
+
+at::Tensor noise(at::IntArrayRef shape, at::ScalarType type = at::kFloat) {
+  return at::randn(shape).to(type);
+}
+
+class KernelsOnCpu : public ::testing::Test {
+ protected:
+  KernelsOnCpu() { at::set_num_threads(1); }  // of libtorch
+};
+
+std::byte* bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.mutable_data_ptr());
+}
+
+// Fewer elements than a block has threads, and more than the grid has.
+TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
+  constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3};
+  at::manual_seed(7);
+  for (const at::ScalarType grad_type : kFloatTypes) {
+    for (const std::int64_t numel : {4, 64, 4 * 700}) {
+      SCOPED_TRACE(::testing::Message() << grad_type << " " << numel);
+      const at::Tensor params = noise(numel), grads = noise(numel, grad_type);
+      const at::Tensor m = noise(numel).mul_(0.1), v = noise(numel).square_();
+      const at::Tensor rounded = noise(numel, at::kBFloat16);
+      const at::Tensor wanted = params.clone(), wanted_m = m.clone(), wanted_v = v.clone();
+      kernels::AdamWFactors f;
+      f.kept = 1 - 1e-2F * 0.1F;
+      f.beta1 = 0.9F, f.one_minus_beta1 = 0.1F;
+      f.beta2 = 0.95F, f.one_minus_beta2 = 0.05F;
+      f.step_size = static_cast<float>(1e-2 / (1 - std::pow(0.9, 3)));
+      f.root_of_correction = static_cast<float>(std::sqrt(1 - std::pow(0.95, 3)));
+      f.eps = 1e-8F;
+      kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grad_type,
+                     m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(),
+                     rounded.mutable_data_ptr(), at::kBFloat16, numel, f, nullptr);
+      adamw_with_aten(wanted, grads, wanted_m, wanted_v, {}, kStep);
+      EXPECT_TRUE(close_in_norm(params, wanted, 1e-6));
+      EXPECT_TRUE(close_in_norm(m, wanted_m, 1e-6));
+      EXPECT_TRUE(close_in_norm(v, wanted_v, 1e-6));
+      EXPECT_TRUE(bits_equal(rounded, params.to(at::kBFloat16)));
+      kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grad_type,
+                     m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), nullptr, at::kFloat,
+                     numel, f, nullptr);
+      EXPECT_FALSE(bits_equal(rounded, params.to(at::kBFloat16)));  // params only
+    }
+  }
+}
+
+// Of whole blocks, of less than one, and of more than the grid has groups of threads.
+TEST_F(KernelsOnCpu, BlockSumsHaveTheBitsOfNorm) {
+  at::manual_seed(8);
+  for (const at::ScalarType type : kFloatTypes) {
+    for (const std::int64_t numel : {1, 15, 1024, 1025, 40'000}) {
+      const at::Tensor values = noise(numel, type);
+      const std::vector<double> wanted = block_sums({values});
+      std::vector<double> sums(wanted.size());
+      kernels::block_sums(values.const_data_ptr(), type, sums.data(), numel, nullptr);
+      EXPECT_EQ(sums, wanted) << type << " " << numel;
+    }
+  }
+}
+
+// Into memory of its own, into a piece, and of more pieces than one pass takes; more elements than
+// the grid has threads.
+TEST_F(KernelsOnCpu, FoldHasTheBitsOfTheFoldOnTheCpu) {
+  at::manual_seed(9);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kInt}) {
+    for (const std::int64_t num_ranks : {1, 3, 258}) {
+      for (const bool is_in_place : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << type << ", " << num_ranks << " ranks");
+        const std::int64_t numel = 600;
+        const at::Tensor pieces = noise({num_ranks, numel}).mul_(100).to(type);
+        const at::Tensor copy = pieces.clone(), wanted = at::empty({numel}, type);
+        std::vector<const std::byte*> read;
+        std::vector<std::byte*> read_on_cpu;
+        for (std::int64_t r = 0; r < num_ranks; ++r) {
+          read.push_back(bytes_of(pieces[r]));
+          read_on_cpu.push_back(bytes_of(copy[r]));
+        }
+        fold_in_rank_order(read_on_cpu, /*own=*/0, bytes_of(wanted), type, numel);
+        const at::Tensor target = is_in_place ? pieces[0] : at::empty({numel}, type);
+        fold_on_gpu(read, bytes_of(target), type, numel, nullptr);
+        EXPECT_TRUE(bits_equal(target, wanted));
+      }
+    }
+  }
+}
+
+// Rows of less than a round of the block, of a round exactly, and of several; one is ignored.
+TEST_F(KernelsOnCpu, CrossEntropyIsTheAtenVersion) {
+  at::manual_seed(10);
+  constexpr std::int64_t kIgnored = -100, kRows = 3;
+  for (const at::ScalarType type : kFloatTypes) {
+    for (const std::int64_t num_classes : {1, 7, 2048, 5001}) {
+      SCOPED_TRACE(::testing::Message() << type << " " << num_classes);
+      const at::Tensor logits = noise({kRows, num_classes}).mul_(4).to(type);
+      at::Tensor targets = at::randint(num_classes, {kRows}, at::kLong);
+      targets[1] = kIgnored;
+      const at::Tensor losses = at::empty({kRows}), upstream = at::full({}, 0.37);
+      std::vector<SoftmaxSum> sums(kRows);
+      const at::Tensor gradients = at::empty_like(logits);
+      const kernels::LogitRows rows = {.logits = logits.const_data_ptr(),
+                                       .type = type,
+                                       .num_rows = kRows,
+                                       .num_classes = num_classes,
+                                       .targets = targets.const_data_ptr<std::int64_t>(),
+                                       .ignored_target = kIgnored};
+      kernels::cross_entropy(rows, losses.mutable_data_ptr<float>(), sums.data(), nullptr);
+      kernels::cross_entropy_backward(rows, sums.data(), upstream.const_data_ptr<float>(),
+                                      gradients.mutable_data_ptr(), nullptr);
+
+      const at::Tensor wide = logits.to(at::kFloat).set_requires_grad(true);
+      const at::Tensor wanted =
+          at::cross_entropy_loss(wide, targets, /*weight=*/{}, at::Reduction::None, kIgnored);
+      wanted.sum().backward(upstream);
+      EXPECT_TRUE(close_in_norm(losses, wanted.detach(), 2e-6));
+      EXPECT_TRUE(close_in_norm(gradients.to(at::kFloat), wide.grad().to(type).to(at::kFloat),
+                                type == at::kFloat ? 2e-6 : 1e-3));
+      EXPECT_TRUE(bits_equal(gradients[1], at::zeros({num_classes}, type)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder

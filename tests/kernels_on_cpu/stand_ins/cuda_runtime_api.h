@@ -1,0 +1,3 @@
+#pragma once
+
+using cudaStream_t = void*;
