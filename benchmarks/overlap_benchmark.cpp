@@ -4,7 +4,8 @@
 //
 // Prints a table, because its rows are to be compared; overlap_measurement.hpp explains the
 // columns. The link is paced, to simulate a network on one machine (see paced_communicator.hpp);
-// `off` is MPI at full speed. With --device cuda on two GPUs or more, messages go over NCCL as it is.
+// `off` is MPI at full speed. With --device cuda messages go over NCCL, if each rank has a GPU, or
+// through host memory; there is no link then.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -27,7 +28,7 @@ struct OverlapOptions {
   GptOptions model{.context = 256, .layers = 6, .heads = 6, .channels = 384};
   std::int64_t rows = 2;
   std::string device = "cpu";
-  std::string link = "50:1";
+  std::string link;
   int num_rounds = 5;
 };
 
@@ -40,7 +41,7 @@ void add_overlap_options(CLI::App& app, OverlapOptions& options) {
   add("--channels", options.model.channels, "width of the model");
   add("--context", options.model.context, "tokens per row");
   add("--micro-batch-size", options.rows, "rows per rank");
-  add("--link", options.link, "LATENCY_US:GBPS, or off");
+  add("--link", options.link, "LATENCY_US:GBPS, or off; on the CPU 50:1 if not given");
   add("--rounds", options.num_rounds, "rounds, each of which measures every method once");
   add("--device", options.device, "cpu, or cuda: in bf16, over NCCL if each rank has a GPU");
 }
@@ -49,7 +50,12 @@ void add_overlap_options(CLI::App& app, OverlapOptions& options) {
 at::Device place(OverlapOptions& options) {
   check_usage(options.device == "cpu" || options.device == "cuda", "--device is '", options.device,
               "', it must be cpu or cuda");
-  if (options.device == "cpu") return at::kCPU;
+  if (options.device == "cpu") {
+    if (options.link.empty()) options.link = "50:1";
+    return at::kCPU;
+  }
+  check_usage(options.link.empty() || options.link == "off", "--link ", options.link,
+              " slows messages of the CPU down: leave it out with --device cuda");
   check_usage(cuda_problem().empty(), "--device cuda: ", cuda_problem());
   options.model.precision.params = at::kBFloat16;
   options.link = "off";
@@ -76,16 +82,16 @@ double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
   return median(ratios);
 }
 
-void print_head(const OverlapOptions& options, const Replica& replica, int num_ranks) {
+void print_head(const OverlapOptions& options, const Replica& replica, World& world) {
   const GptOptions& model = options.model;
   const FlatLayout& layout = replica.flat.layout();
-  std::printf("%s\n",
-              concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
-                     " channels, context ", model.context, ", ", options.rows,
-                     " rows per rank: ", layout.num_parameters, " parameters\n", num_ranks,
-                     " ranks of one thread, device ", options.device, ", link ", options.link,
-                     "; medians of ", options.num_rounds, " rounds, times in ms\n")
-                  .c_str());
+  std::printf("%s\n", concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
+                             " channels, context ", model.context, ", ", options.rows,
+                             " rows per rank: ", layout.num_parameters, " parameters\n",
+                             world.comm().size(), " ranks of one thread, device ", options.device,
+                             ", transport ", to_string(world.transport()), ", link ", options.link,
+                             "; medians of ", options.num_rounds, " rounds, times in ms\n")
+                          .c_str());
   std::printf("%-28s %11s %9s %9s %9s %9s %9s %7s %10s\n", "", "operations", "T_forward",
               "T_compute", "T_comm", "T_step", "exposed", "hidden", "vs step 1");
 }
@@ -97,10 +103,11 @@ void print_row(const OverlapFigures& row, const OverlapFigures& baseline) {
               speedup(row, baseline));
 }
 
-void run(const OverlapOptions& options, at::Device device, Communicator& comm) {
+void run(const OverlapOptions& options, at::Device device, World& world) {
+  Communicator& comm = world.comm();
   check_usage(comm.size() > 1, "one rank sends nothing; start this program under mpirun -n 2");
   Replica replica(options.model, options.rows, comm, device);
-  if (comm.rank() == 0) print_head(options, replica, comm.size());
+  if (comm.rank() == 0) print_head(options, replica, world);
   const std::vector<OverlapFigures> rows =
       measure_overlap(replica, comm, methods(), options.num_rounds);
   if (comm.rank() > 0) return;
@@ -129,7 +136,7 @@ int main(int argc, char** argv) {
     ladder::World world(device.is_cpu() ? ladder::Transport::kMpi : ladder::Transport::kAuto, link,
                         device);
     return ladder::run_in_world(world, [&] {
-      ladder::run(options, device, world.comm());
+      ladder::run(options, device, world);
       return 0;
     });
   } catch (const ladder::UsageError& error) {

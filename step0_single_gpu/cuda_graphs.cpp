@@ -34,7 +34,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int kNumWarmups = 3;  // as make_graphed_callables
-constexpr const char* kScope = "CUDA graphs";
+constexpr const char* kInputScope = "input of CUDA graphs";
+constexpr const char* kScope = "CUDA graphs";  // that have been captured
 
 void wait_for(const CUDAStream& other, const CUDAStream& waiting) {
   at::cuda::CUDAEvent reached;
@@ -57,7 +58,7 @@ void capture(CUDAGraph& graph, c10::MempoolId_t pool, const std::function<void()
     launch();
   } catch (...) {
     try {
-      graph.capture_end();  // or this stream, and with it the allocator, would capture for good
+      graph.capture_end();         // or this stream would go on capturing
     } catch (const c10::Error&) {  // follows from the error that is thrown below
     }
     throw;
@@ -82,12 +83,12 @@ class LossGraphs : public torch::CustomClassHolder {
   void replay_backward(const at::Tensor& upstream);         // [], the gradient of the loss
 
   // Autograd runs a function's backward only if one of its inputs requires a gradient. The graph
-  // itself adds to the parameters' .grad, so this tensor is the input in their place, and never gets
-  // a gradient.
+  // itself adds to the parameters' .grad, so this tensor is the input in their place, and never
+  // gets a gradient.
   const at::Tensor& anchor() const { return anchor_; }
 
  private:
-  void allocate_buffers(const Microbatch& first);
+  void start_over_with(const Microbatch& larger);
   bool fits(const Microbatch& microbatch) const;
   void check_no_hooks() const;
   void check_no_accumulators() const;
@@ -97,8 +98,8 @@ class LossGraphs : public torch::CustomClassHolder {
   const FlatGradients& grads_;
   CUDAStream stream_;  // of the warm-up and the capture; a graph is launched on the caller's
   at::Tensor anchor_;
-  at::Tensor tokens_, targets_;  // [B, T] int64
-  at::Tensor loss_, upstream_;   // [] fp32
+  at::Tensor tokens_ = at::empty({0}), targets_;  // [B, T] int64, of the largest B so far
+  at::Tensor loss_, upstream_;                    // [] fp32
   int num_warmups_ = 0;
   bool is_captured_ = false;
   bool is_backward_due_ = false;
@@ -107,20 +108,20 @@ class LossGraphs : public torch::CustomClassHolder {
 
 bool LossGraphs::can_replay(const Microbatch& microbatch) {
   if (!at::GradMode::is_enabled()) return false;
-  if (!tokens_.defined()) allocate_buffers(microbatch);
+  if (!is_captured_ && microbatch.tokens.numel() > tokens_.numel()) start_over_with(microbatch);
   if (!fits(microbatch) || num_warmups_ < kNumWarmups) return false;
   check_no_hooks();
   if (!is_captured_) capture_both();
   return true;
 }
 
-void LossGraphs::allocate_buffers(const Microbatch& first) {
-  const MemoryScope scope(MemoryCategory::kOther, kScope);
+// The first microbatch of a run that goes on at an epoch's end has fewer rows than the next ones.
+void LossGraphs::start_over_with(const Microbatch& larger) {
+  const MemoryScope scope(MemoryCategory::kOther, kInputScope);
   const at::TensorOptions on_gpu = at::TensorOptions().device(grads_.flat().device());
-  tokens_ = at::empty_like(first.tokens, on_gpu.dtype(at::kLong));
-  targets_ = at::empty_like(first.targets, on_gpu.dtype(at::kLong));
-  loss_ = at::empty({}, on_gpu.dtype(at::kFloat));
-  upstream_ = at::empty_like(loss_);
+  tokens_ = at::empty_like(larger.tokens, on_gpu.dtype(at::kLong));
+  targets_ = at::empty_like(larger.targets, on_gpu.dtype(at::kLong));
+  num_warmups_ = 0;
 }
 
 bool LossGraphs::fits(const Microbatch& microbatch) const {
@@ -172,6 +173,11 @@ void LossGraphs::capture_both() {
   c10::cuda::device_synchronize();
   c10::cuda::CUDACachingAllocator::emptyCache();
   const c10::cuda::CUDAStreamGuard guard(stream_);
+  {
+    const MemoryScope scope(MemoryCategory::kOther, kScope);
+    loss_ = at::empty({}, grads_.flat().options().dtype(at::kFloat).requires_grad(false));
+    upstream_ = at::empty_like(loss_);
+  }
   // One pool for both: what forward saves stays allocated until backward has been captured.
   const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
   at::Tensor loss;

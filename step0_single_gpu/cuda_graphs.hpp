@@ -12,15 +12,16 @@
 //   microbatch 4          captures both graphs, which computes nothing yet, and launches them
 //   all further ones      launch one graph in forward, and the other in backward
 //
-// A microbatch of another shape than the first (the last of an epoch may have fewer rows), and
-// whatever runs without gradients (evaluation), runs as usual. PyTorch: make_graphed_callables.
+// A microbatch of another shape (the last of an epoch may have fewer rows), and whatever runs
+// without gradients (evaluation), runs as usual. If a larger one comes before the capture, counting
+// begins again with that. PyTorch: make_graphed_callables.
 //
 // Bits:     those of the usual run: the same kernels add up in the same order.
 // Hooks:    none would be called: they run on the host, and a graph repeats only what the GPU does.
 //           So this is not for steps that communicate while backward is running.
-// Memory:   the buffers (category: other, "CUDA graphs"). Besides, the graphs keep room for the
-//           activations of one microbatch as long as they live. The ledger counts it during the
-//           capture, and as free afterwards.
+// Memory:   the buffers (category: other, "CUDA graphs" and "input of CUDA graphs"). Besides, the
+//           graphs keep room for the activations of one microbatch as long as they live. The ledger
+//           counts it during the capture, and as free afterwards.
 #pragma once
 
 #include "common/optim/flat_model.hpp"

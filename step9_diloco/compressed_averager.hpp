@@ -1,7 +1,7 @@
 // An average whose values travel in fewer bytes, and are the same bits on every worker nevertheless.
 //
-// Worker r is responsible for chunk r of the values, as in the all-reduce of message_communicator.hpp,
-// but what travels is encoded (wire_format.hpp):
+// Worker r is responsible for chunk r of the values, as in the all-reduce of
+// message_communicator.hpp, but what travels is encoded (wire_format.hpp):
 //
 //   start()    every worker encodes chunk q and sends it to worker q, for every q
 //   finish()   worker q decodes what it got, adds it up in the order of the workers, in fp32, divides,

@@ -5,7 +5,8 @@
 
 namespace ladder {
 
-// What started this process. kPmi is MPICH, Intel MPI, or srun with --mpi=pmi2; kSlurm any other srun.
+// What started this process. kPmi is MPICH, Intel MPI, or srun with --mpi=pmi2; kSlurm any other
+// srun.
 enum class Launcher { kNone, kOpenMpi, kPmi, kSlurm, kTorchrun };
 
 // What the launcher says in the environment, read before MPI starts: the number of ranks, this

@@ -15,8 +15,8 @@
 //   kOrdered  in rank order, as everywhere else: every rank sends chunk q to rank q, which folds them
 //             with a kernel. (N−1) k_r elements of scratch, category communication.
 //
-// Traffic: kOrdered counts what it sends, as the mpi transport does (message_communicator.hpp). What
-// NCCL sends for a native collective it does not tell; the same formulas are counted for it.
+// Traffic: kOrdered counts what it sends, as the mpi transport does (message_communicator.hpp).
+// What NCCL sends for a native collective it does not tell; the same formulas are counted for it.
 //
 // Everything else goes through `control`, the group over which this one was created: tensors on the
 // CPU, and send and recv, which are staged through host memory. Why not NCCL's own: its send keeps

@@ -1,6 +1,7 @@
 #include "common/comm/operation_engine.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "common/core/timer.hpp"
@@ -29,7 +30,10 @@ class StartedWork final : public Work {
 // Operations remain only when an exception ends the process. MPI may still write to their tensors,
 // so they are never freed.
 OperationEngine::~OperationEngine() {
+  if (in_flight_.empty()) return;
+  static std::mutex mutex;  // of the engines of several threads
   static auto* const abandoned = new std::vector<std::shared_ptr<MessageOperation>>;
+  const std::lock_guard lock(mutex);
   abandoned->insert(abandoned->end(), in_flight_.begin(), in_flight_.end());
 }
 

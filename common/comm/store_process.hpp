@@ -4,7 +4,8 @@
 // that it serves none (TORCHELASTIC_USE_AGENT_STORE), rank 0 does.
 //
 // Keys begin with the number of restarts and a number that each rank counts, so neither a group
-// that torchrun has started again nor a second World meets the keys of the one before.
+// that torchrun has started again nor a second World meets the keys of the one before. This needs
+// the same number of restarts everywhere: one machine, or torchrun's static rendezvous.
 #pragma once
 
 #include <memory>

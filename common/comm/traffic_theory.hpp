@@ -2,8 +2,8 @@
 //
 // Each function returns what rank `rank` of `world_size` sends for one call on the mpi and store
 // transports, as described in message_communicator.hpp: one call, the payload's bytes, and the
-// non-empty messages, where a long one counts as several. Sums of these can be compared, by ==, with
-// the difference of two meter readings. A world of one rank sends nothing, on any transport.
+// non-empty messages, where a long one counts as several. Sums of these can be compared, by ==,
+// with the difference of two meter readings. A world of one rank sends nothing, on any transport.
 //
 //   Traffic expected;
 //   for (const Bucket& bucket : plan) expected += all_reduce_traffic(bucket.numel, 4, size, rank);

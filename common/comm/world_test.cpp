@@ -10,6 +10,7 @@
 #include "common/comm/key_value_store.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/self_communicator.hpp"
+#include "common/comm/store_communicator.hpp"
 #include "common/comm/thread_communicator.hpp"
 #include "common/core/check.hpp"
 
@@ -163,6 +164,7 @@ TEST_F(WorldTest, TheStoreIsTorchruns) {
   EXPECT_EQ(all_reduce_sum(3.0, second.comm()), 3.0);
   EXPECT_EQ(torchruns.add("ladder/3/worlds of 0", 0), 2) << "in which each has keys of its own";
   EXPECT_EXIT(second.abort(7), ::testing::ExitedWithCode(7), "");
+  EXPECT_TRUE(torchruns.has(StoreCommunicator::failure_key("ladder/3/2/")));
 }
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {

@@ -40,7 +40,7 @@ std::string version_text(int version) {
 }  // namespace
 
 void wait_for(at::Device device) {
-  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream().synchronize();
+  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
 int num_cuda_devices() {
@@ -101,7 +101,7 @@ std::string cuda_problem() {
 #endif
 
 at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
-  return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true);
+  return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/device.is_cuda());
 }
 
 void choose_gpu_kernels(bool are_deterministic) {

@@ -25,11 +25,12 @@ std::string current_gpu_id();
 // tensor on a GPU.
 void choose_gpu_kernels(bool are_deterministic);
 
-// The tensor itself if it is there, else a copy that what is queued on the GPU from now on sees. The
-// host does not wait for it if the tensor is pinned.
+// The tensor itself if it is there, else a copy, for all work that is queued from now on. The host
+// does not wait for a copy of a pinned tensor to a GPU.
 at::Tensor to_device(const at::Tensor& tensor, at::Device device);
 
-// Returns once the current stream of this device has done all that it was given; at once on the CPU.
+// Returns once the current stream of this device has done all that it was given; at once on the
+// CPU.
 void wait_for(at::Device device);
 
 }  // namespace ladder

@@ -8,8 +8,8 @@
 //
 // Saved for backward: the logits themselves, and 8 bytes a row.
 //
-// Bits: a row's loss and gradient depend on that row alone, not on the number of rows or on where it
-//       begins in memory, and are the same in every run.
+// Bits: a row's loss and gradient depend on that row alone, not on the number of rows or on where
+//       it begins in memory, and are the same in every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -97,8 +97,8 @@ struct Product : torch::autograd::Function<Product> {
 
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
-    // Without the graph that it comes from, which a deferred half would keep alive, with the chunk's
-    // input and the gradient of that.
+    // Without the graph that it comes from, which a deferred half would keep alive, with the
+    // chunk's input and the gradient of that.
     const at::Tensor x = saved[0].detach();
     const at::Tensor &weight = saved[1], &dy = outputs[0];
     const auto products = static_cast<Products>(context->saved_data["products"].toInt());

@@ -109,8 +109,8 @@ TEST(WeightGradientQueue, WithoutAnInputGradientNothingIsDeferred) {
   EXPECT_TRUE(halved.second.weight.grad().equal(whole.second.weight.grad()));
 }
 
-// What waits needs the inputs of its products, not the graph between them: that leads to the leaf at
-// the start and to the gradient of it, which a pipeline has sent away by then.
+// What waits needs the inputs of its products, not the graph between them: that leads to the leaf
+// at the start and to the gradient of it, which a pipeline has sent away by then.
 TEST(WeightGradientQueue, WhatWaitsKeepsNoGraph) {
   const TwoLinears model;
   WeightGradientQueue queue;

@@ -57,9 +57,9 @@ struct FlatLayout {
 FlatLayout in_fp32(FlatLayout layout);
 
 // Plans the layout of these units. Reads only the tensors' names, shapes and types, so they may be on
-// the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Buffers will be on
-// `device`. Throws CheckError for a duplicate name, tensors of different types, or a unit_multiple
-// below 1.
+// the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Buffers will be
+// on `device`. Throws CheckError for a duplicate name, tensors of different types, or a
+// unit_multiple below 1.
 FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
                             at::Device device = at::kCPU);
 

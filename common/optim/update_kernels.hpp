@@ -1,6 +1,6 @@
 // The kernels of on_gpu.hpp, over plain memory: all pointers are the GPU's, and every function only
-// starts its kernel on `stream`. Throws c10::Error if it cannot, and CheckError for other types or a
-// tensor that is not aligned.
+// starts its kernel on `stream`. Throws c10::Error if it cannot, and CheckError for other types or
+// a tensor that is not aligned.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -259,7 +259,7 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",
                        format_bytes(saved), ") for its backward",
-                       options.device.is_cuda() ? " on a CPU, on a GPU fewer" : "",
+                       options.device.is_cuda() ? " (on a GPU, less)" : "",
                        num_stages > 1 ? ", on all stages together.\n" : ".\n",
                        "Backward adds what its kernels need; a run reports the peak.\n");
 }

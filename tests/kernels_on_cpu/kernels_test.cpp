@@ -1,5 +1,5 @@
-// The kernels of common/*.cu, run on the CPU by simt.hpp, against ATen. The tests with label gpu run
-// them where they belong.
+// The kernels of common/*.cu, run on the CPU by simt.hpp, against ATen. The tests with label gpu
+// run them where they belong.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 // data race. This file stands for nvcc's built-ins; CMakeLists.txt turns each launch
 // kernel<<<grid, block, 0, stream>>>(…) into simt::launch(kernel, grid, block, 0, stream)(…).
 //
-// It computes in the order in which the kernels compute. Whether a GPU rounds alike, how fast it is,
-// and what its memory allows, it cannot tell.
+// It computes in the order in which the kernels compute. Whether a GPU rounds alike, how fast it
+// is, and what its memory allows, it cannot tell.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,8 @@ struct Rung {
 
 // Step 0, which simulates all ranks in one process. Every rung is compared with it.
 const Rung& oracle();
-// What it answers: a run with these options in which it plays so many replicas, saved in `out`. Local.
+// What it answers: a run with these options in which it plays so many replicas, saved in `out`.
+// Local.
 FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out);
 // The data-parallel trainers, in the order of the course.
 const std::vector<Rung>& rungs();
