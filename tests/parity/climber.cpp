@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+
 #include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
@@ -13,6 +15,10 @@ namespace ladder {
 Climber::Climber() : comm_(mpi_world().comm()), texts_(folder_) {
   install_memory_ledger();
   shared_folder_ = all_gather_text(folder_.path().string(), comm_)[0];
+}
+
+Climber::~Climber() {
+  if (std::uncaught_exceptions() == 0) wait_for_all();
 }
 
 FinishedRun Climber::climb(const Rung& rung, TrainOptions options) {

@@ -17,6 +17,7 @@ namespace ladder {
 class Climber {
  public:
   Climber();
+  ~Climber();  // removes rank 0's folder, once all ranks have read what they want there
 
   int rank() const { return comm_.rank(); }
   int size() const { return comm_.size(); }

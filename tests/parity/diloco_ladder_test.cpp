@@ -27,8 +27,6 @@ DilocoOptions plain(std::int64_t sync_every, std::int64_t num_fragments = 1) {
 
 class DilocoLadder : public ::testing::Test {
  protected:
-  void TearDown() override { climber_.wait_for_all(); }  // then rank 0 removes the files
-
   TrainOptions options(const DilocoOptions& diloco, int configuration = 1) {
     TrainOptions options =
         climber_.options(covering_set()[static_cast<std::size_t>(configuration)]);
