@@ -5,19 +5,17 @@
 #include <thread>
 
 #include "common/comm/key_value_store.hpp"
-#include "common/comm/launcher_environment.hpp"
 #include "common/comm/store_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {
 
-StoreProcess::StoreProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
-  const MeetingPoint point = torchrun_meeting_point();
-  is_server_ = !point.has_store && launched_rank() == 0;
-  store_ = std::make_shared<KeyValueStore>(point.address, point.port, is_server_,
+StoreProcess::StoreProcess()
+    : point_(torchrun_meeting_point()), exceptions_at_start_(std::uncaught_exceptions()) {
+  store_ = std::make_shared<KeyValueStore>(point_.address, point_.port, is_server(),
                                            StoreCommunicator::kTimeoutSeconds);
-  const std::string job = concat("ladder/", point.num_restarts, "/");
+  const std::string job = concat("ladder/", point_.num_restarts, "/");
   prefix_ = concat(job, store_->add(concat(job, "worlds of ", launched_rank()), 1), "/");
 }
 
@@ -44,13 +42,17 @@ void StoreProcess::announce_failure() noexcept {
   }
 }
 
+bool StoreProcess::is_server() const {
+  return !point_.has_store && launched_rank() == 0;
+}
+
 // The server ends with its process.
 void StoreProcess::leave() {
-  if (torchrun_meeting_point().has_store) return;
+  if (point_.has_store) return;
   const std::string key = prefix_ + "left";
   const Timer timer;
   std::int64_t num_left = store_->add(key, 1);
-  while (is_server_ && num_left < launched_ranks() &&
+  while (is_server() && num_left < launched_ranks() &&
          timer.seconds() < StoreCommunicator::kTimeoutSeconds &&
          !store_->has(StoreCommunicator::failure_key(prefix_))) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/comm/communicator.hpp"
+#include "common/comm/launcher_environment.hpp"
 
 namespace ladder {
 
@@ -35,7 +36,9 @@ class StoreProcess {
  private:
   void leave();
 
-  bool is_server_;
+  bool is_server() const;
+
+  MeetingPoint point_;
   int exceptions_at_start_;
   std::shared_ptr<KeyValueStore> store_;
   std::string prefix_;
