@@ -37,6 +37,20 @@ std::vector<double> to_host(const at::Tensor& sums) {
 
 }  // namespace
 
+AdamWFactors factors_of(const AdamWStep& step) {
+  const Corrections corrections(step);
+  AdamWFactors factors;
+  factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
+  factors.beta1 = static_cast<float>(step.beta1);
+  factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  factors.beta2 = static_cast<float>(step.beta2);
+  factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  factors.step_size = static_cast<float>(step.learning_rate / corrections.of_mean);
+  factors.root_of_correction = static_cast<float>(std::sqrt(corrections.of_square));
+  factors.eps = static_cast<float>(step.eps);
+  return factors;
+}
+
 void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
                      at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step) {
   const at::NoGradGuard no_grad;
@@ -65,21 +79,11 @@ std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces) 
 
 void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
                   const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
-  const Corrections corrections(step);
-  kernels::AdamWFactors factors;
-  factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
-  factors.beta1 = static_cast<float>(step.beta1);
-  factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  factors.beta2 = static_cast<float>(step.beta2);
-  factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  factors.step_size = static_cast<float>(step.learning_rate / corrections.of_mean);
-  factors.root_of_correction = static_cast<float>(std::sqrt(corrections.of_square));
-  factors.eps = static_cast<float>(step.eps);
   const bool is_rounded = rounded.defined();
   kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grads.scalar_type(),
                  exp_avg.mutable_data_ptr<float>(), exp_avg_sq.mutable_data_ptr<float>(),
                  is_rounded ? rounded.mutable_data_ptr() : nullptr,
-                 is_rounded ? rounded.scalar_type() : at::kFloat, params.numel(), factors,
+                 is_rounded ? rounded.scalar_type() : at::kFloat, params.numel(), factors_of(step),
                  at::cuda::getCurrentCUDAStream());
 }
 

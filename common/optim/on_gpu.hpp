@@ -11,19 +11,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <vector>
 
-namespace ladder {
+#include "common/optim/adamw_step.hpp"
 
-struct AdamWStep {
-  double learning_rate = 0;
-  double beta1 = 0;
-  double beta2 = 0;
-  double eps = 0;
-  double weight_decay = 0;
-  std::int64_t t = 1;  // the number of the step, counted from 1
-};
+namespace ladder {
 
 // params [n], n a multiple of 4, and its state in fp32; gradients in fp32, bf16 or fp16. `rounded`,
 // unless undefined, is [n] in bf16 or fp16, and takes the new parameters. Throws CheckError for other

@@ -8,16 +8,9 @@
 
 #include <cstdint>
 
-namespace ladder::kernels {
+#include "common/optim/adamw_step.hpp"
 
-struct AdamWFactors {  // of one step, all in fp32
-  float kept = 1;      // of the parameter, after weight decay: 1 − lr·weight_decay
-  float beta1 = 0, one_minus_beta1 = 0;
-  float beta2 = 0, one_minus_beta2 = 0;
-  float step_size = 0;           // lr / (1 − β1ᵗ)
-  float root_of_correction = 1;  // √(1 − β2ᵗ)
-  float eps = 0;
-};
+namespace ladder::kernels {
 
 // `rounded` may be null; otherwise the new parameters are also written there, in `rounded_type`.
 void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* exp_avg,

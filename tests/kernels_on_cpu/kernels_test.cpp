@@ -41,13 +41,7 @@ TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
       const at::Tensor m = noise(numel).mul_(0.1), v = noise(numel).square_();
       const at::Tensor rounded = noise(numel, at::kBFloat16);
       const at::Tensor wanted = params.clone(), wanted_m = m.clone(), wanted_v = v.clone();
-      kernels::AdamWFactors f;
-      f.kept = 1 - 1e-2F * 0.1F;
-      f.beta1 = 0.9F, f.one_minus_beta1 = 0.1F;
-      f.beta2 = 0.95F, f.one_minus_beta2 = 0.05F;
-      f.step_size = static_cast<float>(1e-2 / (1 - std::pow(0.9, 3)));
-      f.root_of_correction = static_cast<float>(std::sqrt(1 - std::pow(0.95, 3)));
-      f.eps = 1e-8F;
+      const AdamWFactors f = factors_of(kStep);
       kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grad_type,
                      m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(),
                      rounded.mutable_data_ptr(), at::kBFloat16, numel, f, nullptr);
