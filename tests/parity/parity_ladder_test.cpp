@@ -169,7 +169,6 @@ TEST(ParityLadder, StochasticRoundingDoesNotDependOnTheSharding) {
     EXPECT_THAT(differences(run, climber.ask_oracle(options, rung.fold, climber.size())),
                 IsEmpty());
   }
-  climber.wait_for_all();
 }
 
 // The continuation from a checkpoint, whichever step wrote it, equals to the bit that of the oracle

@@ -104,7 +104,6 @@ TEST(PipelineLadder, EveryScheduleEqualsTheOracleAndStep4) {
     EXPECT_THAT(differences(run, oracle), IsEmpty());
     EXPECT_THAT(differences(run, step4), IsEmpty());
   }
-  climber.wait_for_all();
 }
 
 // Autograd adds up both parts of a tied embedding's gradient for every microbatch; two stages each
@@ -129,7 +128,6 @@ TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
       EXPECT_NEAR(run.report.param_norms[i] / oracle.report.param_norms[i], 1, 1e-6) << i;
     }
   }
-  climber.wait_for_all();
 }
 
 // fp16 with a loss scale that is far too large at first: gradients overflow on one stage or another, and
@@ -185,7 +183,6 @@ TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
         climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, 1);
     EXPECT_THAT(differences(run, oracle), IsEmpty()) << to_string(schedule);
   }
-  climber.wait_for_all();
 }
 
 // One more live microbatch costs what its forward saves, to the byte, and 1F1B saves as many of
@@ -271,7 +268,6 @@ TEST(PipelineLadder, WritesTheTextOfTheOracle) {
     EXPECT_EQ(run.report.sample, wanted.report.sample);
     EXPECT_FALSE(run.report.sample.empty());
   }
-  climber.wait_for_all();
 }
 
 // Each mistake shows in the first step that it can, in the loss, the gradient norm or the
