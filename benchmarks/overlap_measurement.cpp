@@ -10,6 +10,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/timer.hpp"
+#include "common/train/build_model.hpp"
 #include "step1_ddp_reference/reference_buckets.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -17,8 +18,6 @@
 
 namespace ladder {
 namespace {
-
-constexpr std::uint64_t kSeed = 1;
 
 Microbatches random_batch(const GptOptions& shape, std::int64_t rows) {
   const at::Tensor window = at::randint(shape.vocab_size, {rows, shape.context + 1}, at::kLong);
@@ -31,7 +30,7 @@ class ReferenceSum {
   ReferenceSum(Replica& replica, Communicator& comm)
       : replica_(replica), comm_(comm), ddp_(replica.flat, comm) {
     for (const std::int64_t numel : plan_reference_buckets(replica.model.units())) {
-      buckets_.push_back(at::zeros({numel}, replica.device()));
+      buckets_.push_back(at::zeros({numel}, replica.options.device));
     }
   }
   void step() {
@@ -133,11 +132,11 @@ double slowest(double seconds, Communicator& comm) {
 template <class Act>
 double time(Replica& replica, Communicator& comm, const Act& act) {
   replica.grads.zero();
-  wait_for(replica.device());
+  wait_for(replica.options.device);
   comm.barrier();
   const Timer timer;
   act();
-  wait_for(replica.device());
+  wait_for(replica.options.device);
   return slowest(timer.seconds(), comm);
 }
 
@@ -158,20 +157,11 @@ struct Series {
 
 }  // namespace
 
-FlatLayout layout_of(const GptOptions& shape, std::int64_t unit_multiple, at::Device device) {
-  return plan_flat_layout(build_gpt(shape, kSeed, /*on_unit=*/{}, at::kMeta).units(), unit_multiple,
-                          device);
-}
-
-Model build_into(FlatModel& flat, const GptOptions& shape) {
-  return build_gpt(shape, kSeed, [&](const Unit& unit) { flat.add(unit); });
-}
-
-Replica::Replica(const GptOptions& the_shape, std::int64_t rows, const Communicator& comm,
+Replica::Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm,
                  at::Device device)
-    : shape(the_shape),
-      flat(layout_of(shape, /*unit_multiple=*/1, device)),
-      model(build_into(flat, shape)),
+    : options{.model = shape, .device = device},
+      flat(layout_of(options)),
+      model(build_model(options, flat)),
       grads(flat),
       batch_(random_batch(shape, rows)),
       num_targets_(static_cast<double>(rows * shape.context * comm.size())) {}

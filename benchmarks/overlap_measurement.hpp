@@ -23,13 +23,10 @@
 #include "common/data/batch.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/train/options.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
 namespace ladder {
-
-// The layout of a GPT on a device, and the GPT itself, built into a buffer with that layout.
-FlatLayout layout_of(const GptOptions& shape, std::int64_t unit_multiple, at::Device device);
-Model build_into(FlatModel& flat, const GptOptions& shape);
 
 // One rank's model, and a batch of random tokens.
 class Replica {
@@ -37,14 +34,13 @@ class Replica {
   Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm,
           at::Device device = at::kCPU);
 
-  GptOptions shape;
+  TrainOptions options;  // of the model, and where it is
   FlatModel flat;
   Model model;
   FlatGradients grads;
 
   const Microbatches& batch() const { return batch_; }
-  double num_targets() const { return num_targets_; }  // on all ranks
-  at::Device device() const { return flat.layout().device; }
+  double num_targets() const { return num_targets_; }     // on all ranks
   void forward_and_backward(const LossSum& loss_sum_fn);  // adds to grads
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/train/build_model.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
@@ -24,8 +25,8 @@ class ZeroOne {
   ZeroOne(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        flat_(layout_of(replica.shape, shard_multiple(comm.size()), replica.device())),
-        model_(build_into(flat_, replica.shape)),
+        flat_(layout_of(replica.options, shard_multiple(comm.size()))),
+        model_(build_model(replica.options, flat_)),
         grads_(flat_),
         bucketer_(grads_, plan_unit_buckets(flat_.layout()), comm, start_reduce_scatter) {}
   void step() {
@@ -53,8 +54,8 @@ class ZeroTwo {
   ZeroTwo(Replica& replica, Communicator& comm)
       : replica_(replica),
         comm_(comm),
-        flat_(layout_of(replica.shape, shard_multiple(comm.size()), replica.device())),
-        model_(build_into(flat_, replica.shape)),
+        flat_(layout_of(replica.options, shard_multiple(comm.size()))),
+        model_(build_model(replica.options, flat_)),
         sharder_(plan_shards(flat_.layout(), comm.size(), comm.rank()), flat_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
@@ -81,7 +82,7 @@ class ZeroThree {
   ZeroThree(Replica& replica, Communicator& comm, int prefetch)
       : replica_(replica),
         comm_(comm),
-        model_(gpt_builder(replica.shape, /*seed=*/1), prefetch, comm, replica.device()),
+        model_(model_builder(replica.options), prefetch, comm, replica.options.device),
         sharder_(model_.plan(), model_.leaves(), comm) {}
   void step() {
     sharder_.arm(1);
