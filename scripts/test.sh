@@ -66,6 +66,7 @@ part_alone() {
   done
   need_configured alone-without-mpi -S step0_single_gpu -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF -DLADDER_MPI=OFF
   build_alone step0_single_gpu alone-without-mpi
+  if [[ -n ${LADDER_FULL:-} ]]; then scripts/check_usual_index; fi # as on a fresh machine, with a real download
 }
 # Prints two steps, with LADDER_FULL=1 all. Today's two follow yesterday's, in a circle.
 steps_of_today() {
