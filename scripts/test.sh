@@ -41,6 +41,7 @@ part_includes() { scripts/check_include_direction --self-test && scripts/check_i
 
 part_texts() {
   scripts/check_links && scripts/delta --check &&
+    scripts/check_repository_files --self-test && scripts/check_repository_files &&
     scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test &&
     benchmarks/memory_vs_theory.py --self-test && benchmarks/processes.py --self-test &&
     benchmarks/diloco_vs_ddp.py --self-test && benchmarks/goodput_vs_kills.py --self-test &&
