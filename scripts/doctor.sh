@@ -5,7 +5,7 @@ ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
 
-SIZE="1 GB" NEEDED_GB=6
+SIZE="1 to 1.3 GB" NEEDED_GB=6
 if [[ $LADDER_CUDA == ON ]]; then SIZE="5 GB" NEEDED_GB=12; fi
 num_missing=0
 here() { printf '  ok       %-14s %s\n' "$1" "$2"; }
@@ -59,6 +59,9 @@ check_torch() {
     here libtorch "yours: $torch"
   elif [[ -n $torch ]]; then
     missing libtorch "'$torch' has no lib/libtorch_cpu.so; correct LADDER_TORCH or Torch_DIR, or unset them"
+  elif has_venv && is_cpu_half "$VENV"; then
+    here libtorch "$(grep -o '^torch==.*' "$REQUIREMENTS") in ${VENV#"$ROOT/"}, the CPU half of a CUDA build: all that the trainers need"
+    note "Python's torch" "cannot be imported, so there are no benchmarks against Python, and no torchrun; $CPU_BUILD_ADVICE"
   elif has_venv; then
     here libtorch "$(grep -o '^torch==.*' "$REQUIREMENTS") in ${VENV#"$ROOT/"}"
   else
@@ -142,6 +145,10 @@ check_instructions() {
     note "instructions" "${found:-none that we know}; none for bf16: --precision bf16 saves memory, but not time"
   fi
   if [[ ! -x $python ]]; then return 0; fi
+  if is_cpu_half "$VENV"; then
+    note "products" "not checked: Python cannot import this libtorch"
+    return
+  fi
   sums=$("$python" - <<'PYTHON' 2>&1 || true
 import torch
 wrong = []

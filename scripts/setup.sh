@@ -146,7 +146,7 @@ need_torch() {
   say "asking pip what $(grep -o '^torch==.*' "$REQUIREMENTS") needs"
   rm -rf "$new"
   logged venv make_plan "$new"
-  "$new/bin/python" "$ROOT/scripts/torch_plan.py" "$new/plan.json" "${cuda[@]}" || exit 1
+  "$new/bin/python" "$ROOT/scripts/torch_plan.py" "$new/plan.json" "${cuda[@]}" >"$new/packages.txt" || exit 1
   logged venv install_torch "$new"
   rm -rf "$VENV"
   mv "$new" "$VENV"
@@ -161,10 +161,22 @@ make_plan() {
 # The environment's scripts name its folder, which is about to be renamed.
 install_torch() {
   local name=${VENV##*/}
-  "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" -r "$REQUIREMENTS" && "$1/bin/python" -c 'import torch' &&
+  "$1/bin/python" -m pip install "${PIP_OPTIONS[@]}" --no-deps -r "$1/packages.txt" && check_torch_loads "$1" &&
     grep -rlIF "$name.partial" "$1/bin" "$1/pyvenv.cfg" | xargs -d '\n' sed -i "s|$name\.partial|$name|g" &&
     cp "$REQUIREMENTS" "$1/requirements.txt"
 }
+check_torch_loads() {
+  if ! is_cpu_half "$1"; then
+    "$1/bin/python" -c 'import torch'
+    return
+  fi
+  rm -f "$1/bin/torchrun"  # it could only say that it cannot import torch
+  "$1/bin/python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"/lib/python3*/site-packages/torch/lib/libtorch_cpu.so
+}
+# is_cpu_half VENV: whether it holds the CPU half of a CUDA build (torch_plan.py), which Python cannot import.
+is_cpu_half() { [[ $LADDER_CUDA == OFF ]] && compgen -G "$1/lib/python3*/site-packages/torch/lib/libtorch_cuda.so" >/dev/null; }
+CPU_BUILD_ADVICE="for a CPU build, give pip an index that has one (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's \
+configuration), remove .ladder/venv and run ./ladder setup"
 PIP_OPTIONS=(--disable-pip-version-check --progress-bar off)
 
 # The -D options of every build folder. ccache's paths are relative, so that build folders share its objects.

@@ -41,6 +41,7 @@ part_includes() { scripts/check_include_direction --self-test && scripts/check_i
 
 part_texts() {
   scripts/check_links && scripts/delta --check &&
+    scripts/check_repository_files --self-test && scripts/check_repository_files &&
     scripts/compare_runs.py --self-test && scripts/ladder_table.py --self-test &&
     benchmarks/memory_vs_theory.py --self-test && benchmarks/processes.py --self-test &&
     benchmarks/diloco_vs_ddp.py --self-test && benchmarks/goodput_vs_kills.py --self-test &&
@@ -66,6 +67,7 @@ part_alone() {
   done
   need_configured alone-without-mpi -S step0_single_gpu -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF -DLADDER_MPI=OFF
   build_alone step0_single_gpu alone-without-mpi
+  if [[ -n ${LADDER_FULL:-} ]]; then scripts/check_usual_index; fi # as on a fresh machine, with a real download
 }
 # Prints two steps, with LADDER_FULL=1 all. Today's two follow yesterday's, in a circle.
 steps_of_today() {

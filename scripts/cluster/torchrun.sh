@@ -74,7 +74,8 @@ main() {
     return
   fi
   need_program
-  command -v "$torchrun" >/dev/null || fail "there is no torchrun here: ./ladder setup installs it in .ladder/venv"
+  command -v "$torchrun" >/dev/null || fail "there is no torchrun here: ./ladder setup installs it in .ladder/venv" \
+    "(not with the CPU half of a CUDA build: ./ladder doctor says which it is), LADDER_TORCHRUN=FILE names another one"
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # what torchrun would choose, with a warning; a trainer heeds --threads
   exec "${command[@]}"
 }
