@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
@@ -17,6 +19,7 @@
 namespace ladder {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -76,6 +79,54 @@ TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(kSeconds), 75) << run.output();
   EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+}
+
+// A job that starts from another run's parameters, as the recipes for preference pairs and for
+// self-distillation do. --resume auto is there from the first turn on: the script adds it to a step's
+// name (and not to a path). Slurm's own commands
+// are stand-ins; the script, mpirun and the trainer are real.
+TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
+  std::string text, pairs;
+  for (int i = 0; i < 40; ++i) {
+    text += concat("line ", i, " of a text that repeats itself. ");
+    pairs += concat(R"({"prompt": "sort )", i, R"(", "chosen": "a )", i * i,
+                    R"(", "rejected": "b"})", "\n");
+  }
+  folder_.write("self_distillation.txt", text);
+  folder_.write("dpo.jsonl", pairs);
+  fs::create_directory(folder_.path("bin"));
+  folder_.write("bin/scontrol",
+                "#!/bin/sh\nif [ $1 = show ]; then echo here; else echo $2 >>requeued; fi\n");
+  folder_.write("bin/srun",
+                concat("#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec ",
+                       mpi_launch(LADDER_MPIEXEC), "-n 2 \"$@\"\n"));
+  expect_end("chmod +x bin/scontrol bin/srun", 0);
+  const auto step8 = [&](const std::string& options) {
+    return concat("env SLURM_JOB_ID=7 SLURM_JOB_NODELIST=here SLURM_NTASKS_PER_NODE=2 LADDER_ROOT=",
+                  one_word(LADDER_SOURCE),
+                  " PATH=", one_word(concat(folder_.path("bin"), ":", ::getenv("PATH"))), " ",
+                  script("slurm.sbatch"),
+                  trainer("step8_pipeline_ga", "--layers 2 --log-every 1 " + options));
+  };
+  expect_end(step8("--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
+  for (const std::string data : {"dpo.jsonl", "self_distillation.txt"}) {
+    const std::string objective = data.substr(0, data.find('.'));
+    const std::string options =
+        concat("--steps 120 --init-from start --data ", data, " --resume auto --objective ",
+               objective, " --out ", objective);
+    expect_end(step8(options + "_whole"), 0);
+    Program first(words(step8(options)), folder_.path());
+    ASSERT_TRUE(first.wait_for_output("step 20/120")) << first.output();
+    first.signal(SIGUSR1);
+    ASSERT_EQ(first.wait(kSeconds), 75) << first.output();
+    EXPECT_EQ(read_text_file(folder_.path("requeued")), "7\n");
+    EXPECT_THAT(expect_end(step8(options), 0), HasSubstr("resumed after step "));
+    const Json found = report_of(objective), wanted = report_of(objective + "_whole");
+    EXPECT_GE(found["first_step"], 20);
+    EXPECT_EQ(found["losses"].back(), wanted["losses"].back());
+    EXPECT_EQ(found["param_hash"], wanted["param_hash"]);
+    fs::remove(folder_.path("requeued"));
+  }
 }
 
 #ifdef LADDER_TORCHRUN

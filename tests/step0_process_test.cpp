@@ -188,6 +188,32 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   }
 }
 
+// The command of a job that may have to be started again: --init-from is for its first start alone.
+TEST_F(Step0Process, ARunFromOtherParametersResumesWithItsOwnCommand) {
+  ASSERT_EQ(run({"--steps", "2", "--seed", "9", "--out", "start"}).exit_code, 0);
+  const auto with_out = [](const char* out) {
+    return Arguments{"--steps",     "60",    "--save-every", "7",    "--keep", "0",
+                     "--init-from", "start", "--resume",     "auto", "--out",  out};
+  };
+  ASSERT_EQ(run(with_out("whole")).exit_code, 0);
+  Program program(command(with_out("stopped")), folder_.path());
+  ASSERT_TRUE(program.wait_for_output("starting from the parameters of start")) << program.output();
+  ASSERT_TRUE(program.wait_for_output("step 9/")) << program.output();
+  program.signal(SIGKILL);
+  program.wait();
+  const ProgramResult rest = run(with_out("stopped"));
+  ASSERT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_THAT(rest.output, HasSubstr("resumed after step "));
+  EXPECT_EQ(report("stopped")["param_hash"], report("whole")["param_hash"]);
+  // Not from its own checkpoints: they are what is resumed.
+  Arguments own = with_out("whole");
+  own[7] = "whole/checkpoints";
+  const ProgramResult refused = run(own);
+  EXPECT_EQ(refused.exit_code, 1) << refused.output;
+  EXPECT_THAT(refused.output,
+              AllOf(HasSubstr("--init-from whole/checkpoints"), HasSubstr("--out whole")));
+}
+
 // A run that saves after every second step is killed repeatedly at random moments. Each time it
 // resumes from a whole checkpoint, and its end is that of an uninterrupted run.
 TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {

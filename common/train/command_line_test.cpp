@@ -165,7 +165,8 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
   expect_refused({"--dry-run", "0"}, {"--dry-run"});
   expect_refused({"--data", "x.txt", "--eval-every", "5"}, {"--val-data", "x.txt"});
-  expect_refused({"--init-from", "a", "--resume", "auto", "--out", "o"}, {"--init-from", "auto"});
+  expect_refused({"--init-from", "a", "--resume", "b", "--out", "o"},
+                 {"--init-from a", "--resume b", "--resume auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
   expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
   expect_refused({"--precision", "fp8"}, {"--precision is 'fp8', it must be fp32 or bf16 or fp16"});

@@ -209,7 +209,8 @@ class OptionTable {
     value("--resume", o_.output.resume,
           "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run");
     value("--init-from", o_.output.init_from,
-          "start a new run from the parameters of this checkpoint");
+          "start a new run from the parameters of this checkpoint; with --resume auto, only where "
+          "--out has none yet");
     value("--log-every", o_.output.log_every, "steps between lines on the console");
     value("--eval-every", o_.output.eval_every,
           "steps between evaluations on the validation data; 0: never");

@@ -294,9 +294,13 @@ void finalize(TrainOptions& options) {
               " needs validation data: give --val-data as well as --data ", options.data.source);
   check_usage(options.output.resume != "auto" || !options.output.out.empty(),
               "--resume auto continues from the newest checkpoint in --out: give --out");
-  check_usage(options.output.init_from.empty() || options.output.resume == "none",
-              "--init-from starts a new run, --resume ", options.output.resume,
-              " continues an old one: give only one of them");
+  check_usage(
+      options.output.init_from.empty() || options.output.resume == "none" ||
+          options.output.resume == "auto",
+      "--init-from ", options.output.init_from, " starts a new run, --resume ",
+      options.output.resume,
+      " continues an old one: give only one of them, or --resume auto, which continues once "
+      "there is a checkpoint in --out");
   check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
               "--sample continues text, but --vocab-size ", options.data.vocab_size,
               " says that the data consist of token ids");

@@ -65,6 +65,10 @@ void Run::check_folder() const {
   const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
   check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
         " already holds a run: choose another folder, or continue that run with --resume auto");
+  const std::string& start = options_.output.init_from;
+  check(start.empty() || !lies_in(start, out_), "--init-from ", start,
+        " is in the run's own folder, --out ", out_.string(),
+        ", whose newest checkpoint is what --resume auto continues: name another run");
 }
 
 void Run::resume(TrainState state) {

@@ -32,11 +32,11 @@ class Run {
  public:
   // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A single
   // communicator is a mesh in which every rank is a replica.) Throws CheckError if `out` holds
-  // another run.
+  // another run, or what --init-from names.
   Run(const TrainOptions& options, const Mesh& mesh);
 
-  // Reads the checkpoint that --resume names, or the parameters of --init-from, into this state;
-  // changes nothing if neither is given.
+  // Reads the checkpoint that --resume names or, if there is none, the parameters of --init-from, into
+  // this state; changes nothing if neither is given.
   void resume(TrainState state);
 
   // True while there is a step to take. The report counts the memory in use at this call as what is

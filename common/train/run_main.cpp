@@ -22,6 +22,7 @@
 #include "common/train/command_line.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
+#include "common/train/rank_lines.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
@@ -218,6 +219,42 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
   }
 }
 
+namespace {
+
+RankLines describe_rank(const TrainOptions& options, const Trainer& trainer, int world_size,
+                        int rank) {
+  RankLines lines;
+  const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
+  char per_parameter[32];
+  std::snprintf(
+      per_parameter, sizeof per_parameter, "%.3f",
+      static_cast<double>(bytes.total()) / static_cast<double>(layout_of(options).num_parameters));
+  lines.emplace_back(
+      "holds",
+      concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
+             bytes.parameters, ", gradients ", bytes.gradients, ", optimizer ", bytes.optimizer,
+             ", communication ", bytes.communication, "; ", per_parameter, " bytes per parameter"));
+  if (trainer.peak_bytes != nullptr) {
+    const PeakBytes peak = trainer.peak_bytes(options, world_size, rank);
+    lines.emplace_back("at most",
+                       concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
+                              ", optimizer ", peak.optimizer, " bytes during a step"));
+  }
+  const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
+  const bool is_every_step = trainer.traffic_between == nullptr;
+  lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
+                                     is_every_step ? "per step" : "in the step that sends most"));
+  if (is_every_step || options.num_steps == 0) return lines;
+  const std::int64_t total =
+      trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
+  lines.emplace_back("sends",
+                     concat(total / options.num_steps, " bytes (",
+                            format_bytes(total / options.num_steps), ") per step on average"));
+  return lines;
+}
+
+}  // namespace
+
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
   const std::int64_t num_parameters = layout_of(options).num_parameters;
   const bool is_pipeline = trainer.groups.contains(OptionGroup::kPipeline);
@@ -231,31 +268,8 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   if (is_pipeline)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
-  for (int rank = 0; rank < world_size; ++rank) {
-    const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
-    text += concat("rank ", rank, " holds        ", bytes.total(), " bytes (",
-                   format_bytes(bytes.total()), "): parameters ", bytes.parameters, ", gradients ",
-                   bytes.gradients, ", optimizer ", bytes.optimizer, ", communication ",
-                   bytes.communication, "; ");
-    char per_parameter[32];
-    std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
-                  static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
-    text += concat(per_parameter, " bytes per parameter\n");
-    if (trainer.peak_bytes != nullptr) {
-      const PeakBytes peak = trainer.peak_bytes(options, world_size, rank);
-      text += concat("rank ", rank, " at most      parameters ", peak.parameters, ", gradients ",
-                     peak.gradients, ", optimizer ", peak.optimizer, " bytes during a step\n");
-    }
-    const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
-    const bool is_every_step = trainer.traffic_between == nullptr;
-    text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
-                   is_every_step ? ") per step\n" : ") in the step that sends most\n");
-    if (is_every_step || options.num_steps == 0) continue;
-    const std::int64_t total =
-        trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
-    text += concat("rank ", rank, " sends        ", total / options.num_steps, " bytes (",
-                   format_bytes(total / options.num_steps), ") per step on average\n");
-  }
+  text += describe_ranks(
+      world_size, [&](int rank) { return describe_rank(options, trainer, world_size, rank); });
   const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",
                        format_bytes(saved), ") for its backward",

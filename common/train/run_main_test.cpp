@@ -182,5 +182,32 @@ TEST_F(RunMain, SaysWhyThereIsNoGpu) {
   EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
+// On a thousand ranks, what all of them have in common is one line.
+TEST(DryRun, RanksThatHoldOrSendTheSameShareALine) {
+  TrainOptions options{.step = "step_x"};
+  finalize(options);
+  const auto describe = [&](auto bytes_of, int world_size) {
+    Trainer trainer = trainer_of(nullptr);
+    trainer.state_bytes = bytes_of;
+    return describe_run(options, trainer, world_size);
+  };
+  const auto last_differs = [](const TrainOptions&, int size, int rank) {
+    return StateBytes{.parameters = rank == size - 1 ? 7 : 8};
+  };
+  EXPECT_THAT(describe(last_differs, 1000),
+              AllOf(HasSubstr("\nranks 0 to 998 hold  8 bytes"), HasSubstr("\nrank 999 holds  "),
+                    HasSubstr("\nranks 0 to 999 send  0 bytes")));
+  EXPECT_THAT(describe(last_differs, 3), HasSubstr("\nranks 0, 1 hold     8 bytes"));
+  EXPECT_THAT(describe(last_differs, 1), HasSubstr("\nrank 0 holds        7 bytes"));
+  const auto two_stages = [](const TrainOptions&, int, int rank) {
+    return StateBytes{.parameters = rank % 2};
+  };
+  EXPECT_THAT(describe(two_stages, 6), AllOf(HasSubstr("\nranks 0, 2, 4 hold  0 bytes"),
+                                             HasSubstr("\nranks 1, 3, 5 hold  1 bytes")));
+  const std::string many = describe(two_stages, 1000);
+  EXPECT_THAT(many, HasSubstr("\nranks 0, 2, 4 … 998 (500 in all) hold  0 bytes"));
+  EXPECT_LT(std::count(many.begin(), many.end(), '\n'), 12) << many;
+}
+
 }  // namespace
 }  // namespace ladder
