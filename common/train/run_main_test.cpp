@@ -13,6 +13,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
 #include "common/train/run.hpp"
@@ -180,6 +181,24 @@ TEST_F(RunMain, SaysWhyThereIsNoGpu) {
   EXPECT_EQ(code, kExitUsage);
   EXPECT_THAT(errors_, AllOf(HasSubstr("--device cuda: " + cuda_problem()), HasSubstr("the CPU")));
   EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+// A pair has two answers, and self-distillation looks at a sample twice: both are rows.
+TEST(DescribeRun, CountsTheRowsOfEachSample) {
+  const auto describe = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "step_x");
+    const CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(),
+                                                "step_x", {OptionGroup::kPipeline});
+    return describe_run(line.options, trainer_of(nullptr), 1);
+  };
+  EXPECT_THAT(describe({}), AllOf(HasSubstr(" 2048 (16 rows of 128)"),
+                                  HasSubstr("forward keeps 17899520 bytes")));
+  for (const char* objective : {"dpo", "self_distillation"}) {
+    EXPECT_THAT(describe({"--objective", objective, "--init-from", "runs/a"}),
+                AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),
+                      HasSubstr("forward keeps 35799040 bytes")))
+        << objective;
+  }
 }
 
 }  // namespace
