@@ -34,11 +34,6 @@ Messages messages_per_microbatch(const TrainOptions& options, const Place& place
   return {forwards * not_last + not_first, forwards * not_first + not_last};
 }
 
-// Of each sample, as many rows go through the model: an answer of each kind, or two views.
-std::int64_t rows_per_sample(const TrainOptions& options) {
-  return options.objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
-}
-
 // What the last stages gather so that assignments are balanced over the whole step: the scores of
 // so many samples, all replicas' together.
 Traffic gathered_scores(const TrainOptions& options, const Place& place, std::int64_t samples) {

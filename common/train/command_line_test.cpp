@@ -389,6 +389,12 @@ TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
   EXPECT_EQ(num_stages_of(two, 6), 2);
   EXPECT_THAT([&] { num_stages_of(two, 5); },
               ThrowsMessage<UsageError>(HasSubstr("does not divide 5 rank(s)")));
+  const TrainOptions chunks =
+      parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}, kPipelines).options;
+  EXPECT_EQ(num_stages_of(chunks, 2), 2);
+  EXPECT_THAT([&] { num_stages_of(chunks, 1); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("--chunks-per-stage is 2"),
+                                              HasSubstr("nothing to interleave"))));
 }
 
 TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {

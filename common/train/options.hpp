@@ -97,7 +97,8 @@ int num_ranks_of(const TrainOptions& options);
 std::int64_t memory_cap_bytes(const TrainOptions& options);
 
 // A pipeline's stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError
-// naming all values if they do not divide the ranks, or if a flush has fewer microbatches.
+// naming all values if they do not divide the ranks, if a flush has fewer microbatches, or if a
+// single stage should interleave.
 int num_stages_of(const TrainOptions& options, int world_size);
 
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.

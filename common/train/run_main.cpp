@@ -20,6 +20,7 @@
 #include "common/core/process_memory.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/command_line.hpp"
+#include "common/train/cost.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
 #include "common/train/rank_lines.hpp"
@@ -259,18 +260,20 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   const std::int64_t num_parameters = layout_of(options).num_parameters;
   const bool is_pipeline = trainer.groups.contains(OptionGroup::kPipeline);
   const int num_stages = is_pipeline ? num_stages_of(options, world_size) : 1;
-  const std::int64_t rows = rows_per_step(options, world_size / num_stages);
+  const std::int64_t rows_each = rows_per_sample(options);
+  const std::int64_t rows = rows_each * rows_per_step(options, world_size / num_stages);
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
   text += concat("parameters          ", num_parameters, "\n");
   text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
-                 options.model.context, ")\n");
+                 options.model.context, rows_each > 1 ? ", two per sample" : "", ")\n");
   if (is_pipeline)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
   text += describe_ranks(
       world_size, [&](int rank) { return describe_rank(options, trainer, world_size, rank); });
-  const std::int64_t saved = saved_activation_bytes(options.model, options.data.microbatch_size);
+  const std::int64_t saved =
+      saved_activation_bytes(options.model, rows_each * options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",
                        format_bytes(saved), ") for its backward",
                        options.device.is_cuda() ? " (on a GPU, less)" : "",

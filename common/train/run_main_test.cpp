@@ -13,6 +13,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/command_line.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
 #include "common/train/run.hpp"
@@ -207,6 +208,24 @@ TEST(DryRun, RanksThatHoldOrSendTheSameShareALine) {
   const std::string many = describe(two_stages, 1000);
   EXPECT_THAT(many, HasSubstr("\nranks 0, 2, 4 … 998 (500 in all) hold  0 bytes"));
   EXPECT_LT(std::count(many.begin(), many.end(), '\n'), 12) << many;
+}
+
+// A pair has two answers, and self-distillation looks at a sample twice: both are rows.
+TEST(DescribeRun, CountsTheRowsOfEachSample) {
+  const auto describe = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "step_x");
+    const CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(),
+                                                "step_x", {OptionGroup::kPipeline});
+    return describe_run(line.options, trainer_of(nullptr), 1);
+  };
+  EXPECT_THAT(describe({}), AllOf(HasSubstr(" 2048 (16 rows of 128)"),
+                                  HasSubstr("forward keeps 17899520 bytes")));
+  for (const char* objective : {"dpo", "self_distillation"}) {
+    EXPECT_THAT(describe({"--objective", objective, "--init-from", "runs/a"}),
+                AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),
+                      HasSubstr("forward keeps 35799040 bytes")))
+        << objective;
+  }
 }
 
 }  // namespace
