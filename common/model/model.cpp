@@ -1,10 +1,16 @@
 #include "common/model/model.hpp"
 
+#include "common/model/weight_gradients.hpp"
+
 namespace ladder {
 
 at::Tensor Model::forward(const at::Tensor& input) const {
   at::Tensor x = input;
-  for (const Layer& layer : layers) x = layer.forward(x);
+  for (const Layer& layer : layers) {
+    // Autograd adds up the parts of a gradient that two layers share: none of them may wait.
+    const DeferWeightGradients scope(layer.reads ? nullptr : DeferWeightGradients::current());
+    x = layer.forward(x);
+  }
   return x;
 }
 

@@ -24,8 +24,8 @@ void WeightGradientQueue::run(const std::function<void(const at::Tensor& paramet
   }
 }
 
-DeferWeightGradients::DeferWeightGradients(WeightGradientQueue& queue) : outer_(current_queue) {
-  current_queue = &queue;
+DeferWeightGradients::DeferWeightGradients(WeightGradientQueue* queue) : outer_(current_queue) {
+  current_queue = queue;
 }
 
 DeferWeightGradients::~DeferWeightGradients() {

@@ -4,8 +4,9 @@
 // needs at once, and those of its own weight and bias, which only the optimizer needs. A
 // zero-bubble pipeline computes them at different times. While a DeferWeightGradients is in scope,
 // every linear layer whose forward runs is bound to its queue: its backward computes the first half
-// and leaves the second there. A layer whose input needs no gradient has no first half; its
-// backward is computed at once.
+// and leaves the second there. Two kinds of layers have their whole backward computed at once: one
+// whose input needs no gradient, for it has no first half; and, in Model::forward(), one that reads
+// another layer's unit, for autograd adds up the parts of a shared gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,15 +39,16 @@ class WeightGradientQueue {
 };
 
 // Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
-//           NoGradGuard, it applies to this thread, and the innermost scope counts.
+//           NoGradGuard, it applies to this thread, and the innermost scope counts. Null: nothing is
+//           deferred in this scope.
 class DeferWeightGradients {
  public:
-  explicit DeferWeightGradients(WeightGradientQueue& queue);
+  explicit DeferWeightGradients(WeightGradientQueue* queue);
   ~DeferWeightGradients();
   DeferWeightGradients(const DeferWeightGradients&) = delete;
   DeferWeightGradients& operator=(const DeferWeightGradients&) = delete;
 
-  static WeightGradientQueue* current();  // of this thread; null: nothing is deferred
+  static WeightGradientQueue* current();  // of this thread
 
  private:
   WeightGradientQueue* outer_;

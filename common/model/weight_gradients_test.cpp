@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "common/model/model.hpp"
 #include "common/model/modules.hpp"
 
 namespace ladder {
@@ -43,7 +44,7 @@ TEST(WeightGradientQueue, TheTwoHalvesAreTheWhole) {
     whole(wanted).square().sum().backward();
     at::Tensor loss;
     {
-      const DeferWeightGradients scope(queues[i]);
+      const DeferWeightGradients scope(&queues[i]);
       loss = halved(x).square().sum();
     }
     loss.backward();  // outside the scope: forward has bound it to the queue
@@ -61,7 +62,7 @@ TEST(WeightGradientQueue, RunsInTheOrderOfBackwardOnceAndNamesEachParameter) {
   const TwoLinears model;
   WeightGradientQueue queue;
   {
-    const DeferWeightGradients scope(queue);
+    const DeferWeightGradients scope(&queue);
     model(input(0)).sum().backward();
   }
   std::vector<const void*> seen;
@@ -78,10 +79,12 @@ TEST(WeightGradientQueue, RunsInTheOrderOfBackwardOnceAndNamesEachParameter) {
 TEST(WeightGradientQueue, DefersOnlyInItsScopeAndOnlyWhatIsTrained) {
   TwoLinears model;
   WeightGradientQueue outer, inner;
-  const DeferWeightGradients scope(outer);
+  const DeferWeightGradients scope(&outer);
   {
-    const DeferWeightGradients nested(inner);
+    const DeferWeightGradients nested(&inner);
     EXPECT_EQ(DeferWeightGradients::current(), &inner);
+    const DeferWeightGradients none(nullptr);
+    EXPECT_EQ(DeferWeightGradients::current(), nullptr);
   }
   EXPECT_EQ(DeferWeightGradients::current(), &outer);
   model.first.weight = model.first.weight.detach();
@@ -100,7 +103,7 @@ TEST(WeightGradientQueue, WithoutAnInputGradientNothingIsDeferred) {
   WeightGradientQueue queue;
   whole(input(0).detach()).sum().backward();
   {
-    const DeferWeightGradients scope(queue);
+    const DeferWeightGradients scope(&queue);
     halved(input(0).detach()).sum().backward();
   }
   EXPECT_TRUE(halved.first.weight.grad().equal(whole.first.weight.grad()));
@@ -116,7 +119,7 @@ TEST(WeightGradientQueue, WhatWaitsKeepsNoGraph) {
   WeightGradientQueue queue;
   at::Tensor x = input(0);
   {
-    const DeferWeightGradients scope(queue);
+    const DeferWeightGradients scope(&queue);
     model(x.tanh()).sum().backward();
   }
   using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
@@ -128,16 +131,17 @@ TEST(WeightGradientQueue, WhatWaitsKeepsNoGraph) {
   queue.run();
 }
 
+class Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit Hook(int& count) : count_(count) {}
+  void operator()(const at::Tensor& /*parameter*/) override { ++count_; }
+
+ private:
+  int& count_;
+};
+
 // A hook would say that the gradient is final, when half of it is missing.
 TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
-  class Hook final : public torch::autograd::PostAccumulateGradHook {
-   public:
-    explicit Hook(int& count) : count_(count) {}
-    void operator()(const at::Tensor& /*parameter*/) override { ++count_; }
-
-   private:
-    int& count_;
-  };
   const TwoLinears model;
   int num_calls = 0;
   for (const at::Tensor& parameter : model.parameters()) {
@@ -145,13 +149,37 @@ TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
   }
   WeightGradientQueue queue;
   {
-    const DeferWeightGradients scope(queue);
+    const DeferWeightGradients scope(&queue);
     model(input(0)).sum().backward();
   }
   queue.run();
   EXPECT_EQ(num_calls, 0);
   model(input(0)).sum().backward();
   EXPECT_EQ(num_calls, 3);
+}
+
+// A tied head: its backward is not cut, so the hook fires once, after autograd has added up what both
+// layers add to the weight.
+TEST(WeightGradientQueue, ASharedGradientIsOneSum) {
+  const TwoLinears linears;
+  const at::Tensor shared = linears.first.weight;
+  const auto head = [=](const at::Tensor& x) { return project(x, shared); };
+  const Model model = {{{{"first", {}}, linears.first}, {{"head", {}}, head, /*reads=*/0}}};
+  const auto backward = [&] { model.forward(input(0).detach()).square().sum().backward(); };
+  backward();
+  const at::Tensor wanted = shared.grad().clone();
+  shared.mutable_grad().zero_();
+  int num_calls = 0;
+  torch::autograd::impl::set_post_acc_grad_hooks(shared, std::make_unique<Hook>(num_calls));
+  WeightGradientQueue queue;
+  {
+    const DeferWeightGradients scope(&queue);
+    backward();
+    EXPECT_EQ(DeferWeightGradients::current(), &queue);
+  }
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(num_calls, 1);
+  EXPECT_TRUE(shared.grad().equal(wanted));
 }
 
 }  // namespace

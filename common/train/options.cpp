@@ -214,10 +214,10 @@ int num_stages_of(const TrainOptions& options, int world_size) {
   check_usage(world_size % num_stages == 0, "--pipeline-stages is ", num_stages,
               ", which does not divide ", world_size,
               " rank(s): every replica needs one rank per stage");
-  check_usage(num_stages > 1 || options.pipeline.chunks_per_stage == 1, "--chunks-per-stage is ",
-              options.pipeline.chunks_per_stage,
-              ", but a single stage has nothing to interleave: use more ranks, or leave out "
-              "--pipeline-schedule interleaved");
+  check_usage(
+      num_stages > 1 || options.pipeline.schedule != Schedule::kInterleaved,
+      "--pipeline-schedule is interleaved, but a single stage has nothing to interleave: use "
+      "another schedule, or more stages (--ranks, --pipeline-stages)");
   check_usage(options.data.num_microbatches >= num_stages || options.pipeline.docs_per_step > 0,
               "--micro-batch-size ", options.data.microbatch_size, ", --num-microbatches ",
               options.data.num_microbatches, ", ", num_stages,

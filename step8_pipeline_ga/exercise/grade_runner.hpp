@@ -26,8 +26,7 @@ class GradeRunner : public GradePart {
                                 std::int64_t num_microbatches, std::int64_t flush_size) {
     begin(schedule, num_microbatches);
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
-      GradedPipeline model(comm.size(), comm.size() * chunks_per_stage,
-                           schedule != Schedule::kZeroBubble);
+      GradedPipeline model(comm.size(), comm.size() * chunks_per_stage);
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/true);
       const Planner planner = planner_of(schedule, comm.size(), chunks_per_stage);
       const StageScript script(planner, comm.rank(), batch, flush_size);
@@ -75,7 +74,7 @@ class GradeRunner : public GradePart {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
     begin(Schedule::k1f1b, num_microbatches);
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
-      GradedPipeline model(comm.size(), comm.size(), /*is_tied=*/true);
+      GradedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
       const Planner planner = planner_of(Schedule::k1f1b, comm.size(), 1);
       const StageScript script(planner, comm.rank(), batch, num_microbatches);

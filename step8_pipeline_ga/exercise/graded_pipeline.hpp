@@ -5,8 +5,7 @@
 //             →  [head and loss, if c is last]
 //
 // A stage that has several chunks has one gain for all of them; a single stage has one table for
-// embedding and head, if `is_tied`. So what several chunks, or layers, read gets the sum of their
-// gradients.
+// embedding and head. So what several chunks, or layers, read gets the sum of their gradients.
 #pragma once
 
 #include <ATen/ops/arange.h>
@@ -38,8 +37,8 @@ class GradedPipeline {
   std::function<void(int chunk, const at::Tensor& x, const at::Tensor& y, const at::Tensor& z)>
       on_end;
 
-  GradedPipeline(int num_stages, int num_chunks, bool is_tied) : num_stages_(num_stages) {
-    for (int c = 0; c < num_chunks; ++c) chunks_.push_back(make_chunk(c, num_chunks, is_tied));
+  GradedPipeline(int num_stages, int num_chunks) : num_stages_(num_stages) {
+    for (int c = 0; c < num_chunks; ++c) chunks_.push_back(make_chunk(c, num_chunks));
   }
   GradedPipeline(const GradedPipeline&) = delete;
   GradedPipeline& operator=(const GradedPipeline&) = delete;
@@ -118,7 +117,7 @@ class GradedPipeline {
         .view(shape)
         .set_requires_grad(true);
   }
-  Model make_chunk(int c, int num_chunks, bool is_tied) {
+  Model make_chunk(int c, int num_chunks) {
     constexpr std::int64_t C = kChannels;
     Model chunk;
     if (c == 0) {
@@ -142,11 +141,15 @@ class GradedPipeline {
                               return z;
                             }});
     if (c + 1 == num_chunks) {
-      const bool reads_table = num_stages_ == 1 && is_tied;
-      const at::Tensor weight = reads_table ? table_ : leaf({kVocab, C}, 3 * c + 4);
-      chunk.layers.push_back(
-          {{"head", {}}, [weight](const at::Tensor& x) { return project(x, weight); }});
-      if (!reads_table) chunk.layers.back().unit.tensors = {{"head.weight", weight}};
+      const bool is_tied = num_stages_ == 1;
+      const at::Tensor weight = is_tied ? table_ : leaf({kVocab, C}, 3 * c + 4);
+      Layer head = {{"head", {}}, [weight](const at::Tensor& x) { return project(x, weight); }};
+      if (is_tied) {
+        head.reads = 0;
+      } else {
+        head.unit.tensors = {{"head.weight", weight}};
+      }
+      chunk.layers.push_back(head);
     }
     return chunk;
   }

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -122,8 +121,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    std::optional<DeferWeightGradients> scope;
-    if (has_weight_halves_) scope.emplace(live.weight_gradients);
+    const DeferWeightGradients scope(has_weight_halves_ ? &live.weight_gradients : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {

@@ -7,10 +7,10 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -145,11 +145,11 @@ class RightRunner {
         action.chunk == 0 ? microbatch.tokens : take(action).requires_grad_(true);
     Live& live = live_[place_of(action)];
     if (action.chunk > 0) live.input = input;
-    std::optional<DeferWeightGradients> scope;
     const auto& own = plan_.stages[static_cast<std::size_t>(stages_.rank())];
-    if (std::any_of(own.begin(), own.end(),
-                    [](const Action& a) { return a.kind == ActionKind::kWeightBackward; }))
-      scope.emplace(live.weight_gradients);
+    const bool has_halves = std::any_of(own.begin(), own.end(), [](const Action& a) {
+      return a.kind == ActionKind::kWeightBackward;
+    });
+    const DeferWeightGradients scope(has_halves ? &live.weight_gradients : nullptr);
     at::Tensor output = chunk_of(action).forward(input);
     if (!is_last(action)) {
       live.output = torch::autograd::impl::gradient_edge(output);

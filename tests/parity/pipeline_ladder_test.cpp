@@ -52,34 +52,49 @@ TrainOptions without_flushes(TrainOptions options) {
   return options;
 }
 
-// Shapes for this number of ranks: every schedule, microbatches that the stages divide or do not,
-// uneven cuts, one block per stage, several flushes, and two replicas on four ranks.
+constexpr Schedule kSchedules[] = {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble,
+                                   Schedule::kInterleaved};
+
+// On every number of stages that divides the ranks (a single one on up to two ranks), microbatches
+// that the stages do not divide, uneven cuts and two flushes; on as many stages as ranks also one
+// flush that they do divide. Enough blocks for any schedule.
 std::vector<Shape> shapes_on(int num_ranks) {
-  using enum Schedule;
-  switch (num_ranks) {
-    case 1:
-      return {{k1f1b, 1, 1}, {kGpipe, 1, 3, 1, 2}, {kZeroBubble, 1, 3}, {k1f1b, 1, 2, 1, 1, 2}};
-    case 2:
-      return {{k1f1b, 2, 2},           {k1f1b, 2, 5, 1, 1, 3}, {kGpipe, 2, 3, 1, 2},
-              {kZeroBubble, 2, 4},     {kZeroBubble, 2, 8},    {kInterleaved, 2, 4, 2},
-              {kInterleaved, 2, 3, 2}, {k1f1b, 1, 2},          {k1f1b, 2, 7}};
-    case 3:
-      return {{k1f1b, 3, 4}, {kGpipe, 3, 3, 1, 1, 4}, {kZeroBubble, 3, 5}, {kInterleaved, 3, 4, 2}};
-    default:
-      return {{k1f1b, 4, 4},           {kGpipe, 4, 5},
-              {kZeroBubble, 4, 8},     {k1f1b, 2, 3},
-              {kInterleaved, 4, 6, 2}, {kZeroBubble, 2, 2, 1, 2},
-              {kGpipe, 2, 2},          {kInterleaved, 2, 3, 2, 2}};
+  std::vector<Shape> shapes = {
+      {.num_stages = num_ranks, .num_microbatches = 2 * num_ranks, .layers = 2 * num_ranks}};
+  for (int num_stages = num_ranks > 2 ? 2 : 1; num_stages <= num_ranks; ++num_stages) {
+    if (num_ranks % num_stages == 0)
+      shapes.push_back({.num_stages = num_stages,
+                        .num_microbatches = num_stages + 1,
+                        .accumulation = 2,
+                        .layers = 2 * num_stages + 1});
   }
+  return shapes;
 }
 
-// The untied configurations of the ladder, in turn: clipping on and off, AdamW and SGD, windows and
-// ragged documents, small and large buckets, odd and even widths.
-std::vector<Configuration> untied() {
-  std::vector<Configuration> all;
-  for (const Configuration& configuration : covering_set()) {
-    if (!configuration.tie_embeddings) all.push_back(configuration);
+// The same shape by every schedule that it can have.
+std::vector<Shape> every_schedule(Shape shape) {
+  std::vector<Shape> shapes;
+  for (const Schedule schedule : kSchedules) {
+    const bool is_interleaved = schedule == Schedule::kInterleaved;
+    if (is_interleaved && shape.num_stages == 1) continue;  // RefusesShapesThatCannotBe
+    shape.schedule = schedule;
+    shape.chunks_per_stage = is_interleaved ? 2 : 1;
+    shapes.push_back(shape);
   }
+  return shapes;
+}
+
+// Configurations of the ladder, in turn: clipping on and off, AdamW and SGD, windows and ragged
+// documents, small and large buckets, odd and even widths.
+std::vector<Configuration> untied() {
+  std::vector<Configuration> all = covering_set();
+  std::erase_if(all, [](const Configuration& each) { return each.tie_embeddings; });
+  return all;
+}
+std::vector<Configuration> tied_in_fp32() {
+  std::vector<Configuration> all = covering_set();
+  std::erase_if(all,
+                [](const Configuration& each) { return !each.tie_embeddings || each.is_bf16; });
   return all;
 }
 
@@ -87,22 +102,25 @@ TEST(PipelineLadder, EveryScheduleEqualsTheOracleAndStep4) {
   Climber climber;
   const std::vector<Configuration> configurations = untied();
   std::size_t next = 0;
-  for (const Shape& shape : shapes_on(climber.size())) {
+  for (const Shape& any : shapes_on(climber.size())) {
     const Configuration& configuration = configurations[next++ % configurations.size()];
-    const TrainOptions options = with_shape(climber.options(configuration), shape);
-    SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name(), ", ", shape.name()));
-    const FinishedRun run = climber.climb(pipeline(), options);
-    EXPECT_EQ(run.report.losses.size(), 12u);
-    const int num_replicas = climber.size() / shape.num_stages;
-    EXPECT_EQ(run.report.num_replicas, num_replicas);
-    EXPECT_EQ(run.report.num_stages, shape.num_stages);
+    const TrainOptions options = with_shape(climber.options(configuration), any);
+    const int num_replicas = climber.size() / any.num_stages;
     const FinishedRun step4 =
         climber.climb_on(num_replicas, rung_of("step4_bucketed_ddp"), without_flushes(options));
-    if (climber.rank() != 0) continue;
-    const FinishedRun oracle =
-        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, num_replicas);
-    EXPECT_THAT(differences(run, oracle), IsEmpty());
-    EXPECT_THAT(differences(run, step4), IsEmpty());
+    FinishedRun oracle;
+    if (climber.rank() == 0)
+      oracle = climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, num_replicas);
+    for (const Shape& shape : every_schedule(any)) {
+      SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name(), ", ", shape.name()));
+      const FinishedRun run = climber.climb(pipeline(), with_shape(options, shape));
+      EXPECT_EQ(run.report.losses.size(), 12u);
+      EXPECT_EQ(run.report.num_replicas, num_replicas);
+      EXPECT_EQ(run.report.num_stages, shape.num_stages);
+      if (climber.rank() != 0) continue;
+      EXPECT_THAT(differences(run, oracle), IsEmpty());
+      EXPECT_THAT(differences(run, step4), IsEmpty());
+    }
   }
 }
 
@@ -111,21 +129,28 @@ TEST(PipelineLadder, EveryScheduleEqualsTheOracleAndStep4) {
 // sum, so it is equal up to rounding; with all parts on one stage, to the bit.
 TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
   Climber climber;
-  for (const Configuration& configuration : {covering_set()[0], covering_set()[9]}) {
-    const Shape shape = {Schedule::k1f1b, climber.size(), 4};
-    const TrainOptions options = with_shape(climber.options(configuration), shape);
-    SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name()));
-    const FinishedRun run = climber.climb(pipeline(), options);
-    if (climber.rank() != 0) continue;
-    const FinishedRun oracle =
-        climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst, 1);
-    if (climber.size() == 1) {
-      EXPECT_THAT(differences(run, oracle), IsEmpty());
-    }
-    for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
-      EXPECT_NEAR(run.report.losses[i] / oracle.report.losses[i], 1, 2e-6) << i;
-      EXPECT_NEAR(run.report.grad_norms[i] / oracle.report.grad_norms[i], 1, 1e-5) << i;
-      EXPECT_NEAR(run.report.param_norms[i] / oracle.report.param_norms[i], 1, 1e-6) << i;
+  const std::vector<Configuration> configurations = tied_in_fp32();
+  std::size_t next = 0;
+  for (const Shape& any : shapes_on(climber.size())) {
+    const Configuration& configuration = configurations[next++ % configurations.size()];
+    TrainOptions options = with_shape(climber.options(configuration), any);
+    options.num_steps = 4;
+    FinishedRun oracle;
+    if (climber.rank() == 0)
+      oracle = climber.ask_oracle(without_flushes(options), Fold::kMicrobatchesFirst,
+                                  climber.size() / any.num_stages);
+    for (const Shape& shape : every_schedule(any)) {
+      SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name(), ", ", shape.name()));
+      const FinishedRun run = climber.climb(pipeline(), with_shape(options, shape));
+      if (climber.rank() != 0) continue;
+      if (any.num_stages == 1) {
+        EXPECT_THAT(differences(run, oracle), IsEmpty());
+      }
+      for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
+        EXPECT_NEAR(run.report.losses[i] / oracle.report.losses[i], 1, 2e-6) << i;
+        EXPECT_NEAR(run.report.grad_norms[i] / oracle.report.grad_norms[i], 1, 1e-5) << i;
+        EXPECT_NEAR(run.report.param_norms[i] / oracle.report.param_norms[i], 1, 1e-6) << i;
+      }
     }
   }
 }
@@ -313,6 +338,7 @@ TEST(PipelineLadder, RefusesShapesThatCannotBe) {
   };
   const int p = climber.size();
   EXPECT_THAT(message({Schedule::k1f1b, p + 1, 8}), HasSubstr("--pipeline-stages"));
+  EXPECT_THAT(message({Schedule::kInterleaved, 1, 8, 2}), HasSubstr("nothing to interleave"));
   if (p == 1) return;
   EXPECT_THAT(message({Schedule::k1f1b, p, p - 1}), HasSubstr("at least as many microbatches"));
   EXPECT_THAT(message({Schedule::k1f1b, p, p, 1, 1, p - 1}),
