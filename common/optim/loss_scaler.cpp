@@ -23,7 +23,7 @@ bool LossScaler::accepts(double grad_norm) {
     ++state_.skipped_steps;
     return false;
   }
-  if (++state_.good_steps == window_) {
+  if (++state_.good_steps >= window_) {
     if (state_.scale < kLargest) state_.scale *= 2;
     state_.good_steps = 0;
   }

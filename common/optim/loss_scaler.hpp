@@ -6,7 +6,7 @@
 // makes no gradient overflow (the largest number is 65504), and nobody knows it beforehand:
 //
 //   a gradient is infinite, or not a number      skip the step, and halve the scale
-//   `window` steps in a row were good            double it, up to 2^30
+//   `window` steps or more in a row were good    double it, up to 2^30, and count again from 0
 //
 // A scale is a power of two, so that multiplying and dividing by it rounds nothing. bf16 and fp32
 // have an exponent of 8 bits, which reaches down to 1e-38: their scale is 1, and stays.
@@ -36,11 +36,11 @@ struct LossScaleState {
 
 class LossScaler {
  public:
-  LossScaler() = default;  // a scale of 1, forever
+  LossScaler() = default;  // a scale of 1, forever: whatever is restored is only kept
   explicit LossScaler(const LossScaleOptions& options)
       : window_(options.window), state_{.scale = options.initial} {}
 
-  double scale() const { return state_.scale; }
+  double scale() const { return is_on() ? state_.scale : 1; }
 
   // To be called once per step, with the norm of the whole gradient after it has been divided by
   // the scale. Returns whether the optimizer may take the step. Without a scale it always may:

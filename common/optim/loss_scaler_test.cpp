@@ -90,6 +90,25 @@ TEST(LossScaler, ContinuesFromAState) {
   expect_state(after, {256, 1, 3});
 }
 
+// A run may be resumed with a smaller window than the good steps that it already has.
+TEST(LossScaler, GrowsAfterAResumeWithASmallerWindow) {
+  LossScaler scaler = scaler_of(65536, 3);
+  scaler.restore({.scale = 1024, .good_steps = 7, .skipped_steps = 2});
+  for (const auto& [scale, good] : {std::pair{2048, 0}, {2048, 1}, {2048, 2}, {4096, 0}}) {
+    EXPECT_TRUE(scaler.accepts(1));
+    expect_state(scaler, {static_cast<double>(scale), good, 2});
+  }
+}
+
+// Training went on without a scale in between: it is there for a later run to go on from.
+TEST(LossScaler, KeepsAScaleThatItDoesNotUse) {
+  LossScaler scaler;
+  scaler.restore({.scale = 1024, .good_steps = 7, .skipped_steps = 2});
+  EXPECT_EQ(scaler.scale(), 1);
+  EXPECT_TRUE(scaler.accepts(kInfinity));
+  EXPECT_EQ(scaler.state(), (LossScaleState{1024, 7, 2}));
+}
+
 // At a scale of 1 a smaller one would not help: the message says what would.
 TEST(LossScaler, GivesUpAtAScaleOf1) {
   LossScaler scaler = scaler_of(2, 3);

@@ -30,7 +30,7 @@ struct SavedCheckpoint {
 };
 
 struct SaveOptions {
-  std::optional<LossScaleState> loss_scale = {};  // of a run with fp16
+  std::optional<LossScaleState> loss_scale = {};  // of a run that has, or once had, fp16
   // bf16 or fp16: the parameters are also written as such, to a folder of that name. fp32: they are not.
   at::ScalarType copy_dtype = at::kFloat;
 };
@@ -48,7 +48,7 @@ struct LoadedCheckpoint {
   std::string param_hash;
   std::string hashes;                               // of its parameters and its optimizer's state
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
-  std::optional<LossScaleState> loss_scale;         // of a run with fp16
+  std::optional<LossScaleState> loss_scale;         // of a run that has, or once had, fp16
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the

@@ -101,7 +101,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   step_ = loaded.step;
-  if (loss_scaler_.is_on() && loaded.loss_scale) restore_loss_scale(*loaded.loss_scale);
+  if (loaded.loss_scale) restore_loss_scale(*loaded.loss_scale);
   resumed_hashes_ = loaded.hashes;
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
@@ -336,7 +336,8 @@ void Run::write_state(const TrainState& state) {
   Json config = to_json(options_);
   config["ranks"] = num_replicas();
   SaveOptions options = {.copy_dtype = options_.output.save_dtype};
-  if (loss_scaler_.is_on()) options.loss_scale = loss_scaler_.state();
+  const LossScaleState& loss_scale = loss_scaler_.state();  // perhaps of an earlier run with fp16
+  if (loss_scaler_.is_on() || loss_scale != LossScaleState()) options.loss_scale = loss_scale;
   const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config, options);
   report_.param_hash = saved.param_hash;
   prune_checkpoints(out_, options_.output.keep);

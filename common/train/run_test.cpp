@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -204,7 +205,8 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");
 }
 
-// Steps 2 and 3 overflow: the optimizer leaves them out, and so does the schedule, also after a resume.
+// Steps 2 and 3 overflow: the optimizer leaves them out, and so does the schedule, also after a resume,
+// in whatever precision.
 TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   options_.num_steps = 8;
   options_.lr = {.schedule = LrSchedule::kLinear, .lr = 1, .warmup_steps = 4};
@@ -233,17 +235,27 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
     EXPECT_EQ(optimizer.num_steps(), 6);
     return std::pair{run.report(), scales};
   };
+  const auto resumed = [&](const std::string& from, const std::string& out, at::ScalarType type) {
+    TrainOptions again = options_;
+    again.output.out = folder_.path(out);
+    again.output.resume = folder_.path(from);
+    again.model.precision.params = type;
+    return take(again);
+  };
   const auto [whole, scales] = take(options_);
   EXPECT_THAT(whole.learning_rates, ElementsAre(.25, .5, .5, .5, .75, 1, 1, .75));
   EXPECT_THAT(scales, ElementsAre(1024, 1024, 512, 256, 256, 256, 512, 512));
   EXPECT_EQ(whole.skipped_steps, 2);
-  TrainOptions again = options_;
-  again.output.out = folder_.path("again");
-  again.output.resume = options_.output.out + "/checkpoints/step_000003";
-  const auto [rest, later_scales] = take(again);
+  const auto [rest, later_scales] = resumed("run/checkpoints/step_000003", "again", at::kHalf);
   EXPECT_THAT(rest.learning_rates, ElementsAre(.5, .75, 1, 1, .75));
   EXPECT_THAT(later_scales, ElementsAre(256, 256, 256, 512, 512));
   EXPECT_EQ(rest.skipped_steps, 0);
+  const auto [in_bf16, no_scales] = resumed("run/checkpoints/step_000003", "bf16", at::kBFloat16);
+  EXPECT_EQ(in_bf16.learning_rates, rest.learning_rates);
+  EXPECT_THAT(no_scales, Each(1));
+  const auto [back, last_scales] = resumed("bf16/checkpoints/step_000006", "back", at::kHalf);
+  EXPECT_THAT(back.learning_rates, ElementsAre(1, .75));
+  EXPECT_THAT(last_scales, ElementsAre(256, 256));
   const std::string log = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
   EXPECT_THAT(log, HasSubstr("\"loss_scale\":512"));
   EXPECT_THAT(log, HasSubstr("\"grad_norm\":null"));

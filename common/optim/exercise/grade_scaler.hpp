@@ -120,6 +120,10 @@ class GradeScaler : public GradePart {
       expect_state("restored with 2 good steps of 3, after another good one", after, {512, 0, 2});
       take(after, {kInfinity});
       expect_state("restored with 2 skipped steps, after another overflow", after, {256, 0, 3});
+      after.restore({.scale = 256, .good_steps = 5, .skipped_steps = 3});
+      take(after, {1});
+      expect_state("restored with 5 good steps, with a window of 3, after another good one", after,
+                   {512, 0, 3});
     });
   }
 

@@ -47,7 +47,7 @@ class RightScaler {
   virtual void count_skip() { ++state_.skipped_steps; }
   virtual bool takes_it_anyway() { return false; }
   virtual void count_good_step() { ++state_.good_steps; }
-  virtual bool has_window_passed() { return state_.good_steps == options_->window; }
+  virtual bool has_window_passed() { return state_.good_steps >= options_->window; }
   virtual bool may_grow() { return state_.scale < std::ldexp(1, 30); }
   virtual void begin_window() { state_.good_steps = 0; }
 

@@ -58,6 +58,9 @@ inline std::vector<WrongAnswer<MakeScaler>> wrong_scalers() {
             "after 3 good steps in a row, with a window of 3, the scale is 1024, not 2048"),
       wrong("window - 1", scaler_with<WaitsOneStepLess>(),
             "after 2 good steps in a row, with a window of 3, the scale is 2048, not 1024"),
+      wrong("misses a smaller window", scaler_with<MissesASmallerWindow>(),
+            "restored with 5 good steps, with a window of 3, after another good one, the scale is "
+            "256, not 512"),
       wrong("doubles in every later step", scaler_with<DoublesInEveryLaterStep>(),
             "after 3 good steps in a row, with a window of 3, the number of good steps in a row is "
             "3, "

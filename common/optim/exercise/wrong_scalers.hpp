@@ -22,7 +22,7 @@ struct AnotherRightScaler : WrongScaler {
   bool overflows(double norm) override { return norm * 0 != 0; }
   bool is_hopeless() override { return state_.scale / 2 < 1; }
   void shrink() override { state_.scale *= 0.5; }
-  bool has_window_passed() override { return state_.good_steps % options_->window == 0; }
+  bool has_window_passed() override { return state_.good_steps / options_->window > 0; }
 };
 
 // ---- an overflow
@@ -80,9 +80,12 @@ struct WaitsOneStepLess : WrongScaler {
     return state_.good_steps == std::max<std::int64_t>(1, options_->window - 1);
   }
 };
+struct MissesASmallerWindow : WrongScaler {  // after a resume with more good steps than that
+  using WrongScaler::WrongScaler;
+  bool has_window_passed() override { return state_.good_steps == options_->window; }
+};
 struct DoublesInEveryLaterStep : WrongScaler {
   using WrongScaler::WrongScaler;
-  bool has_window_passed() override { return state_.good_steps >= options_->window; }
   void begin_window() override {}
 };
 struct NeverGrows : WrongScaler {
