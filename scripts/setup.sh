@@ -17,7 +17,7 @@ JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
 BUILD_PACKAGES="g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev
   libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libzmq3-dev cppzmq-dev"
 # shellcheck disable=SC2034  # for doctor.sh and test.sh
-TEST_PACKAGES="doxygen graphviz clang-format-14 clang-14 libclang-rt-14-dev"
+TEST_PACKAGES="doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev"
 
 say() { printf 'ladder: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }

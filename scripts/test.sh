@@ -1,5 +1,5 @@
 # ./ladder test: runs everything that CI runs, in parts. If one part fails, the others still run. Ends with the time of
-# each part and ctest's summary. `./ladder test formatting tests` runs only these two parts.
+# each part, the slowest tests and ctest's summary. `./ladder test formatting tests` runs only these two parts.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 unset LADDER_CUDA LADDER_BUILD  # the part cuda is the one that tests that build
@@ -116,16 +116,24 @@ exercise_like_a_learner() {
 }
 
 # Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
-# three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have.
+# three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Graders and
+# stubs are left out: the exercises' own tests call the former, and nothing runs in the latter.
 part_sanitizers() {
-  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$' --no-tests=error)
+  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$|_grade|_stub_test')
   need_configured asan --preset asan
   # shellcheck disable=SC2046
   need_built asan $(programs_of asan "${selection[@]}")
   # Three long tests of the parity ladder run the same code as its others.
   GTEST_FILTER='-ObjectiveLadder.StagesChangeNoBit:ObjectiveLadder.TheGradientIsTheSame*:ObjectiveLadder.AResumedRun*' \
-    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LADDER_TEST_SECONDS=500 \
-    ctest --test-dir build/asan "${selection[@]}" -j2 --output-on-failure
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan 3 "${selection[@]}"
+}
+# run_ctest FOLDER FACTOR OPTION…: runs the tests of build/FOLDER, whose time limits are FACTOR times the usual ones.
+# On a slow machine all limits are longer (measure_time_scale).
+run_ctest() {
+  local folder=$1 scale=$((TIME_SCALE * $2))
+  shift 2
+  LADDER_TIME_SCALE=$scale ctest --test-dir "build/$folder" --timeout $((600 * scale)) --no-tests=error -j2 \
+    --output-on-failure "$@" 2>&1 | tee "$LOGS/ctest-$folder.log"
 }
 # The programs that a selection of tests needs. A test's name is that of its program, followed by the number of ranks.
 programs_of() {
@@ -136,11 +144,11 @@ programs_of() {
 
 # libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
 part_races() {
-  local selection=(-L '^threads$' -E 'threads_[1245]$' --no-tests=error)
+  local selection=(-L '^threads$' -E 'threads_[1245]$')
   need_configured tsan --preset tsan
   # shellcheck disable=SC2046
   need_built tsan $(programs_of tsan "${selection[@]}")
-  LADDER_TEST_SECONDS=500 ctest --test-dir build/tsan "${selection[@]}" -j2 --output-on-failure
+  run_ctest tsan 3 "${selection[@]}"
 }
 
 # Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen.
@@ -159,7 +167,7 @@ part_cuda() {
   done
   for step in "${steps[@]}"; do train_briefly "build/cuda/$step/$step"; done
   if nvidia-smi -L 2>/dev/null; then export LADDER_REQUIRE_GPU=1; fi
-  ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure
+  run_ctest cuda 1 -L gpu -j1
 }
 # It lists the code for GPUs in a program. Some toolkits lack it, but triton, which comes with torch, brings one.
 find_cuobjdump() {
@@ -193,8 +201,24 @@ part_doxygen() {
   logged doxygen doxygen docs/Doxyfile
 }
 
-part_tests() {
-  ctest --test-dir build/release -LE full --no-tests=error -j2 --output-on-failure 2>&1 | tee "$LOGS/ctest.log"
+part_tests() { run_ctest release 1 -LE full; }
+
+# Sets TIME_SCALE to how many times as long as on a fast, idle machine a loop takes on two cores at once, rounded up.
+measure_time_scale() {
+  local start=$EPOCHREALTIME core
+  for core in 1 2; do python3 -c 'for i in range(15_000_000): pass' & done
+  wait
+  TIME_SCALE=$(awk -v from="$start" -v to="$EPOCHREALTIME" 'BEGIN { print int(to - from) + 1 }')
+}
+
+# Prints the ten tests that took longest, of all builds, with the share of their time limit.
+slowest_tests() {
+  local log folder
+  for log in "$LOGS"/ctest-*.log; do
+    folder=${log##*/ctest-}
+    sed -nE "s|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*|\2 \1 ${folder%.log}|p" "$log"
+  done | sort -rn | head -n 10 | awk -v limit=$((600 * TIME_SCALE)) '{
+    printf "%6.0f s  %3.0f %% of its limit  %s, %s\n", $1, 100 * $1 / (limit * ($3 ~ /^[at]san$/ ? 3 : 1)), $2, $3 }'
 }
 
 # run_part NAME: adds its time and result to TABLE. A part runs in a shell of its own that stops at the first error.
@@ -222,7 +246,8 @@ main() {
   local line name description reason not_run=""
   FAILED=() TABLE=()
   mkdir -p "$LOGS"
-  rm -f "$LOGS/ctest.log"
+  rm -f "$LOGS"/ctest-*.log
+  measure_time_scale
   for name in "$@"; do
     printf '%s\n' "${PARTS[@]}" | grep -q "^$name " || usage_error "there is no part '$name'. The parts: $(printf '%s\n' "${PARTS[@]}" | cut -d' ' -f1 | xargs)"
   done
@@ -240,9 +265,13 @@ main() {
   printf '\n=== parts, %d s in all\n' "$SECONDS"
   printf '%s\n' "${TABLE[@]}"
   if ((${#FAILED[@]} > 0)); then printf 'FAILED: %s\n' "${FAILED[*]}"; else echo "all parts passed$not_run"; fi
-  if [[ -f $LOGS/ctest.log ]]; then
+  if compgen -G "$LOGS/ctest-*.log" >/dev/null; then
+    printf '\n=== the slowest tests; time limits are %d times those of a fast machine\n' "$TIME_SCALE"
+    slowest_tests
+  fi
+  if [[ -f $LOGS/ctest-release.log ]]; then
     echo
-    sed -n '/tests passed/,$p' "$LOGS/ctest.log"
+    sed -n '/tests passed/,$p' "$LOGS/ctest-release.log"
   fi
   ((${#FAILED[@]} == 0))
 }

@@ -6,7 +6,7 @@
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
-// ranks at once, and so does a test longer than LADDER_TEST_SECONDS (120), because then some rank
+// ranks at once, and so does a test longer than 120 s (time_limit.hpp), because then some rank
 // waits for another. A build without MPI has one rank, or threads.
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
@@ -25,7 +25,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
-#ifdef __SANITIZE_THREAD__
+#ifdef LADDER_SANITIZE_THREAD
 #include "common/model/modules.hpp"
 #endif
 
@@ -153,7 +153,7 @@ void select_tests_on_ranks() {
   GTEST_FLAG_SET(filter, wanted + (has_minus ? "" : "-") + others);
 }
 
-#ifdef __SANITIZE_THREAD__
+#ifdef LADDER_SANITIZE_THREAD
 // oneDNN makes its cache at the first product. Another thread sees that it is made in libtorch,
 // which the sanitizer does not watch, so that the cache's lock would look like a race.
 void make_the_cache_of_onednn() {
@@ -163,7 +163,7 @@ void make_the_cache_of_onednn() {
 #endif
 
 int run_on_threads(int num_threads) {
-#ifdef __SANITIZE_THREAD__
+#ifdef LADDER_SANITIZE_THREAD
   make_the_cache_of_onednn();
 #endif
   if (tests_on_ranks().empty()) {

@@ -14,6 +14,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
+#include "common/testing/time_limit.hpp"
 
 namespace ladder {
 
@@ -38,7 +39,8 @@ std::string one_word(const std::string& text) {
 
 std::string mpi_launch(const std::string& mpiexec) {
   return concat("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ", one_word(mpiexec),
-                " --timeout 120 --oversubscribe --bind-to none ");
+                " --timeout ", static_cast<int>(120 * time_scale()),
+                " --oversubscribe --bind-to none ");
 }
 
 Program::Program(const std::vector<std::string>& command, const std::string& folder) {
@@ -96,6 +98,7 @@ bool Program::wait_for_output(const std::string& text) {
 }
 
 int Program::wait(double seconds) {
+  seconds *= time_scale();
   const Timer timer;
   const auto is_in_time = [&] {  // with output to read, or at its end
     pollfd output = {.fd = pipe_, .events = POLLIN, .revents = 0};

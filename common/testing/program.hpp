@@ -34,7 +34,7 @@ class Program {
   bool wait_for_output(const std::string& text);
   // Reads the rest of the output, waits for the end and returns the exit code, or 128 + the signal
   // that killed the process. Throws CheckError with the command and the last lines of the output if
-  // that takes longer than `seconds`.
+  // that takes longer than `seconds` (times time_scale(), time_limit.hpp).
   int wait(double seconds = 600);
   const std::string& output() const { return output_; }  // all that has been read so far
 

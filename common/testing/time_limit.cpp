@@ -21,9 +21,13 @@ extern "C" void on_timeout(int /*signal*/) {  // async-signal-safe calls only
 
 }  // namespace
 
+double time_scale() {
+  const char* const text = std::getenv("LADDER_TIME_SCALE");
+  return text != nullptr ? std::max(0.0, std::atof(text)) : 1.0;
+}
+
 void start_time_limit(int seconds, const std::string& message) {
-  const char* const text = std::getenv("LADDER_TEST_SECONDS");
-  if (text != nullptr) seconds = std::max(1, std::atoi(text));
+  seconds = std::max(1, static_cast<int>(seconds * time_scale()));
   std::snprintf(timeout_message, sizeof timeout_message, "%s takes longer than %d s",
                 message.c_str(), seconds);
   std::signal(SIGALRM, on_timeout);
