@@ -37,10 +37,7 @@ double now_s() {
 class PipelineRunner::Execution {
  public:
   Execution(PipelineRunner& runner, const PipelinePlan& plan, const Microbatch* microbatches)
-      : runner_(runner), plan_(plan), microbatches_(microbatches) {
-    for (const Action& action : own_actions())
-      has_weight_halves_ |= action.kind == ActionKind::kWeightBackward;
-  }
+      : runner_(runner), plan_(plan), microbatches_(microbatches) {}
 
   // Called on the last stage with the last chunk's output for a microbatch. Returns what backward
   // starts from, [].
@@ -76,6 +73,11 @@ class PipelineRunner::Execution {
     return plan_.stages[static_cast<std::size_t>(runner_.stages_.rank())];
   }
   bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
+  // Whether the backward of this forward is cut in two.
+  bool is_cut(const Action& forward) const {
+    const Action half = {ActionKind::kWeightBackward, forward.chunk, forward.microbatch};
+    return std::find(own_actions().begin(), own_actions().end(), half) != own_actions().end();
+  }
   static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
   // What an earlier action has left for this one.
   template <class Value>
@@ -121,7 +123,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    const DeferWeightGradients scope(has_weight_halves_ ? &live.weight_gradients : nullptr);
+    const DeferWeightGradients scope(is_cut(action) ? &live.weight_gradients : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {
@@ -176,7 +178,6 @@ class PipelineRunner::Execution {
   PipelineRunner& runner_;
   const PipelinePlan& plan_;
   const Microbatch* microbatches_;
-  bool has_weight_halves_ = false;
   std::map<Place, Live> live_;
   std::map<Place, at::Tensor> activations_, gradients_;  // computed here, still to be sent
   std::map<Place, Arriving> arriving_activations_, arriving_gradients_;
