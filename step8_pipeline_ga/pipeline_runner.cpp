@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -56,7 +57,8 @@ class PipelineRunner::Execution {
   struct Live {
     at::Tensor input;              // a leaf if its gradient is wanted
     torch::autograd::Edge output;  // where backward begins
-    WeightGradientQueue weight_gradients;
+    // The graph refers to it, so it stays where it is when this is moved.
+    std::unique_ptr<WeightGradientQueue> weight_gradients = std::make_unique<WeightGradientQueue>();
   };
   struct Arriving {
     at::Tensor tensor;
@@ -117,7 +119,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    const DeferWeightGradients scope(is_cut(action) ? &live.weight_gradients : nullptr);
+    const DeferWeightGradients scope(is_cut(action) ? live.weight_gradients.get() : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {
@@ -147,8 +149,7 @@ class PipelineRunner::Execution {
   }
 
   void weight_backward(const Action& action) {
-    live_.at(place_of(action)).weight_gradients.run(on_weight_gradient);
-    live_.erase(place_of(action));
+    take(live_, action).weight_gradients->run(on_weight_gradient);
   }
 
   void send(std::map<Place, at::Tensor>& tensors, const Action& action, int to_chunk) {

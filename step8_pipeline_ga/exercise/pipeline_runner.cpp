@@ -1,7 +1,8 @@
 // Exercise of step 8, part 2: run a microbatch backward through a chunk.
 //
 // run() goes through the plan; forwards and messages are written. Write the two halves of backward
-// as step8_pipeline_ga/pipeline_runner.hpp describes them, then run:
+// as step8_pipeline_ga/pipeline_runner.hpp and common/model/weight_gradients.hpp describe them,
+// then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 1 is in pipeline_schedule.cpp; this part is graded without it.
 #include "step8_pipeline_ga/pipeline_runner.hpp"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -62,7 +64,8 @@ class PipelineRunner::Execution {
   struct Live {
     at::Tensor input;              // a leaf if its gradient is wanted
     torch::autograd::Edge output;  // where backward begins
-    WeightGradientQueue weight_gradients;
+    // The graph refers to it, so it stays where it is when this is moved.
+    std::unique_ptr<WeightGradientQueue> weight_gradients = std::make_unique<WeightGradientQueue>();
   };
   struct Arriving {
     at::Tensor tensor;
@@ -123,7 +126,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    const DeferWeightGradients scope(is_cut(action) ? &live.weight_gradients : nullptr);
+    const DeferWeightGradients scope(is_cut(action) ? live.weight_gradients.get() : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {
@@ -143,15 +146,15 @@ class PipelineRunner::Execution {
   void backward(const Action& action, const at::Tensor& received) {
     // forward() left in live_ what you need. Backward begins at `output`: torch::autograd::Engine::
     // get_default_engine().execute({edge}, {its gradient}, keep_graph, create_graph,
-    // accumulate_grad) adds to .grad of every leaf. What will send() look for in gradients_? And
-    // what must not outlive this call?
+    // accumulate_grad) adds to .grad of every leaf. Which gradient does the loss have itself? What
+    // will send() look for in gradients_? And what must not outlive this call?
     static_cast<void>(action);
     static_cast<void>(received);
     not_implemented("step8_pipeline_ga: PipelineRunner::Execution::backward()");
   }
 
   void weight_backward(const Action& action) {
-    // The half that backward() left in the queue. Who wants to hear of each gradient?
+    // The half that backward() left in the queue. Who wants to hear of each gradient, if anybody?
     static_cast<void>(action);
     not_implemented("step8_pipeline_ga: PipelineRunner::Execution::weight_backward()");
   }
