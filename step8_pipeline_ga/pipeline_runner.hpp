@@ -77,7 +77,8 @@ class PipelineRunner {
   // The summed loss of each microbatch, without gradients: on the last stage, zeros elsewhere.
   std::vector<double> loss_sums(const Objective& objective, const Microbatches& batch);
 
-  // What the last chunk returns for these tokens [B, T], on every stage, without gradients.
+  // What the last chunk returns for the last of these tokens [B, T]: the logits [B, 1, V] of the
+  // next one, on every stage, without gradients.
   at::Tensor forward(const at::Tensor& tokens);
 
   // From here on, appends when each forward and backward began and ended, in seconds of the steady

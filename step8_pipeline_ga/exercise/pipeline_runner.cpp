@@ -212,7 +212,7 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
                                             const OnWeightGradient& on_weight_gradient,
                                             double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
-  double loss = 0;
+  at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
@@ -220,12 +220,13 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
       const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
-      loss += share.item<double>();
+      const at::Tensor value = share.detach().to(at::kDouble);
+      loss = loss.defined() ? loss + value : value;
       return share;
     };
     flush.run();
   }
-  return loss;
+  return loss.defined() ? loss.item<double>() : 0;
 }
 
 void PipelineRunner::forward(const Microbatches& batch, const OutputVisitor& visit) {
@@ -252,14 +253,15 @@ std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
 at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   at::Tensor output;
   forward(Microbatches({Microbatch{tokens, {}}}),
-          [&](const at::Tensor& last, std::int64_t /*microbatch*/) { output = last; });
+          [&](const at::Tensor& logits, std::int64_t /*microbatch*/) {
+            output = logits.slice(/*dim=*/1, -1).contiguous();
+          });
   const int last = stages_.size() - 1;
   const at::Tensor width = at::empty({1}, at::kLong);
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()},
-                       activation_options_);
+    output = at::empty({tokens.size(0), 1, width.item<std::int64_t>()}, activation_options_);
   stages_.broadcast(output, last)->wait();
   return output;
 }
