@@ -334,11 +334,11 @@ class OptionTable {
     value("--dpo-beta", o.dpo.beta, "how strongly the model is held to the reference");
     value("--dpo-label-smoothing", o.dpo.label_smoothing,
           "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
-    choice(
-        "--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
-        "mean over pairs; or over answer tokens, where a microbatch counts by its share of them");
+    choice("--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
+           "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
     value("--dpo-reference", o.dpo.reference,
-          "checkpoint of the frozen model to compare with; default: that of --init-from");
+          "checkpoint of the frozen model to compare with, the same in every part of a run that is "
+          "resumed; default: that of --init-from");
     value("--dpo-reference-cache", o.dpo.cache,
           "file that keeps the frozen model's log-probabilities: computed once for all pairs, then "
           "read");
@@ -355,7 +355,8 @@ class OptionTable {
     choice(
         "--sinkhorn-scope", o.distillation.scope,
         {{"microbatch", SinkhornScope::kMicrobatch}, {"batch", SinkhornScope::kBatch}},
-        "samples over which the teacher's assignment is balanced: a microbatch, or a whole step");
+        "samples over which the teacher's assignment is balanced: a microbatch, of two samples or "
+        "more (an epoch's last one is left out if it would be alone); or a whole step");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }
