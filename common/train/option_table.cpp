@@ -334,9 +334,8 @@ class OptionTable {
     value("--dpo-beta", o.dpo.beta, "how strongly the model is held to the reference");
     value("--dpo-label-smoothing", o.dpo.label_smoothing,
           "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
-    choice(
-        "--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
-        "mean over pairs; or over answer tokens, where a microbatch counts by its share of them");
+    choice("--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
+           "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
     value("--dpo-reference", o.dpo.reference,
           "checkpoint of the frozen model to compare with; default: that of --init-from");
     value("--dpo-reference-cache", o.dpo.cache,
