@@ -29,6 +29,11 @@ std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_s
 // the objective needs.
 DataOptions step_data(const TrainOptions& options);
 
+// The samples of this replica, as in step 2. Where a teacher balances each microbatch by itself, the
+// last sample that an epoch has for this replica is left out if it would be a microbatch of its own:
+// balanced alone, it belongs to every prototype alike.
+DataShard step_shard(const TrainOptions& options, const Mesh& mesh);
+
 // The microbatches of one flush of this step: --num-microbatches, or all with --docs-per-step.
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch);
 

@@ -5,7 +5,6 @@
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
-#include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step8_pipeline_ga/next_batch.hpp"
@@ -29,8 +28,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
-  BatchStream batches(step_data(options),
-                      data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
+  BatchStream batches(step_data(options), step_shard(options, mesh));
   const StepObjective objective = make_objective(options, plan, mesh, flat, batches);
   const auto state = [&] {
     return stage_state(plan, flat, optimizer, batches, mesh, objective.state);

@@ -378,6 +378,12 @@ TEST(Options, ObjectivesRefuseWhatTheyCannotUse) {
   refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
   refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
   refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
+  refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
+          "--micro-batch-size 2 or more, or --sinkhorn-scope batch");
+  parse({"--micro-batch-size", "1"}, kPipelines);
+  parse(
+      {"--objective", "self_distillation", "--micro-batch-size", "1", "--sinkhorn-scope", "batch"},
+      kPipelines);
   expect_refused({"--objective", "dpo"}, {"unknown option --objective"});
 }
 

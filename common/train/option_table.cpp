@@ -354,7 +354,8 @@ class OptionTable {
     choice(
         "--sinkhorn-scope", o.distillation.scope,
         {{"microbatch", SinkhornScope::kMicrobatch}, {"batch", SinkhornScope::kBatch}},
-        "samples over which the teacher's assignment is balanced: a microbatch, or a whole step");
+        "samples over which the teacher's assignment is balanced: a microbatch, of two samples or "
+        "more (an epoch's last one is left out if it would be alone); or a whole step");
   }
 
   void remember(const char* name, const Json& value) { values_[name + 2] = value; }

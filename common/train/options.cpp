@@ -183,6 +183,12 @@ void finalize_objective(const TrainOptions& options) {
               "--prototypes is ", distillation.prototypes,
               ", it must be at least 2 and at most the size of the vocabulary, which is ",
               options.model.vocab_size);
+  check_usage(
+      kind != ObjectiveKind::kSelfDistillation ||
+          distillation.scope != SinkhornScope::kMicrobatch || options.data.microbatch_size != 1,
+      "--micro-batch-size 1 with --sinkhorn-scope microbatch: a sample that is balanced "
+      "alone belongs to every prototype alike, and teaches nothing; take --micro-batch-size "
+      "2 or more, or --sinkhorn-scope batch");
   check_usage(kind == ObjectiveKind::kDpo || (dpo.reference.empty() && dpo.cache.empty()),
               dpo.reference.empty() ? "--dpo-reference-cache " : "--dpo-reference ",
               dpo.reference.empty() ? dpo.cache : dpo.reference, " is for --objective dpo only");
