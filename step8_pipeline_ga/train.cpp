@@ -32,7 +32,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, grads, options.optimizer);
   BatchStream batches(step_data(options),
                       data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
-  const StepObjective objective = make_objective(options, plan, mesh, flat, batches);
+  const StepObjective objective = make_objective(options, plan, mesh, flat, optimizer, batches);
   const auto state = [&] {
     return stage_state(plan, flat, optimizer, batches, mesh, objective.state);
   };
@@ -54,8 +54,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
                         run.loss_scale());
-    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
-    objective.after_step();
+    if (run.accepts(clip.norm)) {
+      optimizer.step(run.learning_rate(), clip.factor);
+      objective.after_step();
+    }
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
