@@ -471,7 +471,7 @@ TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
   EXPECT_EQ(num_stages_of(chunks, 2), 2);
   EXPECT_THAT([&] { num_stages_of(chunks, 1); },
               ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("--chunks-per-stage is 2"), HasSubstr("nothing to interleave"))));
+                  AllOf(HasSubstr("--pipeline-schedule is interleaved"), HasSubstr("nothing to interleave"))));
 }
 
 TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {

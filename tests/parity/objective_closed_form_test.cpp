@@ -129,6 +129,21 @@ fs::path checkpoint_of(const FinishedRun& run, int step) {
   return concat(run.folder, "/checkpoints/step_00000", step);
 }
 
+// A bit of a value: neither the header nor the length tells.
+TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
+  TrainOptions cached = options(dpo_from_cache(), climber_.size());
+  cached.num_steps = 1;
+  climb(cached);
+  if (climber_.rank() == 0) {
+    std::string bytes = read_text_file(cached.objective.dpo.cache);
+    bytes.back() ^= 1;
+    write_text_file(cached.objective.dpo.cache, bytes);
+  }
+  climber_.wait_for_all();
+  EXPECT_THAT([&] { climb(cached); },
+              ThrowsMessage<CheckError>(HasSubstr("is damaged: its values hash to ")));
+}
+
 // Before the reference is even read: here its parameters are missing.
 TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   TrainOptions cached = options(dpo_from_cache(), 1);
