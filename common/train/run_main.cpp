@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "common/train/cost.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
+#include "common/train/memory_need.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
@@ -122,6 +124,10 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
+bool is_for_training(const CommandLine& line) {
+  return !line.should_exit && !line.show_schedule && line.dry_run_ranks == 0;
+}
+
 // A command line that is wrong on only one rank must end the others too, which wait for that rank
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
@@ -130,6 +136,7 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
     check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
                 "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
+    if (is_for_training(line)) check_memory(line.options, trainer, ranks_here(line.options));
     return line;
   } catch (const std::exception& error) {
     // torchrun ends the others itself
@@ -253,10 +260,13 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
     text += concat("rank ", rank, " sends        ", sent, " bytes (", format_bytes(sent),
                    is_every_step ? ") per step\n" : ") in the step that sends most\n");
     if (is_every_step || options.num_steps == 0) continue;
+    constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
+    const std::int64_t num_steps = std::min(options.num_steps, kEnough);
     const std::int64_t total =
-        trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
-    text += concat("rank ", rank, " sends        ", total / options.num_steps, " bytes (",
-                   format_bytes(total / options.num_steps), ") per step on average\n");
+        trainer.traffic_between(options, 0, num_steps, world_size, rank).bytes_sent();
+    text += concat("rank ", rank, " sends        ", total / num_steps, " bytes (",
+                   format_bytes(total / num_steps), ") per step on average",
+                   num_steps < options.num_steps ? concat(" of the first ", kEnough) : "", "\n");
   }
   const std::int64_t saved =
       saved_activation_bytes(options.model, rows_each * options.data.microbatch_size);
