@@ -6,11 +6,12 @@
 Trains step 0 from the same seed on the same rows of the built-in corpus in nine variants, and prints for each the bytes
 it holds per parameter, the training loss (mean of the last 50 steps), the validation loss and its distance from fp32's.
 Then it takes one gradient of the same 64 rows on several numbers of ranks, and prints how far 16-bit gradients are from
-fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg; with --write, also docs/precision.svg and the
-tables of docs/precision.md. Exit code 1 if a variant with masters and fp32 gradients ends further from fp32 than
---within allows.
+fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg;
+with --write, also docs/precision.svg and the tables of docs/precision.md. Exit code 1 if a variant with masters and fp32
+gradients ends further from fp32 than --within allows, or if a sentence of that chapter has another figure than its table.
 
-    benchmarks/precision_vs_fp32.py --self-test       checks the arithmetic and the bound on reports that it makes
+    benchmarks/precision_vs_fp32.py --self-test       checks the arithmetic and the bound on reports that it makes, and
+                                                      the sentences of docs/precision.md against its tables
 Standard library only.
 """
 
@@ -330,6 +331,49 @@ def write_chapter(text, rows, sums, scales, steps, cpu):
     return text
 
 
+# ---- what the chapter says of its tables --------------------------------------------------------------------------------
+
+
+def cells_of(text, name):
+    """{first cell: {head: cell}} of the table between the two comments of this name."""
+    _, _, rest = text.partition(f"<!-- {name}:begin -->")
+    table, _, _ = rest.partition(f"<!-- {name}:end -->")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
+    return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[2:]}
+
+
+def claims_of(text):
+    """[pattern of a sentence with its figures as groups, what the tables make of them]."""
+    prices, on_one_rank = cells_of(text, "price list"), cells_of(text, "sums")["1"]
+    above = {name: float(row["above fp32"].replace("−", "-")) for name, row in prices.items() if name != "fp32"}
+    at_random, rounded, seed = "bf16, stochastic rounding", "bf16, no masters", "fp32, another seed"
+    largest = max(abs(end) for name, end in above.items() if name not in (at_random, rounded, seed))
+    numerals = dict(enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2))
+    seed_ratio, bound_ratio = (numerals.get(round(number / largest), "many") for number in (above[seed], WITHIN))
+    side = "above" if above[at_random] > 0 else "below"
+    still, gains = prices[at_random]["LayerNorm weights still 1"].split(" of ")
+    return [
+        (r"it ends ([\d.]+) (\w+) fp32\. Of (\d+) LayerNorm weights, (\d+) are still 1", (f"{abs(above[at_random]):.4f}", side, gains, still)),
+        (r"Another seed ends (\w+) times as far away", (seed_ratio,)),
+        (r"ends more than ([\d.]+) from fp32, about (\w+) times the largest distance", (str(WITHIN), bound_ratio)),
+        (r"without masters, which falls more slowly and ends ([\d.]+) higher", (f"{above[rounded]:.2f}",)),
+        (r"was off by [\d.]+ % instead of ([\d.]+ %)", (on_one_rank["bf16, fp32 gradients"],)),
+        (r"by \d+ % instead of less than ([\d.]+ %)", (on_one_rank["its worst tensor"].split(",")[0],)),
+    ]  # fmt: skip
+
+
+def contradictions(text):
+    """One line for each sentence that says something else than the table."""
+    prose, faults = " ".join(text.split()), []
+    for pattern, wanted in claims_of(text):
+        found = re.search(pattern, prose)
+        if found is None:
+            faults.append(f"docs/precision.md has no sentence like '{pattern}'")
+        elif found.groups() != wanted:
+            faults.append(f"docs/precision.md says '{found[0]}', its table {', '.join(wanted)}")
+    return faults
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench precision")
     parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
@@ -368,7 +412,7 @@ def main():
         chapter = ROOT / "docs/precision.md"
         chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
         print("written: docs/precision.svg and the tables of docs/precision.md")
-    faults = faults_of(rows, arguments.within)
+    faults = faults_of(rows, arguments.within) + (contradictions(chapter.read_text()) if arguments.write else [])
     for line in faults:
         print(line, file=sys.stderr)
     return 1 if faults else 0
@@ -429,6 +473,14 @@ def self_test():
     written = write_chapter(text, *chapter)
     check("old" not in written and "| bf16" in written and "0.20 %" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written)
     check(write_chapter(written, *chapter) == written, "writing twice changes the chapter")
+
+    chapter = (ROOT / "docs/precision.md").read_text()
+    faults = contradictions(chapter)
+    check(faults == [], "; ".join(faults))
+    for name, head in (("bf16, stochastic rounding", "above fp32"), ("fp32, another seed", "above fp32"), ("bf16, stochastic rounding", "LayerNorm weights still 1")):
+        cell = cells_of(chapter, "price list")[name][head]
+        planted = chapter.replace(cell, cell.replace(cell[-1], "7") if head == "above fp32" else "7 of 320")
+        check(contradictions(planted) != [], f"another figure than {cell} in the table contradicts no sentence")
     print(f"{checks} checks passed")
     return 0
 

@@ -33,10 +33,10 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step
     const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
     const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
-    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
-    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());  // skipped if fp16 overflowed
+    const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
+    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // or skips it
     grads.zero();  // in place: the next step reuses these 4 bytes per parameter
-    run.record({loss, grad_norm, parameter_norm(flat), num_targets, run.stop_requested()});
+    run.record({loss, clip.norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) run.record_validation(evaluate(loss_sum, batches.validation()));
   }

@@ -86,6 +86,26 @@ TEST_F(Step0Test, ClippingBoundsTheStepNotTheReport) {
   EXPECT_NE(clipped.param_hash, free.param_hash);
 }
 
+// Clipped to a norm of 2^-27, gradients would vanish in fp16. The optimizer has them in fp32 by then, so
+// no bit depends on whether clipping or the learning rate makes a step small. All steps share this:
+// no parity test sees it.
+TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
+  options_.model.precision = {at::kHalf, at::kHalf};
+  options_.loss_scale.initial = 1024;
+  options_.optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0};
+  options_.num_steps = 3;
+  const auto hash_with = [&](double clip_norm, double lr) {
+    options_.clip_norm = clip_norm;
+    options_.lr = {.schedule = LrSchedule::kConstant, .lr = lr};
+    const TrainReport report = train(options_);
+    EXPECT_EQ(report.skipped_steps, 0);
+    return report.param_hash;
+  };
+  const std::string wanted = hash_with(0x1p-4, 1);
+  EXPECT_EQ(hash_with(0x1p-27, 0x1p23), wanted);
+  EXPECT_NE(hash_with(0x1p-27, 0x1p22), wanted);
+}
+
 // The loss at the start depends on all of a step's tokens, but not on how they are cut into
 // microbatches.
 TEST_F(Step0Test, CuttingIntoMicrobatchesChangesRoundingOnly) {

@@ -36,11 +36,11 @@ TrainReport train(const TrainOptions& options, World& world) {
     ddp.arm(batch.size());
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     ddp.wait();
-    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
-    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
+    const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
+    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     if (run.should_evaluate()) {
       run.record_validation(evaluate(loss_sum, batches.validation(), comm));

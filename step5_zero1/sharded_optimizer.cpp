@@ -48,16 +48,6 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   return norm_of(ordered);
 }
 
-double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm,
-                      double loss_scale) {
-  const double norm = sharded_norm(grads, comm) / loss_scale;
-  const double factor = clip_factor(norm, clip_norm) / loss_scale;
-  if (factor != 1.0) {
-    for (at::Tensor slice : grads) slice.mul_(factor);
-  }
-  return norm;
-}
-
 void all_gather_parameters(FlatModel& model, Communicator& comm) {
   std::vector<WorkPtr> gathers;
   for (const GradientBucket& unit : plan_unit_buckets(model.layout())) {

@@ -8,7 +8,7 @@
 // two, and parameters are gathered instead of gradients: the same bytes, but 8/N instead of 8 bytes
 // of state per parameter (Rajbhandari et al., arXiv 1910.02054, section 5.1).
 //
-// Collective: start_reduce_scatter(), clip_gradients(), sharded_norm(), all_gather_parameters().
+// Collective: start_reduce_scatter(), sharded_norm(), all_gather_parameters().
 // Throws:     what the communicator throws.
 #pragma once
 
@@ -38,11 +38,6 @@ class ShardedOptimizer : public Optimizer {
 // The norm over all ranks' slices, to the bit that of one process: block sums, one double per 1024
 // elements, are gathered and added up in block order.
 double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
-
-// Divides this rank's slices by the loss scale, then scales them so that the norm of the whole gradient
-// is at most clip_norm (0: no clipping), and returns that norm before clipping.
-double clip_gradients(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm,
-                      double loss_scale = 1);
 
 // Sends every rank's slice of each unit to every rank: the parameters are whole again. All units
 // are in flight at once; units without a trainable tensor are skipped.

@@ -194,12 +194,13 @@ TEST_ON_RANKS(ShardedOptimizerTest, TrainsAsOneProcessDoes) {
         for (std::size_t u = 0; u < grads.size(); ++u)
           grads[u].copy_(plan.slices_of_full(alone.grads.flat())[u]);
         sent();
-        const double norm = clip_gradients(grads, clip_norm, comm_);
-        optimizer.step(1e-2);
+        const Clipping clip(sharded_norm(grads, comm_), clip_norm);
+        optimizer.step(1e-2, clip.factor);
         all_gather_parameters(model.flat, comm_);
         EXPECT_EQ(sent(), theory);
-        EXPECT_EQ(norm, clip_gradients(alone.grads, clip_norm));
-        whole.step(1e-2);
+        const Clipping of_whole(gradient_norm(alone.grads), clip_norm);
+        EXPECT_EQ(clip.norm, of_whole.norm);
+        whole.step(1e-2, of_whole.factor);
         EXPECT_TRUE(bits_equal(model.flat.params(), alone.flat.params())) << "step " << step;
       }
       for (std::size_t i = 0; i < whole.state().size(); ++i) {

@@ -40,12 +40,12 @@ TrainReport train(const TrainOptions& options, World& world) {
     sharder.arm(batch.size());  // every backward sends each unit's gradients, then frees them
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
-    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm, run.loss_scale());
-    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
+    const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
+    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
     all_gather_parameters(flat, comm);
     sharder.zero_grad();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(flat, plan, optimizer, batches, comm));
     if (run.should_evaluate()) {
       run.record_validation(evaluate(loss_sum, batches.validation(), comm));

@@ -1,6 +1,7 @@
 // Step 7: no rank ever holds the whole model.
 #include "step7_zero3/train.hpp"
 
+#include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
@@ -37,12 +38,12 @@ TrainReport train(const TrainOptions& options, World& world) {
     // Units come and go.
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
-    const double grad_norm = clip_gradients(own_grads, options.clip_norm, comm, run.loss_scale());
-    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());  // the next forward gathers it
+    const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
+    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // gathered later
     sharder.zero_grad();
     const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
+    run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_save()) run.save(sharded_state(model, optimizer, batches, comm));
     if (run.should_evaluate()) {
       run.record_validation(collective_evaluate(loss_sum, batches.validation(), comm));

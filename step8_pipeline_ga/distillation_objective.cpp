@@ -18,8 +18,12 @@ namespace {
 class SelfDistillation {
  public:
   SelfDistillation(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
-                   const FlatModel& student)
-      : options_(options), mesh_(mesh), student_(student), teacher_(options, plan, mesh) {
+                   const FlatModel& student, Optimizer& optimizer)
+      : options_(options),
+        mesh_(mesh),
+        optimizer_(optimizer),
+        student_(optimizer.updated_model(student)),
+        teacher_(options, plan, mesh) {
     const MemoryScope scope(MemoryCategory::kParameters);
     weights_ = teacher_.params().to(at::kFloat);
   }
@@ -28,6 +32,7 @@ class SelfDistillation {
 
   void start(bool is_new) {
     const at::NoGradGuard no_grad;
+    optimizer_.start_masters();
     if (is_new) weights_.copy_(student_.params());
     teacher_.params().copy_(weights_);
   }
@@ -103,7 +108,8 @@ class SelfDistillation {
 
   TrainOptions options_;
   Mesh mesh_;
-  const FlatModel& student_;
+  Optimizer& optimizer_;  // of the student
+  FlatModel student_;     // in fp32: its masters, or itself
   InferenceModel teacher_;
   at::Tensor weights_;  // the teacher's masters: in fp32 its parameters themselves
   MetricSums sums_;
@@ -112,8 +118,9 @@ class SelfDistillation {
 }  // namespace
 
 StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,
-                                     const Mesh& mesh, const FlatModel& student) {
-  const auto own = std::make_shared<SelfDistillation>(options, plan, mesh, student);
+                                     const Mesh& mesh, const FlatModel& student,
+                                     Optimizer& optimizer) {
+  const auto own = std::make_shared<SelfDistillation>(options, plan, mesh, student, optimizer);
   StepObjective objective;
   objective.count = [](const Microbatches& batch) { return batch.num_samples(); };
   objective.loss_sum = [own](const auto& logits, const auto& m) {
@@ -123,7 +130,7 @@ StepObjective distillation_objective(const TrainOptions& options, const StagePla
   objective.prepare = [own](auto& batch, const auto& origin) { own->prepare(batch, origin); };
   objective.after_step = [own] { own->after_step(); };
   objective.take_metrics = [own] { return own->take_metrics(); };
-  objective.state = {{"teacher", own->weights()}};
+  objective.state.tensors = {{"teacher", own->weights()}};
   return objective;
 }
 

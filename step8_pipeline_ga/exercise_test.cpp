@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 TEST(RightAnswer, EachPartIsGradedWithoutTheOther) {
   Communicator& comm = mpi_world().comm();
   const step8::MakePlan plan = step8::plan_with<>();
-  const step8::MakeRunner runner = step8::run_with<>();
+  const step8::MakeRunner runner = step8::run_with<step8::RightRunner>();
   const step8::MakePlan no_plan = [](const auto&...) -> PipelinePlan {
     not_implemented("step8_pipeline_ga: head_start()");
   };

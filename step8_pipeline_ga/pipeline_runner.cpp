@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -31,10 +32,7 @@ double now_s() {
 class PipelineRunner::Execution {
  public:
   Execution(PipelineRunner& runner, const PipelinePlan& plan, const Microbatch* microbatches)
-      : runner_(runner), plan_(plan), microbatches_(microbatches) {
-    for (const Action& action : own_actions())
-      has_weight_halves_ |= action.kind == ActionKind::kWeightBackward;
-  }
+      : runner_(runner), plan_(plan), microbatches_(microbatches) {}
 
   // Called on the last stage with the last chunk's output for a microbatch. Returns what backward
   // starts from, [].
@@ -59,7 +57,8 @@ class PipelineRunner::Execution {
   struct Live {
     at::Tensor input;              // a leaf if its gradient is wanted
     torch::autograd::Edge output;  // where backward begins
-    WeightGradientQueue weight_gradients;
+    // The graph refers to it, so it stays where it is when this is moved.
+    std::unique_ptr<WeightGradientQueue> weight_gradients = std::make_unique<WeightGradientQueue>();
   };
   struct Arriving {
     at::Tensor tensor;
@@ -70,6 +69,11 @@ class PipelineRunner::Execution {
     return plan_.stages[static_cast<std::size_t>(runner_.stages_.rank())];
   }
   bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
+  // Whether the backward of this forward is cut in two.
+  bool is_cut(const Action& forward) const {
+    const Action half = {ActionKind::kWeightBackward, forward.chunk, forward.microbatch};
+    return std::find(own_actions().begin(), own_actions().end(), half) != own_actions().end();
+  }
   static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
   // What an earlier action has left for this one.
   template <class Value>
@@ -115,7 +119,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    const DeferWeightGradients scope(has_weight_halves_ ? &live.weight_gradients : nullptr);
+    const DeferWeightGradients scope(is_cut(action) ? live.weight_gradients.get() : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {
@@ -145,8 +149,7 @@ class PipelineRunner::Execution {
   }
 
   void weight_backward(const Action& action) {
-    live_.at(place_of(action)).weight_gradients.run(on_weight_gradient);
-    live_.erase(place_of(action));
+    take(live_, action).weight_gradients->run(on_weight_gradient);
   }
 
   void send(std::map<Place, at::Tensor>& tensors, const Action& action, int to_chunk) {
@@ -171,7 +174,6 @@ class PipelineRunner::Execution {
   PipelineRunner& runner_;
   const PipelinePlan& plan_;
   const Microbatch* microbatches_;
-  bool has_weight_halves_ = false;
   std::map<Place, Live> live_;
   std::map<Place, at::Tensor> activations_, gradients_;  // computed here, still to be sent
   std::map<Place, Arriving> arriving_activations_, arriving_gradients_;
@@ -203,7 +205,7 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
                                             const OnWeightGradient& on_weight_gradient,
                                             double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
-  double loss = 0;
+  at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
@@ -211,12 +213,13 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
       const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
-      loss += share.item<double>();
+      const at::Tensor value = share.detach().to(at::kDouble);
+      loss = loss.defined() ? loss + value : value;
       return share;
     };
     flush.run();
   }
-  return loss;
+  return loss.defined() ? loss.item<double>() : 0;
 }
 
 void PipelineRunner::forward(const Microbatches& batch, const OutputVisitor& visit) {
@@ -243,14 +246,15 @@ std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
 at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   at::Tensor output;
   forward(Microbatches({Microbatch{tokens, {}}}),
-          [&](const at::Tensor& last, std::int64_t /*microbatch*/) { output = last; });
+          [&](const at::Tensor& logits, std::int64_t /*microbatch*/) {
+            output = logits.slice(/*dim=*/1, -1).contiguous();
+          });
   const int last = stages_.size() - 1;
   const at::Tensor width = at::empty({1}, at::kLong);
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()},
-                       activation_options_);
+    output = at::empty({tokens.size(0), 1, width.item<std::int64_t>()}, activation_options_);
   stages_.broadcast(output, last)->wait();
   return output;
 }

@@ -4,7 +4,12 @@
 // has sent; a backward starts at the loss (the last chunk) or at the gradient that the next stage
 // has sent. Between the two, autograd keeps what the forward saved: the activations of a live
 // microbatch. What has been sent keeps no memory: of a chunk's output, only the place in the graph
-// stays where backward will begin.
+// stays where backward will begin. A backward, or the input half of one, frees that graph, the
+// chunk's input and the gradient that the next stage has sent. What a weight half needs is in its
+// queue (weight_gradients.hpp) and nowhere else.
+//
+// A loss scale multiplies the gradient of the loss, once and in fp32: 65,536 is infinite in fp16.
+// What the next stage has sent is scaled already.
 //
 // Messages have no tags: the plan fixes the order between each pair of ranks, and they match in
 // that order. Sends do not block; a stage waits when it needs what has not arrived, and before it
@@ -45,7 +50,8 @@ using Planner = std::function<PipelinePlan(std::int64_t num_microbatches)>;
 // Called with what the last chunk returns for a microbatch.
 using OutputVisitor = std::function<void(const at::Tensor& output, std::int64_t microbatch)>;
 
-// Called for each gradient that no hook fires for: those of separate weight halves.
+// Called with a parameter of the stage, itself and not a copy, as soon as a separate weight half
+// has added to its gradient: no hook fires for it. May be empty; weight halves run all the same.
 using OnWeightGradient = std::function<void(const at::Tensor& parameter)>;
 
 class PipelineRunner {
@@ -56,21 +62,23 @@ class PipelineRunner {
                  Planner planner, const at::TensorOptions& activations = at::kFloat);
 
   // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
-  // and returns this stage's part of the step's loss: (Σ summed losses) / num_targets on the last
-  // stage, 0 elsewhere. Gradients, of loss_scale times that loss, are added to what .grad holds.
+  // and returns this stage's part of the step's loss, that of all flushes, without the loss scale:
+  // (Σ summed losses) / num_targets on the last stage, 0 elsewhere. Gradients, of loss_scale times
+  // that loss, are added to what .grad holds.
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
                               const OnWeightGradient& on_weight_gradient = {},
                               double loss_scale = 1);
 
-  // Runs the batch forward, without gradients. On the last stage, calls `visit` with each
-  // microbatch's output, in order.
+  // Runs the batch forward, without gradients, and keeps nothing of it. On the last stage, calls
+  // `visit` with each microbatch's output, in order.
   void forward(const Microbatches& batch, const OutputVisitor& visit);
 
   // The summed loss of each microbatch, without gradients: on the last stage, zeros elsewhere.
   std::vector<double> loss_sums(const Objective& objective, const Microbatches& batch);
 
-  // What the last chunk returns for these tokens [B, T], on every stage, without gradients.
+  // What the last chunk returns for the last of these tokens [B, T]: the logits [B, 1, V] of the
+  // next one, on every stage, without gradients.
   at::Tensor forward(const at::Tensor& tokens);
 
   // From here on, appends when each forward and backward began and ended, in seconds of the steady

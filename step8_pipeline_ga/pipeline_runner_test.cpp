@@ -124,6 +124,21 @@ std::vector<Shape> shapes() {
   return all;
 }
 
+// GPipe with every second backward cut in two: right by check_plan(), but no schedule of ours.
+PipelinePlan partly_cut_plan(std::int64_t num_microbatches) {
+  PipelinePlan plan = plan_pipeline(Schedule::kGpipe, Stage::comm().size(), num_microbatches);
+  for (std::vector<Action>& actions : plan.stages) {
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      if (actions[i].kind != ActionKind::kBackward || actions[i].microbatch % 2 > 0) continue;
+      Action weight_half = actions[i];
+      weight_half.kind = ActionKind::kWeightBackward;
+      actions[i].kind = ActionKind::kInputBackward;
+      actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(i) + 1, weight_half);
+    }
+  }
+  return plan;
+}
+
 class PipelineRunnerTest : public RankTest {};
 
 // Two flushes, the second one shorter, of microbatches with different numbers of rows.
@@ -167,7 +182,8 @@ TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
           kSquares.loss_sum(whole.forward(batch[i].tokens), batch[i]).item<double>();
       EXPECT_EQ(sums[static_cast<std::size_t>(i)], stage.is_last() ? wanted : 0);
     }
-    EXPECT_TRUE(bits_equal(runner.forward(batch[3].tokens), whole.forward(batch[3].tokens)));
+    const at::Tensor logits = whole.forward(batch[3].tokens).slice(/*dim=*/1, -1).contiguous();
+    EXPECT_TRUE(bits_equal(runner.forward(batch[3].tokens), logits));  // of the last token alone
     EXPECT_TRUE(runner.loss_sums(kSquares, Microbatches({})).empty());
     for (const Model& chunk : stage.chunks())
       EXPECT_EQ(chunk.layers[0].unit.tensors[0].tensor.grad().abs().max().item<float>(), 0);
@@ -190,6 +206,20 @@ TEST_ON_RANKS(PipelineRunnerTest, AnnouncesWhatNoHookDoes) {
                   parameter.is_same(unit.tensors[1].tensor));
     });
     EXPECT_EQ(num_announced, wanted);
+  }
+}
+
+TEST_ON_RANKS(PipelineRunnerTest, APlanMayCutSomeBackwardsOnly) {
+  const Stage whole({Schedule::kGpipe, 5}), partly_cut({Schedule::kGpipe, 5});
+  const Microbatches batch = batch_of(5);
+  whole.runner().accumulate_gradients(kSquares, batch, 1, 5);
+  PipelineRunner runner(partly_cut.chunks(), kChannels, Stage::comm(), partly_cut_plan);
+  int num_announced = 0;
+  runner.accumulate_gradients(kSquares, batch, 1, 5, [&](const at::Tensor&) { ++num_announced; });
+  EXPECT_EQ(num_announced, Stage::comm().rank() > 0 ? 2 * 3 : 0);  // of microbatches 0, 2 and 4
+  for (std::size_t t = 0; t < 2; ++t) {
+    EXPECT_TRUE(bits_equal(partly_cut.chunks()[0].layers[0].unit.tensors[t].tensor.grad(),
+                           whole.chunks()[0].layers[0].unit.tensors[t].tensor.grad()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/core/check.hpp"
 #include "common/train/build_model.hpp"
+#include "step2_sharded_data/data_shard.hpp"
 #include "step8_pipeline_ga/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule_drawing.hpp"
 #include "step8_pipeline_ga/schedule_simulation.hpp"
@@ -31,6 +32,14 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 }
 
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::int64_t num_forwards =
+      num_stages * options.pipeline.chunks_per_stage * options.data.num_microbatches;
+  check_usage(num_forwards <= kMost, "--show-schedule of ", num_stages,
+              " stages (--pipeline-stages), ", options.pipeline.chunks_per_stage,
+              " chunk(s) per stage (--chunks-per-stage) and ", options.data.num_microbatches,
+              " microbatches (--num-microbatches) has ", num_forwards,
+              " forwards to draw; choose fewer, at most ", kMost);
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);
   const Timeline timeline = simulate(plan, {});
@@ -44,6 +53,22 @@ DataOptions step_data(const TrainOptions& options) {
   data.num_microbatches = microbatches_per_step(options);
   if (options.objective.kind == ObjectiveKind::kDpo) data.rows = Rows::kPairs;
   return data;
+}
+
+DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
+  DataShard shard = data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
+  const ObjectiveOptions& objective = options.objective;
+  if (objective.kind != ObjectiveKind::kSelfDistillation ||
+      objective.distillation.scope != SinkhornScope::kMicrobatch)
+    return shard;
+  const auto rows = static_cast<std::size_t>(options.data.microbatch_size);
+  shard.select = [rows, of_replica = shard.select](std::span<const std::int64_t> order,
+                                                   std::int64_t position) {
+    std::vector<std::int64_t> samples = of_replica(order, position);
+    if (samples.size() % rows == 1) samples.pop_back();
+    return samples;
+  };
+  return shard;
 }
 
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch) {

@@ -22,12 +22,17 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
                               int num_replicas);
 
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
-// as text, or as an SVG file.
+// as text, or as an SVG file. Throws UsageError for more than anybody can look at.
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
 
 // The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that
 // the objective needs.
 DataOptions step_data(const TrainOptions& options);
+
+// The samples of this replica, as in step 2. Where a teacher balances each microbatch by itself, the
+// last sample that an epoch has for this replica is left out if it would be a microbatch of its own:
+// balanced alone, it belongs to every prototype alike.
+DataShard step_shard(const TrainOptions& options, const Mesh& mesh);
 
 // The microbatches of one flush of this step: --num-microbatches, or all with --docs-per-step.
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch);

@@ -16,14 +16,6 @@ double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator
   return norm_of(sums);
 }
 
-double clip_gradients(const StagePlan& plan, FlatGradients& grads, double clip_norm,
-                      Communicator& stages, double loss_scale) {
-  const double norm = pipeline_norm(plan, grads.flat(), stages) / loss_scale;
-  const double factor = clip_factor(norm, clip_norm) / loss_scale;
-  if (factor != 1.0) grads.flat().mul_(factor);
-  return norm;
-}
-
 std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {
   return stages.split(plan.tied ? 0 : -1, stages.rank());
 }

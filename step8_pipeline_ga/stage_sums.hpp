@@ -17,11 +17,6 @@ namespace ladder {
 // double per 1024 elements, and all of them are added up in the whole model's order.
 double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages);
 
-// Divides this stage's gradients by the loss scale, then scales them so that the norm of the whole
-// gradient is at most clip_norm (0: no clipping), and returns that norm before clipping.
-double clip_gradients(const StagePlan& plan, FlatGradients& grads, double clip_norm,
-                      Communicator& stages, double loss_scale = 1);
-
 // The group of the first and the last stage, if they share a tied embedding; null on all other
 // stages, and everywhere if there is nothing to share. Collective over the stages.
 std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages);

@@ -53,23 +53,6 @@ TEST_ON_RANKS(StageSums, TheNormIsThatOfOneProcessToTheBit) {
   }
 }
 
-TEST_ON_RANKS(StageSums, ClippingScalesEveryStageByTheSameFactor) {
-  for (const bool is_tied : {false, true}) {
-    const OneStage stage(is_tied, comm_);
-    const StagePlan& plan = stage.plan;
-    FlatModel flat(plan.layout);
-    const Model model = build_model(stage.options, plan.cut.layers_of(plan.stage), flat);
-    FlatGradients grads(flat);
-    stage.copy_own_part(grads.flat());
-    const at::Tensor before = grads.flat().clone();
-    const double norm = flat_norm(plan.whole, stage.whole);
-    EXPECT_EQ(clip_gradients(plan, grads, 0, comm_), norm);
-    EXPECT_TRUE(bits_equal(grads.flat(), before));
-    EXPECT_EQ(clip_gradients(plan, grads, norm / 4, comm_), norm);
-    EXPECT_TRUE(bits_equal(grads.flat(), before * clip_factor(norm, norm / 4)));
-  }
-}
-
 // Both ends get the sum, and nothing else changes; with one stage there is nothing to send.
 TEST_ON_RANKS(StageSums, BothEndsOfATiedModelGetTheSum) {
   for (const bool is_tied : {false, true}) {

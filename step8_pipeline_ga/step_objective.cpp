@@ -15,14 +15,15 @@ MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world) {
 }
 
 StepObjective make_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
-                             const FlatModel& student, const BatchStream& batches) {
+                             const FlatModel& student, Optimizer& optimizer,
+                             const BatchStream& batches) {
   switch (options.objective.kind) {
     case ObjectiveKind::kLanguageModel:
       return {kNextToken};
     case ObjectiveKind::kDpo:
       return dpo_objective(options, plan, mesh, batches);
     case ObjectiveKind::kSelfDistillation:
-      return distillation_objective(options, plan, mesh, student);
+      return distillation_objective(options, plan, mesh, student, optimizer);
   }
   return {};
 }

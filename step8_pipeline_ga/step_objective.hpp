@@ -5,23 +5,23 @@
 //                run of the pipeline without gradients (dpo's frozen reference, the teacher)
 //   count        the units that the loss is a mean over: the one denominator
 //   loss_sum     on the last stage: the summed loss of a microbatch, from the model's outputs
-//   after_step   the teacher takes a step towards the student
+//   after_step   the teacher takes a step towards the student, unless the student's was skipped
 //
 // Losses and metrics are sums with their counts until all ranks have added up theirs.
 #pragma once
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "common/comm/mesh.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/optim/optimizer.hpp"
 #include "common/train/options.hpp"
 #include "common/train/run.hpp"
 #include "common/train/step_record.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step8_pipeline_ga/stage_plan.hpp"
+#include "step8_pipeline_ga/stage_state.hpp"
 
 namespace ladder {
 
@@ -41,13 +41,13 @@ struct StepObjective : Objective {
   // The means over everything scored since the last call, on all ranks. Collective over the world;
   // communicates only if the objective has metrics.
   std::function<Metrics()> take_metrics = [] { return Metrics(); };
-  // Tensors to save, by the suffix that the name of a parameter gets, in the stage's layout.
-  std::vector<NamedTensor> state = {};
+  ObjectiveState state = {};  // to save
 };
 
 // The objective that the options name. Lifetime: the arguments outlive it, but for options and plan.
 StepObjective make_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
-                             const FlatModel& student, const BatchStream& batches);
+                             const FlatModel& student, Optimizer& optimizer,
+                             const BatchStream& batches);
 
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.

@@ -1,11 +1,11 @@
 // Step 8: every rank runs one stage of the model, and microbatches flow through the stages.
 #include "step8_pipeline_ga/train.hpp"
 
+#include "common/optim/norm.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
-#include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step8_pipeline_ga/next_batch.hpp"
@@ -29,9 +29,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
-  BatchStream batches(step_data(options),
-                      data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
-  const StepObjective objective = make_objective(options, plan, mesh, flat, batches);
+  BatchStream batches(step_data(options), step_shard(options, mesh));
+  const StepObjective objective = make_objective(options, plan, mesh, flat, optimizer, batches);
   const auto state = [&] {
     return stage_state(plan, flat, optimizer, batches, mesh, objective.state);
   };
@@ -51,14 +50,16 @@ TrainReport train(const TrainOptions& options, World& world) {
         objective, batch, num_units, flush_size(options, batch), count, run.loss_scale());
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
-    const double grad_norm =
-        clip_gradients(plan, grads, options.clip_norm, mesh.stages, run.loss_scale());
-    if (run.accepts(grad_norm)) optimizer.step(run.learning_rate());
-    objective.after_step();
+    const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
+                        run.loss_scale());
+    if (run.accepts(clip.norm)) {
+      optimizer.step(run.learning_rate(), clip.factor);
+      objective.after_step();
+    }
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
-    run.record({sums.loss, grad_norm, param_norm, num_units, sums.is_stop_requested,
+    run.record({sums.loss, clip.norm, param_norm, num_units, sums.is_stop_requested,
                 join(batch_metrics, objective.take_metrics())});
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {

@@ -45,15 +45,15 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
-    const double grad_norm = clip_gradients(grads, options.clip_norm, run.loss_scale());
-    if (run.accepts(grad_norm)) inner.step(run.learning_rate());
+    const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
+    if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     workers->note_step(num_targets);
     const DilocoAction due = plan_diloco(options.diloco, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
     if (due.starts || due.finishes) inner.round_masters();
-    log.add({loss, grad_norm, parameter_norm(flat), num_targets});
+    log.add({loss, clip.norm, parameter_norm(flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too
     if (due.finishes || run.should_save()) run.record(log.share(run.stop_requested(), comm));

@@ -26,6 +26,10 @@ class WeightGradientQueue {
     std::function<at::Tensor()> gradient;
   };
 
+  WeightGradientQueue() = default;
+  WeightGradientQueue(const WeightGradientQueue&) = delete;  // a graph refers to it: it never moves
+  WeightGradientQueue& operator=(const WeightGradientQueue&) = delete;
+
   void push(Half half) { halves_.push_back(std::move(half)); }
   bool empty() const { return halves_.empty(); }
 
@@ -39,8 +43,8 @@ class WeightGradientQueue {
 };
 
 // Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
-//           NoGradGuard, it applies to this thread, and the innermost scope counts. Null: nothing is
-//           deferred in this scope.
+//           NoGradGuard, it applies to this thread, and the innermost scope counts. Null:
+//           nothing is deferred in this scope.
 class DeferWeightGradients {
  public:
   explicit DeferWeightGradients(WeightGradientQueue* queue);

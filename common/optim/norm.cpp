@@ -69,15 +69,15 @@ double parameter_norm(const FlatModel& model) {
   return flat_norm(model.layout(), model.params());
 }
 
+double gradient_norm(const FlatGradients& grads) {
+  return flat_norm(grads.layout(), grads.flat());
+}
+
 double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-double clip_gradients(FlatGradients& grads, double clip_norm, double loss_scale) {
-  const double norm = flat_norm(grads.layout(), grads.flat()) / loss_scale;
-  const double factor = clip_factor(norm, clip_norm) / loss_scale;
-  if (factor != 1.0) grads.flat().mul_(factor);
-  return norm;
-}
+Clipping::Clipping(double scaled_norm, double clip_norm, double loss_scale)
+    : norm(scaled_norm / loss_scale), factor(clip_factor(norm, clip_norm) / loss_scale) {}
 
 }  // namespace ladder

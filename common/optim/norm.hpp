@@ -28,17 +28,24 @@ std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 // The square root of their sum, added in the given order.
 double norm_of(const std::vector<double>& block_sums);
 
-// The norms of a whole buffer with this layout and of a model's parameters.
+// The norms of a whole buffer with this layout, of a model's parameters and of its gradients.
 double flat_norm(const FlatLayout& layout, const at::Tensor& flat);
 double parameter_norm(const FlatModel& model);
+double gradient_norm(const FlatGradients& grads);
 
 // The factor that scales gradients of this norm down to at most clip_norm, as PyTorch computes it:
 // min(1, clip_norm / (norm + 1e-6)). It is 1 if clip_norm is 0 (clipping is off).
 double clip_factor(double norm, double clip_norm);
 
-// For gradients of loss_scale · loss (loss_scaler.hpp): divides a whole model's gradients by the loss
-// scale, scales them by clip_factor(), both in one pass and in place, and returns their true norm
-// before clipping. If it is infinite or not a number, they are not worth anything.
-double clip_gradients(FlatGradients& grads, double clip_norm, double loss_scale = 1);
+// What an optimizer step must know of gradients of loss_scale · loss (loss_scaler.hpp). They stay as
+// they are: it is the optimizer that multiplies them by the factor, once it has widened them to fp32.
+// In 16 bits, what is unscaled could vanish again.
+struct Clipping {
+  // The first norm is that of the whole gradient as it is, still scaled.
+  Clipping(double scaled_norm, double clip_norm, double loss_scale = 1);
+
+  double norm;    // the true one, before clipping; if it is not finite, neither are the gradients
+  double factor;  // divides by the loss scale and clips: clip_factor() / loss_scale
+};
 
 }  // namespace ladder

@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -60,22 +59,20 @@ TEST(Norm, SlicesGiveTheWholesBlockSums) {  // the sharded steps rely on this
 }
 
 TEST(Clip, ScalesDownOnly) {
-  const FlatModel model(unit_of({3}));
-  FlatGradients grads(model);
-  grads.flat().narrow(0, 0, 3).copy_(at::tensor({3.0f, 0.0f, 4.0f}));
-  EXPECT_DOUBLE_EQ(clip_gradients(grads, 10.0), 5.0);
-  EXPECT_EQ(grads.flat()[2].item<float>(), 4.0f);
-  EXPECT_DOUBLE_EQ(clip_gradients(grads, 1.0), 5.0);
-  EXPECT_FLOAT_EQ(grads.flat()[0].item<float>(), static_cast<float>(3.0 / (5.0 + 1e-6)));
-  EXPECT_NEAR(flat_norm(model.layout(), grads.flat()), 1.0, 1e-6);
+  const Clipping is_short(5.0, /*clip_norm=*/10.0), is_long(5.0, 1.0), is_off(5.0, 0.0);
+  EXPECT_EQ(is_short.factor, 1.0);
+  EXPECT_DOUBLE_EQ(is_long.factor, 1.0 / (5.0 + 1e-6));
+  EXPECT_EQ(is_off.factor, 1.0);
+  for (const Clipping& clip : {is_short, is_long, is_off}) EXPECT_EQ(clip.norm, 5.0);
 }
 
-TEST(Clip, ZeroMeansOff) {
-  const FlatModel model(unit_of({2}));
-  FlatGradients grads(model);
-  grads.flat().fill_(100.0);
-  clip_gradients(grads, 0.0);
-  EXPECT_EQ(grads.flat()[0].item<float>(), 100.0f);
+// A gradient of norm 5, scaled by 1024, is clipped as one of norm 5.
+TEST(Clip, DividesByTheLossScaleFirst) {
+  for (const double clip_norm : {10.0, 1.0, 0.0}) {
+    const Clipping plain(5.0, clip_norm), scaled(5.0 * 1024, clip_norm, 1024);
+    EXPECT_EQ(scaled.norm, 5.0);
+    EXPECT_EQ(scaled.factor, plain.factor / 1024);
+  }
 }
 
 }  // namespace

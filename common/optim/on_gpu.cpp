@@ -40,6 +40,7 @@ std::vector<double> to_host(const at::Tensor& sums) {
 AdamWFactors factors_of(const AdamWStep& step) {
   const Corrections corrections(step);
   AdamWFactors factors;
+  factors.grad = static_cast<float>(step.grad_factor);
   factors.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
   factors.beta1 = static_cast<float>(step.beta1);
   factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
@@ -55,7 +56,7 @@ void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_
                      at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step) {
   const at::NoGradGuard no_grad;
   const Corrections corrections(step);
-  const at::Tensor g = grads.to(at::kFloat);
+  const at::Tensor g = grads.to(at::kFloat).mul(step.grad_factor);
   exp_avg.mul_(step.beta1).add_(g, 1 - step.beta1);
   exp_avg_sq.mul_(step.beta2).addcmul_(g, g, 1 - step.beta2);
   const at::Tensor denominator =

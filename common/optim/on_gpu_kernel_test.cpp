@@ -15,7 +15,7 @@ at::Tensor noise(std::int64_t numel, at::ScalarType type = at::kFloat) {
 }
 
 TEST(AdamWKernel, IsTheAtenVersion) {
-  constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3};
+  constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3, /*grad_factor=*/0.37};
   at::manual_seed(7);
   for (const at::ScalarType grad_type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t numel : {0, 4, 1024, 1 << 20}) {

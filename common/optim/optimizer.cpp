@@ -65,10 +65,8 @@ Optimizer::Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t sta
   }
   const MemoryScope scope(MemoryCategory::kOther, "widened for the update");
   if (precision.has_16_bit_params() && !has_masters) wide_params_ = at::empty({kWidePiece}, fp32);
-  // It takes gradients as they are, and rounds the masters itself.
-  const bool has_own_kernel = layout.device.is_cuda() && is_adamw;
-  if (is_16_bit(precision.grads) && !has_own_kernel) wide_grads_ = at::empty({kWidePiece}, fp32);
-  is_rounded_by_kernel_ = has_own_kernel && has_masters;
+  has_own_kernel_ = layout.device.is_cuda() && is_adamw;
+  if (is_16_bit(precision.grads) && !has_own_kernel_) wide_grads_ = at::empty({kWidePiece}, fp32);
   groups_.resize(2);
   groups_[1].weight_decay = options.weight_decay;
   for (const OptimizerSlice& slice : slices) {
@@ -122,7 +120,7 @@ void Optimizer::add_in_pieces(const OptimizerSlice& slice) {
   }
 }
 
-void Optimizer::step(double learning_rate) {
+void Optimizer::step(double learning_rate, double grad_factor) {
   const ProfilerRange range("optimizer step");
   const at::NoGradGuard no_grad;
   start_masters();
@@ -130,22 +128,24 @@ void Optimizer::step(double learning_rate) {
   step_for_kernel_ = static_cast<float>(num_steps_);
   for (const Group& group : groups_) {
     if (group.params.empty()) continue;
-    widen(group);
+    widen(group, grad_factor);
     if (options_.kind == OptimizerKind::kAdamW) {
-      adamw_step(group, learning_rate);
+      adamw_step(group, learning_rate, grad_factor);
     } else {
       sgd_step(group, learning_rate);
     }
     narrow(group);
   }
-  if (!is_rounded_by_kernel_) round_masters();
+  if (!has_own_kernel_) round_masters();
 }
 
-void Optimizer::widen(const Group& group) {
+void Optimizer::widen(const Group& group, double grad_factor) {
   for (std::size_t i = 0; i < group.narrow_params.size(); ++i)
     group.params[i].copy_(group.narrow_params[i]);
   for (std::size_t i = 0; i < group.narrow_grads.size(); ++i)
     group.grads[i].copy_(group.narrow_grads[i]);
+  if (has_own_kernel_ || grad_factor == 1) return;
+  for (const at::Tensor& grads : group.grads) at::Tensor(grads).mul_(grad_factor);
 }
 
 void Optimizer::narrow(const Group& group) {
@@ -180,10 +180,10 @@ FlatModel Optimizer::updated_model(const FlatModel& model) const {
   return {in_fp32(model.layout()), masters_};
 }
 
-void Optimizer::adamw_step(const Group& group, double learning_rate) {
-  if (group.params.front().is_cuda()) {
-    const AdamWStep step = {learning_rate, options_.beta1,     options_.beta2,
-                            options_.eps,  group.weight_decay, num_steps_};
+void Optimizer::adamw_step(const Group& group, double learning_rate, double grad_factor) {
+  if (has_own_kernel_) {
+    const AdamWStep step = {learning_rate,      options_.beta1, options_.beta2, options_.eps,
+                            group.weight_decay, num_steps_,     grad_factor};
     for (std::size_t i = 0; i < group.params.size(); ++i)
       adamw_on_gpu(group.params[i], group.grads[i], group.exp_avgs[i], group.exp_avg_sqs[i],
                    group.rounded[i], step);

@@ -83,8 +83,10 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates the parameters from the gradients. Local; allocates no tensor memory.
-  void step(double learning_rate);
+  // Updates the parameters from the gradients times grad_factor, a product in fp32 (norm.hpp). Local;
+  // allocates no tensor memory. Gradients in 16 bits stay as they are; in fp32 they may have been
+  // multiplied in place.
+  void step(double learning_rate, double grad_factor = 1);
 
   // The steps taken so far, including those before a resume: t of the last step.
   std::int64_t num_steps() const { return num_steps_; }
@@ -118,11 +120,11 @@ class Optimizer {
     std::string tensor;               // of the only piece, if there is scratch
     std::int64_t tensor_start = 0;
   };
-  void widen(const Group& group);
+  void widen(const Group& group, double grad_factor);
   void narrow(const Group& group);
   void add(Group& group, const OptimizerSlice& slice);
   void add_in_pieces(const OptimizerSlice& slice);
-  void adamw_step(const Group& group, double learning_rate);
+  void adamw_step(const Group& group, double learning_rate, double grad_factor);
   void sgd_step(const Group& group, double learning_rate);
 
   OptimizerOptions options_;
@@ -130,7 +132,7 @@ class Optimizer {
   at::Tensor masters_;
   bool have_masters_started_ = false;
   std::vector<OptimizerSlice> rounded_;  // with masters: `params` to round to
-  bool is_rounded_by_kernel_ = false;    // the GPU's kernel updates masters and rounds them in one
+  bool has_own_kernel_ = false;          // the GPU's: it widens gradients and rounds masters itself
   at::Tensor wide_params_, wide_grads_;  // scratch
   std::vector<Group> groups_;
   std::int64_t num_steps_ = 0;

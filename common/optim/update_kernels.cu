@@ -30,7 +30,7 @@ __global__ void adamw_kernel(Four<float>* params, const Four<Grad>* grads, Four<
     Four<float> p = params[i], m = exp_avgs[i], v = exp_avg_sqs[i];
     const Four<Grad> gradient = grads[i];
     for (int k = 0; k < 4; ++k) {
-      const float g = static_cast<float>(gradient.values[k]);
+      const float g = f.grad * static_cast<float>(gradient.values[k]);
       m.values[k] = f.beta1 * m.values[k] + f.one_minus_beta1 * g;
       v.values[k] = f.beta2 * v.values[k] + f.one_minus_beta2 * g * g;
       const float denominator = sqrtf(v.values[k]) / f.root_of_correction + f.eps;

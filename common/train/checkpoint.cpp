@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <map>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/safetensors.hpp"
 
@@ -13,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
     " (compare --layers, --heads, --channels, --context, --vocab-size and --tie-embeddings with "
@@ -149,12 +151,32 @@ std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& pa
   return state;
 }
 
+// The hash of everything else in state.json, as one line: indentation does not matter.
+std::string state_hash(Json json) {
+  json.erase("state_hash");
+  const std::string text = to_text(json);
+  ByteHash hash;
+  hash.update(text.data(), text.size());
+  return hash.digest();
+}
+
+void check_state_hash(const Json& json, const fs::path& path) {
+  check(json.contains("state_hash"), path.string(), ": damaged: \"state_hash\" is missing");
+  const auto wanted = json["state_hash"].get<std::string>();
+  const std::string actual = state_hash(json);
+  check(actual == wanted, path.string(), ": damaged: its values hash to ", actual,
+        ", its state_hash is ", excerpt(wanted),
+        "; --resume an older checkpoint of this run, with another --out");
+}
+
 // The contents of state.json, all checked.
 struct SavedState {
   LoadedCheckpoint loaded;
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
+  std::int64_t heads = 0;  // 0: it does not say
+  std::string reference_hash;
   std::string optimizer_hash;
   std::map<std::string, std::int64_t> extra_counts;
 };
@@ -164,8 +186,8 @@ SavedState read_state(const fs::path& checkpoint) {
   check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
   const Json json = parse_json(read_text_file(path), path);
   const std::int64_t version = count_in(json, "format_version", path);
-  check(version == kFormatVersion, path.string(), ": has format version ", version,
-        ", this program reads ", kFormatVersion);
+  check(version == 1 || version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads 1 and ", kFormatVersion);
   try {
     const Json& data = json.at("data");
     SavedState state;  // filled in one by one: each of these may throw
@@ -177,6 +199,9 @@ SavedState read_state(const fs::path& checkpoint) {
     state.tokenizer = data.at("tokenizer").get<std::string>();
     state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
+    if (state.loaded.config.contains("heads"))
+      state.heads = count_in(state.loaded.config, "heads", path);
+    state.reference_hash = json.value("reference_hash", "");
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     if (json.contains("extra")) {
@@ -185,10 +210,30 @@ SavedState read_state(const fs::path& checkpoint) {
       for (const auto& [name, value] : extra.at("counts").items())
         state.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
     }
+    if (version > 1 || json.contains("state_hash")) check_state_hash(json, path);
     return state;
   } catch (const Json::exception& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", excerpt(error.what())));
+    throw CheckError(concat(path.string(), ": damaged: ", excerpt(json_problem(error.what()))));
   }
+}
+
+// What no shape tells of a model: what its tokens mean, and how its channels are divided into heads.
+void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
+        excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer, "'");
+  check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
+        ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
+        ": its parameters would fit, but mean something else; give --heads ", saved.heads);
+}
+
+// A reference that changes in the middle of a run would be another objective, and nothing would show.
+void check_same_reference(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  const std::string &before = saved.reference_hash, &now = state.reference_hash;
+  check(before.empty() || now.empty() || before == now, path.string(),
+        ": was trained with the reference model ", excerpt(before), ", this run has ", now,
+        ": a folder of a run means its newest checkpoint, and that has changed; give "
+        "--dpo-reference the checkpoint itself (RUN/checkpoints/step_N), or start a new run with "
+        "--init-from and another --out");
 }
 
 }  // namespace
@@ -223,7 +268,9 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
+  if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
+  json["state_hash"] = state_hash(json);
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   rename_on_disk(partial, target);
@@ -232,9 +279,8 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const SavedState saved = read_state(checkpoint);
-  check(saved.tokenizer == state.tokenizer, checkpoint.string(),
-        ": was trained with the tokenizer '", excerpt(saved.tokenizer),
-        "', but this run's data use '", state.tokenizer, "'");
+  check_same_model(saved, state, checkpoint);
+  check_same_reference(saved, state, checkpoint);
   const fs::path model_path = checkpoint / "model.safetensors";
   const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
   SafetensorsReader model(model_path);
@@ -265,11 +311,12 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   return saved.loaded;
 }
 
-std::string load_parameters(const fs::path& checkpoint, const StateTensors& parameters) {
+std::string load_parameters(const fs::path& checkpoint, const TrainState& state) {
   const SavedState saved = read_state(checkpoint);
+  check_same_model(saved, state, checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
-  check_fits(model, parameters, checkpoint / "model.safetensors");
-  read_all(model, parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
+  check_fits(model, state.parameters, checkpoint / "model.safetensors");
+  read_all(model, state.parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
   return saved.loaded.param_hash;
 }
 

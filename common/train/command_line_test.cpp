@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -154,9 +157,9 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--seed", "-1"}, {"--seed is '-1', it must be a whole number from 0 to 1844"});
   expect_refused({"--seed", "18446744073709551616"}, {"--seed is '18446744073709551616', it must"});
   expect_refused({"--micro-batch-size", "9223372036854775807"},
-                 {"--micro-batch-size 9223372036854775807"});
+                 {"--micro-batch-size is 9223372036854775807"});
   expect_refused({"--simulate-ranks", "9223372036854775807"},
-                 {"--simulate-ranks 9223372036854775807"});
+                 {"--simulate-ranks is 9223372036854775807"});
   expect_refused({"--heads", "5"}, {"--channels 128", "--heads 5"});
   expect_refused({"--order", "random"}, {"--order", "random"});
   expect_refused({"--beta2", "1"}, {"--beta2 is 1"});
@@ -269,22 +272,100 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   refused("steps = 1 2\n", "steps has 2 values");
   refused("[model]\nlayers = 2\n", "model");
   EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
+  const std::string fifo = folder.path("fifo");  // to open it would wait for a writer
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& no_file : {fifo, folder.path().string(), std::string("/dev/zero")}) {
+    EXPECT_THAT(
+        [&] {
+          parse({"--config", no_file.c_str()});
+        },
+        ThrowsMessage<UsageError>(HasSubstr("--config " + no_file + ": is not a file")));
+  }
 }
 
+// The values to try for an option: others than its default, and all that a choice has.
+std::vector<std::string> values_for(const std::string& name, const Json& value,
+                                    const std::set<OptionGroup>& groups) {
+  if (value.is_boolean()) return {"true", "false"};
+  if (value.is_number()) return {"2", "300", "0.00123456789012345"};
+  try {
+    parse({name.c_str(), "?"}, groups);
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    const std::size_t start = message.find("it must be ");
+    if (start != std::string::npos && message.find(" or ", start) != std::string::npos) {
+      std::vector<std::string> choices;
+      std::istringstream words(
+          message.substr(start + 11, message.find(',', start + 11) - start - 11));
+      for (std::string word; words >> word;)
+        if (word != "or") choices.push_back(word);
+      return choices;
+    }
+  }
+  return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
+}
+
+// What options need beside them.
+const std::vector<std::vector<const char*>> kCompanions = {
+    {},
+    {"--out", "o"},
+    {"--val-data", "v"},
+    {"--device", "cuda"},
+    {"--precision", "fp16"},
+    {"--transport", "threads", "--ranks", "2"},
+    {"--objective", "dpo", "--dpo-reference", "a"},
+    {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
+    {"--micro-batch-size", "2", "--local-batch-size", "8"},
+    {"--elastic", "localhost:1", "--workers", "9", "--worker", "1"}};
+
+// With the first of the companions that lets the option have this value.
+std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
+                                        const std::set<OptionGroup>& groups) {
+  for (std::vector<const char*> arguments : kCompanions) {
+    arguments.insert(arguments.end(), {name.c_str(), value.c_str(), "--print-config"});
+    try {
+      return parse(arguments, groups);
+    } catch (const UsageError&) {
+    }
+  }
+  return std::nullopt;
+}
+
+// Every option of every step.
 TEST(Options, PrintedConfigReadsBackToTheSameValues) {
   const TempFolder folder;
   const std::string path = folder.path("c.toml");
-  const CommandLine line =
-      parse({"--print-config", "--lr", "0.00123456789012345", "--eps", "1e-9", "--sample",
-             "SELECT a", "--tail", "pad", "--tie-embeddings", "false"});
-  ASSERT_TRUE(line.should_exit);
-  std::ofstream(path) << line.text;
-  EXPECT_EQ(to_json(parse({"--config", path.c_str()}).options), to_json(line.options)) << line.text;
+  for (const std::set<OptionGroup>& groups :
+       {std::set{OptionGroup::kSimulatedRanks, OptionGroup::kCudaGraphs, OptionGroup::kReference},
+        {OptionGroup::kBuckets, OptionGroup::kPrefetch},
+        {OptionGroup::kBuckets, OptionGroup::kPipeline},
+        {OptionGroup::kDiloco}}) {
+    const Json defaults = to_json(parse({}, groups).options);
+    for (const auto& [key, default_value] : defaults.items()) {
+      bool is_changed = false;
+      for (const std::string& value : values_for("--" + key, default_value, groups)) {
+        const std::optional<CommandLine> line = print_config("--" + key, value, groups);
+        if (!line) continue;
+        const Json wanted = to_json(line->options);
+        is_changed = is_changed || wanted[key] != default_value;
+        std::ofstream(path) << line->text;
+        try {
+          EXPECT_EQ(to_json(parse({"--config", path.c_str()}, groups).options), wanted)
+              << line->text;
+        } catch (const UsageError& error) {
+          ADD_FAILURE() << key << " = " << value << ": " << error.what();
+        }
+      }
+      EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
+    }
+  }
 }
 
 TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
-  const CommandLine line = parse({"--print-config", "--sample", "two\nlines"});
-  EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line"));
+  for (const char* text : {"two\nlines", "a \"quote\"", "C:\\x", "item #1", "\xff"}) {
+    const CommandLine line = parse({"--print-config", "--sample", text});
+    EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line")) << text;
+  }
 }
 
 TEST(Options, HelpTeaches) {
@@ -310,7 +391,7 @@ TEST(Options, APipelineTakesAFlushInMicrobatchesOrInRows) {
             Schedule::kZeroBubble);
 }
 
-// Each message has all three values.
+// A message about several options has the values of all.
 TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   const auto refused = [](const std::vector<const char*>& words,
                           const std::vector<const char*>& parts) {
@@ -320,12 +401,12 @@ TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   refused(
       {"--local-batch-size", "9", "--micro-batch-size", "2", "--pipeline-stages", "3"},
       {"--micro-batch-size 2, --local-batch-size 9, --pipeline-stages 3: 9 rows do not divide"});
-  refused({"--micro-batch-size", "0"}, {"--micro-batch-size 0, --num-microbatches 4"});
-  refused({"--local-batch-size", "-2"}, {"--local-batch-size -2"});
+  refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
+  refused({"--local-batch-size", "-2"}, {"--local-batch-size is -2"});
   refused({"--num-microbatches", "2", "--pipeline-stages", "3"},
           {"--micro-batch-size 4, --num-microbatches 2, --pipeline-stages 3", "it has 2"});
   refused({"--local-batch-size", "8", "--num-microbatches", "2"}, {"say the same"});
-  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages -1"});
+  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages is -1"});
   refused({"--accumulation", "0"}, {"--accumulation is 0"});
   refused({"--chunks-per-stage", "2"}, {"only --pipeline-schedule interleaved"});
   refused({"--pipeline-schedule", "interleaved"}, {"needs 2 or more"});
@@ -378,6 +459,12 @@ TEST(Options, ObjectivesRefuseWhatTheyCannotUse) {
   refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
   refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
   refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
+  refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
+          "--micro-batch-size 2 or more, or --sinkhorn-scope batch");
+  parse({"--micro-batch-size", "1"}, kPipelines);
+  parse(
+      {"--objective", "self_distillation", "--micro-batch-size", "1", "--sinkhorn-scope", "batch"},
+      kPipelines);
   expect_refused({"--objective", "dpo"}, {"unknown option --objective"});
 }
 

@@ -8,7 +8,7 @@ namespace ladder {
 
 enum class ObjectiveKind { kLanguageModel, kDpo, kSelfDistillation };
 
-// What DPO averages over: pairs; or answer tokens, where a microbatch counts by its share of them.
+// What DPO averages over: pairs; or answer tokens, where a pair counts by the number of its own.
 enum class DpoUnit { kPairs, kTokens };
 
 // The samples over which a teacher's assignment is balanced: those of each microbatch, or those of

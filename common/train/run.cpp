@@ -36,8 +36,8 @@ std::string describe_changes(const Json& before, const Json& now) {
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
-    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", value.dump(), " (was ",
-                      before[name].dump(), ")");
+    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", to_text(value), " (was ",
+                      to_text(before[name]), ")");
   }
   return changes;
 }
@@ -73,6 +73,8 @@ void Run::check_folder() const {
 
 void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
+  state.heads = options_.model.heads;
+  reference_hash_ = state.reference_hash;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
@@ -85,8 +87,7 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    resumed_hashes_ =
-        load_parameters(checkpoint_in("--init-from", output.init_from), state.parameters);
+    resumed_hashes_ = load_parameters(checkpoint_in("--init-from", output.init_from), state);
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;

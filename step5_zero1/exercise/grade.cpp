@@ -15,7 +15,7 @@ std::vector<std::string> grade_linked(Communicator& comm) {
          const std::vector<at::Tensor>& grads, const OptimizerOptions& options) {
         return std::make_unique<ShardedOptimizer>(plan, params, grads, options);
       },
-      sharded_norm, [](auto&&... args) { return clip_gradients(args...); }, all_gather_parameters};
+      sharded_norm, all_gather_parameters};
   return step5::grade(linked, comm);
 }
 

@@ -147,28 +147,6 @@ class Grade : public Examination {
     });
   }
 
-  // Rank 0's own gradient is longer than allowed, the others' are not: they are scaled as well.
-  void clips_by_the_whole_norm() {
-    examine_attempt("clip_gradients()", [this](RecordingCommunicator& comm) {
-      const double norm = std::sqrt(16 + 0.25 * (num_ranks_ - 1));
-      for (const double clip_norm : {1.0, 10.0, 0.0}) {
-        const std::vector<at::Tensor> slices = zero_slices({2, 1});
-        slices[0][1500] = rank_ == 0 ? 4.0 : 0.5;
-        const at::Tensor wanted = at::cat(slices).mul_(clip_factor(norm, clip_norm));
-        const double found = attempt_.clip_gradients(slices, clip_norm, comm, 1);
-        expect(concat("the norm that clip_gradients(", clip_norm, ") returns"), found, norm);
-        expect(concat("the own gradient after clip_gradients(", clip_norm, ")"), at::cat(slices),
-               wanted);
-        const std::vector<at::Tensor> scaled = zero_slices({2, 1});  // of 8 times the loss
-        scaled[0][1500] = 8 * (rank_ == 0 ? 4.0 : 0.5);
-        const double unscaled_norm = attempt_.clip_gradients(scaled, clip_norm, comm, 8);
-        const std::string what = concat("clip_gradients(", clip_norm, ") with a loss scale of 8");
-        expect(concat("the norm that ", what, " returns"), unscaled_norm, norm);
-        expect(concat("the own gradient after ", what), at::cat(scaled), wanted);
-      }
-    });
-  }
-
   void gathers_the_parameters() {
     examine_attempt("all_gather_parameters()", [this](RecordingCommunicator& comm) {
       Sharded sharded(num_ranks_, rank_);
@@ -209,14 +187,12 @@ class Grade : public Examination {
       Optimizer whole(alone.flat, alone.grads, {});
       for (std::uint64_t step = 1; step <= 2; ++step) {
         alone.backward_of_all(num_ranks_, 2, step);
-        clip_gradients(alone.grads, 0.5);
-        whole.step(1e-2);
+        whole.step(1e-2, Clipping(gradient_norm(alone.grads), 0.5).factor);
         model.grads.zero();
         bucketer.arm(2);
         for (int j = 0; j < 2; ++j) model.backward(rank_, HostileModel::seed_of(step, j));
         bucketer.wait();
-        attempt_.clip_gradients(grads, 0.5, comm, 1);
-        optimizer->step(1e-2);
+        optimizer->step(1e-2, Clipping(attempt_.sharded_norm(grads, comm), 0.5).factor);
         attempt_.all_gather_parameters(model.flat, comm);
         expect(concat("all parameters after step ", step, " of training"), model.flat.params(),
                alone.flat.params());
@@ -274,7 +250,6 @@ std::vector<std::string> grade(const ShardedAttempt& attempt, Communicator& comm
   grade.updates_the_own_slices();
   grade.follows_its_options();
   grade.takes_the_norm_of_one_process();
-  grade.clips_by_the_whole_norm();
   grade.gathers_the_parameters();
   grade.trains();
   return grade.faults();

@@ -22,9 +22,6 @@ struct ShardedAttempt {
       const std::vector<at::Tensor>& grads, const OptimizerOptions& options)>
       make_optimizer;
   std::function<double(const std::vector<at::Tensor>& slices, Communicator& comm)> sharded_norm;
-  std::function<double(const std::vector<at::Tensor>& grads, double clip_norm, Communicator& comm,
-                       double loss_scale)>
-      clip_gradients;
   std::function<void(FlatModel& model, Communicator& comm)> all_gather_parameters;
 };
 

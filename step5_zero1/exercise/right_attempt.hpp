@@ -46,10 +46,6 @@ inline double right_norm(const Slices& slices, Communicator& comm) {
   return norm_in_order(at::cat(ordered));
 }
 
-inline void scale(const Slices& slices, double factor) {
-  for (const at::Tensor& slice : slices) at::Tensor(slice).mul_(factor);
-}
-
 inline WorkPtr start_gather(FlatModel& model, const GradientBucket& unit, Communicator& comm) {
   const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);
   return comm.all_gather(own_part(full, comm), full);
@@ -71,11 +67,6 @@ inline ShardedAttempt right_attempt() {
                                                plan.layout, options);
           },
           right_norm,
-          [](const Slices& grads, double clip_norm, Communicator& comm, double loss_scale) {
-            const double norm = right_norm(grads, comm) / loss_scale;
-            scale(grads, clip_factor(norm, clip_norm) / loss_scale);
-            return norm;
-          },
           [](FlatModel& model, Communicator& comm) {
             gather(model, plan_unit_buckets(model.layout()), comm);
           }};

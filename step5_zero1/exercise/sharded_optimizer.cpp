@@ -1,6 +1,6 @@
 // Exercise of step 5: the optimizer runs between the two halves of an all-reduce.
 //
-// own_slice() is given. Write the five bodies as step5_zero1/sharded_optimizer.hpp describes them;
+// own_slice() is given. Write the four bodies as step5_zero1/sharded_optimizer.hpp describes them;
 // shard_plan.hpp, which is complete, says which rank owns what. Then run:
 //   ./ladder exercise step5_zero1
 #include "step5_zero1/sharded_optimizer.hpp"
@@ -39,13 +39,6 @@ double sharded_norm(const std::vector<at::Tensor>& /*slices*/, Communicator& /*c
   // block_sums() and norm_of() in common/optim/norm.hpp do the arithmetic. In which order do the
   // gathered sums arrive, and in which order would a single process add them up?
   not_implemented("step5_zero1: sharded_norm()");
-}
-
-double clip_gradients(const std::vector<at::Tensor>& /*grads*/, double /*clip_norm*/,
-                      Communicator& /*comm*/, double /*loss_scale*/) {
-  // clip_factor() returns the factor. It must be the same on every rank. The gradients are loss_scale
-  // times too large (1 until you train in fp16); can you divide and clip in one multiplication?
-  not_implemented("step5_zero1: clip_gradients()");
 }
 
 void all_gather_parameters(FlatModel& /*model*/, Communicator& /*comm*/) {

@@ -28,7 +28,6 @@ TEST(Stub, SaysWhatIsNotImplemented) {
   expect_not_implemented([&] { ShardedOptimizer optimizer(plan, params, grads, {}); },
                          "ShardedOptimizer::ShardedOptimizer()");
   expect_not_implemented([&] { sharded_norm(grads, comm); }, "sharded_norm()");
-  expect_not_implemented([&] { clip_gradients(grads, 1.0, comm, 1.0); }, "clip_gradients()");
   expect_not_implemented([&] { all_gather_parameters(model, comm); }, "all_gather_parameters()");
 }
 

@@ -2,7 +2,6 @@
 // right_attempt().
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -124,53 +123,10 @@ inline double norm_of_all_gradients(const Slices& slices, Communicator& comm) {
   return norm_of(block_sums(units));
 }
 
-inline double scales_by_own_norm(const Slices& grads, double clip_norm, Communicator& comm,
-                                 double loss_scale) {
-  const double norm = right_norm(grads, comm) / loss_scale;
-  scale(grads, clip_factor(local_norm(grads, comm) / loss_scale, clip_norm) / loss_scale);
-  return norm;
-}
-
-inline double returns_the_norm_afterwards(const Slices& grads, double clip_norm, Communicator& comm,
-                                          double loss_scale) {
-  const double norm = right_norm(grads, comm) / loss_scale;
-  const double factor = clip_factor(norm, clip_norm);
-  scale(grads, factor / loss_scale);
-  return norm * factor;
-}
-
-// Also what is shorter.
-inline double scales_to_clip_norm(const Slices& grads, double clip_norm, Communicator& comm,
-                                  double loss_scale) {
-  const double norm = right_norm(grads, comm) / loss_scale;
-  scale(grads, (clip_norm > 0 ? clip_norm / (norm + 1e-6) : 1.0) / loss_scale);
-  return norm;
-}
-
-// As if 0 were a norm like any other.
-inline double clips_to_nothing(const Slices& grads, double clip_norm, Communicator& comm,
-                               double loss_scale) {
-  const double norm = right_norm(grads, comm) / loss_scale;
-  scale(grads, std::min(1.0, clip_norm / (norm + 1e-6)) / loss_scale);
-  return norm;
-}
-
-// Who is short enough sees no need to ask the others.
-inline double asks_only_if_long(const Slices& grads, double clip_norm, Communicator& comm,
-                                double loss_scale) {
-  const double own = local_norm(grads, comm) / loss_scale;
-  if (own <= clip_norm) return own;
-  const double norm = right_norm(grads, comm) / loss_scale;
-  scale(grads, clip_factor(norm, clip_norm) / loss_scale);
-  return norm;
-}
-
-// Right as long as the scale is 1.
-inline double clips_the_scaled_gradient(const Slices& grads, double clip_norm, Communicator& comm,
-                                        double loss_scale) {
-  const double norm = right_norm(grads, comm);
-  scale(grads, clip_factor(norm, clip_norm) / loss_scale);
-  return norm / loss_scale;
+// Whose part is short sees no need to ask the others.
+inline double asks_only_if_long(const Slices& slices, Communicator& comm) {
+  const double own = local_norm(slices, comm);
+  return own < 1 ? own : right_norm(slices, comm);
 }
 
 inline void forgets_a_unit(FlatModel& model, Communicator& comm) {

@@ -36,17 +36,10 @@ class ActivationWatch {
     begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
   }
 
-  // Weight halves read the input, too.
-  void keep_input(const Place& place, const at::Tensor& tensor) {
-    keep("the input", place, tensor, {ActionKind::kBackward, ActionKind::kWeightBackward});
-  }
-  void keep_saved(const Place& place, const at::Tensor& tensor) {
-    keep("what autograd has saved", place, tensor,
-         {ActionKind::kBackward, ActionKind::kInputBackward});
-  }
-  void keep_received(const Place& place, const at::Tensor& tensor) {
-    keep("the received gradient", place, tensor,
-         {ActionKind::kBackward, ActionKind::kInputBackward});
+  // Until the backward of its chunk is over, or the input half of it.
+  void keep(const std::string& what, const Place& place, const at::Tensor& tensor) {
+    kept_.push_back({what, find(place, ActionKind::kBackward, ActionKind::kInputBackward),
+                     tensor.storage().getWeakStorageImpl()});
   }
 
   void finish() { look(computations_.size(), "the runner returns"); }
@@ -65,11 +58,6 @@ class ActivationWatch {
                  (action.kind == kind || action.kind == other);
         });
     return static_cast<std::size_t>(found - computations_.begin());
-  }
-  void keep(const std::string& what, const Place& place, const at::Tensor& tensor,
-            std::pair<ActionKind, ActionKind> last_use) {
-    kept_.push_back({what, find(place, last_use.first, last_use.second),
-                     tensor.storage().getWeakStorageImpl()});
   }
   void begin(const Place& place, ActionKind kind, ActionKind other) {
     const std::size_t now = find(place, kind, other);

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,50 +23,68 @@ class GradeRunner : public GradePart {
   GradeRunner(const MakeRunner& attempt, Communicator& comm)
       : GradePart("part 2", "pipeline_runner.cpp", comm), attempt_(attempt) {}
 
+  struct Run {
+    Schedule schedule = Schedule::k1f1b;
+    std::int64_t num_microbatches = 1;
+    std::int64_t flush_size = 1;
+    int chunks_per_stage = 1;
+    double loss_scale = 1;  // another one: in fp16
+    bool is_heard = true;   // has an on_weight_gradient
+  };
+
   // Microbatches of unequal shapes, in flushes; the last flush has what is left.
-  void adds_the_right_gradients(Schedule schedule, int chunks_per_stage,
-                                std::int64_t num_microbatches, std::int64_t flush_size) {
-    begin(schedule, num_microbatches);
+  void adds_the_right_gradients(const Run& wanted) {
+    begin(wanted);
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
-      GradedPipeline model(comm.size(), comm.size() * chunks_per_stage);
-      const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/true);
-      const Planner planner = planner_of(schedule, comm.size(), chunks_per_stage);
-      const StageScript script(planner, comm.rank(), batch, flush_size);
-      const auto gradients = model.gradients(batch, static_cast<double>(batch.num_targets()));
+      GradedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
+      const Microbatches batch = make_batch(run_.num_microbatches, /*is_unequal=*/true);
+      const Planner planner = planner_of(comm.size());
+      const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
+      const auto gradients =
+          model.gradients(batch, static_cast<double>(batch.num_targets()), run_.loss_scale);
       ActivationWatch watch(script.computations(), [&](const std::string& what) { say(what); });
       model.on_begin = [&](int chunk) { place_ = {chunk, watch.begin_forward(chunk)}; };
       model.on_end = [&](int /*chunk*/, const at::Tensor& x, const at::Tensor& y,
                          const at::Tensor& z) {
-        watch.keep_saved(place_, y);
-        watch.keep_input(place_, x);
+        watch.keep("what autograd has saved", place_, y);
+        watch.keep("the input", place_, x);
         z.register_hook([&watch, place = place_](const at::Tensor& /*gradient*/) {
           watch.begin_backward(place);
         });
       };
       std::int64_t num_weight_gradients = 0;
+      std::map<std::string, std::int64_t> num_by_name;
+      const OnWeightGradient on_weight_gradient = [&](const at::Tensor& parameter) {
+        ++num_weight_gradients;
+        ++num_by_name[name_of(parameter, model.leaves_of(comm.rank()))];
+      };
       std::size_t num_messages = 0;
       comm.follow(script.messages());
       comm.on_message = [&](const PlannedMessage& message, const at::Tensor& tensor) {
         const Place place = {message.action.chunk, message.action.microbatch};
-        if (message.action.kind == ActionKind::kRecvGradient) watch.keep_received(place, tensor);
+        if (message.action.kind == ActionKind::kRecvGradient)
+          watch.keep("the received gradient", place, tensor);
         if (message.action.kind == ActionKind::kSendGradient) {
           expect_gradient(concat("what B", place.second, " of chunk ", place.first,
                                  " leaves to be sent, the gradient of its input,"),
                           tensor, gradients.of_inputs.at(place));
         }
-        expect_first(
-            "the number of calls of on_weight_gradient before '" + to_string(message.action) + "'",
-            num_weight_gradients, script.num_weight_gradients(num_messages++, gradients));
+        expect_calls("before '" + to_string(message.action) + "'", num_weight_gradients,
+                     script.num_weight_gradients(num_messages++, gradients));
       };
-      run(comm, model, planner, batch, flush_size,
-          [&](const at::Tensor&) { ++num_weight_gradients; });
+      const double loss =
+          run(comm, model, planner, batch, run_.is_heard ? on_weight_gradient : OnWeightGradient());
       watch.finish();
       const auto sums = script.sums(gradients);
       for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
         expect_gradient("the gradient of '" + leaf.name + "'" + shared_by(leaf.name, model),
                         leaf.tensor.grad(), sums.at(leaf.name));
-      expect_first("the number of calls of on_weight_gradient", num_weight_gradients,
+      expect_calls("in all", num_weight_gradients,
                    script.num_weight_gradients(script.messages().size(), gradients));
+      for (const auto& [name, count] : num_by_name)
+        expect_calls("with '" + name + "'", count, script.num_weight_halves_of(name));
+      const bool is_last = comm.rank() + 1 == comm.size();
+      expect(prefix() + "the loss that is returned", loss, is_last ? gradients.loss : 0.0);
     });
   }
 
@@ -72,17 +92,17 @@ class GradeRunner : public GradePart {
   // freed.
   void memory_does_not_grow() {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
-    begin(Schedule::k1f1b, num_microbatches);
+    begin({Schedule::k1f1b, num_microbatches, num_microbatches});
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
       GradedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
-      const Planner planner = planner_of(Schedule::k1f1b, comm.size(), 1);
+      const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, num_microbatches);
       std::vector<std::int64_t> bytes;  // when each forward begins
       model.on_begin = [&](int /*chunk*/) { bytes.push_back(activation_bytes()); };
       comm.follow(script.messages());
       const std::int64_t before = activation_bytes();
-      run(comm, model, planner, batch, num_microbatches, {});
+      run(comm, model, planner, batch, {});
       std::int64_t gradient_bytes = 0;
       for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
         gradient_bytes += static_cast<std::int64_t>(leaf.tensor.nbytes());
@@ -95,15 +115,41 @@ class GradeRunner : public GradePart {
     });
   }
 
+  void evaluates_without_a_trace() {
+    begin({});
+    examine_part<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
+      const GradedPipeline model(comm.size(), comm.size());
+      const Microbatches batch = make_batch(3, /*is_unequal=*/true);
+      const Planner planner = [&](std::int64_t m) { return plan_forwards(comm.size(), m); };
+      const StageScript script(planner, comm.rank(), batch, batch.size());
+      comm.follow(script.messages());
+      const std::int64_t before = activation_bytes();
+      std::int64_t bytes_kept = 0;
+      const std::vector<double> sums =
+          with_runner(comm, model, planner, [&](const AttemptedRunner& runner) {
+            std::vector<double> found = runner.loss_sums(kNextToken, batch);
+            bytes_kept = activation_bytes() - before;
+            return found;
+          });
+      const bool is_last = comm.rank() + 1 == comm.size();
+      const std::vector<double> wanted = model.loss_sums(batch);
+      const std::string what = name_ + ", an evaluation: ";
+      for (std::size_t j = 0; j < wanted.size(); ++j)
+        expect(concat(what, "the loss of microbatch ", j), sums.at(j), is_last ? wanted[j] : 0.0);
+      expect(what + "the number of bytes that stay in memory", bytes_kept, std::int64_t{0});
+    });
+  }
+
  private:
   static std::int64_t activation_bytes() {
     return read_memory().live(MemoryCategory::kActivations);
   }
-  static Planner planner_of(Schedule schedule, int num_stages, int chunks_per_stage) {
-    return [=](std::int64_t m) {
-      return RightSchedule().plan(schedule, num_stages, m, chunks_per_stage);
+  Planner planner_of(int num_stages) const {
+    return [=, run = run_](std::int64_t m) {
+      return RightSchedule().plan(run.schedule, num_stages, m, run.chunks_per_stage);
     };
   }
+  at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }
   static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal) {
     std::vector<Microbatch> list;
     for (std::int64_t j = 0; j < num_microbatches; ++j)
@@ -111,28 +157,38 @@ class GradeRunner : public GradePart {
     return Microbatches(std::move(list));
   }
 
-  void run(PlanCommunicator& comm, const GradedPipeline& model, const Planner& planner,
-           const Microbatches& batch, std::int64_t flush_size,
-           const OnWeightGradient& on_weight_gradient) {
+  double run(PlanCommunicator& comm, const GradedPipeline& model, const Planner& planner,
+             const Microbatches& batch, const OnWeightGradient& on_weight_gradient) {
+    return with_runner(comm, model, planner, [&](const AttemptedRunner& runner) {
+      return runner.accumulate_gradients(kNextToken, batch,
+                                         static_cast<double>(batch.num_targets()), run_.flush_size,
+                                         on_weight_gradient, run_.loss_scale);
+    });
+  }
+  // Returns what act() returns.
+  template <class Act>
+  std::invoke_result_t<Act, const AttemptedRunner&> with_runner(PlanCommunicator& comm,
+                                                                const GradedPipeline& model,
+                                                                const Planner& planner, Act act) {
     try {
-      const AccumulateGradients accumulate =
-          attempt_(model.chunks_of(comm.rank()), GradedPipeline::kChannels, comm, planner);
-      accumulate(kNextToken, batch, static_cast<double>(batch.num_targets()), flush_size,
-                 on_weight_gradient);
+      auto result = act(
+          attempt_(model.chunks_of(comm.rank()), GradedPipeline::kChannels, comm, planner, type()));
       comm.check_is_over();
+      return result;
     } catch (...) {
       comm.play_the_rest();
       throw;
     }
   }
 
-  void begin(Schedule schedule, std::int64_t num_microbatches) {
-    schedule_ = schedule;
-    num_microbatches_ = num_microbatches;
+  void begin(const Run& run) {
+    run_ = run;
     has_wrong_gradient_ = has_wrong_count_ = false;
   }
   std::string run_name() const {
-    return concat(to_string(schedule_), " with ", num_microbatches_, " microbatches");
+    return concat(to_string(run_.schedule), " with ", run_.num_microbatches, " microbatches",
+                  run_.loss_scale == 1 ? "" : concat(" in fp16, the loss times ", run_.loss_scale),
+                  run_.is_heard ? "" : ", without an on_weight_gradient");
   }
   std::string prefix() const { return concat(name_, ", ", run_name(), ": "); }
   void say(const std::string& what) { fault(prefix() + what); }
@@ -141,6 +197,10 @@ class GradeRunner : public GradePart {
     if (found == wanted || std::exchange(has_wrong_count_, true)) return;
     expect(prefix() + what, found, wanted);
   }
+  void expect_calls(const std::string& which, std::int64_t found, std::int64_t wanted) {
+    if (!run_.is_heard) return;
+    expect_first("the number of calls of on_weight_gradient " + which, found, wanted);
+  }
   // The first one that is wrong; those after it follow from it.
   void expect_gradient(const std::string& what, const at::Tensor& found, const at::Tensor& wanted) {
     if (has_wrong_gradient_ || (found.defined() && found.equal(wanted))) return;
@@ -148,10 +208,11 @@ class GradeRunner : public GradePart {
     const double factor =
         found.defined() && found.sizes() == wanted.sizes() ? factor_between(found, wanted) : 0;
     if (factor == 0) return expect(prefix() + what, found, wanted);
-    say(concat(what, " is ", factor, " times what it should be: ",
-               factor > 1
-                   ? "is it added more than once?"
-                   : "the loss is divided by the step's targets already, and nothing else scales"));
+    say(concat(
+        what, " is ", factor, " times what it should be: ",
+        factor > 1
+            ? "is it added more than once?"
+            : "the loss is divided by the step's targets already, and only loss_scale scales"));
   }
   // f, if found = f · wanted up to rounding, and f is not 1; otherwise 0.
   static double factor_between(const at::Tensor& found, const at::Tensor& wanted) {
@@ -161,14 +222,19 @@ class GradeRunner : public GradePart {
         (a - b * factor).norm().item<double>() <= 1e-5 * a.norm().item<double>();
     return is_multiple && std::abs(factor - 1) > 1e-3 ? factor : 0;
   }
+  static std::string name_of(const at::Tensor& parameter, const std::vector<NamedTensor>& leaves) {
+    for (const NamedTensor& leaf : leaves) {
+      if (leaf.tensor.is_same(parameter)) return leaf.name;
+    }
+    return "a tensor that is no parameter of the stage";
+  }
   static std::string shared_by(const std::string& name, const GradedPipeline& model) {
     if (!name.ends_with(".gain") || model.num_chunks() == model.num_stages()) return "";
     return ", which several chunks of the stage read,";
   }
 
   const MakeRunner& attempt_;
-  Schedule schedule_ = Schedule::k1f1b;
-  std::int64_t num_microbatches_ = 0;
+  Run run_;
   bool has_wrong_gradient_ = false, has_wrong_count_ = false;
   Place place_;  // of the forward that is running
 };

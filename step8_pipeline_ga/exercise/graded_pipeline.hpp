@@ -1,15 +1,20 @@
 // For the grader, part 2: a small model in chunks, microbatches of unequal shapes, and the
 // gradients that each microbatch adds, computed in one process.
 //
-//   chunk c   [embedding, if c = 0]  →  y = tanh(x W_c + b_c), z = y · gain
+//   chunk c   [embedding, if c = 0]  →  y = tanh(sin(x) W_c + b_c), z = y · gain
 //             →  [head and loss, if c is last]
+//
+// The weight half of a linear layer needs the layer's input; thanks to the sine, that is not the
+// chunk's input x, which only an input half needs.
 //
 // A stage that has several chunks has one gain for all of them; a single stage has one table for
 // embedding and head. So what several chunks, or layers, read gets the sum of their gradients.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
 
 #include <functional>
 #include <map>
@@ -37,7 +42,9 @@ class GradedPipeline {
   std::function<void(int chunk, const at::Tensor& x, const at::Tensor& y, const at::Tensor& z)>
       on_end;
 
-  GradedPipeline(int num_stages, int num_chunks) : num_stages_(num_stages) {
+  // 16-bit parameters have fp32 gradients, as in training.
+  GradedPipeline(int num_stages, int num_chunks, at::ScalarType type = at::kFloat)
+      : num_stages_(num_stages), type_(type) {
     for (int c = 0; c < num_chunks; ++c) chunks_.push_back(make_chunk(c, num_chunks));
   }
   GradedPipeline(const GradedPipeline&) = delete;
@@ -75,13 +82,26 @@ class GradedPipeline {
     return {ids, targets, rows * (tokens - 1)};
   }
 
+  // Of each microbatch, without gradients.
+  std::vector<double> loss_sums(const Microbatches& batch) const {
+    const at::NoGradGuard no_grad;
+    std::vector<double> sums;
+    for (const Microbatch& microbatch : batch) {
+      at::Tensor x = microbatch.tokens;
+      for (const Model& chunk : chunks_) x = chunk.forward(x);
+      sums.push_back(kNextToken.loss_sum(x, microbatch).item<double>());
+    }
+    return sums;
+  }
+
   struct Gradients {
     std::map<Place, std::map<std::string, at::Tensor>>
         of_leaves;                          // what a backward of a chunk adds
     std::map<Place, at::Tensor> of_inputs;  // what it sends to the chunk before
+    double loss = 0;                        // not scaled
   };
-  // Of this batch, one microbatch and one chunk after the other.
-  Gradients gradients(const Microbatches& batch, double num_targets) const {
+  // Of this batch, one microbatch and one chunk after the other, and of loss_scale times the loss.
+  Gradients gradients(const Microbatches& batch, double num_targets, double loss_scale = 1) const {
     Gradients all;
     for (std::int64_t j = 0; j < batch.size(); ++j) {
       std::vector<at::Tensor> inputs, outputs;
@@ -93,7 +113,8 @@ class GradedPipeline {
         x = outputs.back().detach();
       }
       outputs.back() = kNextToken.loss_sum(outputs.back(), batch[j]) / num_targets;
-      at::Tensor gradient;
+      all.loss += outputs.back().item<double>();
+      at::Tensor gradient = at::full({}, loss_scale);
       for (int c = num_chunks() - 1; c >= 0; --c) {
         const auto at = static_cast<std::size_t>(c);
         outputs[at].backward(gradient);
@@ -109,13 +130,16 @@ class GradedPipeline {
   }
 
  private:
-  static at::Tensor leaf(at::IntArrayRef shape, int seed) {
-    return at::arange(c10::multiply_integers(shape), at::kFloat)
-        .mul(1.7 + seed)
-        .sin()
-        .mul(0.7)
-        .view(shape)
-        .set_requires_grad(true);
+  at::Tensor leaf(at::IntArrayRef shape, int seed) const {
+    at::Tensor values = at::arange(c10::multiply_integers(shape), at::kFloat)
+                            .mul(1.7 + seed)
+                            .sin()
+                            .mul(0.7)
+                            .view(shape)
+                            .to(type_)
+                            .set_requires_grad(true);
+    if (type_ != at::kFloat) values.set_grad_dtype(at::kFloat);
+    return values;
   }
   Model make_chunk(int c, int num_chunks) {
     constexpr std::int64_t C = kChannels;
@@ -136,7 +160,7 @@ class GradedPipeline {
     const at::Tensor gain = gains_[static_cast<std::size_t>(c % num_stages_)];
     chunk.layers.push_back({unit, [this, c, linear, gain](const at::Tensor& x) {
                               if (on_begin) on_begin(c);
-                              const at::Tensor y = linear(x).tanh(), z = y * gain;
+                              const at::Tensor y = linear(x.sin()).tanh(), z = y * gain;
                               if (on_end) on_end(c, x, y, z);
                               return z;
                             }});
@@ -155,6 +179,7 @@ class GradedPipeline {
   }
 
   int num_stages_;
+  at::ScalarType type_;
   at::Tensor table_;
   std::vector<at::Tensor> gains_;  // of each stage
   std::vector<Model> chunks_;

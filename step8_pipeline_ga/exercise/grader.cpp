@@ -18,11 +18,23 @@ std::vector<std::string> grade_runner(const MakeRunner& attempt, Communicator& c
   install_memory_ledger();
   GradeRunner grade(attempt, comm);
   const std::int64_t p = comm.size();
-  grade.adds_the_right_gradients(Schedule::kGpipe, 1, 4, /*flush_size=*/4);
-  grade.adds_the_right_gradients(Schedule::k1f1b, 1, 5, 3);
+  const auto adds_right = [&](const GradeRunner::Run& run) { grade.adds_the_right_gradients(run); };
+  adds_right({.schedule = Schedule::kGpipe, .num_microbatches = 4, .flush_size = 4});
+  adds_right({.schedule = Schedule::k1f1b, .num_microbatches = 5, .flush_size = 3});
   grade.memory_does_not_grow();
-  if (p > 1) grade.adds_the_right_gradients(Schedule::kInterleaved, 2, 2 * p, 2 * p);
-  grade.adds_the_right_gradients(Schedule::kZeroBubble, 1, p + 2, p + 2);
+  if (p > 1) {
+    adds_right({.schedule = Schedule::kInterleaved,
+                .num_microbatches = 2 * p,
+                .flush_size = 2 * p,
+                .chunks_per_stage = 2});
+  }
+  adds_right({.schedule = Schedule::kZeroBubble, .num_microbatches = p + 2, .flush_size = p + 2});
+  adds_right({.schedule = Schedule::kZeroBubble,
+              .num_microbatches = 4,
+              .flush_size = 4,
+              .is_heard = false});
+  adds_right({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});  // infinite in fp16
+  grade.evaluates_without_a_trace();
   return grade.faults();
 }
 

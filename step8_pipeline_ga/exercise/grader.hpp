@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "step8_pipeline_ga/pipeline_runner.hpp"
@@ -15,14 +17,30 @@ namespace ladder::step8 {
 using MakePlan = std::function<PipelinePlan(Schedule schedule, int num_stages,
                                             std::int64_t num_microbatches, int chunks_per_stage)>;
 
-// As PipelineRunner's constructor, and its accumulate_gradients(). What is made keeps the runner
-// alive.
-using AccumulateGradients = std::function<double(
-    const Objective& objective, const Microbatches& batch, double num_targets,
-    std::int64_t num_microbatches, const OnWeightGradient& on_weight_gradient)>;
-using MakeRunner =
-    std::function<AccumulateGradients(std::vector<Model> chunks, std::int64_t channels,
-                                      Communicator& stages, const Planner& planner)>;
+// As PipelineRunner's constructor, and two of its members, which keep the runner alive.
+struct AttemptedRunner {
+  std::function<double(const Objective& objective, const Microbatches& batch, double num_targets,
+                       std::int64_t num_microbatches, const OnWeightGradient& on_weight_gradient,
+                       double loss_scale)>
+      accumulate_gradients;
+  std::function<std::vector<double>(const Objective& objective, const Microbatches& batch)>
+      loss_sums;
+};
+using MakeRunner = std::function<AttemptedRunner(std::vector<Model> chunks, std::int64_t channels,
+                                                 Communicator& stages, const Planner& planner,
+                                                 const at::TensorOptions& activations)>;
+
+template <class SomeRunner>
+MakeRunner run_with() {
+  return [](std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
+            const Planner& planner, const at::TensorOptions& activations) -> AttemptedRunner {
+    const auto runner =
+        std::make_shared<SomeRunner>(std::move(chunks), channels, stages, planner, activations);
+    return {
+        [runner](const auto&... arguments) { return runner->accumulate_gradients(arguments...); },
+        [runner](const auto&... arguments) { return runner->loss_sums(arguments...); }};
+  };
+}
 
 // Say what is wrong, a line for each fault, with the value found and the value wanted; nothing if
 // all is right. Each line begins with its part, which stops after the first pipeline with a fault.

@@ -1,7 +1,8 @@
 // Exercise of step 8, part 2: run a microbatch backward through a chunk.
 //
 // run() goes through the plan; forwards and messages are written. Write the two halves of backward
-// as step8_pipeline_ga/pipeline_runner.hpp describes them, then run:
+// as step8_pipeline_ga/pipeline_runner.hpp and common/model/weight_gradients.hpp describe them,
+// then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 1 is in pipeline_schedule.cpp; this part is graded without it.
 #include "step8_pipeline_ga/pipeline_runner.hpp"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -37,10 +39,7 @@ double now_s() {
 class PipelineRunner::Execution {
  public:
   Execution(PipelineRunner& runner, const PipelinePlan& plan, const Microbatch* microbatches)
-      : runner_(runner), plan_(plan), microbatches_(microbatches) {
-    for (const Action& action : own_actions())
-      has_weight_halves_ |= action.kind == ActionKind::kWeightBackward;
-  }
+      : runner_(runner), plan_(plan), microbatches_(microbatches) {}
 
   // Called on the last stage with the last chunk's output for a microbatch. Returns what backward
   // starts from, [].
@@ -65,7 +64,8 @@ class PipelineRunner::Execution {
   struct Live {
     at::Tensor input;              // a leaf if its gradient is wanted
     torch::autograd::Edge output;  // where backward begins
-    WeightGradientQueue weight_gradients;
+    // The graph refers to it, so it stays where it is when this is moved.
+    std::unique_ptr<WeightGradientQueue> weight_gradients = std::make_unique<WeightGradientQueue>();
   };
   struct Arriving {
     at::Tensor tensor;
@@ -76,6 +76,11 @@ class PipelineRunner::Execution {
     return plan_.stages[static_cast<std::size_t>(runner_.stages_.rank())];
   }
   bool is_last(const Action& action) const { return action.chunk + 1 == plan_.num_chunks(); }
+  // Whether the backward of this forward is cut in two.
+  bool is_cut(const Action& forward) const {
+    const Action half = {ActionKind::kWeightBackward, forward.chunk, forward.microbatch};
+    return std::find(own_actions().begin(), own_actions().end(), half) != own_actions().end();
+  }
   static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
   // What an earlier action has left for this one.
   template <class Value>
@@ -121,7 +126,7 @@ class PipelineRunner::Execution {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0 && is_training) live.input = input.requires_grad_(true);
     if (action.chunk == 0) input = microbatches_[action.microbatch].tokens;
-    const DeferWeightGradients scope(has_weight_halves_ ? &live.weight_gradients : nullptr);
+    const DeferWeightGradients scope(is_cut(action) ? live.weight_gradients.get() : nullptr);
     const Model& chunk = runner_.chunks_[static_cast<std::size_t>(action.chunk / plan_.num_stages)];
     at::Tensor output = chunk.forward(input);
     if (is_last(action)) {
@@ -141,15 +146,15 @@ class PipelineRunner::Execution {
   void backward(const Action& action, const at::Tensor& received) {
     // forward() left in live_ what you need. Backward begins at `output`: torch::autograd::Engine::
     // get_default_engine().execute({edge}, {its gradient}, keep_graph, create_graph,
-    // accumulate_grad) adds to .grad of every leaf. What will send() look for in gradients_? And
-    // what must not outlive this call?
+    // accumulate_grad) adds to .grad of every leaf. Which gradient does the loss have itself? What
+    // will send() look for in gradients_? And what must not outlive this call?
     static_cast<void>(action);
     static_cast<void>(received);
     not_implemented("step8_pipeline_ga: PipelineRunner::Execution::backward()");
   }
 
   void weight_backward(const Action& action) {
-    // The half that backward() left in the queue. Who wants to hear of each gradient?
+    // The half that backward() left in the queue. Who wants to hear of each gradient, if anybody?
     static_cast<void>(action);
     not_implemented("step8_pipeline_ga: PipelineRunner::Execution::weight_backward()");
   }
@@ -176,7 +181,6 @@ class PipelineRunner::Execution {
   PipelineRunner& runner_;
   const PipelinePlan& plan_;
   const Microbatch* microbatches_;
-  bool has_weight_halves_ = false;
   std::map<Place, Live> live_;
   std::map<Place, at::Tensor> activations_, gradients_;  // computed here, still to be sent
   std::map<Place, Arriving> arriving_activations_, arriving_gradients_;
@@ -208,7 +212,7 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
                                             const OnWeightGradient& on_weight_gradient,
                                             double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
-  double loss = 0;
+  at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
     Execution flush(*this, plan_of(count, /*is_training=*/true), &batch[first]);
@@ -216,12 +220,13 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
       const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
-      loss += share.item<double>();
+      const at::Tensor value = share.detach().to(at::kDouble);
+      loss = loss.defined() ? loss + value : value;
       return share;
     };
     flush.run();
   }
-  return loss;
+  return loss.defined() ? loss.item<double>() : 0;
 }
 
 void PipelineRunner::forward(const Microbatches& batch, const OutputVisitor& visit) {
@@ -248,14 +253,15 @@ std::vector<double> PipelineRunner::loss_sums(const Objective& objective,
 at::Tensor PipelineRunner::forward(const at::Tensor& tokens) {
   at::Tensor output;
   forward(Microbatches({Microbatch{tokens, {}}}),
-          [&](const at::Tensor& last, std::int64_t /*microbatch*/) { output = last; });
+          [&](const at::Tensor& logits, std::int64_t /*microbatch*/) {
+            output = logits.slice(/*dim=*/1, -1).contiguous();
+          });
   const int last = stages_.size() - 1;
   const at::Tensor width = at::empty({1}, at::kLong);
   if (output.defined()) width.fill_(output.size(-1));
   stages_.broadcast(width, last)->wait();
   if (!output.defined())
-    output = at::empty({tokens.size(0), tokens.size(1), width.item<std::int64_t>()},
-                       activation_options_);
+    output = at::empty({tokens.size(0), 1, width.item<std::int64_t>()}, activation_options_);
   stages_.broadcast(output, last)->wait();
   return output;
 }

@@ -30,6 +30,7 @@ struct PlannedMessage {
   Action action;
   int peer = 0;
   std::vector<std::int64_t> shape;  // [B, T, C]
+  at::ScalarType type = at::kFloat;
   bool is_send() const {
     return action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kSendGradient;
   }
@@ -55,10 +56,11 @@ class PlanCommunicator final : public LockstepCommunicator {
     std::vector<WorkPtr> works;
     while (next_ < messages_.size()) {
       const PlannedMessage& message = messages_[next_];
-      works.push_back(message.is_send()
-                          ? send(at::full(message.shape, std::numeric_limits<float>::quiet_NaN()),
-                                 message.peer, 0)
-                          : recv(at::empty(message.shape), message.peer, 0));
+      works.push_back(
+          message.is_send()
+              ? send(at::full(message.shape, std::numeric_limits<float>::quiet_NaN(), message.type),
+                     message.peer, 0)
+              : recv(at::empty(message.shape, message.type), message.peer, 0));
     }
     for (const WorkPtr& work : works) work->wait();
     for (const std::shared_ptr<Work>& work : std::exchange(*on_their_way_, {})) work->wait();
@@ -107,6 +109,9 @@ class PlanCommunicator final : public LockstepCommunicator {
     check(
         tensor.sizes() == message.shape, "'", [&] { return words(message); }, "' has the shape ",
         tensor.sizes(), ", not ", at::IntArrayRef(message.shape));
+    check(
+        tensor.scalar_type() == message.type, "'", [&] { return words(message); }, "' is in ",
+        tensor.scalar_type(), ", not ", message.type);
     if (on_message) on_message(message, tensor);
     ++next_;
   }

@@ -2,8 +2,9 @@
 // written your own.
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -23,9 +24,10 @@ namespace ladder::step8 {
 class RightRunner {
  public:
   RightRunner(std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
-              Planner planner)
+              Planner planner, const at::TensorOptions& activations)
       : chunks_(std::move(chunks)),
         channels_(channels),
+        activation_options_(activations),
         stages_(stages),
         planner_(std::move(planner)) {}
   virtual ~RightRunner() = default;
@@ -34,17 +36,31 @@ class RightRunner {
 
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
-                              const OnWeightGradient& on_weight_gradient) {
+                              const OnWeightGradient& on_weight_gradient, double loss_scale) {
     on_weight_gradient_ = on_weight_gradient;
-    double loss = 0;
+    loss_scale_ = loss_scale;
+    loss_ = 0;
     for (first_ = 0; first_ < batch.size(); first_ += num_microbatches) {
+      begin_flush();
       plan_ = planner_(std::min(num_microbatches, batch.size() - first_));
       for (const Action& action : plan_.stages[static_cast<std::size_t>(stages_.rank())])
-        execute(action, objective, batch, num_targets, loss);
+        execute(action, objective, batch, num_targets);
       while (!sends_.empty()) finish_send();
       end_flush();
     }
-    return loss;
+    return returned_loss();
+  }
+
+  std::vector<double> loss_sums(const Objective& objective, const Microbatches& batch) {
+    const at::NoGradGuard no_grad;
+    loss_sums_.assign(static_cast<std::size_t>(batch.size()), 0);
+    first_ = 0;
+    plan_ = plan_forwards(stages_.size(), batch.size());
+    for (const Action& action : plan_.stages[static_cast<std::size_t>(stages_.rank())])
+      execute(action, objective, batch, /*num_targets=*/1);
+    while (!sends_.empty()) finish_send();
+    end_evaluation();
+    return loss_sums_;
   }
 
  protected:
@@ -52,7 +68,7 @@ class RightRunner {
   struct Live {
     at::Tensor input;
     torch::autograd::Edge output;
-    WeightGradientQueue weight_gradients;
+    std::unique_ptr<WeightGradientQueue> weight_gradients = std::make_unique<WeightGradientQueue>();
   };
 
   // Both halves, or the input's.
@@ -64,7 +80,7 @@ class RightRunner {
   }
   virtual Live& live_of(const Action& action) { return live_.at(place_of(action)); }
   virtual at::Tensor first_gradient(const Action& action, const at::Tensor& received) {
-    return is_last(action) ? at::ones({}) : received;
+    return is_last(action) ? at::full({}, loss_scale_) : received;
   }
   virtual void run_backward(const Action& /*action*/, Live& live, const at::Tensor& gradient) {
     execute_engine(std::exchange(live.output, {}), gradient);
@@ -78,10 +94,15 @@ class RightRunner {
     if (action.kind == ActionKind::kBackward) live_.erase(place_of(action));
   }
   virtual void weight_backward(const Action& action) {
-    live_.at(place_of(action)).weight_gradients.run(on_weight_gradient_);
-    live_.erase(place_of(action));
+    live_.extract(place_of(action)).mapped().weight_gradients->run(on_weight_gradient_);
   }
+  virtual void begin_flush() {}
   virtual void end_flush() {}
+  virtual double returned_loss() { return loss_; }
+  virtual void evaluate(std::int64_t microbatch, double loss_sum) {
+    loss_sums_[static_cast<std::size_t>(microbatch)] = loss_sum;
+  }
+  virtual void end_evaluation() { live_.clear(); }
 
   static void execute_engine(const torch::autograd::Edge& output, const at::Tensor& gradient,
                              bool keep_graph = false) {
@@ -98,6 +119,9 @@ class RightRunner {
   PipelinePlan plan_;
   std::vector<Model> chunks_;
   std::int64_t channels_;
+  at::TensorOptions activation_options_;
+  double loss_ = 0, loss_scale_ = 1;
+  std::vector<double> loss_sums_;
   Communicator& stages_;
   Planner planner_;
   OnWeightGradient on_weight_gradient_;
@@ -111,14 +135,15 @@ class RightRunner {
   };
 
   void execute(const Action& action, const Objective& objective, const Microbatches& batch,
-               double num_targets, double& loss) {
+               double num_targets) {
     const Microbatch& microbatch = batch[first_ + action.microbatch];
     switch (action.kind) {
       case ActionKind::kForward: {
         const at::Tensor output = forward(action, microbatch);
         if (!is_last(action)) return;
         const at::Tensor share = objective.loss_sum(output, microbatch) / num_targets;
-        loss += share.item<double>();
+        if (!at::GradMode::is_enabled()) return evaluate(action.microbatch, share.item<double>());
+        loss_ += share.item<double>();
         live_[place_of(action)].output = torch::autograd::impl::gradient_edge(share);
         return;
       }
@@ -133,8 +158,8 @@ class RightRunner {
         return send(gradients_, action);
       case ActionKind::kRecvActivation:
       case ActionKind::kRecvGradient: {
-        const at::Tensor tensor =
-            at::empty({microbatch.tokens.size(0), microbatch.tokens.size(1), channels_});
+        const at::Tensor tensor = at::empty(
+            {microbatch.tokens.size(0), microbatch.tokens.size(1), channels_}, activation_options_);
         arriving_[{is_forward(action), place_of(action)}] = {
             tensor, stages_.recv(tensor, peer_of(action), 0)};
       }
@@ -146,13 +171,12 @@ class RightRunner {
     Live& live = live_[place_of(action)];
     if (action.chunk > 0) live.input = input;
     const auto& own = plan_.stages[static_cast<std::size_t>(stages_.rank())];
-    const bool has_halves = std::any_of(own.begin(), own.end(), [](const Action& a) {
-      return a.kind == ActionKind::kWeightBackward;
-    });
-    const DeferWeightGradients scope(has_halves ? &live.weight_gradients : nullptr);
+    const Action half = {ActionKind::kWeightBackward, action.chunk, action.microbatch};
+    const bool is_cut = std::find(own.begin(), own.end(), half) != own.end();
+    const DeferWeightGradients scope(is_cut ? live.weight_gradients.get() : nullptr);
     at::Tensor output = chunk_of(action).forward(input);
     if (!is_last(action)) {
-      live.output = torch::autograd::impl::gradient_edge(output);
+      if (at::GradMode::is_enabled()) live.output = torch::autograd::impl::gradient_edge(output);
       activations_[place_of(action)] = output.detach();
     }
     return output;

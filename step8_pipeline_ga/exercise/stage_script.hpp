@@ -19,7 +19,8 @@ class StageScript {
  public:
   // Microbatches are numbered through the flushes.
   StageScript(const std::function<PipelinePlan(std::int64_t num_microbatches)>& planner, int stage,
-              const Microbatches& batch, std::int64_t flush_size) {
+              const Microbatches& batch, std::int64_t flush_size,
+              at::ScalarType type = at::kFloat) {
     for (std::int64_t first = 0; first < batch.size(); first += flush_size) {
       const PipelinePlan plan = planner(std::min(flush_size, batch.size() - first));
       for (Action action : plan.stages[static_cast<std::size_t>(stage)]) {
@@ -31,7 +32,8 @@ class StageScript {
         const at::Tensor& tokens = batch[action.microbatch].tokens;
         messages_.push_back({action,
                              plan.stage_of(other_end(action).chunk),
-                             {tokens.size(0), tokens.size(1), GradedPipeline::kChannels}});
+                             {tokens.size(0), tokens.size(1), GradedPipeline::kChannels},
+                             type});
         num_before_.push_back(computations_.size());
       }
     }
@@ -53,6 +55,14 @@ class StageScript {
         count += GradedPipeline::is_of_linear_layer(name) ? 1 : 0;
     }
     return count;
+  }
+
+  // How many of them are this leaf's.
+  std::int64_t num_weight_halves_of(const std::string& name) const {
+    if (!GradedPipeline::is_of_linear_layer(name)) return 0;
+    return std::count_if(computations_.begin(), computations_.end(), [](const Action& action) {
+      return action.kind == ActionKind::kWeightBackward;
+    });
   }
 
   // What the leaves' .grad must hold afterwards: the sum in the order of the computations, which is

@@ -1,7 +1,6 @@
 // What the grader must reject: each for the reason given.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,15 +23,6 @@ inline MakePlan always(Schedule other, int chunks_per_stage) {
     if (schedule != Schedule::k1f1b || p == 1 || m % p > 0)
       return RightSchedule().plan(schedule, p, m, v);
     return RightSchedule().plan(other, p, m, chunks_per_stage);
-  };
-}
-template <class SomeRunner = RightRunner>
-MakeRunner run_with() {
-  return [](std::vector<Model> chunks, std::int64_t channels, Communicator& stages,
-            const Planner& planner) {
-    const auto runner = std::make_shared<SomeRunner>(std::move(chunks), channels, stages, planner);
-    return
-        [runner](const auto&... arguments) { return runner->accumulate_gradients(arguments...); };
   };
 }
 
@@ -81,6 +71,8 @@ inline std::vector<WrongAnswer<MakeRunner>> wrong_runners() {
   const std::string gpipe = "part 2, gpipe with 4 microbatches: ";
   const std::string kept_too_long = " is still in memory: activations kept too long";
   const std::string calls = "the number of calls of on_weight_gradient";
+  const std::string returned_loss = "the loss that is returned is ";
+  const std::string fp16 = "part 2, 1f1b with 4 microbatches in fp16, the loss times 65536: ";
   return {
       {"double scaling", run_with<ScalesTheLoss>(), 1,
        "is 0.25 times what it should be: the loss is divided by the step's targets already"},
@@ -88,6 +80,9 @@ inline std::vector<WrongAnswer<MakeRunner>> wrong_runners() {
        "times what it should be: the loss is divided"},
       {"ones instead of what was received", run_with<StartsFromOnes>(), 2,
        gpipe + "the gradient of 'embedding.table' is "},
+      {"no loss scale", run_with<ForgetsTheLossScale>(), 1, "", fp16},
+      {"a loss scale in 16 bits", run_with<LossScaleIn16Bits>(), 1, "", fp16},
+      {"a loss scale on every stage", run_with<LossScaleOnEveryStage>(), 2, "", fp16},
       {"the wrong microbatch", run_with<LatestLive>(), 1, gpipe + "when B3"},
 
       {"the other part of a shared leaf's gradient is missing", run_with<ForgetsSharedLeaves>(), 2,
@@ -118,8 +113,21 @@ inline std::vector<WrongAnswer<MakeRunner>> wrong_runners() {
       {"forgets weight halves", run_with<ForgetsWeightHalves>(), 1, ".weight' is undefined",
        "part 2, zero-bubble with "},
       {"does not report weight halves", run_with<TellsNobody>(), 1, calls, calls},
-      {"keeps the input of a weight half", run_with<ForgetsNothing>(), 2,
-       " begins, the input for W0.c1" + kept_too_long},
+      {"keeps the input for the weight half", run_with<KeepsTheInputForTheWeightHalf>(), 2,
+       " begins, the input for I0.c1" + kept_too_long},
+      {"needs an on_weight_gradient", run_with<NeedsAListener>(), 1, ".weight' is undefined",
+       ", without an on_weight_gradient"},
+      {"reports one parameter only", run_with<ReportsTheFirstParameter>(), 1,
+       calls + " with 'chunk", calls},
+
+      {"returns no loss", run_with<ReturnsNothing>(), 1, gpipe + returned_loss + "0, not "},
+      {"returns the loss of the last flush", run_with<ReturnsTheLastFlush>(), 1,
+       "part 2, 1f1b with 5 microbatches: " + returned_loss},
+      {"keeps what it evaluates", run_with<KeepsEvaluations>(), 2,
+       "part 2, an evaluation: the number of bytes that stay in memory is "},
+      {"scores an evaluation by its last microbatch", run_with<EvaluatesTheLast>(), 1,
+       "part 2, an evaluation: the loss of microbatch 0 is "},
+      {"returns the scaled loss", run_with<ReturnsTheScaledLoss>(), 1, fp16 + returned_loss, fp16},
   };
 }
 

@@ -1,6 +1,8 @@
 // Runners that look right and are not: each is the right one but for what it overrides.
 #pragma once
 
+#include <ATen/ops/ones.h>
+
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,24 @@ struct StartsFromOnes : WrongRunner {  // on all stages
   using WrongRunner::WrongRunner;
   at::Tensor first_gradient(const Action& action, const at::Tensor& received) override {
     return is_last(action) ? at::ones({}) : at::ones(received.sizes());
+  }
+};
+struct ForgetsTheLossScale : WrongRunner {
+  using WrongRunner::WrongRunner;
+  at::Tensor first_gradient(const Action& action, const at::Tensor& received) override {
+    return is_last(action) ? at::ones({}) : received;
+  }
+};
+struct LossScaleIn16Bits : WrongRunner {  // in which 65536 is infinite
+  using WrongRunner::WrongRunner;
+  at::Tensor first_gradient(const Action& action, const at::Tensor& received) override {
+    return is_last(action) ? at::full({}, loss_scale_, activation_options_) : received;
+  }
+};
+struct LossScaleOnEveryStage : WrongRunner {
+  using WrongRunner::WrongRunner;
+  at::Tensor first_gradient(const Action& action, const at::Tensor& received) override {
+    return is_last(action) ? at::full({}, loss_scale_) : received * loss_scale_;
   }
 };
 struct LatestLive : WrongRunner {  // goes backward through the microbatch that went forward last
@@ -159,7 +179,7 @@ struct KeepsACopy : WrongRunner {  // of each input's gradient
 struct WeightHalvesAtOnce : WrongRunner {
   using WrongRunner::WrongRunner;
   void release(const Action& action, Live& live) override {
-    live.weight_gradients.run(on_weight_gradient_);
+    live.weight_gradients->run(on_weight_gradient_);
     WrongRunner::release(action, live);
   }
 };
@@ -170,19 +190,61 @@ struct ForgetsWeightHalves : WrongRunner {
 struct TellsNobody : WrongRunner {
   using WrongRunner::WrongRunner;
   void weight_backward(const Action& action) override {
-    live_.at(place_of(action)).weight_gradients.run();
+    live_.at(place_of(action)).weight_gradients->run();
     live_.erase(place_of(action));
   }
 };
-struct ForgetsNothing : WrongRunner {  // after a weight half
+struct KeepsTheInputForTheWeightHalf : WrongRunner {  // which does not read it
   using WrongRunner::WrongRunner;
-  void weight_backward(const Action& action) override {
-    live_.at(place_of(action)).weight_gradients.run(on_weight_gradient_);
-  }
   void release(const Action& action, Live& live) override {
     if (action.kind == ActionKind::kBackward) WrongRunner::release(action, live);
   }
-  void end_flush() override { live_.clear(); }
+};
+struct NeedsAListener : WrongRunner {
+  using WrongRunner::WrongRunner;
+  void weight_backward(const Action& action) override {
+    if (on_weight_gradient_) return WrongRunner::weight_backward(action);
+    live_.erase(place_of(action));
+  }
+};
+struct ReportsTheFirstParameter : WrongRunner {  // again and again
+  using WrongRunner::WrongRunner;
+  void weight_backward(const Action& action) override {
+    at::Tensor first;
+    live_.at(place_of(action)).weight_gradients->run([&](const at::Tensor& parameter) {
+      if (!first.defined()) first = parameter;
+      if (on_weight_gradient_) on_weight_gradient_(first);
+    });
+    live_.erase(place_of(action));
+  }
+};
+
+// ---- the loss that is returned
+
+struct ReturnsNothing : WrongRunner {
+  using WrongRunner::WrongRunner;
+  double returned_loss() override { return 0; }
+};
+struct ReturnsTheLastFlush : WrongRunner {
+  using WrongRunner::WrongRunner;
+  void begin_flush() override { loss_ = 0; }
+};
+struct ReturnsTheScaledLoss : WrongRunner {
+  using WrongRunner::WrongRunner;
+  double returned_loss() override { return loss_ * loss_scale_; }
+};
+
+// ---- evaluations
+
+struct EvaluatesTheLast : WrongRunner {
+  using WrongRunner::WrongRunner;
+  void evaluate(std::int64_t /*microbatch*/, double loss_sum) override {
+    loss_sums_.back() = loss_sum;
+  }
+};
+struct KeepsEvaluations : WrongRunner {
+  using WrongRunner::WrongRunner;
+  void end_evaluation() override {}
 };
 
 }  // namespace ladder::step8

@@ -120,12 +120,12 @@ Outcome train_with(Mistake mistake, const Experiment& experiment, const Corpus& 
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
     const GlobalBatch batch = lab.next();
     const double loss = accumulate(mistake, lab.loss_sum(), batch, lab.grads());
-    const double grad_norm = clip_gradients(lab.grads(), options.clip_norm);
-    optimizer.step(learning_rate(options.lr, step, options.num_steps));
+    const Clipping clip(gradient_norm(lab.grads()), options.clip_norm);
+    optimizer.step(learning_rate(options.lr, step, options.num_steps), clip.factor);
     lab.grads().zero();
     if (step == 0) outcome.microbatch_targets = microbatch_targets(batch);
     outcome.losses.push_back(loss);
-    outcome.grad_norms.push_back(grad_norm);
+    outcome.grad_norms.push_back(clip.norm);
     outcome.param_norms.push_back(parameter_norm(lab.flat()));
     outcome.target_tokens.push_back(num_targets(batch));
   }

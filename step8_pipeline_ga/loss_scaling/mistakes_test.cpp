@@ -4,6 +4,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,6 +115,24 @@ TEST_F(OneParameter, AStepWithoutTargetsIsAnError) {
   for (const Mistake mistake : kAllMistakes) {
     EXPECT_THROW(run(mistake, {{Microbatches({row(0, 7)})}}), CheckError) << name_of(mistake);
   }
+}
+
+// DPO over answer tokens, as engines compute it that give each microbatch a loss and a weight: the
+// mean over its pairs counts by all of its tokens.
+at::Tensor sum_by_microbatch(const at::Tensor& losses, const at::Tensor& tokens) {
+  return losses.mean() * tokens.sum();
+}
+
+// README.md's example: pairs with 30 and 10 answer tokens, and losses of 1 and 3.
+TEST(PairsOverTokens, DependOnTheCutIfAMicrobatchHasOneWeight) {
+  const at::Tensor losses = at::tensor({1.0, 3.0}), tokens = at::tensor({30.0, 10.0});
+  const double together = sum_by_microbatch(losses, tokens).item<double>();
+  double apart = 0;
+  for (const std::int64_t pair : {0, 1})
+    apart += sum_by_microbatch(losses.narrow(0, pair, 1), tokens.narrow(0, pair, 1)).item<double>();
+  EXPECT_NEAR(together / 40, 2.0, 1e-6);
+  EXPECT_NEAR(apart / 40, 1.5, 1e-6);
+  EXPECT_NEAR((losses * tokens).sum().item<double>() / 40, 1.5, 1e-6);  // in any cut
 }
 
 TEST(Names, LeadBackToTheMistake) {

@@ -52,7 +52,9 @@ at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
     (*sums)[kAnswerTokenSum] += static_cast<double>(microbatch.num_targets);
   }
   if (options.unit == DpoUnit::kPairs) return scores.loss.sum();
-  return scores.loss.mean() * static_cast<double>(microbatch.num_targets);
+  const at::Tensor is_answer = microbatch.targets != kIgnoredTarget;
+  const at::Tensor tokens = is_answer.sum(1).view({2, -1}).sum(0);  // of both answers of each pair
+  return (scores.loss * to_device(tokens, scores.loss.device())).sum();
 }
 
 Metrics dpo_metrics(const MetricSums& sums) {

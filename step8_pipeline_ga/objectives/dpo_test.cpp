@@ -160,7 +160,7 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   EXPECT_NEAR(dpo_loss_sum(logits, m, options, &sums).item<double>(), first + second, 1e-12);
 
   const DpoOptions by_tokens = {.beta = 0.3, .label_smoothing = 0.1, .unit = DpoUnit::kTokens};
-  EXPECT_NEAR(dpo_loss_sum(logits, m, by_tokens, &sums).item<double>(), (first + second) / 2 * 7,
+  EXPECT_NEAR(dpo_loss_sum(logits, m, by_tokens, &sums).item<double>(), 3 * first + 4 * second,
               1e-12);
 
   // Twice the same pairs: the means are those of once.
@@ -192,24 +192,64 @@ TEST(Dpo, UnitsOfABatch) {
   EXPECT_EQ(count_pairs(batch, DpoUnit::kTokens), 14);
 }
 
-// Tokens weigh each microbatch by its share of all tokens, whoever has them: the mean losses of
-// microbatches with 30 and 10 answer tokens are weighted 3 to 1.
-TEST(Dpo, TokensWeighMicrobatchesGlobally) {
-  Microbatch a = two_pairs(at::kDouble), b = two_pairs(at::kDouble);
-  a.num_targets = 30;
-  b.num_targets = 10;
-  b.reference = b.reference - 1.5 * doubles({1, 1, -1, 0});
-  const DpoOptions options = {.unit = DpoUnit::kTokens};
-  const at::Tensor logits = outputs(at::kDouble);
-  const auto mean_of = [&](const Microbatch& m) {
-    return dpo_loss_sum(logits, m, {}, nullptr).item<double>() / 2;
-  };
-  ASSERT_GT(std::abs(mean_of(a) - mean_of(b)), 0.01);
-  const double sum =
-      (dpo_loss_sum(logits, a, options, nullptr) + dpo_loss_sum(logits, b, options, nullptr))
-          .item<double>();
-  const auto count = static_cast<double>(count_pairs(Microbatches({a, b}), DpoUnit::kTokens));
-  EXPECT_NEAR(sum / count, 0.75 * mean_of(a) + 0.25 * mean_of(b), 1e-12);
+// Nine pairs whose answers have 1 to 6 tokens.
+constexpr std::int64_t kPairs = 9;
+Microbatch nine_pairs(Random& random) {
+  Microbatch all = {at::zeros({2 * kPairs, 6}, at::kLong),
+                    at::full({2 * kPairs, 6}, kIgnoredTarget, at::kLong)};
+  for (std::int64_t row = 0; row < 2 * kPairs; ++row)
+    all.targets[row].narrow(0, 0, 1 + random.below(6)).fill_(row % kVocabulary);
+  all.reference = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
+  return all;
+}
+
+// The gradient of the outputs, if a new microbatch begins at each of these pairs.
+at::Tensor gradient_of(const Microbatch& all, const at::Tensor& outputs, const DpoOptions& options,
+                       const std::vector<std::int64_t>& begins) {
+  const at::Tensor logits = outputs.detach().clone().requires_grad_(true);
+  std::vector<Microbatch> list;
+  std::vector<at::Tensor> of_microbatch;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const std::int64_t end = i + 1 < begins.size() ? begins[i + 1] : kPairs;
+    const at::Tensor pairs = at::arange(begins[i], end);
+    const at::Tensor rows = at::cat({pairs, pairs + kPairs});
+    const auto of_all = [&](const at::Tensor& tensor) { return tensor.index_select(0, rows); };
+    const at::Tensor targets = of_all(all.targets);
+    list.push_back({of_all(all.tokens), targets,
+                    (targets != kIgnoredTarget).sum().item<std::int64_t>(), 0,
+                    std::vector<std::int64_t>(static_cast<std::size_t>(end - begins[i]))});
+    list.back().reference = of_all(all.reference);
+    of_microbatch.push_back(of_all(logits));
+  }
+  const Microbatches batch(std::move(list));
+  const auto count = static_cast<double>(count_pairs(batch, options.unit));
+  for (std::int64_t i = 0; i < batch.size(); ++i) {
+    const at::Tensor& own = of_microbatch[static_cast<std::size_t>(i)];
+    (dpo_loss_sum(own, batch[i], options, nullptr) / count).backward();
+  }
+  return logits.grad();
+}
+
+// Each sample counts by itself. All runs share this function: one that is cut like another has the
+// same wrong weights, and equals it.
+TEST(Dpo, TheSamePairsCutInAnyWayHaveTheSameGradient) {
+  Random random(5);
+  const Microbatch all = nine_pairs(random);
+  const at::Tensor outputs = at::empty({2 * kPairs, 6, kVocabulary}, at::kDouble);
+  for (std::int64_t i = 0; i < outputs.numel(); ++i)
+    outputs.view({-1})[i].fill_(4 * random.uniform() - 2);
+  for (const DpoUnit unit : {DpoUnit::kPairs, DpoUnit::kTokens}) {
+    const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1, .unit = unit};
+    const at::Tensor wanted = gradient_of(all, outputs, options, {0});
+    for (int trial = 0; trial < 20; ++trial) {
+      std::vector<std::int64_t> begins = {0};
+      for (std::int64_t pair = 1; pair < kPairs; ++pair)
+        if (random.uniform() < 0.4) begins.push_back(pair);
+      EXPECT_LE((gradient_of(all, outputs, options, begins) - wanted).abs().max().item<double>(),
+                1e-15)
+          << begins.size() << " microbatches, unit " << static_cast<int>(unit);
+    }
+  }
 }
 
 TEST(Dpo, TheGradientIsThatOfTheDefinition) {

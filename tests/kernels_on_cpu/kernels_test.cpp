@@ -32,7 +32,7 @@ std::byte* bytes_of(const at::Tensor& tensor) {
 
 // Fewer elements than a block has threads, and more than the grid has.
 TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
-  constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3};
+  constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3, /*grad_factor=*/0.37};
   at::manual_seed(7);
   for (const at::ScalarType grad_type : kFloatTypes) {
     for (const std::int64_t numel : {4, 64, 4 * 700}) {
@@ -56,6 +56,24 @@ TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
       EXPECT_FALSE(bits_equal(rounded, params.to(at::kBFloat16)));  // params only
     }
   }
+}
+
+// Gradients of a loss scaled by 2^16, which fp16 could not hold without that, against fp32 ones.
+TEST_F(KernelsOnCpu, AdamWUnscalesInFp32) {
+  constexpr std::int64_t kNumel = 64;
+  at::manual_seed(11);
+  const at::Tensor start = noise(kNumel), scaled = noise(kNumel, at::kHalf).mul_(1e-2);
+  const auto updated = [&](const at::Tensor& grads, double grad_factor) {
+    const AdamWStep step = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, grad_factor};
+    const at::Tensor params = start.clone(), m = at::zeros({kNumel}), v = at::zeros({kNumel});
+    kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grads.scalar_type(),
+                   m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), nullptr, at::kFloat,
+                   kNumel, factors_of(step), nullptr);
+    return at::cat({params, m, v});
+  };
+  constexpr double kClip = 1.0 / 1024;
+  EXPECT_TRUE(bits_equal(updated(scaled, kClip * 0x1p-16),
+                         updated(scaled.to(at::kFloat).mul_(kClip * 0x1p-16), 1)));
 }
 
 // Of whole blocks, of less than one, and of more than the grid has groups of threads.

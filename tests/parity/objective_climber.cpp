@@ -74,7 +74,8 @@ std::string ObjectiveClimber::pairs(int count, int first) {
   for (int i = first; i < first + count; ++i) {
     const auto length = static_cast<std::size_t>(i % 13);
     lines += concat(R"({"prompt": "sort )", i * i, R"(", "chosen": ")", std::string(length, 'a'),
-                    R"(b", "rejected": ")", std::string(17 - length, 'b'), "a\"}\n");
+                    R"(b", "rejected": ")", std::string(static_cast<std::size_t>(i * 7 % 18), 'b'),
+                    "a\"}\n");
   }
   return write("pairs", lines);
 }

@@ -122,8 +122,11 @@ std::vector<Cut> cuts_on(std::int64_t num_ranks) {
 }
 
 TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
+  ObjectiveCase by_tokens = dpo();
+  by_tokens.name = "dpo over tokens";
+  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
   for (const ObjectiveCase& which :
-       {ObjectiveCase{.name = "lm"}, dpo(), self_distillation(SinkhornScope::kBatch)}) {
+       {ObjectiveCase{.name = "lm"}, dpo(), by_tokens, self_distillation(SinkhornScope::kBatch)}) {
     TrainOptions common = options(which, 1);
     common.num_steps = 1;
     common.clip_norm = 0;

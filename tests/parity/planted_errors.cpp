@@ -125,12 +125,12 @@ TrainReport train_with(PlantedError error, const TrainOptions& options, World& w
     const bool has_own = error == PlantedError::kOwnDenominator;
     const double loss = reduction.accumulate_and_reduce(
         loss_sum, batch, has_own ? batch.num_targets() * comm.size() : num_targets);
-    const double grad_norm = clip_gradients(grads, options.clip_norm);
-    optimizer.step(run.learning_rate());
+    const Clipping clip(gradient_norm(grads), options.clip_norm);
+    optimizer.step(run.learning_rate(), clip.factor);
     reduction.after_step();
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
-    run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
+    run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
     if (run.should_evaluate()) {
       run.record_validation(evaluate(loss_sum, batches.validation(), comm));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/optim/norm.hpp"
 #include "common/testing/forwarding_communicator.hpp"
 #include "common/train/run.hpp"
 #include "common/train/step_sums.hpp"
@@ -113,12 +114,12 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
     const double num_targets = all_reduce_sum(kNextToken.count(batch), mesh.data_parallel);
     const double loss = accumulation.run(batch, num_targets);
     if (error != PipelineError::kMissingTiedPart) all_reduce_tied_gradient(plan, grads, tied.get());
-    const double grad_norm = clip_gradients(plan, grads, options.clip_norm, mesh.stages);
-    optimizer.step(run.learning_rate());
+    const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm);
+    optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
-    run.record({sums.loss, grad_norm, param_norm, num_targets, sums.is_stop_requested});
+    run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_evaluate())
       run.record_validation(evaluate(pipeline, {kNextToken}, batches.validation(), mesh));
   }

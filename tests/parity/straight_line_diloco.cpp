@@ -83,8 +83,9 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       const double scale = worker->scaler.scale();
       const std::int64_t taken = step - worker->scaler.state().skipped_steps;
       const double loss = accumulate_gradients(worker->loss_sum, batch, own_targets, scale);
-      if (worker->scaler.accepts(clip_gradients(worker->grads, options.clip_norm, scale)))
-        worker->inner.step(learning_rate(options.lr, taken, options.num_steps));
+      const Clipping clip(gradient_norm(worker->grads), options.clip_norm, scale);
+      if (worker->scaler.accepts(clip.norm))
+        worker->inner.step(learning_rate(options.lr, taken, options.num_steps), clip.factor);
       worker->grads.zero();
       loss_sum += loss * own_targets;
       num_targets += own_targets;

@@ -12,9 +12,9 @@ double scaled_step(const StepParts& parts, std::int64_t step, Communicator& comm
   const double own_norm = norm_of(block_sums({parts.grads}));
   const double norm = std::sqrt(all_reduce_sum(own_norm * own_norm, comm)) / scale;
   if (!scaler.accepts(norm)) return norm;
-  parts.grads.mul_(clip_factor(norm, parts.clip_norm) / scale);
   const std::int64_t num_taken = step - scaler.state().skipped_steps;
-  parts.optimizer.step(learning_rate(parts.lr, num_taken, parts.num_steps));
+  parts.optimizer.step(learning_rate(parts.lr, num_taken, parts.num_steps),
+                       clip_factor(norm, parts.clip_norm) / scale);
   return norm;
 }
 
