@@ -70,16 +70,23 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   return {};
 }
 
-// The options as a --config file. Such a file has no escapes, so a value that would need one is
-// left out.
-std::string config_text(const Json& values) {
+// The options as a --config file, without the number of microbatches if other options decide it. Such a
+// file has no escapes and no "#" but for comments, so a value that would need one is left out.
+std::string config_text(const TrainOptions& options) {
+  const bool has_derived_count =
+      options.pipeline.local_batch_size > 0 || options.pipeline.docs_per_step > 0;
+  const Json values = to_json(options);
   std::string text;
   for (const auto& [name, value] : values.items()) {
-    const std::string quoted = value.dump();
-    const bool needs_escapes = quoted.find('\\') != std::string::npos;
-    text += needs_escapes ? concat("# ", name, ": give it on the command line; a file cannot hold ",
-                                   quoted, "\n")
-                          : concat(name, " = ", quoted, "\n");
+    const std::string quoted = to_text(value);
+    if (name == "num-microbatches" && has_derived_count) {
+      text += concat("# ", name, " = ", quoted, ", because of other options\n");
+    } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
+      text +=
+          concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");
+    } else {
+      text += concat(name, " = ", quoted, "\n");
+    }
   }
   return text;
 }
@@ -177,7 +184,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
   finalize(line.options);
   if (print_config) {
     line.should_exit = true;
-    line.text = config_text(to_json(line.options));
+    line.text = config_text(line.options);
   }
   if (show_schedule != nullptr && show_schedule->count() > 0) {
     check_usage(schedule_file.empty() || schedule_file.ends_with(".svg"), "--show-schedule is '",

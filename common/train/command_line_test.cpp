@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -271,20 +273,89 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
 }
 
+// The values to try for an option: others than its default, and all that a choice has.
+std::vector<std::string> values_for(const std::string& name, const Json& value,
+                                    const std::set<OptionGroup>& groups) {
+  if (value.is_boolean()) return {"true", "false"};
+  if (value.is_number()) return {"2", "300", "0.00123456789012345"};
+  try {
+    parse({name.c_str(), "?"}, groups);
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    const std::size_t start = message.find("it must be ");
+    if (start != std::string::npos && message.find(" or ", start) != std::string::npos) {
+      std::vector<std::string> choices;
+      std::istringstream words(
+          message.substr(start + 11, message.find(',', start + 11) - start - 11));
+      for (std::string word; words >> word;)
+        if (word != "or") choices.push_back(word);
+      return choices;
+    }
+  }
+  return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
+}
+
+// What options need beside them.
+const std::vector<std::vector<const char*>> kCompanions = {
+    {},
+    {"--out", "o"},
+    {"--val-data", "v"},
+    {"--device", "cuda"},
+    {"--precision", "fp16"},
+    {"--transport", "threads", "--ranks", "2"},
+    {"--objective", "dpo", "--dpo-reference", "a"},
+    {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
+    {"--micro-batch-size", "2", "--local-batch-size", "8"},
+    {"--elastic", "localhost:1", "--workers", "9", "--worker", "1"}};
+
+// With the first of the companions that lets the option have this value.
+std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
+                                        const std::set<OptionGroup>& groups) {
+  for (std::vector<const char*> arguments : kCompanions) {
+    arguments.insert(arguments.end(), {name.c_str(), value.c_str(), "--print-config"});
+    try {
+      return parse(arguments, groups);
+    } catch (const UsageError&) {
+    }
+  }
+  return std::nullopt;
+}
+
+// Every option of every step.
 TEST(Options, PrintedConfigReadsBackToTheSameValues) {
   const TempFolder folder;
   const std::string path = folder.path("c.toml");
-  const CommandLine line =
-      parse({"--print-config", "--lr", "0.00123456789012345", "--eps", "1e-9", "--sample",
-             "SELECT a", "--tail", "pad", "--tie-embeddings", "false"});
-  ASSERT_TRUE(line.should_exit);
-  std::ofstream(path) << line.text;
-  EXPECT_EQ(to_json(parse({"--config", path.c_str()}).options), to_json(line.options)) << line.text;
+  for (const std::set<OptionGroup>& groups :
+       {std::set{OptionGroup::kSimulatedRanks, OptionGroup::kCudaGraphs, OptionGroup::kReference},
+        {OptionGroup::kBuckets, OptionGroup::kPrefetch},
+        {OptionGroup::kBuckets, OptionGroup::kPipeline},
+        {OptionGroup::kDiloco}}) {
+    const Json defaults = to_json(parse({}, groups).options);
+    for (const auto& [key, default_value] : defaults.items()) {
+      bool is_changed = false;
+      for (const std::string& value : values_for("--" + key, default_value, groups)) {
+        const std::optional<CommandLine> line = print_config("--" + key, value, groups);
+        if (!line) continue;
+        const Json wanted = to_json(line->options);
+        is_changed = is_changed || wanted[key] != default_value;
+        std::ofstream(path) << line->text;
+        try {
+          EXPECT_EQ(to_json(parse({"--config", path.c_str()}, groups).options), wanted)
+              << line->text;
+        } catch (const UsageError& error) {
+          ADD_FAILURE() << key << " = " << value << ": " << error.what();
+        }
+      }
+      EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
+    }
+  }
 }
 
 TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
-  const CommandLine line = parse({"--print-config", "--sample", "two\nlines"});
-  EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line"));
+  for (const char* text : {"two\nlines", "a \"quote\"", "C:\\x", "item #1", "\xff"}) {
+    const CommandLine line = parse({"--print-config", "--sample", text});
+    EXPECT_THAT(line.text, HasSubstr("# sample: give it on the command line")) << text;
+  }
 }
 
 TEST(Options, HelpTeaches) {
@@ -393,8 +464,8 @@ TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
       parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}, kPipelines).options;
   EXPECT_EQ(num_stages_of(chunks, 2), 2);
   EXPECT_THAT([&] { num_stages_of(chunks, 1); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--chunks-per-stage is 2"),
-                                              HasSubstr("nothing to interleave"))));
+              ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("--chunks-per-stage is 2"), HasSubstr("nothing to interleave"))));
 }
 
 TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {

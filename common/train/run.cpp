@@ -36,8 +36,8 @@ std::string describe_changes(const Json& before, const Json& now) {
   std::string changes;
   for (const auto& [name, value] : now.items()) {
     if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
-    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", value.dump(), " (was ",
-                      before[name].dump(), ")");
+    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", to_text(value), " (was ",
+                      to_text(before[name]), ")");
   }
   return changes;
 }
