@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/data/mapped_file.hpp"
 
 namespace ladder {
@@ -30,7 +31,9 @@ json parse_line(std::string_view line, const std::string& place) {
           object.type_name());
     return object;
   } catch (const json::exception& error) {
-    throw CheckError(concat(place, ": not valid JSON: ", error.what()));
+    std::string problem = json_problem(error.what());
+    if (problem.starts_with("line 1, ")) problem.erase(0, 8);  // which line it is says `place`
+    throw CheckError(concat(place, ": not valid JSON: ", problem));
   }
 }
 

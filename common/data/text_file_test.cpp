@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 class TextFileTest : public ::testing::Test {
@@ -22,7 +23,8 @@ class TextFileTest : public ::testing::Test {
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
     EXPECT_THAT([&] { read(lines); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text),
+                                                Not(HasSubstr("json.exception")))));
   }
 
   TempFolder folder_;
@@ -56,6 +58,7 @@ TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   expect_refused(good + "{\"answer\": \"x\"", ":3", "not valid JSON");
   expect_refused(good + good + "{\"answer\": \"\xff\"}\n", ":5", "not valid JSON");
   expect_refused(good + "{\"answer\": \"x\"} {}\n", ":3", "not valid JSON");
+  expect_refused(good + "{\"answer\" \"x\"}", ":3", "not valid JSON: column 13: syntax error");
   expect_refused("[1]\n", ":1", "of type array");
   expect_refused(good + "{\"text\": \"x\"}\n", ":3", "none of");
   expect_refused("{\"answer\": 3}\n", ":1", "of type number");

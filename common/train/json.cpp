@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 
 namespace ladder {
 namespace {
@@ -32,7 +33,7 @@ Json parse_json(const std::string& text, const std::string& origin) {
   try {
     return Json::parse(text, refuse);
   } catch (const Json::exception& error) {
-    throw CheckError(concat(origin, ": not valid JSON: ", excerpt(error.what())));
+    throw CheckError(concat(origin, ": not valid JSON: ", excerpt(json_problem(error.what()))));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -124,7 +125,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   bool boolean(bool) override { refuse("true or false is not allowed here"); }
   bool binary(Json::binary_t&) override { refuse("bytes are not allowed here"); }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    throw CheckError(concat(path_, ": not valid JSON: ", excerpt(error.what())));
+    throw CheckError(concat(path_, ": not valid JSON: ", excerpt(json_problem(error.what()))));
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "step9_diloco/elastic/records.hpp"
 
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -43,7 +44,7 @@ auto parsed(const std::string& text, const char* what, Read read) {
   } catch (const CheckError&) {
     throw;
   } catch (const std::exception& error) {
-    throw CheckError(concat(what, ": ", excerpt(error.what())));
+    throw CheckError(concat(what, ": ", excerpt(json_problem(error.what()))));
   }
 }
 

@@ -1,0 +1,17 @@
+// What the JSON library says is wrong, in our words: it has many readers here, on every floor.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ladder {
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: …" becomes "line 1, column 2: …".
+inline std::string json_problem(std::string_view message) {
+  if (message.starts_with("[json.exception.")) message.remove_prefix(message.find("] ") + 2);
+  constexpr std::string_view kParseError = "parse error at ";
+  if (message.starts_with(kParseError)) message.remove_prefix(kParseError.size());
+  return std::string(message);
+}
+
+}  // namespace ladder
