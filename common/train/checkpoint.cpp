@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <map>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/safetensors.hpp"
 
@@ -13,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
     " (compare --layers, --heads, --channels, --context, --vocab-size and --tie-embeddings with "
@@ -149,6 +151,24 @@ std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& pa
   return state;
 }
 
+// The hash of everything else in state.json, as one line: indentation does not matter.
+std::string state_hash(Json json) {
+  json.erase("state_hash");
+  const std::string text = to_text(json);
+  ByteHash hash;
+  hash.update(text.data(), text.size());
+  return hash.digest();
+}
+
+void check_state_hash(const Json& json, const fs::path& path) {
+  check(json.contains("state_hash"), path.string(), ": damaged: \"state_hash\" is missing");
+  const auto wanted = json["state_hash"].get<std::string>();
+  const std::string actual = state_hash(json);
+  check(actual == wanted, path.string(), ": damaged: its values hash to ", actual,
+        ", its state_hash is ", excerpt(wanted),
+        "; --resume an older checkpoint of this run, with another --out");
+}
+
 // The contents of state.json, all checked.
 struct SavedState {
   LoadedCheckpoint loaded;
@@ -164,8 +184,8 @@ SavedState read_state(const fs::path& checkpoint) {
   check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
   const Json json = parse_json(read_text_file(path), path);
   const std::int64_t version = count_in(json, "format_version", path);
-  check(version == kFormatVersion, path.string(), ": has format version ", version,
-        ", this program reads ", kFormatVersion);
+  check(version == 1 || version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads 1 and ", kFormatVersion);
   try {
     const Json& data = json.at("data");
     SavedState state;  // filled in one by one: each of these may throw
@@ -185,9 +205,10 @@ SavedState read_state(const fs::path& checkpoint) {
       for (const auto& [name, value] : extra.at("counts").items())
         state.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
     }
+    if (version > 1 || json.contains("state_hash")) check_state_hash(json, path);
     return state;
   } catch (const Json::exception& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", excerpt(error.what())));
+    throw CheckError(concat(path.string(), ": damaged: ", excerpt(json_problem(error.what()))));
   }
 }
 
@@ -224,6 +245,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
+  json["state_hash"] = state_hash(json);
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
   rename_on_disk(partial, target);

@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 // What a state is made of: tensors that a test can change.
@@ -95,6 +96,14 @@ TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
   EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
 }
 
+// As the first version of the format had it, without a hash, so that a reader must look at each value.
+Json first_version_of(const fs::path& checkpoint) {
+  Json json = Json::parse(read_text_file(checkpoint / "state.json"));
+  json["format_version"] = 1;
+  json.erase("state_hash");
+  return json;
+}
+
 TEST_F(CheckpointTest, ALossScaleComesBackAndADamagedOneIsRefused) {
   const LossScaleState state = {.scale = 4096, .good_steps = 17, .skipped_steps = 3};
   const fs::path saved =
@@ -103,7 +112,7 @@ TEST_F(CheckpointTest, ALossScaleComesBackAndADamagedOneIsRefused) {
   EXPECT_EQ(load_checkpoint(saved, loaded).loss_scale, state);
   const fs::path without = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
   EXPECT_FALSE(load_checkpoint(without, loaded).loss_scale.has_value());
-  Json json = Json::parse(read_text_file(saved / "state.json"));
+  Json json = first_version_of(saved);
   for (const Json& damaged :
        {Json(7), Json::object(), Json({{"scale", 0}, {"good_steps", 0}, {"skipped_steps", 0}}),
         Json({{"scale", -2}, {"good_steps", 0}, {"skipped_steps", 0}})}) {
@@ -179,7 +188,7 @@ TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
   const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
   TrainState loaded = zero_state();
   for (const char* text :
-       {"", "{", "{}", R"({"format_version": 2})", R"({"format_version": 1, "step": 2})"}) {
+       {"", "{", "{}", R"({"format_version": 3})", R"({"format_version": 1, "step": 2})"}) {
     std::ofstream(saved / "state.json") << text;
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(HasSubstr("state.json")))
@@ -215,7 +224,7 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
 
 TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
-  const Json good = Json::parse(std::ifstream(saved / "state.json"));
+  const Json good = first_version_of(saved);
   const auto refused = [&](const Json& json) {
     std::ofstream(saved / "state.json") << json;
     const Tensors untouched = zeros();
@@ -250,6 +259,54 @@ TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   bad = good;
   bad["config"] = "none";
   refused(bad);
+}
+
+// All that a run goes on from.
+std::string all_of(const LoadedCheckpoint& loaded, const TrainState& state) {
+  const LossScaleState scale = loaded.loss_scale.value_or(LossScaleState());
+  return concat(loaded.step, " ", loaded.config, " ", loaded.hashes, " ", scale.scale, " ",
+                scale.good_steps, " ", scale.skipped_steps, " ", state.optimizer_steps, " ",
+                state.data.epoch, " ", state.data.samples);
+}
+
+// A digit in the number of optimizer steps, say, would otherwise change the run and nobody would know.
+TEST_F(CheckpointTest, AnyDamagedByteOfTheStateIsRefusedOrHarmless) {
+  const SaveOptions options = {
+      .loss_scale = LossScaleState{.scale = 4096, .good_steps = 17, .skipped_steps = 3}};
+  const fs::path saved =
+      save_checkpoint(folder_.path(), 8, state_, {{"seed", 3}, {"lr", 1e-05}}, options).path;
+  const std::string good = read_text_file(saved / "state.json");
+  TrainState loaded = zero_state();
+  const std::string wanted = all_of(load_checkpoint(saved, loaded), loaded);
+  std::size_t num_refused = 0;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const int flip : {1, 3, 128}) {
+      std::string damaged = good;
+      damaged[i] = static_cast<char>(damaged[i] ^ flip);
+      std::ofstream(saved / "state.json") << damaged;
+      try {
+        loaded = zero_state();
+        EXPECT_EQ(all_of(load_checkpoint(saved, loaded), loaded), wanted) << damaged;
+      } catch (const CheckError& error) {
+        ++num_refused;
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("state.json"), Not(HasSubstr("json.exception"))));
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 2 * good.size()) << "most bytes are no spaces";
+}
+
+TEST_F(CheckpointTest, ACheckpointOfTheFirstVersionIsReadWithoutAHash) {
+  const fs::path saved = save_checkpoint(folder_.path(), 8, state_, {{"seed", 3}}).path;
+  TrainState loaded = zero_state();
+  Json json = first_version_of(saved);
+  std::ofstream(saved / "state.json") << json;
+  EXPECT_EQ(load_checkpoint(saved, loaded).step, 8);
+  EXPECT_EQ(loaded.optimizer_steps, 17);
+  json["format_version"] = 2;
+  std::ofstream(saved / "state.json") << json;
+  EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+              ThrowsMessage<CheckError>(HasSubstr("\"state_hash\" is missing")));
 }
 
 TEST_F(CheckpointTest, AStateThatWouldTakeHoursToReadIsRefused) {
