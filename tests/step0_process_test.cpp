@@ -172,7 +172,7 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
     return more;
   };
   ASSERT_EQ(run(with({"--out", "whole"})).exit_code, 0);
-  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) {
+  for (const int number : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) {
     const std::string out = concat("signal", number);
     Program program(command(with({"--out", out})), folder_.path());
     ASSERT_TRUE(program.wait_for_output("step 20/400")) << program.output();
@@ -186,6 +186,16 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
     EXPECT_EQ(report(out)["param_hash"], report("whole")["param_hash"]);
     EXPECT_EQ(report(out)["losses"].back(), report("whole")["losses"].back());
   }
+}
+
+TEST_F(Step0Process, UnderNohupAHangUpStopsNothing) {
+  Arguments arguments = command({"--steps", "60", "--out", "run"});
+  arguments.insert(arguments.begin(), "nohup");
+  Program program(arguments, folder_.path());
+  ASSERT_TRUE(program.wait_for_output("step 9/")) << program.output();
+  program.signal(SIGHUP);
+  EXPECT_EQ(program.wait(), 0) << program.output();
+  EXPECT_EQ(report("run")["losses"].size(), 60u);
 }
 
 // The command of a job that may have to be started again: --init-from is for its first start alone.

@@ -14,15 +14,22 @@ extern "C" void on_stop_signal(int number) {
   if (number == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
+constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
+
 }  // namespace
 
 StopSignal::StopSignal() {
-  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, on_stop_signal);
+  for (const int number : kSignals) {
+    const auto before = std::signal(number, on_stop_signal);
+    if (number == SIGHUP && before == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as nohup asks
+  }
 }
 
 StopSignal::~StopSignal() {
   raised = false;
-  for (const int number : {SIGUSR1, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
+  for (const int number : kSignals) {
+    if (std::signal(number, SIG_DFL) == SIG_IGN) std::signal(number, SIG_IGN);
+  }
 }
 
 void StopSignal::raise() {
