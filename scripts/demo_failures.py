@@ -60,7 +60,9 @@ class Demo:
         self.program = build / "step9_diloco"
 
     def show(self, text):
-        print(f"{time.monotonic() - self.start_s:6.1f} s   {text}", flush=True)
+        # One write: print() writes the end of a line apart, and each worker has a thread that shows.
+        sys.stdout.write(f"{time.monotonic() - self.start_s:6.1f} s   {text}\n")
+        sys.stdout.flush()
 
     def start(self, number, name):
         out = self.arguments.out / name

@@ -10,6 +10,11 @@ StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communic
   check_usage(batches.training_data().num_documents() > 0, "--docs-per-step ", wanted,
               " counts documents, but --data ", options.data.source,
               " does not mark where they begin; use a .jsonl file or the built-in corpus");
+  check_usage(
+      wanted <= batches.training_data().num_documents(), "--docs-per-step ", wanted, ": --data ",
+      options.data.source, " has ", batches.training_data().num_documents(),
+      " document(s), so every step would be a whole epoch; give at most as many, or leave it "
+      "out");
   std::vector<Microbatch> list;
   double num_documents = 0;
   do {

@@ -149,6 +149,17 @@ TEST_ON_RANKS(NextBatch, ATeacherThatBalancesMicrobatchesGetsNoSampleAlone) {
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
 }
 
+// Every step would be a whole epoch, however large: a .txt file is one document.
+TEST_ON_RANKS(NextBatch, MoreDocumentsThanThereAreAreRefused) {
+  const std::int64_t n = comm().size();
+  BatchStream batches = documents(11 * n, 2);
+  const auto message = AllOf(HasSubstr(concat("--docs-per-step ", 11 * n + 1)),
+                             HasSubstr(concat(11 * n, " document")), HasSubstr("give at most"));
+  EXPECT_THAT([&] { next_batch(batches, wanting(11 * n + 1), comm()); },
+              ThrowsMessage<UsageError>(message));
+  EXPECT_THAT(steps(batches, 11 * n, 1), ElementsAre(std::pair(11 * n, 6)));
+}
+
 TEST_ON_RANKS(NextBatch, DataWithoutDocumentsAreRefused) {
   const std::string path = (folder_.path() / "tokens.bin").string();
   std::ofstream(path, std::ios::binary) << std::string(400, '\1');
