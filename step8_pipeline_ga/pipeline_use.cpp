@@ -31,6 +31,14 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 }
 
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::int64_t num_forwards =
+      num_stages * options.pipeline.chunks_per_stage * options.data.num_microbatches;
+  check_usage(num_forwards <= kMost, "--show-schedule of ", num_stages,
+              " stages (--pipeline-stages), ", options.pipeline.chunks_per_stage,
+              " chunk(s) per stage (--chunks-per-stage) and ", options.data.num_microbatches,
+              " microbatches (--num-microbatches) has ", num_forwards,
+              " forwards to draw; choose fewer, at most ", kMost);
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);
   const Timeline timeline = simulate(plan, {});

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/pipeline_use.hpp"
 #include "step8_pipeline_ga/schedule_simulation.hpp"
 
 namespace ladder {
@@ -16,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 
 Timeline simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
                    int chunks_per_stage = 1) {
@@ -123,6 +125,17 @@ TEST(ScheduleDrawing, KindsAndChunksHaveTheirColors) {
   for (const char* fill : {"#77aadd", "#ffaabb", "#eedd88"}) {
     EXPECT_EQ(count(halves, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
   }
+}
+
+// A drawing of a million boxes shows nothing, and its plan takes minutes.
+TEST(ScheduleDrawing, OfTooMuchIsRefused) {
+  TrainOptions options;
+  options.data.num_microbatches = 1000;
+  EXPECT_THAT([&] { draw_schedule(options, 1000, /*is_svg=*/false); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("1000 stages (--pipeline-stages)"),
+                                              HasSubstr("1000 microbatches (--num-microbatches)"),
+                                              HasSubstr("at most 100000"))));
+  EXPECT_THAT(draw_schedule(options, 2, /*is_svg=*/false), HasSubstr("2 stages, 1000 microb"));
 }
 
 }  // namespace

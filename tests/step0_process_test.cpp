@@ -140,6 +140,33 @@ TEST_F(Step0Process, ExitCodesAndMessages) {
   EXPECT_FALSE(fs::exists(folder_.path("report.json")));
 }
 
+// Under a limit of 16 GiB, so that a fault costs nobody else their memory.
+TEST_F(Step0Process, SizesThatNoMachineHasAreRefusedAtOnce) {
+  const auto expect = [&](const Arguments& arguments, int code,
+                          const std::vector<std::string>& parts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    Arguments all = {"timeout", "60"};  // a sanitizer reserves more
+#else
+    Arguments all = {"prlimit", "--as=17179869184", "timeout", "60"};
+#endif
+    const Arguments own = command(arguments);
+    all.insert(all.end(), own.begin(), own.end());
+    const ProgramResult result = run_program(all, folder_.path());
+    EXPECT_EQ(result.exit_code, code) << result.output;
+    for (const std::string& part : parts) EXPECT_THAT(result.output, HasSubstr(part));
+  };
+  expect({"--micro-batch-size", "99999999999"}, 2, {"--micro-batch-size is 99999999999"});
+  expect({"--layers", "1024", "--channels", "8192"}, 2,
+         {"this run needs at least", "--layers 1024, --channels 8192", "--dry-run"});
+  expect({"--layers", "100000"}, 2, {"--layers is 100000"});
+  expect({"--threads", "65537"}, 2, {"--threads is 65537"});
+  expect({"--dry-run", "--micro-batch-size", "2147483648"}, 0, {"4294967296 rows of 16"});
+  // An epoch in one microbatch: it is as large as the data.
+  expect({"--micro-batch-size", "2147483648", "--num-microbatches", "1", "--steps", "1"}, 0, {});
+  EXPECT_TRUE(!fs::exists(folder_.path("runs")) ||
+              std::distance(fs::directory_iterator(folder_.path("runs")), {}) == 1);
+}
+
 TEST_F(Step0Process, WithoutOutAFreshFolderIsMadeEachTime) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(run({"--steps", "1", "--quiet"}).exit_code, 0);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path("runs")), {}), 2);

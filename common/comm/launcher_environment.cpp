@@ -16,6 +16,7 @@ struct Variables {
   const char* size;
   const char* rank;
   const char* local_rank;
+  const char* local_size;  // null: none
 };
 
 // Searched in this order, which asks for the innermost launcher first: srun or mpirun may start one
@@ -24,12 +25,13 @@ struct Variables {
 // Size and rank alone prove little. WORLD_SIZE and RANK may be left over in a user's shell, and an
 // allocation of Slurm sets SLURM_NTASKS for processes that srun did not start.
 constexpr Variables kLaunchers[] = {
-    {Launcher::kTorchrun, "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
+    {Launcher::kTorchrun, "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE"},
     {Launcher::kOpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {Launcher::kPmi, "PMI_SIZE", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID"},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {Launcher::kPmi, "PMI_SIZE", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {Launcher::kSlurm, "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID",
-     "SLURM_LOCALID"},
+     "SLURM_LOCALID", nullptr},
 };
 
 const char* text_in(const char* variable) {
@@ -80,6 +82,13 @@ int launched_local_rank() {
                        std::getenv(found->local_rank) == nullptr &&
                        std::getenv("SLURM_LOCALID") != nullptr;
   return number_in(is_srun ? "SLURM_LOCALID" : found->local_rank);
+}
+
+int launched_local_ranks() {
+  const Variables* const found = find_launcher();
+  const bool is_said =
+      found != nullptr && found->local_size != nullptr && std::getenv(found->local_size) != nullptr;
+  return is_said ? number_in(found->local_size) : 1;
 }
 
 MeetingPoint torchrun_meeting_point() {

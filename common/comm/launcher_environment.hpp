@@ -16,6 +16,7 @@ Launcher launcher();
 int launched_ranks();
 int launched_rank();
 int launched_local_rank();
+int launched_local_ranks();  // on this machine; 1 where the launcher does not say
 
 // Where ranks started by torchrun meet: MASTER_ADDR and MASTER_PORT. Throws UsageError if torchrun
 // set none, CheckError if torchrun did not start this process.

@@ -27,12 +27,27 @@ class WorldTest : public ::testing::Test {
   void SetUp() override { forget_launchers(); }
   void TearDown() override { forget_launchers(); }
   static void forget_launchers() {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_SIZE",
-          "PMI_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID",
-          "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK",
-          "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
-          "TORCHELASTIC_RESTART_COUNT"}) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                             "MPI_LOCALNRANKS",
+                             "PMI_SIZE",
+                             "PMI_RANK",
+                             "MPI_LOCALRANKID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_PROCID",
+                             "SLURM_LOCALID",
+                             "SLURM_NTASKS",
+                             "TORCHELASTIC_RUN_ID",
+                             "WORLD_SIZE",
+                             "RANK",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "TORCHELASTIC_USE_AGENT_STORE",
+                             "TORCHELASTIC_RESTART_COUNT"}) {
       unsetenv(name);
     }
   }
@@ -42,6 +57,7 @@ TEST_F(WorldTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(launched_ranks(), 1);
   EXPECT_EQ(launched_rank(), 0);
   EXPECT_EQ(launched_local_rank(), 0);
+  EXPECT_EQ(launched_local_ranks(), 1);
   EXPECT_EQ(launcher(), Launcher::kNone);
   EXPECT_THROW(torchrun_meeting_point(), CheckError);
   World world(Transport::kAuto);
@@ -76,6 +92,9 @@ TEST_F(WorldTest, ReadsTheLaunchersEnvironment) {
   EXPECT_EQ(launched_ranks(), 3);
   EXPECT_EQ(launched_rank(), 2);
   EXPECT_EQ(launched_local_rank(), 0);
+  EXPECT_EQ(launched_local_ranks(), 1);  // of older versions, which do not say
+  setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  EXPECT_EQ(launched_local_ranks(), 2);
 }
 
 // Under an mpirun that starts one torchrun per machine, torchrun's numbers count.

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include "common/core/check.hpp"
@@ -53,6 +54,7 @@ void refuse_a_second_count(const TrainOptions& options) {
 
 // Every name in a --config file is an option, with one value.
 std::string check_config_file(const CLI::App& app, const std::string& path) {
+  check_usage(std::filesystem::is_regular_file(path), "--config ", path, ": is not a file");
   for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
     const std::string name = "--" + item.fullname();
     if (item.name == "++" || item.name == "--") {

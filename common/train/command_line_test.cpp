@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -154,9 +155,9 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--seed", "-1"}, {"--seed is '-1', it must be a whole number from 0 to 1844"});
   expect_refused({"--seed", "18446744073709551616"}, {"--seed is '18446744073709551616', it must"});
   expect_refused({"--micro-batch-size", "9223372036854775807"},
-                 {"--micro-batch-size 9223372036854775807"});
+                 {"--micro-batch-size is 9223372036854775807"});
   expect_refused({"--simulate-ranks", "9223372036854775807"},
-                 {"--simulate-ranks 9223372036854775807"});
+                 {"--simulate-ranks is 9223372036854775807"});
   expect_refused({"--heads", "5"}, {"--channels 128", "--heads 5"});
   expect_refused({"--order", "random"}, {"--order", "random"});
   expect_refused({"--beta2", "1"}, {"--beta2 is 1"});
@@ -269,6 +270,15 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   refused("steps = 1 2\n", "steps has 2 values");
   refused("[model]\nlayers = 2\n", "model");
   EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
+  const std::string fifo = folder.path("fifo");  // to open it would wait for a writer
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& no_file : {fifo, folder.path().string(), std::string("/dev/zero")}) {
+    EXPECT_THAT(
+        [&] {
+          parse({"--config", no_file.c_str()});
+        },
+        ThrowsMessage<UsageError>(HasSubstr("--config " + no_file + ": is not a file")));
+  }
 }
 
 TEST(Options, PrintedConfigReadsBackToTheSameValues) {
@@ -310,7 +320,7 @@ TEST(Options, APipelineTakesAFlushInMicrobatchesOrInRows) {
             Schedule::kZeroBubble);
 }
 
-// Each message has all three values.
+// A message about several options has the values of all.
 TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   const auto refused = [](const std::vector<const char*>& words,
                           const std::vector<const char*>& parts) {
@@ -320,12 +330,12 @@ TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
   refused(
       {"--local-batch-size", "9", "--micro-batch-size", "2", "--pipeline-stages", "3"},
       {"--micro-batch-size 2, --local-batch-size 9, --pipeline-stages 3: 9 rows do not divide"});
-  refused({"--micro-batch-size", "0"}, {"--micro-batch-size 0, --num-microbatches 4"});
-  refused({"--local-batch-size", "-2"}, {"--local-batch-size -2"});
+  refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
+  refused({"--local-batch-size", "-2"}, {"--local-batch-size is -2"});
   refused({"--num-microbatches", "2", "--pipeline-stages", "3"},
           {"--micro-batch-size 4, --num-microbatches 2, --pipeline-stages 3", "it has 2"});
   refused({"--local-batch-size", "8", "--num-microbatches", "2"}, {"say the same"});
-  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages -1"});
+  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages is -1"});
   refused({"--accumulation", "0"}, {"--accumulation is 0"});
   refused({"--chunks-per-stage", "2"}, {"only --pipeline-schedule interleaved"});
   refused({"--pipeline-schedule", "interleaved"}, {"needs 2 or more"});
@@ -393,8 +403,8 @@ TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
       parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}, kPipelines).options;
   EXPECT_EQ(num_stages_of(chunks, 2), 2);
   EXPECT_THAT([&] { num_stages_of(chunks, 1); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--chunks-per-stage is 2"),
-                                              HasSubstr("nothing to interleave"))));
+              ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("--chunks-per-stage is 2"), HasSubstr("nothing to interleave"))));
 }
 
 TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {

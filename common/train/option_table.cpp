@@ -12,12 +12,37 @@ namespace {
 const std::vector<std::pair<std::string, at::ScalarType>> kFormats = {
     {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
 
+// Far beyond any use; and within these bounds, what is computed from several options stays finite.
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+constexpr std::int64_t kLongestRound = 1'000'000;  // of inner steps
+constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTokenIds = std::int64_t{1} << 32;  // they have 4 bytes
+constexpr std::int64_t kMostContext = std::int64_t{1} << 22;
+constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
+constexpr std::int64_t kMostChannels = std::int64_t{1} << 18;
+constexpr std::int64_t kMostHeads = std::int64_t{1} << 12;
+constexpr int kMostRanks = 1024;
+constexpr int kMostThreads = 1024;
+constexpr double kMostFloat = 1e30;
+constexpr double kMostDecay = 1e6;  // times the learning rate, it is still an fp32
+constexpr double kMostSeconds = 1e9;
+constexpr Range<double> kPositive = {.least = 0, .most = kMostFloat, .is_above = true};
+constexpr Range<double> kNotNegative = {0, kMostFloat};
+constexpr Range<double> kShare = {0, 1};
+constexpr Range<double> kDecayRate = {.least = 0, .most = 1, .is_below = true};
+constexpr Range<std::int64_t> kCount = {0, kMostSteps};
+constexpr Range<std::int64_t> kPositiveCount = {1, kMostSteps};
+constexpr Range<std::int64_t> kRows = {1, kMostRows};
+
 class OptionTable {
  public:
   OptionTable(CLI::App& app, TrainOptions& options) : app_(app), o_(options) {}
 
   // The current values of all options, by name without the dashes.
   const Json& values() const { return values_; }
+  void check_ranges() const {
+    for (const auto& check : checks_) check();
+  }
 
   void add_all() {
     add_run();
@@ -47,6 +72,12 @@ class OptionTable {
     add(name, type_name<Value>(), default_text(member), help,
         [&member](const std::string& text) { return parse_value(text, member); });
     remember(name, member);
+  }
+  template <class Number>
+  void number(const char* name, Number& member, const std::type_identity_t<Range<Number>>& range,
+              const char* help) {
+    value(name, member, help);
+    checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
   }
   // An option of true or false; without a value it means true.
   void flag(const char* name, bool& member, const char* help) {
@@ -91,10 +122,11 @@ class OptionTable {
 
   void add_run() {
     group_ = "Run";
-    value("--steps", o_.num_steps, "optimizer steps in total, including those before a resume");
+    number("--steps", o_.num_steps, kCount,
+           "optimizer steps in total, including those before a resume");
     value("--seed", o_.seed, "seed for the model's initial values and the order of samples");
-    value("--threads", o_.num_threads,
-          "compute threads per rank; steps agree to the bit only with 1");
+    number("--threads", o_.num_threads, {1, kMostThreads},
+           "compute threads per rank; steps agree to the bit only with 1");
     choice("--products", o_.model.products,
            {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
            "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
@@ -121,8 +153,9 @@ class OptionTable {
         {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
         "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
         "gives the bits of the other transports");
-    value("--nccl-timeout", o_.nccl.timeout_s,
-          "seconds after which an operation of nccl is taken for hung, and the run ended");
+    number("--nccl-timeout", o_.nccl.timeout_s,
+           {.least = 0, .most = kMostSeconds, .is_above = true},
+           "seconds after which an operation of nccl is taken for hung, and the run ended");
     value("--ranks", o_.num_ranks,
           "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,
@@ -142,23 +175,24 @@ class OptionTable {
            "a new permutation every epoch, or the order of the data");
     choice("--tail", o_.data.tail, {{"drop", Tail::kDrop}, {"pad", Tail::kPad}},
            "samples of an epoch that do not divide evenly over the ranks: drop, or repeat some");
-    value("--micro-batch-size", o_.data.microbatch_size, "rows per forward and backward");
-    value("--num-microbatches", o_.data.num_microbatches,
-          "forwards and backwards per optimizer step and rank");
-    value("--eval-samples", o_.data.validation_samples,
-          "rows of the validation data per evaluation; 0: all");
+    number("--micro-batch-size", o_.data.microbatch_size, kRows, "rows per forward and backward");
+    number("--num-microbatches", o_.data.num_microbatches, kRows,
+           "forwards and backwards per optimizer step and rank");
+    number("--eval-samples", o_.data.validation_samples, kCount,
+           "rows of the validation data per evaluation; 0: all");
     flag("--overfit-one-batch", o_.data.overfit_one_batch,
          "train on the first step's samples in every step, to test the loop");
   }
 
   void add_model() {
     group_ = "Model";
-    value("--context", o_.model.context, "tokens per row, T");
-    value("--layers", o_.model.layers, "blocks, L");
-    value("--heads", o_.model.heads, "attention heads, H; must divide --channels");
-    value("--channels", o_.model.channels, "width, C");
-    value("--vocab-size", o_.data.vocab_size,
-          "number of token ids of a .bin file; 0: text, read as bytes");
+    number("--context", o_.model.context, {1, kMostContext}, "tokens per row, T");
+    number("--layers", o_.model.layers, {1, kMostLayers}, "blocks, L");
+    number("--heads", o_.model.heads, {1, kMostHeads},
+           "attention heads, H; must divide --channels");
+    number("--channels", o_.model.channels, {1, kMostChannels}, "width, C");
+    number("--vocab-size", o_.data.vocab_size, {0, kMostTokenIds},
+           "number of token ids of a .bin file; 0: text, read as bytes");
     value("--tie-embeddings", o_.model.tie_embeddings,
           "true: the head uses the token embedding as its weight");
   }
@@ -168,19 +202,25 @@ class OptionTable {
     choice("--optimizer", o_.optimizer.kind,
            {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
            "AdamW, or SGD without momentum");
-    value("--lr", o_.lr.lr, "largest learning rate");
-    value("--min-lr", o_.lr.min_lr, "learning rate that the decay reaches after the last step");
+    number("--lr", o_.lr.lr, kNotNegative, "largest learning rate");
+    number("--min-lr", o_.lr.min_lr, kNotNegative,
+           "learning rate that the decay reaches after the last step");
     choice("--lr-schedule", o_.lr.schedule,
            {{"cosine", LrSchedule::kCosine},
             {"linear", LrSchedule::kLinear},
             {"constant", LrSchedule::kConstant}},
            "shape of the decay after the warmup");
-    value("--warmup-steps", o_.lr.warmup_steps, "steps over which the learning rate rises");
-    value("--weight-decay", o_.optimizer.weight_decay, "on tensors of two or more dimensions");
-    value("--beta1", o_.optimizer.beta1, "AdamW's decay rate for the mean of gradients");
-    value("--beta2", o_.optimizer.beta2, "AdamW's decay rate for the mean of squared gradients");
-    value("--eps", o_.optimizer.eps, "AdamW's guard against division by zero");
-    value("--clip-norm", o_.clip_norm, "largest norm of the gradient; 0: no clipping");
+    number("--warmup-steps", o_.lr.warmup_steps, kCount,
+           "steps over which the learning rate rises");
+    number("--weight-decay", o_.optimizer.weight_decay, {0, kMostDecay},
+           "on tensors of two or more dimensions");
+    number("--beta1", o_.optimizer.beta1, kDecayRate,
+           "AdamW's decay rate for the mean of gradients");
+    number("--beta2", o_.optimizer.beta2, kDecayRate,
+           "AdamW's decay rate for the mean of squared gradients");
+    number("--eps", o_.optimizer.eps, kPositive, "AdamW's guard against division by zero");
+    number("--clip-norm", o_.clip_norm, kNotNegative,
+           "largest norm of the gradient; 0: no clipping");
   }
 
   void add_precision() {
@@ -199,8 +239,8 @@ class OptionTable {
     value("--loss-scale", o_.loss_scale.initial,
           "what fp16's loss is multiplied by at first, a power of two; halved when a gradient "
           "overflows, and that step is skipped");
-    value("--loss-scale-window", o_.loss_scale.window,
-          "good steps in a row after which the loss scale is doubled");
+    number("--loss-scale-window", o_.loss_scale.window, kPositiveCount,
+           "good steps in a row after which the loss scale is doubled");
   }
 
   void add_output() {
@@ -211,21 +251,23 @@ class OptionTable {
     value("--init-from", o_.output.init_from,
           "start a new run from the parameters of this checkpoint; with --resume auto, only where "
           "--out has none yet");
-    value("--log-every", o_.output.log_every, "steps between lines on the console");
-    value("--eval-every", o_.output.eval_every,
-          "steps between evaluations on the validation data; 0: never");
-    value("--save-every", o_.output.save_every, "steps between checkpoints; 0: only at the end");
+    number("--log-every", o_.output.log_every, kPositiveCount,
+           "steps between lines on the console");
+    number("--eval-every", o_.output.eval_every, kCount,
+           "steps between evaluations on the validation data; 0: never");
+    number("--save-every", o_.output.save_every, kCount,
+           "steps between checkpoints; 0: only at the end");
     choice("--save-dtype", o_.output.save_dtype, kFormats,
            "bf16 or fp16: each checkpoint also holds its parameters in 16 bits, for other tools");
-    value("--keep", o_.output.keep, "how many of the newest checkpoints to keep; 0: all");
+    number("--keep", o_.output.keep, kCount, "how many of the newest checkpoints to keep; 0: all");
     value("--sample", o_.output.sample, "text for the trained model to continue at the end");
     flag("--quiet", o_.output.is_quiet, "print nothing on the console");
   }
 
   void add_simulated_ranks() {
     group_ = "Oracle";
-    value("--simulate-ranks", o_.simulate_ranks,
-          "play this many ranks in one process, adding up in their order");
+    number("--simulate-ranks", o_.simulate_ranks, {1, kMostRanks},
+           "play this many ranks in one process, adding up in their order");
     choice("--fold", o_.fold,
            {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
            "order of sums: over a rank's microbatches first, or over the ranks first");
@@ -252,46 +294,47 @@ class OptionTable {
 
   void add_prefetch() {
     group_ = "Prefetch";
-    value("--prefetch", o_.prefetch,
-          "units whose parameters are gathered ahead of the one in use: 0, 1 or 2");
+    number("--prefetch", o_.prefetch, {0, 2},
+           "units whose parameters are gathered ahead of the one in use: 0, 1 or 2");
   }
 
   void add_pipeline() {
     group_ = "Pipeline";
-    value("--pipeline-stages", o_.pipeline.num_stages,
-          "stages into which the model is cut; ranks / stages replicas; 0: one stage per rank");
+    number("--pipeline-stages", o_.pipeline.num_stages, {0, kMostRanks},
+           "stages into which the model is cut; ranks / stages replicas; 0: one stage per rank");
     choice("--pipeline-schedule", o_.pipeline.schedule,
            {{"gpipe", Schedule::kGpipe},
             {"1f1b", Schedule::k1f1b},
             {"interleaved", Schedule::kInterleaved},
             {"zero-bubble", Schedule::kZeroBubble}},
            "order of forwards and backwards");
-    value("--chunks-per-stage", o_.pipeline.chunks_per_stage,
-          "pieces of the model on each stage; interleaved needs 2 or more");
-    value("--accumulation", o_.pipeline.accumulation,
-          "runs of the pipeline (flushes) per optimizer step, --num-microbatches in each");
-    value("--local-batch-size", o_.pipeline.local_batch_size,
-          "rows per flush and replica, instead of --num-microbatches; a multiple of "
-          "--micro-batch-size");
-    value("--docs-per-step", o_.pipeline.docs_per_step,
-          "fetch microbatches until all replicas together have this many documents: one optimizer "
-          "step; 0: off");
+    number("--chunks-per-stage", o_.pipeline.chunks_per_stage, {1, kMostRanks},
+           "pieces of the model on each stage; interleaved needs 2 or more");
+    number("--accumulation", o_.pipeline.accumulation, kRows,
+           "runs of the pipeline (flushes) per optimizer step, --num-microbatches in each");
+    number("--local-batch-size", o_.pipeline.local_batch_size, {0, kMostRows},
+           "rows per flush and replica, instead of --num-microbatches; a multiple of "
+           "--micro-batch-size");
+    number("--docs-per-step", o_.pipeline.docs_per_step, {0, kMostRows},
+           "fetch microbatches until all replicas together have this many documents: one optimizer "
+           "step; 0: off");
   }
 
   void add_diloco() {
     group_ = "DiLoCo";
     DilocoOptions& o = o_.diloco;
-    value("--sync-every", o.sync_every,
-          "inner steps between two averages of the same fragment of the model");
-    value("--fragments", o.num_fragments,
-          "parts of the model that take turns; one is averaged every --sync-every / --fragments "
-          "inner steps");
-    value("--sync-delay", o.sync_delay,
-          "inner steps for which training goes on while an average is in flight");
-    value("--alpha", o.alpha,
-          "share of its own parameters that a worker keeps in an outer step, 0 to 1");
-    value("--outer-lr", o.outer_lr, "learning rate of the outer optimizer, Nesterov's SGD");
-    value("--outer-momentum", o.outer_momentum, "its momentum");
+    number("--sync-every", o.sync_every, {1, kLongestRound},
+           "inner steps between two averages of the same fragment of the model");
+    number("--fragments", o.num_fragments, {1, kLongestRound},
+           "parts of the model that take turns; one is averaged every --sync-every / --fragments "
+           "inner steps");
+    number("--sync-delay", o.sync_delay, kCount,
+           "inner steps for which training goes on while an average is in flight");
+    number("--alpha", o.alpha, kShare,
+           "share of its own parameters that a worker keeps in an outer step, 0 to 1");
+    number("--outer-lr", o.outer_lr, kNotNegative,
+           "learning rate of the outer optimizer, Nesterov's SGD");
+    number("--outer-momentum", o.outer_momentum, kDecayRate, "its momentum");
     choice(
         "--wire", o.wire,
         {{"fp32", WireFormat::kFp32}, {"bf16", WireFormat::kBf16}, {"int8", WireFormat::kInt8}},
@@ -306,9 +349,12 @@ class OptionTable {
         "--elastic", o.lighthouse,
         "HOST:PORT of the lighthouse, where workers that are started one by one meet; without it, "
         "the workers are the ranks of this run");
-    value("--worker", o.worker, "this worker's number, which decides its part of the data");
-    value("--workers", o.num_workers, "how many parts the data has; not all need to be there");
-    value("--min-workers", o.min_workers, "fewer workers than these do not average: they wait");
+    number("--worker", o.worker, {0, kMostRanks - 1},
+           "this worker's number, which decides its part of the data");
+    number("--workers", o.num_workers, {1, kMostRanks},
+           "how many parts the data has; not all need to be there");
+    number("--min-workers", o.min_workers, {1, kMostRanks},
+           "fewer workers than these do not average: they wait");
     value("--join-timeout", o.join_timeout_s,
           "seconds that a round waits for a worker that still trains or heals; more than an inner "
           "step, an evaluation or a save takes");
@@ -331,9 +377,9 @@ class OptionTable {
             {"dpo", ObjectiveKind::kDpo},
             {"self_distillation", ObjectiveKind::kSelfDistillation}},
            "next token; pairs of a better and a worse answer; or agreement with a teacher");
-    value("--dpo-beta", o.dpo.beta, "how strongly the model is held to the reference");
-    value("--dpo-label-smoothing", o.dpo.label_smoothing,
-          "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
+    number("--dpo-beta", o.dpo.beta, kPositive, "how strongly the model is held to the reference");
+    number("--dpo-label-smoothing", o.dpo.label_smoothing, {0, 0.5},
+           "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
     choice(
         "--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
         "mean over pairs; or over answer tokens, where a microbatch counts by its share of them");
@@ -342,16 +388,16 @@ class OptionTable {
     value("--dpo-reference-cache", o.dpo.cache,
           "file that keeps the frozen model's log-probabilities: computed once for all pairs, then "
           "read");
-    value("--prototypes", o.distillation.prototypes,
-          "K: the model's first K outputs, averaged over positions, score a sample");
-    value("--student-temperature", o.distillation.student_temperature,
-          "divides the student's scores");
-    value("--teacher-temperature", o.distillation.teacher_temperature,
-          "divides the teacher's scores before they are balanced");
-    value("--teacher-momentum", o.distillation.teacher_momentum,
-          "what the teacher keeps of itself in each optimizer step, 0 to 1");
-    value("--view-noise", o.distillation.view_noise,
-          "share of tokens that each view replaces by random ones, 0 to 1");
+    number("--prototypes", o.distillation.prototypes, {2, kMostTokenIds},
+           "K: the model's first K outputs, averaged over positions, score a sample");
+    number("--student-temperature", o.distillation.student_temperature, kPositive,
+           "divides the student's scores");
+    number("--teacher-temperature", o.distillation.teacher_temperature, kPositive,
+           "divides the teacher's scores before they are balanced");
+    number("--teacher-momentum", o.distillation.teacher_momentum, kShare,
+           "what the teacher keeps of itself in each optimizer step, 0 to 1");
+    number("--view-noise", o.distillation.view_noise, kShare,
+           "share of tokens that each view replaces by random ones, 0 to 1");
     choice(
         "--sinkhorn-scope", o.distillation.scope,
         {{"microbatch", SinkhornScope::kMicrobatch}, {"batch", SinkhornScope::kBatch}},
@@ -363,6 +409,7 @@ class OptionTable {
   CLI::App& app_;
   TrainOptions& o_;
   Json values_ = Json::object();
+  std::vector<std::function<void()>> checks_;
   std::string group_;
 };
 
@@ -372,6 +419,13 @@ Json add_options(CLI::App& parser, TrainOptions& options) {
   OptionTable table(parser, options);
   table.add_all();
   return table.values();
+}
+
+void check_ranges(TrainOptions options) {
+  CLI::App parser;
+  OptionTable table(parser, options);
+  table.add_all();
+  table.check_ranges();
 }
 
 Json to_json(const TrainOptions& options) {

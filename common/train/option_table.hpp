@@ -1,5 +1,5 @@
-// All options of a trainer: name, member, help. One table serves the parser, --help, --print-config
-// and the report, so they cannot disagree.
+// All options of a trainer: name, member, the values that it may have, help. One table serves the
+// parser, the checks, --help, --print-config and the report, so they cannot disagree.
 #pragma once
 
 #include "common/train/json.hpp"
@@ -15,5 +15,8 @@ namespace ladder {
 // `options`, which must outlive it. Returns their current values, by name without the dashes.
 // Parsing throws UsageError for an invalid value.
 Json add_options(CLI::App& parser, TrainOptions& options);
+
+// Throws UsageError naming the first option whose value alone is impossible, whatever the others are.
+void check_ranges(TrainOptions options);
 
 }  // namespace ladder

@@ -37,6 +37,24 @@ inline bool parse_value(const std::string& text, std::string& member) {
   return true;
 }
 
+// The values that a number may have: from `least` to `most`, or between them.
+template <class Number>
+struct Range {
+  Number least, most;
+  bool is_above = false, is_below = false;  // than `least`, than `most`: these are no values
+
+  bool contains(Number value) const {  // no range contains NaN
+    return (is_above ? value > least : value >= least) && (is_below ? value < most : value <= most);
+  }
+};
+
+template <class Number>
+void check_is_in(const Range<Number>& range, const char* name, Number value) {
+  check_usage(range.contains(value), name, " is ", value, ", it must be ",
+              range.is_above ? "above " : "at least ", range.least, " and ",
+              range.is_below ? "below " : "at most ", range.most);
+}
+
 template <class Value>
 std::string default_text(const Value& value) {
   if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";

@@ -6,6 +6,8 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/train/memory_need.hpp"
+#include "common/train/option_table.hpp"
 
 namespace ladder {
 
@@ -23,10 +25,6 @@ void finalize_pipeline(TrainOptions& options) {
     return concat("--micro-batch-size ", rows, ", ", batch, ", --pipeline-stages ",
                   pipeline.num_stages);
   };
-  check_usage(rows >= 1, values, ": a microbatch needs at least one row");
-  check_usage(pipeline.num_stages >= 0, values,
-              ": there must be at least one stage (0: one per rank)");
-  check_usage(local >= 0, values, ": the local batch must be at least one microbatch");
   if (local > 0) {
     check_usage(local % rows == 0, values, ": ", local, " rows do not divide into microbatches of ",
                 rows);
@@ -35,8 +33,6 @@ void finalize_pipeline(TrainOptions& options) {
   check_usage(options.data.num_microbatches >= std::max(1, pipeline.num_stages) || has_docs, values,
               ": a flush needs at least as many microbatches as there are stages, here it has ",
               options.data.num_microbatches);
-  check_usage(pipeline.docs_per_step >= 0, "--docs-per-step is ", pipeline.docs_per_step,
-              ", it must be at least 1 document (0: off)");
   check_usage(!has_docs || (local == 0 && pipeline.accumulation == 1), "--docs-per-step ",
               pipeline.docs_per_step,
               " decides how many microbatches a step has, all in one flush; leave out ",
@@ -47,11 +43,9 @@ void finalize_pipeline(TrainOptions& options) {
               pipeline.docs_per_step,
               " reads on until it has enough documents, --overfit-one-batch reads the same rows "
               "again; give only one of them");
-  check_usage(pipeline.accumulation >= 1, "--accumulation is ", pipeline.accumulation,
-              ", it must be at least 1");
   const bool is_interleaved = pipeline.schedule == Schedule::kInterleaved;
-  check_usage(pipeline.chunks_per_stage >= 1 && (pipeline.chunks_per_stage > 1) == is_interleaved,
-              "--chunks-per-stage is ", pipeline.chunks_per_stage,
+  check_usage((pipeline.chunks_per_stage > 1) == is_interleaved, "--chunks-per-stage is ",
+              pipeline.chunks_per_stage,
               is_interleaved
                   ? ", but --pipeline-schedule interleaved needs 2 or more"
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
@@ -111,8 +105,6 @@ void finalize_precision(TrainOptions& options) {
   check_usage(scale >= 1 && scale <= kLargest && std::frexp(scale, &exponent) == 0.5,
               "--loss-scale is ", scale, ", it must be a power of two from 1 to 2^30, for example ",
               "65536");
-  check_usage(options.loss_scale.window >= 1, "--loss-scale-window is ", options.loss_scale.window,
-              ", it must be at least 1");
   options.optimizer.seed = options.seed;
 }
 
@@ -129,11 +121,13 @@ void finalize_ranks(const TrainOptions& options) {
               "--transport threads starts the ranks itself: give their number with --ranks N");
   check_usage(num_ranks >= 0 && num_ranks <= kMost, "--ranks is ", num_ranks,
               ", it must be at least 1 and at most ", kMost);
+  constexpr int kMostTogether = 16384;
+  check_usage(num_ranks * options.num_threads <= kMostTogether, "--ranks ", num_ranks,
+              " with --threads ", options.num_threads, " is ", num_ranks * options.num_threads,
+              " threads in one process, more than the ", kMostTogether, " that can be started");
   const bool is_on_gpu = options.device.is_cuda();
   check_usage(is_on_gpu || options.transport != Transport::kNccl,
               "--transport nccl carries tensors on GPUs: give --device cuda as well");
-  check_usage(options.nccl.timeout_s > 0, "--nccl-timeout is ", options.nccl.timeout_s,
-              ", it must be positive");
   check_usage(
       options.link.empty() || options.transport != Transport::kNccl, "--link ", options.link,
       " slows messages down that pass through the host, and NCCL's do not; leave it out, or "
@@ -165,23 +159,9 @@ void finalize_cuda_graphs(const TrainOptions& options) {
 void finalize_objective(const TrainOptions& options) {
   const ObjectiveKind kind = options.objective.kind;
   const DpoOptions& dpo = options.objective.dpo;
-  const DistillationOptions& distillation = options.objective.distillation;
-  const auto is_in = [](const char* name, double value, double low, double high) {
-    check_usage(value >= low && value <= high, name, " is ", value, ", it must lie between ", low,
-                " and ", high);
-  };
-  const auto is_positive = [](const char* name, double value) {
-    check_usage(value > 0 && std::isfinite(value), name, " is ", value, ", it must be positive");
-  };
-  is_positive("--dpo-beta", dpo.beta);
-  is_in("--dpo-label-smoothing", dpo.label_smoothing, 0, 0.5);
-  is_positive("--student-temperature", distillation.student_temperature);
-  is_positive("--teacher-temperature", distillation.teacher_temperature);
-  is_in("--teacher-momentum", distillation.teacher_momentum, 0, 1);
-  is_in("--view-noise", distillation.view_noise, 0, 1);
-  check_usage(distillation.prototypes >= 2 && distillation.prototypes <= options.model.vocab_size,
-              "--prototypes is ", distillation.prototypes,
-              ", it must be at least 2 and at most the size of the vocabulary, which is ",
+  check_usage(options.objective.distillation.prototypes <= options.model.vocab_size,
+              "--prototypes is ", options.objective.distillation.prototypes,
+              ", it must be at most the size of the vocabulary, which is ",
               options.model.vocab_size);
   check_usage(kind == ObjectiveKind::kDpo || (dpo.reference.empty() && dpo.cache.empty()),
               dpo.reference.empty() ? "--dpo-reference-cache " : "--dpo-reference ",
@@ -230,6 +210,7 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 }
 
 void finalize(TrainOptions& options) {
+  check_ranges(options);
   options.model.vocab_size =
       options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
   options.data.context = options.model.context;
@@ -244,41 +225,11 @@ void finalize(TrainOptions& options) {
     finalize_diloco(options);
     finalize_elastic(options);
   }
-  const auto at_least = [](const char* name, auto value, auto limit) {
-    check_usage(value >= limit, name, " is ", value, ", it must be at least ", limit);
-  };
-  const auto rows = {options.data.microbatch_size, options.data.num_microbatches,
-                     options.pipeline.accumulation, options.simulate_ranks};
-  std::int64_t tokens = options.model.context;
-  for (const std::int64_t factor : rows) {
-    check_usage(!__builtin_mul_overflow(tokens, factor, &tokens), "--micro-batch-size ",
-                options.data.microbatch_size, " times --num-microbatches ",
-                options.data.num_microbatches, " times --accumulation ",
-                options.pipeline.accumulation, " times --simulate-ranks ", options.simulate_ranks,
-                " times --context ", options.model.context, " is more tokens than can be counted");
-  }
-  at_least("--steps", options.num_steps, 0);
-  at_least("--threads", options.num_threads, 1);
-  at_least("--micro-batch-size", options.data.microbatch_size, 1);
-  at_least("--num-microbatches", options.data.num_microbatches, 1);
-  at_least("--eval-samples", options.data.validation_samples, 0);
-  at_least("--vocab-size", options.data.vocab_size, 0);
-  at_least("--simulate-ranks", options.simulate_ranks, 1);
-  at_least("--log-every", options.output.log_every, 1);
-  at_least("--eval-every", options.output.eval_every, 0);
-  at_least("--save-every", options.output.save_every, 0);
-  at_least("--keep", options.output.keep, 0);
-  at_least("--lr", options.lr.lr, 0.0);
-  at_least("--min-lr", options.lr.min_lr, 0.0);
-  at_least("--warmup-steps", options.lr.warmup_steps, 0);
-  at_least("--weight-decay", options.optimizer.weight_decay, 0.0);
-  at_least("--clip-norm", options.clip_norm, 0.0);
+  check_is_countable(options);
   check_usage(options.memory_cap_mb == 0 ||
                   (options.memory_cap_mb * 1024 * 1024 >= 1 && options.memory_cap_mb <= 1 << 30),
               "--memory-cap-mb is ", options.memory_cap_mb,
               ", it must be 0 (no cap), or at least one byte and at most a PiB");
-  check_usage(options.prefetch >= 0 && options.prefetch <= 2, "--prefetch is ", options.prefetch,
-              ", it must be 0, 1 or 2");
   check_usage(options.bucket_mb * 1024 * 1024 >= 1 && options.bucket_mb <= 1 << 20,
               "--bucket-mb is ", options.bucket_mb,
               ", it must be at least one byte, and at most a TiB");
@@ -286,12 +237,6 @@ void finalize(TrainOptions& options) {
   finalize_ranks(options);
   finalize_cuda_graphs(options);
   finalize_precision(options);
-  check_usage(options.optimizer.eps > 0, "--eps is ", options.optimizer.eps,
-              ", it must be positive");
-  for (const auto& [name, beta] :
-       {std::pair{"--beta1", options.optimizer.beta1}, {"--beta2", options.optimizer.beta2}}) {
-    check_usage(beta >= 0 && beta < 1, name, " is ", beta, ", it must lie in [0, 1)");
-  }
   check_usage(options.output.eval_every == 0 || options.data.source == "corpus" ||
                   !options.data.validation_source.empty(),
               "--eval-every ", options.output.eval_every,

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include "common/train/cost.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/folder_lock.hpp"
+#include "common/train/memory_need.hpp"
 #include "common/train/rank_lines.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/same_start.hpp"
@@ -123,6 +125,10 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
+bool is_for_training(const CommandLine& line) {
+  return !line.should_exit && !line.show_schedule && line.dry_run_ranks == 0;
+}
+
 // A command line that is wrong on only one rank must end the others too, which wait for that rank
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
@@ -131,6 +137,7 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
     check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
                 "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
+    if (is_for_training(line)) check_memory(line.options, trainer, ranks_here(line.options));
     return line;
   } catch (const std::exception& error) {
     // torchrun ends the others itself
@@ -246,11 +253,13 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer, int
   lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
                                      is_every_step ? "per step" : "in the step that sends most"));
   if (is_every_step || options.num_steps == 0) return lines;
-  const std::int64_t total =
-      trainer.traffic_between(options, 0, options.num_steps, world_size, rank).bytes_sent();
-  lines.emplace_back("sends",
-                     concat(total / options.num_steps, " bytes (",
-                            format_bytes(total / options.num_steps), ") per step on average"));
+  constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
+  const std::int64_t num_steps = std::min(options.num_steps, kEnough);
+  const std::int64_t average =
+      trainer.traffic_between(options, 0, num_steps, world_size, rank).bytes_sent() / num_steps;
+  lines.emplace_back(
+      "sends", concat(average, " bytes (", format_bytes(average), ") per step on average",
+                      num_steps < options.num_steps ? concat(" of the first ", kEnough) : ""));
   return lines;
 }
 

@@ -1,0 +1,154 @@
+#include "common/train/memory_need.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/comm/launcher_environment.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/core/memory_limit.hpp"
+#include "common/data/dataset.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/cost.hpp"
+
+namespace ladder {
+namespace {
+
+// A quantity of a model with any number of layers. All blocks are alike, so two small models tell.
+template <class Quantity>
+double of_all_layers(GptOptions model, const Quantity& quantity) {
+  const auto more = static_cast<double>(model.layers - 1);
+  model.layers = 1;
+  const auto one = static_cast<double>(quantity(model));
+  model.layers = 2;
+  return one + more * (static_cast<double>(quantity(model)) - one);
+}
+
+double num_elements(const TrainOptions& options) {
+  return of_all_layers(options.model, [&](const GptOptions& model) {
+    TrainOptions smaller = options;
+    smaller.model = model;
+    return layout_of(smaller).numel;
+  });
+}
+
+double activation_bytes_per_row(const TrainOptions& options) {
+  return of_all_layers(options.model, [](const GptOptions& model) {
+    return saved_activation_bytes(model, /*num_rows=*/1);
+  });
+}
+
+// Of an optimizer step on one replica.
+double samples_per_step(const TrainOptions& options) {
+  return static_cast<double>(options.data.microbatch_size) *
+         static_cast<double>(options.data.num_microbatches) *
+         static_cast<double>(options.pipeline.accumulation) *
+         static_cast<double>(options.simulate_ranks);
+}
+
+std::string model_options(const TrainOptions& options) {
+  const GptOptions& model = options.model;
+  return concat("--layers ", model.layers, ", --channels ", model.channels, ", --context ",
+                model.context, ", --vocab-size ", model.vocab_size);
+}
+
+std::string batch_options(const TrainOptions& options) {
+  const auto unless_one = [](const char* name, std::int64_t value) {
+    return value == 1 ? "" : concat(", ", name, " ", value);
+  };
+  return concat("--micro-batch-size ", options.data.microbatch_size,
+                unless_one("--num-microbatches", options.data.num_microbatches),
+                unless_one("--accumulation", options.pipeline.accumulation),
+                unless_one("--simulate-ranks", options.simulate_ranks));
+}
+
+std::string in_words(double bytes) {
+  return format_bytes(static_cast<std::int64_t>(std::min(bytes, 0x1p62)));
+}
+
+double count_samples(const TrainOptions& options) {
+  DataOptions data = options.data;
+  if (options.objective.kind == ObjectiveKind::kDpo) data.rows = Rows::kPairs;
+  return static_cast<double>(Dataset::open_training(data).num_samples());
+}
+
+}  // namespace
+
+Ranks ranks_here(const TrainOptions& options) {
+  const int in_world = num_ranks_of(options);
+  const bool are_threads = options.transport == Transport::kThreads;
+  return {in_world, are_threads ? in_world : std::min(in_world, launched_local_ranks())};
+}
+
+MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, double num_samples) {
+  const bool is_pipeline = options.groups.contains(OptionGroup::kPipeline);
+  const int num_stages = is_pipeline ? num_stages_of(options, ranks.in_world) : 1;
+  const int num_replicas = ranks.in_world / num_stages;
+  // Stages differ, and which of them are here is not known: they count if it is all of them.
+  const double replicas_here = !is_pipeline                   ? ranks.here
+                               : ranks.here == ranks.in_world ? num_replicas
+                                                              : 0;
+  const double num_readers = static_cast<double>(num_replicas) * options.elastic.num_workers;
+  const double most_samples = std::max(1.0, std::floor(num_samples / num_readers));
+  const double rows_each = static_cast<double>(rows_per_sample(options));
+  const double microbatch =
+      rows_each *
+      std::min(
+          static_cast<double>(options.data.microbatch_size),
+          std::max(1.0, std::floor(most_samples / static_cast<double>(options.simulate_ranks))));
+  const double step = rows_each * std::min(samples_per_step(options), most_samples);
+  constexpr double kTokenBytes = 2 * sizeof(std::int64_t);  // its id and its target
+  MemoryNeed need;
+  need.tokens = ranks.here * step * static_cast<double>(options.model.context) * kTokenBytes;
+  if (options.device.is_cuda()) return need;
+  need.activations = replicas_here * microbatch * activation_bytes_per_row(options);
+  const Precision& precision = options.model.precision;
+  const auto bytes_each = static_cast<double>(precision.param_bytes() + precision.grad_bytes() +
+                                              optimizer_bytes(options, 1));
+  const double shares_here = is_pipeline ? replicas_here : 1.0 * ranks.here / ranks.in_world;
+  need.state = shares_here * bytes_each * num_elements(options);
+  return need;
+}
+
+void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
+                  double limit_bytes) {
+  MemoryNeed need = memory_need(options, ranks);
+  const bool is_pipeline = options.groups.contains(OptionGroup::kPipeline);
+  if (need.state <= limit_bytes && !is_pipeline &&
+      options.device.is_cpu()) {  // all ranks are alike
+    const StateBytes state = trainer.state_bytes(options, ranks.in_world, /*rank=*/0);
+    need.state = ranks.here * static_cast<double>(state.total());
+  }
+  if (need.state <= limit_bytes && need.total() > limit_bytes) {
+    const MemoryNeed of_data = memory_need(options, ranks, count_samples(options));
+    need.activations = of_data.activations;
+    need.tokens = of_data.tokens;
+  }
+  check_usage(need.total() <= limit_bytes, "this run needs at least ", in_words(need.total()),
+              ranks.here > 1 ? concat(" for the ", ranks.here, " ranks on this machine") : "",
+              ", and it can have ", in_words(limit_bytes), " at most: ", in_words(need.state),
+              " for parameters, gradients and optimizer (", model_options(options), "), ",
+              in_words(need.activations), " for the activations of a microbatch, ",
+              in_words(need.tokens), " for the token ids of a step (", batch_options(options),
+              "); choose smaller ones, and see with --dry-run what they take");
+}
+
+void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks) {
+  const int num_processes = options.transport == Transport::kThreads ? 1 : ranks.here;
+  check_memory(options, trainer, ranks, static_cast<double>(memory_limit_bytes(num_processes)));
+}
+
+void check_is_countable(const TrainOptions& options) {
+  constexpr double kMostElements = 0x1p40, kMostBytes = 0x1p62, kMostRanks = 1e6;
+  const double elements = num_elements(options);
+  check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
+              " parameters, more than can be counted; choose smaller ones");
+  const double samples = samples_per_step(options) * static_cast<double>(rows_per_sample(options));
+  const double tokens = samples * static_cast<double>(options.model.context);
+  check_usage(tokens * kMostRanks <= kMostBytes &&
+                  samples * activation_bytes_per_row(options) <= kMostBytes,
+              batch_options(options), ", --context ", options.model.context, " make a step of ",
+              tokens, " tokens, more than can be counted; choose smaller ones");
+}
+
+}  // namespace ladder

@@ -1,0 +1,131 @@
+#include "common/train/memory_need.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/command_line.hpp"
+#include "common/train/cost.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr double kGiB = 0x1p30;
+
+TrainOptions options_of(std::vector<const char*> words,
+                        const std::set<OptionGroup>& groups = {OptionGroup::kSimulatedRanks}) {
+  words.insert(words.begin(), "step_x");
+  return parse_command_line(static_cast<int>(words.size()), words.data(), "step_x", groups).options;
+}
+
+// Every rank holds a whole replica.
+Trainer replicas() {
+  return {.step = "step_x",
+          .train = nullptr,
+          .state_bytes = [](const TrainOptions& options, int,
+                            int) { return replica_state_bytes(options); },
+          .step_traffic = nullptr};
+}
+
+// Of this machine, which has 24 GiB.
+void expect_too_much(const std::vector<const char*>& words, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_THAT([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
+                ThrowsMessage<UsageError>(HasSubstr(part)));
+  }
+}
+
+// Two layers tell what many need: the same bytes as the exact formulas, padding included.
+TEST(MemoryNeed, IsThatOfTheFormulas) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const TrainOptions o = options_of({"--layers", "5", "--channels", "20", "--micro-batch-size",
+                                       "3", "--num-microbatches", "2", "--precision", precision});
+    const MemoryNeed need = memory_need(o, {});
+    EXPECT_EQ(need.state, static_cast<double>(replica_state_bytes(o).total()));
+    EXPECT_EQ(need.activations, static_cast<double>(saved_activation_bytes(o.model, 3)));
+    EXPECT_EQ(need.tokens, 6 * 128 * 16);
+  }
+}
+
+TEST(MemoryNeed, CountsEveryRankOfThisMachine) {
+  const TrainOptions o = options_of({});
+  const MemoryNeed one = memory_need(o, {});
+  EXPECT_EQ(memory_need(o, {4, 4}).activations, 4 * one.activations);
+  EXPECT_EQ(memory_need(o, {4, 4}).tokens, 4 * one.tokens);
+  EXPECT_EQ(memory_need(o, {4, 2}).activations, 2 * one.activations);
+  EXPECT_EQ(memory_need(o, {4, 4}).state, one.state);  // shards of one replica
+  const double state = static_cast<double>(replica_state_bytes(o).total());
+  EXPECT_NO_THROW(check_memory(o, replicas(), {4, 2}, 2 * state + memory_need(o, {4, 2}).total()));
+  EXPECT_THAT(
+      [&] {
+        check_memory(o, replicas(), {4, 4}, 3.9 * state);
+      },
+      ThrowsMessage<UsageError>(HasSubstr("for the 4 ranks on this machine")));
+}
+
+// The stages of a replica share it, and all ranks that are here share the machine.
+TEST(MemoryNeed, OfAPipelineIsThatOfItsReplicas) {
+  const std::set<OptionGroup> pipeline = {OptionGroup::kPipeline};
+  const MemoryNeed one = memory_need(options_of({}, pipeline), {});
+  const TrainOptions two = options_of({"--pipeline-stages", "2"}, pipeline);
+  EXPECT_EQ(memory_need(two, {2, 2}).activations, one.activations);
+  EXPECT_EQ(memory_need(two, {4, 4}).activations, 2 * one.activations);
+  EXPECT_EQ(memory_need(two, {4, 4}).state, 2 * one.state);
+  EXPECT_EQ(memory_need(two, {4, 2}).state, 0);  // these two may be small stages
+  const TrainOptions pairs = options_of({"--objective", "dpo", "--init-from", "a"}, pipeline);
+  EXPECT_EQ(memory_need(pairs, {}).activations, 2 * one.activations);
+}
+
+TEST(MemoryNeed, OnAGpuOnlyTokensAreInHostMemory) {
+  const MemoryNeed need = memory_need(options_of({"--device", "cuda"}), {});
+  EXPECT_EQ(need.total(), 4 * 128 * 16);
+}
+
+// A microbatch of more rows than the data has samples is an epoch. So a small file trains with any
+// number of rows, and the built-in corpus does not.
+TEST(MemoryNeed, IsBoundedByTheData) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", std::string(2000, 'a'));
+  const TrainOptions small =
+      options_of({"--data", text.c_str(), "--micro-batch-size", "2147483648"});
+  EXPECT_NO_THROW(check_memory(small, replicas(), {}, kGiB));
+  EXPECT_EQ(memory_need(small, {}, 15).tokens, 15 * 128 * 16);
+  EXPECT_EQ(memory_need(small, {4, 4}, 15).tokens, 4 * 3 * 128 * 16);
+  expect_too_much(
+      {"--micro-batch-size", "2147483648"},
+      {"this run needs at least 198.0 GiB", "it can have 24.0 GiB at most",
+       "12.9 MiB for parameters, gradients and optimizer (--layers 4, --channels 128",
+       "for the activations of a microbatch", "--micro-batch-size 2147483648", "--dry-run"});
+}
+
+TEST(MemoryNeed, OfManyLayersOrWideOnesIsRefused) {
+  expect_too_much({"--layers", "65536"}, {"--layers 65536"});
+  expect_too_much({"--channels", "65536"}, {"--channels 65536"});
+  expect_too_much({"--vocab-size", "4294967296", "--data", "a.bin"}, {"--vocab-size 4294967296"});
+  expect_too_much({"--layers", "64", "--channels", "4096"},
+                  {"192.", "24.0 GiB"});  // 12.9 billion parameters
+  EXPECT_NO_THROW(check_memory(options_of({"--layers", "64", "--channels", "1024"}), replicas(), {},
+                               24 * kGiB));
+}
+
+// The largest sizes that their rows allow, one with another.
+TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
+  const auto refused = [](const std::vector<const char*>& words, const char* part) {
+    EXPECT_THAT([&] { options_of(words); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  };
+  refused({"--layers", "65536", "--channels", "262144"}, "--channels 262144, ");
+  refused({"--vocab-size", "4294967296", "--channels", "262144"}, "more than can be counted");
+  refused({"--micro-batch-size", "2147483648", "--num-microbatches", "2147483648",
+           "--simulate-ranks", "1024", "--context", "4194304"},
+          "--simulate-ranks 1024, --context 4194304");
+  refused({"--heads", "4096", "--channels", "4096", "--context", "4194304", "--layers", "65536",
+           "--precision", "fp16", "--micro-batch-size", "2147483648"},
+          "more than can be counted");
+}
+
+}  // namespace
+}  // namespace ladder
