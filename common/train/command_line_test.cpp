@@ -403,8 +403,8 @@ TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
       parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}, kPipelines).options;
   EXPECT_EQ(num_stages_of(chunks, 2), 2);
   EXPECT_THAT([&] { num_stages_of(chunks, 1); },
-              ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("--chunks-per-stage is 2"), HasSubstr("nothing to interleave"))));
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("--pipeline-schedule is interleaved"),
+                                              HasSubstr("nothing to interleave"))));
 }
 
 TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {
