@@ -233,7 +233,7 @@ TEST_F(WorldTest, MayBeOfAGivenGroup) {
 }
 
 TEST_F(WorldTest, OfThreadsKnowsThatItIs) {
-  EXPECT_THROW(World(Transport::kThreads), CheckError);  // who would start them?
+  EXPECT_THROW(World{Transport::kThreads}, CheckError);  // who would start them?
   auto ranks = ThreadCommunicator::create(3);
   World world(std::move(ranks[2]), Transport::kThreads);
   EXPECT_EQ(world.transport(), Transport::kThreads);

@@ -255,11 +255,10 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer, int
   if (is_every_step || options.num_steps == 0) return lines;
   constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
   const std::int64_t num_steps = std::min(options.num_steps, kEnough);
-  const std::int64_t total =
-      trainer.traffic_between(options, 0, num_steps, world_size, rank).bytes_sent();
+  const std::int64_t average =
+      trainer.traffic_between(options, 0, num_steps, world_size, rank).bytes_sent() / num_steps;
   lines.emplace_back(
-      "sends", concat(total / num_steps, " bytes (", format_bytes(total / num_steps),
-                      ") per step on average",
+      "sends", concat(average, " bytes (", format_bytes(average), ") per step on average",
                       num_steps < options.num_steps ? concat(" of the first ", kEnough) : ""));
   return lines;
 }
