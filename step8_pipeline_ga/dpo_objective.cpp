@@ -24,14 +24,13 @@ class Dpo {
         "--dpo-reference", dpo.reference.empty() ? options_.output.init_from : dpo.reference);
     const auto load = [&] {
       auto reference = std::make_unique<InferenceModel>(options_, plan_, mesh_);
-      reference->load(source);
+      reference->load(source, batches_.training_data().tokenizer());
       return reference;
     };
     if (dpo.cache.empty()) {
       reference_ = load();
     } else {
-      cache_.emplace(dpo.cache, saved_param_hash(source), batches_, load,
-                     options_.data.microbatch_size, mesh_, run);
+      cache_.emplace(options_, saved_param_hash(source), batches_, load, mesh_, run);
     }
   }
 

@@ -2,7 +2,9 @@
 // or a teacher. 4 bytes per parameter of the stage.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
@@ -20,9 +22,9 @@ class InferenceModel {
   // This stage's parameters, to be written to.
   const at::Tensor& params() const { return flat_.params(); }
 
-  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged or belongs to
-  // another model.
-  void load(const std::filesystem::path& checkpoint);
+  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged, or belongs to
+  // another model or tokenizer.
+  void load(const std::filesystem::path& checkpoint, const std::string& tokenizer);
 
   // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.
   // Collective over the stages.
@@ -31,6 +33,7 @@ class InferenceModel {
  private:
   StagePlan plan_;
   Mesh mesh_;
+  std::int64_t heads_;
   FlatModel flat_;
   PipelineRunner pipeline_;
 };

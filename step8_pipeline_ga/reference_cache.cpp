@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/disk.hpp"
+#include "common/train/folder_lock.hpp"
 #include "common/train/safetensors.hpp"
+#include "common/train/state_tensors.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
 
 namespace ladder {
@@ -50,9 +53,8 @@ at::Tensor score(const Dataset& data, const char* part, InferenceModel& referenc
   return table;
 }
 
-void write(const fs::path& file, const at::Tensor& training, const at::Tensor& validation,
-           const Metadata& metadata) {
-  const fs::path partial = file.string() + ".partial";
+void write(const fs::path& file, const fs::path& partial, const at::Tensor& training,
+           const at::Tensor& validation, const Metadata& metadata) {
   SafetensorsWriter writer(partial,
                            {{"training", at::kFloat, training.sizes().vec()},
                             {"validation", at::kFloat, validation.sizes().vec()}},
@@ -63,36 +65,55 @@ void write(const fs::path& file, const at::Tensor& training, const at::Tensor& v
   rename_on_disk(partial, file);
 }
 
+std::string said_in(const SafetensorsReader& reader, const std::string& name) {
+  const auto found = reader.metadata().find(name);
+  return found == reader.metadata().end() ? "unknown" : excerpt(found->second);
+}
+
 }  // namespace
 
-ReferenceCache::ReferenceCache(const std::string& file, const std::string& reference_hash,
+ReferenceCache::ReferenceCache(const TrainOptions& options, const std::string& reference_hash,
                                const BatchStream& batches, const LoadReference& load_reference,
-                               std::int64_t rows, const Mesh& mesh, Run& run) {
+                               const Mesh& mesh, Run& run) {
   const MemoryScope scope(MemoryCategory::kOther, "reference log-probabilities");
-  const Metadata metadata = {{"model", reference_hash},
-                             {"training data", batches.training_data().content_hash()},
-                             {"validation data", batches.validation_data().content_hash()}};
-  const bool is_there =
-      all_reduce_sum(mesh.world.rank() == 0 && fs::exists(file) ? 1 : 0, mesh.world) > 0;
-  if (!is_there) {
+  const std::string& file = options.objective.dpo.cache;
+  const std::string name = "--dpo-reference-cache " + file;
+  Metadata metadata = {{"model", reference_hash},
+                       {"--heads", std::to_string(options.model.heads)},
+                       {"--precision", c10::toString(options.model.precision.params)},
+                       {"training data", batches.training_data().content_hash()},
+                       {"validation data", batches.validation_data().content_hash()}};
+  const bool is_main = mesh.world.rank() == 0;
+  if (all_reduce_sum(is_main && fs::exists(file) ? 1 : 0, mesh.world) == 0) {
+    const fs::path making = file + ".partial";  // a folder: what is in it is this process's
+    std::optional<FolderLock> lock;
+    if (is_main) lock.emplace(making, name);
     const auto reference = load_reference();
+    const std::int64_t rows = options.data.microbatch_size;
     training_ = score(batches.training_data(), "training", *reference, rows, mesh, run);
     validation_ = score(batches.validation_data(), "validation", *reference, rows, mesh, run);
-    if (mesh.world.rank() == 0) write(file, training_, validation_, metadata);
+    metadata["values"] = hash();
+    if (!is_main) return;
+    write(file, making / "pairs.safetensors", training_, validation_, metadata);
+    fs::remove_all(making);  // with what a killed process may have left there
     return;
   }
   SafetensorsReader reader(file);
-  for (const auto& [name, wanted] : metadata) {
-    const auto found = reader.metadata().find(name);
-    const std::string made_for = found == reader.metadata().end() ? "nothing" : found->second;
-    check(made_for == wanted, "--dpo-reference-cache ", file, ": is stale: it was made for the ",
-          name, " ", excerpt(made_for), ", this run has ", wanted,
-          "; remove it, or name another file");
+  for (const auto& [what, wanted] : metadata) {
+    const std::string found = said_in(reader, what);
+    check(found == wanted, name, ": is stale: its ", what, " is ", found, ", this run's is ",
+          wanted, "; remove it, or name another file");
   }
   training_ = at::empty({batches.training_data().num_samples(), 2}, at::kFloat);
   validation_ = at::empty({batches.validation_data().num_samples(), 2}, at::kFloat);
   reader.read("training", training_);
   reader.read("validation", validation_);
+  check(hash() == said_in(reader, "values"), name, ": is damaged: its values hash to ", hash(),
+        ", its header says ", said_in(reader, "values"), "; remove it");
+}
+
+std::string ReferenceCache::hash() const {
+  return tensor_hash(whole_tensors({{"training", training_}, {"validation", validation_}}));
 }
 
 at::Tensor ReferenceCache::log_probs(const std::vector<std::int64_t>& samples,

@@ -1,8 +1,9 @@
 // The log-probabilities that a frozen reference model gives to all pairs, on disk: computed once,
 // so that later runs need neither the model's memory nor its forwards.
 //
-// The file is a safetensors file. Its metadata name the model and the data, by hashes, that it
-// belongs to: a cache of another model or of other data is refused.
+// The file is a safetensors file. Its metadata say what it belongs to: the model and the data, by
+// hashes, and --heads and --precision, which change what the same parameters say. A cache of anything
+// else is refused. A hash of the values themselves tells a damaged file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +16,7 @@
 
 #include "common/comm/mesh.hpp"
 #include "common/data/batch_stream.hpp"
+#include "common/train/options.hpp"
 #include "common/train/run.hpp"
 #include "step8_pipeline_ga/inference_model.hpp"
 
@@ -24,18 +26,21 @@ using LoadReference = std::function<std::unique_ptr<InferenceModel>()>;
 
 class ReferenceCache {
  public:
-  // Reads `file` on every rank. Only if there is none, it loads the reference, whose parameters have
-  // this hash, lets it score all training and validation pairs in microbatches of `rows` pairs, each
-  // replica its share, and rank 0 writes the file. Collective over the world. Throws CheckError
-  // naming the file, and both hashes, if it is stale, or damaged.
-  ReferenceCache(const std::string& file, const std::string& reference_hash,
-                 const BatchStream& batches, const LoadReference& load_reference, std::int64_t rows,
-                 const Mesh& mesh, Run& run);
+  // Reads the file of --dpo-reference-cache on every rank. Only if there is none, it loads the
+  // reference, whose parameters have this hash, lets it score all training and validation pairs in
+  // microbatches of the run's size, each replica its share, and rank 0 writes the file. Collective
+  // over the world. Throws CheckError naming the file: with both values if it is stale; if it is
+  // damaged; and before anything is scored, if it cannot be made, or if another process makes it.
+  ReferenceCache(const TrainOptions& options, const std::string& reference_hash,
+                 const BatchStream& batches, const LoadReference& load_reference, const Mesh& mesh,
+                 Run& run);
 
   // [2B] of B pairs: those of the chosen answers, then those of the rejected ones.
   at::Tensor log_probs(const std::vector<std::int64_t>& samples, bool is_validation) const;
 
  private:
+  std::string hash() const;  // of the values
+
   at::Tensor training_, validation_;  // [pairs, 2]
 };
 

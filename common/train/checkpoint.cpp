@@ -155,6 +155,7 @@ struct SavedState {
   std::int64_t optimizer_steps = 0;
   DataPosition data;
   std::string tokenizer;
+  std::int64_t heads = 0;  // 0: it does not say
   std::string optimizer_hash;
   std::map<std::string, std::int64_t> extra_counts;
 };
@@ -177,6 +178,8 @@ SavedState read_state(const fs::path& checkpoint) {
     state.tokenizer = data.at("tokenizer").get<std::string>();
     state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
+    if (state.loaded.config.contains("heads"))
+      state.heads = count_in(state.loaded.config, "heads", path);
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     if (json.contains("extra")) {
@@ -189,6 +192,15 @@ SavedState read_state(const fs::path& checkpoint) {
   } catch (const Json::exception& error) {
     throw CheckError(concat(path.string(), ": damaged: ", excerpt(error.what())));
   }
+}
+
+// What no shape tells of a model: what its tokens mean, and how its channels are divided into heads.
+void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
+        excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer, "'");
+  check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
+        ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
+        ": its parameters would fit, but mean something else; give --heads ", saved.heads);
 }
 
 }  // namespace
@@ -232,9 +244,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
 
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const SavedState saved = read_state(checkpoint);
-  check(saved.tokenizer == state.tokenizer, checkpoint.string(),
-        ": was trained with the tokenizer '", excerpt(saved.tokenizer),
-        "', but this run's data use '", state.tokenizer, "'");
+  check_same_model(saved, state, checkpoint);
   const fs::path model_path = checkpoint / "model.safetensors";
   const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
   SafetensorsReader model(model_path);
@@ -265,11 +275,12 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   return saved.loaded;
 }
 
-std::string load_parameters(const fs::path& checkpoint, const StateTensors& parameters) {
+std::string load_parameters(const fs::path& checkpoint, const TrainState& state) {
   const SavedState saved = read_state(checkpoint);
+  check_same_model(saved, state, checkpoint);
   SafetensorsReader model(checkpoint / "model.safetensors");
-  check_fits(model, parameters, checkpoint / "model.safetensors");
-  read_all(model, parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
+  check_fits(model, state.parameters, checkpoint / "model.safetensors");
+  read_all(model, state.parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
   return saved.loaded.param_hash;
 }
 

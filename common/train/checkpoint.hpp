@@ -58,9 +58,8 @@ struct LoadedCheckpoint {
 // otherwise they stay unread, and the state's own stay as they are.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
-// Loads only the parameters, to start a new run from them. Returns their hash.
-std::string load_parameters(const std::filesystem::path& checkpoint,
-                            const StateTensors& parameters);
+// Loads only the parameters, to start a new run from them. The same is checked. Returns their hash.
+std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
 
 // The hash of its parameters, without reading them. Throws CheckError if its state.json is damaged.
 std::string saved_param_hash(const std::filesystem::path& checkpoint);

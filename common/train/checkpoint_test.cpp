@@ -213,6 +213,26 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   refused(other, "'bytes'", "'token file'");
 }
 
+// Shapes tell neither, so that a wrong model would train on without a word.
+TEST_F(CheckpointTest, OtherHeadsOrAnotherTokenizerAreRefusedForParametersAloneAsWell) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, {{"heads", 4}}).path;
+  const Tensors untouched = zeros();
+  TrainState other_heads = untouched.state(), other_tokens = other_heads, same = zero_state();
+  other_heads.heads = 2;
+  other_tokens.tokenizer = "token file";
+  same.heads = 4;
+  const auto refused = [&](TrainState& state, const std::string& first, const std::string& second) {
+    const auto names_both = ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second)));
+    EXPECT_THAT([&] { load_checkpoint(saved, state); }, names_both);
+    EXPECT_THAT([&] { load_parameters(saved, state); }, names_both);
+    EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  refused(other_heads, "--heads 4", "--heads 2");
+  refused(other_tokens, "'bytes'", "'token file'");
+  load_checkpoint(saved, same);
+  EXPECT_EQ(load_parameters(saved, same), tensor_hash(state_.parameters));
+}
+
 TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
   const Json good = Json::parse(std::ifstream(saved / "state.json"));

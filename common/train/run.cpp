@@ -73,6 +73,7 @@ void Run::check_folder() const {
 
 void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
+  state.heads = options_.model.heads;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
@@ -85,8 +86,7 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    resumed_hashes_ =
-        load_parameters(checkpoint_in("--init-from", output.init_from), state.parameters);
+    resumed_hashes_ = load_parameters(checkpoint_in("--init-from", output.init_from), state);
     console_.line(concat("starting from the parameters of ", output.init_from));
   }
   report_.first_step = step_;

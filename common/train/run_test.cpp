@@ -284,6 +284,21 @@ TEST_F(RunTest, EvaluatesEverySoOftenAndAtTheEnd) {
   EXPECT_EQ(report.val_losses[2].step, 5);
 }
 
+// The two numbers fit, as a real model's would: no shape tells its heads.
+TEST_F(RunTest, AModelWithOtherHeadsIsNeitherResumedNorStartedFrom) {
+  take_steps(options_);
+  TrainOptions other = options_;
+  other.model.heads = 2;
+  other.output.out = folder_.path("other");
+  const auto is_refused =
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("--heads 4"), HasSubstr("--heads 2")));
+  other.output.init_from = options_.output.out;
+  EXPECT_THAT([&] { take_steps(other); }, is_refused);
+  other.output.init_from = {};
+  other.output.resume = options_.output.out;
+  EXPECT_THAT([&] { take_steps(other); }, is_refused);
+}
+
 TEST_F(RunTest, WithoutAFolderNothingIsWritten) {
   options_.output.out.clear();
   EXPECT_EQ(take_steps(options_).param_hash.size(), 32u);

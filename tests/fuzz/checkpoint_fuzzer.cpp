@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     ladder::must_hold(loaded.step >= 0 && state.optimizer_steps >= 0 && state.data.epoch >= 0 &&
                       state.data.samples >= 0 && loaded.config.is_object());
   });
-  ladder::reads_or_refuses([&] { ladder::load_parameters(checkpoint, state.parameters); });
+  ladder::reads_or_refuses([&] { ladder::load_parameters(checkpoint, state); });
   write_bytes(path, good);
   return 0;
 }

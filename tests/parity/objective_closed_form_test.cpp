@@ -6,22 +6,40 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/train/checkpoint.hpp"
 #include "common/train/disk.hpp"
+#include "common/train/folder_lock.hpp"
 #include "common/train/safetensors.hpp"
 #include "tests/parity/objective_climber.hpp"
 
 namespace ladder {
 namespace {
 
+namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-class ObjectiveClosedForm : public ObjectiveClimber {};
+class ObjectiveClosedForm : public ObjectiveClimber {
+ protected:
+  // A checkpoint of the reference without its parameters.
+  std::string state_of_reference() {
+    const fs::path checkpoint = checkpoint_in("the reference", reference());
+    const std::string folder = climber_.folder_for("state");
+    if (climber_.rank() == 0) {
+      fs::create_directories(folder);
+      fs::copy(checkpoint / "state.json", folder);
+    }
+    climber_.wait_for_all();
+    return folder;
+  }
+};
 
 // A model that is its own reference gives every pair a margin of 0, which costs log 2 in each unit.
 TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
@@ -55,17 +73,10 @@ TEST_F(ObjectiveClosedForm, ACacheSaysWhatTheModelSays) {
 
 // With a cache, nobody needs the reference's parameters.
 TEST_F(ObjectiveClosedForm, OfACachedReferenceOnlyTheHashIsRead) {
-  namespace fs = std::filesystem;
   TrainOptions cached = options(dpo_from_cache(), climber_.size());
   cached.num_steps = 1;
   const FinishedRun made = climb(cached);
-  const fs::path checkpoint = checkpoint_in("the reference", cached.objective.dpo.reference);
-  cached.objective.dpo.reference = climber_.folder_for("state");
-  if (climber_.rank() == 0) {
-    fs::create_directories(cached.objective.dpo.reference);
-    fs::copy(checkpoint / "state.json", cached.objective.dpo.reference);
-  }
-  climber_.wait_for_all();
+  cached.objective.dpo.reference = state_of_reference();
   EXPECT_EQ(climb(cached).report.losses, made.report.losses);
 }
 
@@ -92,12 +103,62 @@ TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
   other_validation.data.validation_source = pairs(20);
   const auto expect_stale = [&](const TrainOptions& other, const std::string& what) {
     EXPECT_THAT([&] { climb(other); },
-                ThrowsMessage<CheckError>(HasSubstr("is stale: it was made for the " + what)));
+                ThrowsMessage<CheckError>(HasSubstr("is stale: its " + what + " is ")));
     climber_.wait_for_all();
   };
+  // The same parameters say something else with other heads, and in another precision.
+  TrainOptions other_heads = cached, other_precision = cached;
+  other_heads.output.init_from = {};
+  other_heads.model.heads = 4;
+  other_precision.model.precision.params = at::kBFloat16;
+  expect_stale(other_heads, "--heads");
+  expect_stale(other_precision, "--precision");
   expect_stale(other_model, "model");
   expect_stale(other_data, "training data");
   expect_stale(other_validation, "validation data");
+}
+
+// A bit of a value: neither the header nor the length tells.
+TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
+  TrainOptions cached = options(dpo_from_cache(), climber_.size());
+  cached.num_steps = 1;
+  climb(cached);
+  if (climber_.rank() == 0) {
+    std::string bytes = read_text_file(cached.objective.dpo.cache);
+    bytes.back() ^= 1;
+    write_text_file(cached.objective.dpo.cache, bytes);
+  }
+  climber_.wait_for_all();
+  EXPECT_THAT([&] { climb(cached); },
+              ThrowsMessage<CheckError>(HasSubstr("is damaged: its values hash to ")));
+}
+
+// Before the reference is even read: here its parameters are missing.
+TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
+  TrainOptions cached = options(dpo_from_cache(), 1);
+  cached.objective.dpo.reference = state_of_reference();
+  const fs::path folder = climber_.folder_for("caches");
+  if (climber_.rank() == 0) fs::create_directories(folder);
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    cached.objective.dpo.cache = folder / name;
+    const auto climb_alone = [&] { climber_.climb_on(1, pipeline(), cached); };
+    if (climber_.rank() != 0) return climb_alone();
+    EXPECT_THAT(climb_alone, ThrowsMessage<CheckError>(AllOf(HasSubstr("--dpo-reference-cache"),
+                                                             HasSubstr(name), HasSubstr(why))));
+    climber_.wait_for_all();
+  };
+  std::ofstream(folder / "file") << "";
+  refused("file/pairs.safetensors", "cannot be created");
+  std::optional<FolderLock> other_run;
+  if (climber_.rank() == 0) other_run.emplace(folder / "pairs.safetensors.partial", "it");
+  refused("pairs.safetensors", "is in use by process");
+
+  cached.objective.dpo = options(dpo(), 1).objective.dpo;  // whose reference can be read
+  cached.objective.dpo.cache = folder / "new" / "pairs.safetensors";
+  cached.num_steps = 1;
+  climber_.climb_on(1, pipeline(), cached);
+  const std::vector<fs::path> made{fs::directory_iterator(folder / "new"), {}};
+  EXPECT_EQ(made, std::vector<fs::path>{cached.objective.dpo.cache});
 }
 
 // The teacher starts as the student, and each step takes it a quarter of the way to what the step
@@ -110,20 +171,20 @@ TEST_F(ObjectiveClosedForm, TheTeacherFollowsTheStudent) {
   slow.output.keep = 0;
   slow.output.init_from = reference();
   const FinishedRun run = climb(slow);
-  const auto read = [](const std::filesystem::path& file, const StoredTensor& stored,
+  const auto read = [](const fs::path& file, const StoredTensor& stored,
                        const std::string& suffix = "") {
     const at::Tensor tensor = at::empty(stored.shape, stored.dtype);
     SafetensorsReader(file.string()).read(stored.name + suffix, tensor);
     return tensor;
   };
   if (climber_.rank() == 0) {
-    const std::filesystem::path start = *newest_checkpoint(reference()) / "model.safetensors";
+    const fs::path start = *newest_checkpoint(reference()) / "model.safetensors";
     const SafetensorsReader model(start.string());
     for (const StoredTensor& stored : model.tensors()) {
       at::Tensor teacher = read(start, stored);
       for (const int step : {1, 2, 3}) {
         SCOPED_TRACE(concat(stored.name, " after step ", step));
-        const std::filesystem::path saved = concat(run.folder, "/checkpoints/step_00000", step);
+        const fs::path saved = concat(run.folder, "/checkpoints/step_00000", step);
         teacher = 0.75 * teacher + 0.25 * read(saved / "model.safetensors", stored);
         const at::Tensor found = read(saved / "optimizer.safetensors", stored, ".teacher");
         EXPECT_TRUE(close_in_norm(found, teacher, 1e-6));
