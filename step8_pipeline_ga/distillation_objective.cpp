@@ -123,7 +123,7 @@ StepObjective distillation_objective(const TrainOptions& options, const StagePla
   objective.prepare = [own](auto& batch, const auto& origin) { own->prepare(batch, origin); };
   objective.after_step = [own] { own->after_step(); };
   objective.take_metrics = [own] { return own->take_metrics(); };
-  objective.state = {{"teacher", own->weights()}};
+  objective.state.tensors = {{"teacher", own->weights()}};
   return objective;
 }
 

@@ -1,7 +1,9 @@
 #include "step8_pipeline_ga/dpo_objective.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "common/train/checkpoint.hpp"
 #include "step8_pipeline_ga/inference_model.hpp"
@@ -15,22 +17,27 @@ class Dpo {
  public:
   Dpo(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
       const BatchStream& batches)
-      : options_(options), plan_(plan), mesh_(mesh), batches_(batches) {}
+      : options_(options),
+        plan_(plan),
+        mesh_(mesh),
+        batches_(batches),
+        source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
+                                                                         : own().reference)),
+        reference_hash_(saved_param_hash(source_)) {}
+
+  const std::string& reference_hash() const { return reference_hash_; }
 
   void start(Run& run) {
-    const DpoOptions& dpo = options_.objective.dpo;
     run.announce(batches_.training_data().description());  // tells how many pairs were cut
-    const auto source = checkpoint_in(
-        "--dpo-reference", dpo.reference.empty() ? options_.output.init_from : dpo.reference);
     const auto load = [&] {
       auto reference = std::make_unique<InferenceModel>(options_, plan_, mesh_);
-      reference->load(source, batches_.training_data().tokenizer());
+      reference->load(source_, batches_.training_data().tokenizer());
       return reference;
     };
-    if (dpo.cache.empty()) {
+    if (own().cache.empty()) {
       reference_ = load();
     } else {
-      cache_.emplace(options_, saved_param_hash(source), batches_, load, mesh_, run);
+      cache_.emplace(options_, reference_hash_, batches_, load, mesh_, run);
     }
   }
 
@@ -46,15 +53,19 @@ class Dpo {
   }
 
   at::Tensor loss_sum(const at::Tensor& logits, const Microbatch& microbatch) {
-    return dpo_loss_sum(logits, microbatch, options_.objective.dpo, &sums_);
+    return dpo_loss_sum(logits, microbatch, own(), &sums_);
   }
   Metrics take_metrics() { return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_.world)); }
 
  private:
+  const DpoOptions& own() const { return options_.objective.dpo; }
+
   TrainOptions options_;
   StagePlan plan_;
   Mesh mesh_;
   const BatchStream& batches_;
+  std::filesystem::path source_;  // the reference's checkpoint: a newer one does not replace it
+  std::string reference_hash_;
   std::unique_ptr<InferenceModel> reference_;  // null if there is a cache
   std::optional<ReferenceCache> cache_;
   MetricSums sums_;
@@ -74,6 +85,7 @@ StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, 
   objective.start = [dpo](Run& run) { dpo->start(run); };
   objective.prepare = [dpo](auto& batch, const auto& origin) { dpo->prepare(batch, origin); };
   objective.take_metrics = [dpo] { return dpo->take_metrics(); };
+  objective.state.reference_hash = dpo->reference_hash();
   return objective;
 }
 

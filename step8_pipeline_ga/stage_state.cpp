@@ -71,12 +71,11 @@ StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, con
 }
 
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
-                       BatchStream& batches, const Mesh& mesh,
-                       const std::vector<NamedTensor>& more) {
+                       BatchStream& batches, const Mesh& mesh, const ObjectiveState& objective) {
   std::vector<NamedTensor> own = optimizer.named_state(model.layout());
   std::vector<std::string> suffixes;
   for (const NamedTensor& state : optimizer.state()) suffixes.push_back("." + state.name);
-  for (const auto& [name, flat] : more) {
+  for (const auto& [name, flat] : objective.tensors) {
     suffixes.push_back("." + name);
     for (const NamedTensor& tensor : named_views(model.layout(), flat))
       own.push_back({tensor.name + suffixes.back(), tensor.tensor});
@@ -87,8 +86,10 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
     parameters =
         rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh), optimizer);
   }
-  return state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh), optimizer,
-                  batches);
+  TrainState state = state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh),
+                              optimizer, batches);
+  state.reference_hash = objective.reference_hash;
+  return state;
 }
 
 }  // namespace ladder

@@ -9,6 +9,9 @@
 // are local.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/train_state.hpp"
@@ -19,11 +22,17 @@ namespace ladder {
 // The parameters alone. Lifetime: the mesh's communicators outlive the result.
 StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh);
 
-// `more`: tensors in this stage's layout that are stored beside the optimizer's: each under the
-// names of the parameters, with a dot and its own name appended. Lifetime: the arguments outlive the
-// state, but for the plan.
+// What an objective adds to a checkpoint.
+struct ObjectiveState {
+  // In this stage's layout, stored beside the optimizer's: each under the names of the parameters,
+  // with a dot and its own name appended.
+  std::vector<NamedTensor> tensors = {};
+  std::string reference_hash = {};  // of a frozen model's parameters; empty: there is none
+};
+
+// Lifetime: the arguments outlive the state, but for the plan.
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
                        BatchStream& batches, const Mesh& mesh,
-                       const std::vector<NamedTensor>& more = {});
+                       const ObjectiveState& objective = {});
 
 }  // namespace ladder

@@ -11,8 +11,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "common/comm/mesh.hpp"
 #include "common/data/batch_stream.hpp"
@@ -22,6 +20,7 @@
 #include "common/train/step_record.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step8_pipeline_ga/stage_plan.hpp"
+#include "step8_pipeline_ga/stage_state.hpp"
 
 namespace ladder {
 
@@ -41,8 +40,7 @@ struct StepObjective : Objective {
   // The means over everything scored since the last call, on all ranks. Collective over the world;
   // communicates only if the objective has metrics.
   std::function<Metrics()> take_metrics = [] { return Metrics(); };
-  // Tensors to save, by the suffix that the name of a parameter gets, in the stage's layout.
-  std::vector<NamedTensor> state = {};
+  ObjectiveState state = {};  // to save
 };
 
 // The objective that the options name. Lifetime: the arguments outlive it, but for options and plan.

@@ -156,6 +156,7 @@ struct SavedState {
   DataPosition data;
   std::string tokenizer;
   std::int64_t heads = 0;  // 0: it does not say
+  std::string reference_hash;
   std::string optimizer_hash;
   std::map<std::string, std::int64_t> extra_counts;
 };
@@ -180,6 +181,7 @@ SavedState read_state(const fs::path& checkpoint) {
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     if (state.loaded.config.contains("heads"))
       state.heads = count_in(state.loaded.config, "heads", path);
+    state.reference_hash = json.value("reference_hash", "");
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
     if (json.contains("extra")) {
@@ -201,6 +203,16 @@ void check_same_model(const SavedState& saved, const TrainState& state, const fs
   check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
         ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
         ": its parameters would fit, but mean something else; give --heads ", saved.heads);
+}
+
+// A reference that changes in the middle of a run would be another objective, and nothing would show.
+void check_same_reference(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  const std::string &before = saved.reference_hash, &now = state.reference_hash;
+  check(before.empty() || now.empty() || before == now, path.string(),
+        ": was trained with the reference model ", excerpt(before), ", this run has ", now,
+        ": a folder of a run means its newest checkpoint, and that has changed; give "
+        "--dpo-reference the checkpoint itself (RUN/checkpoints/step_N), or start a new run with "
+        "--init-from and another --out");
 }
 
 }  // namespace
@@ -235,6 +247,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
+  if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   write_text_file(partial / "state.json", to_text(json, 2) + "\n");
   sync_to_disk(partial);
@@ -245,6 +258,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
 LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
   const SavedState saved = read_state(checkpoint);
   check_same_model(saved, state, checkpoint);
+  check_same_reference(saved, state, checkpoint);
   const fs::path model_path = checkpoint / "model.safetensors";
   const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
   SafetensorsReader model(model_path);

@@ -233,6 +233,20 @@ TEST_F(CheckpointTest, OtherHeadsOrAnotherTokenizerAreRefusedForParametersAloneA
   EXPECT_EQ(load_parameters(saved, same), tensor_hash(state_.parameters));
 }
 
+TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {
+  TrainState held = state_, other = zero_state(), same = other, none = other;
+  held.reference_hash = same.reference_hash = std::string(32, 'a');
+  other.reference_hash = std::string(32, 'b');
+  const fs::path saved = save_checkpoint(folder_.path(), 1, held, Json::object()).path;
+  EXPECT_THAT([&] { load_checkpoint(saved, other); },
+              ThrowsMessage<CheckError>(AllOf(HasSubstr(held.reference_hash),
+                                              HasSubstr(other.reference_hash),
+                                              HasSubstr("--dpo-reference the checkpoint itself"))));
+  load_checkpoint(saved, same);
+  load_checkpoint(saved, none);   // a run that has no reference
+  load_parameters(saved, other);  // a new run
+}
+
 TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
   const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
   const Json good = Json::parse(std::ifstream(saved / "state.json"));

@@ -337,7 +337,8 @@ class OptionTable {
     choice("--dpo-unit", o.dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
            "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
     value("--dpo-reference", o.dpo.reference,
-          "checkpoint of the frozen model to compare with; default: that of --init-from");
+          "checkpoint of the frozen model to compare with, the same in every part of a run that is "
+          "resumed; default: that of --init-from");
     value("--dpo-reference-cache", o.dpo.cache,
           "file that keeps the frozen model's log-probabilities: computed once for all pairs, then "
           "read");

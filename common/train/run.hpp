@@ -45,6 +45,7 @@ class Run {
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
   // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
   const std::string& resumed_hashes() const { return resumed_hashes_; }
+  const std::string& reference_hash() const { return reference_hash_; }  // of the state; or empty
   // The next step is the one after `step`: this state has been replaced by another worker's (step 9).
   // If that is an earlier step, nothing is saved until the run is past the newest checkpoint again.
   void continue_from(std::int64_t step) { step_ = step; }
@@ -111,6 +112,7 @@ class Run {
   bool is_stopping_ = false;
   std::int64_t saved_step_ = -1;
   std::string resumed_hashes_;
+  std::string reference_hash_;
   LossScaler loss_scaler_;
   std::int64_t skipped_steps_ = 0;  // before the next one
   Timer step_timer_;

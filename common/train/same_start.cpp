@@ -53,6 +53,7 @@ void check_same_start(const Run& run, const BatchStream& batches, Communicator& 
   const DataPosition position = batches.position();
   const Json own = {{"steps taken", run.num_steps_taken()},
                     {"hashes of the checkpoint to resume from", run.resumed_hashes()},
+                    {"hash of the reference model", run.reference_hash()},
                     {"is the checkpoint to resume from the newest in --out", run.is_saved()},
                     {"epoch", position.epoch},
                     {"samples used in the epoch", position.samples},
@@ -61,9 +62,10 @@ void check_same_start(const Run& run, const BatchStream& batches, Communicator& 
                     {"samples in the validation data", batches.validation_data().num_samples()}};
   const auto difference = first_difference(own, comm);
   if (!difference) return;
-  throw CheckError(concat(difference->name, ": ", difference->value, " on rank ", difference->rank,
-                          ", ", difference->value_on_rank_0,
-                          " on rank 0; all ranks need the same --data, --val-data and checkpoint"));
+  throw CheckError(
+      concat(difference->name, ": ", difference->value, " on rank ", difference->rank, ", ",
+             difference->value_on_rank_0,
+             " on rank 0; all ranks need the same --data, --val-data and checkpoints"));
 }
 
 }  // namespace ladder

@@ -36,6 +36,7 @@ struct TrainState {
   std::map<std::string, std::int64_t> extra_counts = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
   std::int64_t heads = 0;   // of the model: no tensor's shape tells; 0: not known
+  std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.

@@ -161,6 +161,42 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   EXPECT_EQ(made, std::vector<fs::path>{cached.objective.dpo.cache});
 }
 
+// A run's folder names its newest checkpoint, which changes when that run goes on.
+TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
+  TrainOptions first = options(dpo(), climber_.size());
+  first.num_steps = 1;
+  TrainOptions rest = first;
+  rest.num_steps = 2;
+  rest.output.init_from = {};
+  rest.output.resume = climb(first).folder;
+  const fs::path old = checkpoint_in("the reference", reference());
+  climber_.wait_for_all();
+  if (climber_.rank() == 0) {
+    fs::copy(checkpoint_in("the run", rest.output.resume), old.parent_path() / "step_000009",
+             fs::copy_options::recursive);
+  }
+  climber_.wait_for_all();
+  const auto names_both =
+      AllOf(HasSubstr("was trained with the reference model " + saved_param_hash(old)),
+            HasSubstr(saved_param_hash(old.parent_path() / "step_000009")));
+  EXPECT_THAT([&] { climb(rest); }, ThrowsMessage<CheckError>(names_both));
+  climber_.wait_for_all();
+  rest.objective.dpo.reference = old;
+  EXPECT_EQ(climb(rest).report.first_step, 1);
+}
+
+// As if their disks differed. Every stage by itself would read a good checkpoint.
+TEST_F(ObjectiveClosedForm, RanksWithDifferentReferencesAreRefused) {
+  TrainOptions options = this->options(dpo(), climber_.size());
+  options.num_steps = 1;
+  const std::string other = climb(options).folder;
+  if (climber_.rank() > 0) options.objective.dpo.reference = other;
+  if (climber_.size() == 1) return;  // one rank has one
+  EXPECT_THAT([&] { climb(options); },
+              ThrowsMessage<CheckError>(
+                  AllOf(HasSubstr("hash of the reference model"), HasSubstr("on rank 1"))));
+}
+
 // The teacher starts as the student, and each step takes it a quarter of the way to what the step
 // has made of the student.
 TEST_F(ObjectiveClosedForm, TheTeacherFollowsTheStudent) {
