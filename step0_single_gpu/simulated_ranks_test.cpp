@@ -5,8 +5,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "common/core/memory_ledger.hpp"
 #include "common/model/gpt.hpp"
+#include "common/testing/temp_folder.hpp"
 
 namespace ladder {
 namespace {
@@ -14,12 +17,28 @@ namespace {
 constexpr GptOptions kModel{
     .vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16};
 
-DataOptions data_options(std::int64_t num_microbatches) {
-  return {.rows = Rows::kDocuments,
-          .microbatch_size = 2,
-          .num_microbatches = num_microbatches,
-          .context = 16};
-}
+// Batches of ragged documents, 1 to 17 tokens long.
+class SimulatedRanksTest : public ::testing::Test {
+ protected:
+  SimulatedRanksTest() {
+    std::string lines;
+    for (int i = 0; i < 60; ++i)
+      lines += "{\"answer\": \"" + std::string(static_cast<std::size_t>(7 * i % 17), 'a') + "\"}\n";
+    source_ = folder_.write("documents.jsonl", lines);
+  }
+  Microbatches batch(std::int64_t num_microbatches, std::int64_t num_ranks) const {
+    const DataOptions options{.source = source_,
+                              .rows = Rows::kDocuments,
+                              .microbatch_size = 2,
+                              .num_microbatches = num_microbatches,
+                              .context = 16};
+    return global_batches(options, num_ranks).next();
+  }
+
+ private:
+  TempFolder folder_;
+  std::string source_;
+};
 
 struct TinyModel {
   Model model = build_gpt(kModel, 1);
@@ -53,14 +72,13 @@ TEST(RowsOfRank, DealsRowsRoundRobin) {
   EXPECT_EQ(own.num_targets, 2);
 }
 
-TEST(SimulatedRanks, FoldInTheirOrder) {
+TEST_F(SimulatedRanksTest, FoldInTheirOrder) {
   for (const std::int64_t num_ranks : {1, 2, 3, 4}) {
     for (const std::int64_t m : {1, 3}) {
       for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
         TinyModel tiny;
         SimulatedRanks ranks(num_ranks, fold, tiny.grads);
-        BatchStream batches = global_batches(data_options(m), num_ranks);
-        const Microbatches global = batches.next();
+        const Microbatches global = batch(m, num_ranks);
         ASSERT_EQ(global.size(), m);
         ASSERT_EQ(global[0].tokens.size(0), 2 * num_ranks);
         const auto num_targets = static_cast<double>(global.num_targets());
@@ -87,12 +105,12 @@ TEST(SimulatedRanks, FoldInTheirOrder) {
   }
 }
 
-TEST(SimulatedRanks, OrdersReallyDiffer) {  // or the test above would prove nothing
+TEST_F(SimulatedRanksTest, OrdersReallyDiffer) {  // or the test above would prove nothing
   at::Tensor gradients[2];
   for (const Fold fold : {Fold::kMicrobatchesFirst, Fold::kRanksFirst}) {
     TinyModel tiny;
     SimulatedRanks ranks(3, fold, tiny.grads);
-    const Microbatches global = global_batches(data_options(3), 3).next();
+    const Microbatches global = batch(3, 3);
     ranks.accumulate_gradients(tiny.loss_sum, global, static_cast<double>(global.num_targets()));
     gradients[fold == Fold::kRanksFirst ? 1 : 0] = tiny.grads.flat().clone();
   }

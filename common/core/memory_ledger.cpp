@@ -58,7 +58,7 @@ class CountingAllocator final : public c10::Allocator {
     if (bytes == 0) return {nullptr, nullptr, &release, cpu};
     const Header header{static_cast<std::int64_t>(bytes), current_label};
     check_cap(header);
-    auto* block = static_cast<char*>(c10::alloc_cpu(bytes + kHeaderBytes));
+    auto* block = static_cast<char*>(allocate_block(header));
     std::memcpy(block, &header, sizeof header);
     count(header.label, header.bytes);
     void* data = block + kHeaderBytes;
@@ -122,12 +122,24 @@ class CountingAllocator final : public c10::Allocator {
 
   void check_cap(const Header& header) const {
     const std::int64_t cap = cap_.load(std::memory_order_relaxed);
-    const std::int64_t total = total_.load(std::memory_order_relaxed);
-    if (cap == 0 || total + header.bytes <= cap) return;
+    if (cap == 0 || total_.load(std::memory_order_relaxed) + header.bytes <= cap) return;
+    throw out_of_memory(
+        header, concat("the cap is ", cap, " bytes (", format_bytes(cap), ", --memory-cap-mb)"));
+  }
+  void* allocate_block(const Header& header) const {
+    try {
+      return c10::alloc_cpu(static_cast<std::size_t>(header.bytes) + kHeaderBytes);
+    } catch (const c10::Error&) {  // it speaks of an allocator
+      throw out_of_memory(header,
+                          "this machine gives the process no more; --dry-run shows what a "
+                          "run holds");
+    }
+  }
+  CheckError out_of_memory(const Header& header, const std::string& reason) const {
     const int category = std::min(header.label, static_cast<int>(MemoryCategory::kOther));
-    throw CheckError(concat("out of memory: ", header.bytes, " bytes of ", kCategoryNames[category],
-                            " do not fit next to the ", total, " already held; the cap is ", cap,
-                            " bytes (", format_bytes(cap), ", --memory-cap-mb)"));
+    return CheckError(concat("out of memory: ", header.bytes, " bytes of ",
+                             kCategoryNames[category], " do not fit next to the ",
+                             total_.load(std::memory_order_relaxed), " already held; ", reason));
   }
 
   std::atomic<std::int64_t> live_[kMaxLabels] = {};

@@ -14,6 +14,10 @@
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
 class MemoryLedgerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { install_memory_ledger(); }
@@ -91,9 +95,9 @@ TEST_F(MemoryLedgerTest, ACapRefusesWhatGoesAboveIt) {
   {
     const at::Tensor fits = at::empty({1000});
     const MemoryScope scope(MemoryCategory::kGradients);
-    EXPECT_THAT([] { at::empty({1}); }, ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
-                                            ::testing::HasSubstr("4 bytes of gradients"),
-                                            ::testing::HasSubstr("--memory-cap-mb"))));
+    EXPECT_THAT([] { at::empty({1}); },
+                ThrowsMessage<CheckError>(
+                    AllOf(HasSubstr("4 bytes of gradients"), HasSubstr("--memory-cap-mb"))));
   }
   EXPECT_EQ(read_memory().total_live_bytes, live);  // what was refused is not counted
   set_memory_cap(0);
@@ -110,6 +114,15 @@ TEST_F(MemoryLedgerTest,
   }
   EXPECT_EQ(grown(MemoryCategory::kActivations), 0);
 }
+
+#ifndef LADDER_SANITIZE_ADDRESS  // it ends the process itself
+TEST_F(MemoryLedgerTest, WhatTheMachineDoesNotHaveIsRefusedInOurWords) {
+  EXPECT_THAT([] { at::empty({std::int64_t{1} << 58}); },
+              ThrowsMessage<CheckError>(
+                  AllOf(HasSubstr("out of memory: 1152921504606846976 bytes of activations"),
+                        HasSubstr("--dry-run"))));
+}
+#endif
 
 TEST(FormatBytes, PicksTheUnit) {
   EXPECT_EQ(format_bytes(0), "0 B");

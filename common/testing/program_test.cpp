@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -19,11 +21,12 @@ TEST(Program, ReturnsItsExitCode) {
 }
 
 TEST(Program, MustEndInTime) {
+  ::setenv("LADDER_TIME_SCALE", "2", /*overwrite=*/1);
   for (const char* command :
        {"sh -c 'echo started; exec sleep 60'", "sh -c 'while echo started; do :; done'"}) {
     Program program(words(command));
     ASSERT_TRUE(program.wait_for_output("started"));
-    EXPECT_THAT([&] { program.wait(0.2); },
+    EXPECT_THAT([&] { program.wait(0.1); },
                 ThrowsMessage<CheckError>(
                     AllOf(HasSubstr("is still running after 0.2 s"), HasSubstr("started\n"))))
         << command;

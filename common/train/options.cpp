@@ -159,9 +159,9 @@ void finalize_cuda_graphs(const TrainOptions& options) {
 void finalize_objective(const TrainOptions& options) {
   const ObjectiveKind kind = options.objective.kind;
   const DpoOptions& dpo = options.objective.dpo;
-  check_usage(options.objective.distillation.prototypes <= options.model.vocab_size,
-              "--prototypes is ", options.objective.distillation.prototypes,
-              ", it must be at most the size of the vocabulary, which is ",
+  const DistillationOptions& distillation = options.objective.distillation;
+  check_usage(distillation.prototypes <= options.model.vocab_size, "--prototypes is ",
+              distillation.prototypes, ", it must be at most the size of the vocabulary, which is ",
               options.model.vocab_size);
   check_usage(
       kind != ObjectiveKind::kSelfDistillation ||
