@@ -57,10 +57,10 @@ if(LADDER_SANITIZE)
   target_compile_options(ladder_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LADDER_SANITIZE};-fno-sanitize=null,vptr,object-size;-fno-sanitize-recover=undefined;-fno-omit-frame-pointer>")
   target_link_options(ladder_flags INTERFACE -fsanitize=${LADDER_SANITIZE})
-  string(TOUPPER "LADDER_SANITIZE_${LADDER_SANITIZE}" _sanitizer)  # LADDER_SANITIZE_ADDRESS, LADDER_SANITIZE_THREAD
-  string(REPLACE "," ";" _sanitizer "${_sanitizer}")
-  list(GET _sanitizer 0 _sanitizer)
-  target_compile_definitions(ladder_flags INTERFACE ${_sanitizer})
+  string(TOUPPER "${LADDER_SANITIZE}" _sanitizers)
+  string(REPLACE "," ";" _sanitizers "${_sanitizers}")
+  list(TRANSFORM _sanitizers PREPEND LADDER_SANITIZE_)  # LADDER_SANITIZE_ADDRESS, LADDER_SANITIZE_THREAD
+  target_compile_definitions(ladder_flags INTERFACE ${_sanitizers})
 endif()
 
 # One precompiled header for all: torch's headers cost more than ours by far.

@@ -14,7 +14,7 @@ PARTS=(
   "setup          system packages, libtorch"
   "formatting     all C++ files follow .clang-format"
   "includes       includes point in one direction; the check finds planted violations"
-  "texts          links work, deltas are up to date; comparison and table find planted faults"
+  "texts          links work, deltas are up to date; container, workflow and citation agree; comparison and table find planted faults"
   "build          build/release, everything"
   "alone          each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI"
   "exercise       one exercise, as a learner meets it: the stub is rejected, the right answer passes"
@@ -125,8 +125,9 @@ part_sanitizers() {
   need_built asan $(programs_of asan "${selection[@]}")
   # Three long tests of the parity ladder run the same code as its others.
   GTEST_FILTER='-ObjectiveLadder.StagesChangeNoBit:ObjectiveLadder.TheGradientIsTheSame*:ObjectiveLadder.AResumedRun*' \
-    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan 3 "${selection[@]}"
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan "$SANITIZER_FACTOR" "${selection[@]}"
 }
+SANITIZER_FACTOR=3  # of the time limits
 # run_ctest FOLDER FACTOR OPTION…: runs the tests of build/FOLDER, whose time limits are FACTOR times the usual ones.
 # On a slow machine all limits are longer (measure_time_scale).
 run_ctest() {
@@ -148,7 +149,7 @@ part_races() {
   need_configured tsan --preset tsan
   # shellcheck disable=SC2046
   need_built tsan $(programs_of tsan "${selection[@]}")
-  run_ctest tsan 3 "${selection[@]}"
+  run_ctest tsan "$SANITIZER_FACTOR" "${selection[@]}"
 }
 
 # Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen.
@@ -217,8 +218,8 @@ slowest_tests() {
   for log in "$LOGS"/ctest-*.log; do
     folder=${log##*/ctest-}
     sed -nE "s|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec.*|\2 \1 ${folder%.log}|p" "$log"
-  done | sort -rn | head -n 10 | awk -v limit=$((600 * TIME_SCALE)) '{
-    printf "%6.0f s  %3.0f %% of its limit  %s, %s\n", $1, 100 * $1 / (limit * ($3 ~ /^[at]san$/ ? 3 : 1)), $2, $3 }'
+  done | sort -rn | awk -v limit=$((600 * TIME_SCALE)) -v factor="$SANITIZER_FACTOR" 'NR <= 10 {
+    printf "%6.0f s  %3.0f %% of its limit  %s, %s\n", $1, 100 * $1 / (limit * ($3 ~ /^[at]san$/ ? factor : 1)), $2, $3 }'
 }
 
 # run_part NAME: adds its time and result to TABLE. A part runs in a shell of its own that stops at the first error.
@@ -247,10 +248,10 @@ main() {
   FAILED=() TABLE=()
   mkdir -p "$LOGS"
   rm -f "$LOGS"/ctest-*.log
-  measure_time_scale
   for name in "$@"; do
     printf '%s\n' "${PARTS[@]}" | grep -q "^$name " || usage_error "there is no part '$name'. The parts: $(printf '%s\n' "${PARTS[@]}" | cut -d' ' -f1 | xargs)"
   done
+  measure_time_scale
   for line in "${PARTS[@]}"; do
     read -r name description <<<"$line"
     if (($# > 0)) && [[ " $* " != *" $name "* ]]; then continue; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decides what to fetch of pip's plan for libtorch, and prints the sizes before anything is downloaded.
+"""Decides which packages of pip's plan for libtorch to fetch, and prints the sizes before anything is downloaded.
 
     python -m pip install --dry-run --report PLAN.json … && scripts/torch_plan.py PLAN.json [--cuda] >PACKAGES
     scripts/torch_plan.py --self-test       judges plans that it makes
@@ -165,7 +165,7 @@ def self_test():
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Decides what to fetch of pip's plan for libtorch.")
+    parser = argparse.ArgumentParser(description="Decides which packages of pip's plan for libtorch to fetch.")
     parser.add_argument("plan", type=Path, nargs="?", help="what pip install --dry-run --report has written")
     parser.add_argument("--cuda", action="store_true", help="a CUDA build is wanted")
     parser.add_argument("--self-test", action="store_true", help="judge plans of known outcome")

@@ -1,6 +1,6 @@
-// --objective self_distillation in a pipeline: every stage holds its part of the teacher beside that
-// of the student. It averages what the student's optimizer really updates, in fp32: in 16 bits the
-// student's masters, into masters of its own.
+// --objective self_distillation in a pipeline: every stage holds its part of the teacher next to its
+// part of the student. The teacher is an average in fp32 of what the student's optimizer updates: its
+// masters, or, if it has none, the parameters themselves.
 #pragma once
 
 #include "step8_pipeline_ga/step_objective.hpp"

@@ -1,5 +1,5 @@
 // A second copy of a pipeline's model, stage by stage, that is only run forward: a frozen reference,
-// or a teacher. 4 bytes per parameter of the stage.
+// or a teacher. 4 bytes per parameter of the stage, 2 in 16 bits.
 #pragma once
 
 #include <cstdint>

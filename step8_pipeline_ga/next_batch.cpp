@@ -13,8 +13,7 @@ StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communic
   check_usage(
       wanted <= batches.training_data().num_documents(), "--docs-per-step ", wanted, ": --data ",
       options.data.source, " has ", batches.training_data().num_documents(),
-      " document(s), so every step would be a whole epoch; give at most as many, or leave it "
-      "out");
+      " document(s): every step would be a whole epoch; give at most that many, or leave it out");
   std::vector<Microbatch> list;
   double num_documents = 0;
   do {

@@ -22,7 +22,7 @@ struct StepBatch {
 // are there before the first forward, so that their units can be counted.
 //
 // Collective over the replicas: one all-reduce per microbatch. Throws UsageError if the data does
-// not mark documents, or has fewer.
+// not mark documents, or has fewer than --docs-per-step.
 StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas);
 
 }  // namespace ladder

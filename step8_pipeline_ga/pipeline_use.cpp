@@ -65,6 +65,10 @@ DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
   shard.select = [rows, of_replica = shard.select](std::span<const std::int64_t> order,
                                                    std::int64_t position) {
     std::vector<std::int64_t> samples = of_replica(order, position);
+    check_usage(position > 0 || samples.size() != 1,
+                "--sinkhorn-scope microbatch: the data have one sample for each replica, and "
+                "balanced alone it teaches nothing; take more data, fewer replicas, or "
+                "--sinkhorn-scope batch");
     if (samples.size() % rows == 1) samples.pop_back();
     return samples;
   };

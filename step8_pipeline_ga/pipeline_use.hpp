@@ -22,7 +22,7 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
                               int num_replicas);
 
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
-// as text, or as an SVG file. Throws UsageError for more than anybody can look at.
+// as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
 std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
 
 // The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that

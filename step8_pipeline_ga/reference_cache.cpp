@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Metadata = std::map<std::string, std::string>;
-
 constexpr std::int64_t kMicrobatchesPerRun = 64;  // between two lines of progress
 
 // What the reference gives to every pair of the data [pairs, 2].
@@ -54,7 +52,7 @@ at::Tensor score(const Dataset& data, const char* part, InferenceModel& referenc
 }
 
 void write(const fs::path& file, const fs::path& partial, const at::Tensor& training,
-           const at::Tensor& validation, const Metadata& metadata) {
+           const at::Tensor& validation, const std::map<std::string, std::string>& metadata) {
   SafetensorsWriter writer(partial,
                            {{"training", at::kFloat, training.sizes().vec()},
                             {"validation", at::kFloat, validation.sizes().vec()}},
@@ -63,6 +61,10 @@ void write(const fs::path& file, const fs::path& partial, const at::Tensor& trai
   writer.write(validation);
   writer.finish();
   rename_on_disk(partial, file);
+}
+
+std::string option_of(const std::string& file) {
+  return "--dpo-reference-cache " + file;
 }
 
 std::string said_in(const SafetensorsReader& reader, const std::string& name) {
@@ -77,39 +79,52 @@ ReferenceCache::ReferenceCache(const TrainOptions& options, const std::string& r
                                const Mesh& mesh, Run& run) {
   const MemoryScope scope(MemoryCategory::kOther, "reference log-probabilities");
   const std::string& file = options.objective.dpo.cache;
-  const std::string name = "--dpo-reference-cache " + file;
-  Metadata metadata = {{"model", reference_hash},
-                       {"--heads", std::to_string(options.model.heads)},
-                       {"--precision", c10::toString(options.model.precision.params)},
-                       {"training data", batches.training_data().content_hash()},
-                       {"validation data", batches.validation_data().content_hash()}};
-  const bool is_main = mesh.world.rank() == 0;
-  if (all_reduce_sum(is_main && fs::exists(file) ? 1 : 0, mesh.world) == 0) {
-    const fs::path making = file + ".partial";  // a folder: what is in it is this process's
-    std::optional<FolderLock> lock;
-    if (is_main) lock.emplace(making, name);
-    const auto reference = load_reference();
-    const std::int64_t rows = options.data.microbatch_size;
-    training_ = score(batches.training_data(), "training", *reference, rows, mesh, run);
-    validation_ = score(batches.validation_data(), "validation", *reference, rows, mesh, run);
-    metadata["values"] = hash();
-    if (!is_main) return;
-    write(file, making / "pairs.safetensors", training_, validation_, metadata);
-    fs::remove_all(making);  // with what a killed process may have left there
-    return;
+  const Metadata metadata = {{"model", reference_hash},
+                             {"--heads", std::to_string(options.model.heads)},
+                             {"--precision", to_json(options).at("precision").get<std::string>()},
+                             {"training data", batches.training_data().content_hash()},
+                             {"validation data", batches.validation_data().content_hash()}};
+  const bool is_there = mesh.world.rank() == 0 && fs::exists(file);
+  if (all_reduce_sum(is_there ? 1 : 0, mesh.world) > 0) {
+    read(file, metadata, batches);
+  } else {
+    make(file, metadata, options, batches, load_reference, mesh, run);
   }
+}
+
+void ReferenceCache::make(const std::string& file, Metadata metadata, const TrainOptions& options,
+                          const BatchStream& batches, const LoadReference& load_reference,
+                          const Mesh& mesh, Run& run) {
+  const bool is_main = mesh.world.rank() == 0;
+  const fs::path making = file + ".partial";  // a folder: what is in it is this process's
+  std::optional<FolderLock> lock;
+  if (is_main) lock.emplace(making, option_of(file));
+  const auto reference = load_reference();
+  const std::int64_t rows = options.data.microbatch_size;
+  training_ = score(batches.training_data(), "training", *reference, rows, mesh, run);
+  validation_ = score(batches.validation_data(), "validation", *reference, rows, mesh, run);
+  if (!is_main) return;
+  metadata["values"] = hash();
+  write(file, making / "pairs.safetensors", training_, validation_, metadata);
+  std::error_code ignored;  // the cache is complete; on NFS our open lock may keep the folder
+  fs::remove_all(making, ignored);  // with what a killed process may have left there
+}
+
+void ReferenceCache::read(const std::string& file, const Metadata& metadata,
+                          const BatchStream& batches) {
   SafetensorsReader reader(file);
   for (const auto& [what, wanted] : metadata) {
     const std::string found = said_in(reader, what);
-    check(found == wanted, name, ": is stale: its ", what, " is ", found, ", this run's is ",
-          wanted, "; remove it, or name another file");
+    check(found == wanted, option_of(file), ": is stale: its ", what, " is ", found,
+          ", this run's is ", wanted, "; remove it, or name another file");
   }
   training_ = at::empty({batches.training_data().num_samples(), 2}, at::kFloat);
   validation_ = at::empty({batches.validation_data().num_samples(), 2}, at::kFloat);
   reader.read("training", training_);
   reader.read("validation", validation_);
-  check(hash() == said_in(reader, "values"), name, ": is damaged: its values hash to ", hash(),
-        ", its header says ", said_in(reader, "values"), "; remove it");
+  const std::string found = hash(), wanted = said_in(reader, "values");
+  check(found == wanted, option_of(file), ": is damaged: its values hash to ", found,
+        ", its header says ", wanted, "; remove it");
 }
 
 std::string ReferenceCache::hash() const {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ class ReferenceCache {
   at::Tensor log_probs(const std::vector<std::int64_t>& samples, bool is_validation) const;
 
  private:
+  using Metadata = std::map<std::string, std::string>;  // what the file belongs to
+
+  void make(const std::string& file, Metadata metadata, const TrainOptions& options,
+            const BatchStream& batches, const LoadReference& load_reference, const Mesh& mesh,
+            Run& run);
+  void read(const std::string& file, const Metadata& metadata, const BatchStream& batches);
   std::string hash() const;  // of the values
 
   at::Tensor training_, validation_;  // [pairs, 2]

@@ -82,9 +82,9 @@ TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
 }
 
 // A job that starts from another run's parameters, as the recipes for preference pairs and for
-// self-distillation do. --resume auto is there from the first turn on: the script adds it to a step's
-// name (and not to a path). Slurm's own commands
-// are stand-ins; the script, mpirun and the trainer are real.
+// self-distillation do. The script adds --resume auto from the first turn on (to a step's name, not to
+// a path, so here it is given). Slurm's own commands are stand-ins; the script, mpirun and the trainer
+// are real.
 TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
   std::string text, pairs;
   for (int i = 0; i < 40; ++i) {

@@ -144,7 +144,7 @@ TEST_F(Step0Process, ExitCodesAndMessages) {
 TEST_F(Step0Process, SizesThatNoMachineHasAreRefusedAtOnce) {
   const auto expect = [&](const Arguments& arguments, int code,
                           const std::vector<std::string>& parts) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LADDER_SANITIZE_ADDRESS) || defined(LADDER_SANITIZE_THREAD)
     Arguments all = {"timeout", "60"};  // a sanitizer reserves more
 #else
     Arguments all = {"prlimit", "--as=17179869184", "timeout", "60"};

@@ -1,4 +1,4 @@
-// What the JSON library says is wrong, in our words: it has many readers here, on every floor.
+// The JSON library's error messages in our own words. In core, because code at every level parses JSON.
 #pragma once
 
 #include <string>

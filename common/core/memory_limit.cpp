@@ -1,6 +1,7 @@
 #include "common/core/memory_limit.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -44,15 +45,25 @@ std::int64_t least_limit(const fs::path& mount, fs::path group, const char* file
 }
 
 // Lines are "4:memory:/group" in version 1, and "0::/group" in version 2.
-std::int64_t cgroup_limit(const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
+// Ranks that share a cgroup share its limit. One that has a cgroup of its own, other than its
+// launcher's, shares only the limits of those above it.
+std::int64_t cgroup_limit(const fs::path& root, int num_processes) {
+  const auto text_of = [&](const std::string& process) {
+    std::ostringstream text;
+    text << std::ifstream(root / "proc" / process / "cgroup").rdbuf();
+    return text.str();
+  };
+  std::istringstream file(text_of("self"));
+  const std::string of_launcher = text_of(std::to_string(::getppid()));
+  const bool is_shared = num_processes == 1 || of_launcher.empty() || of_launcher == file.str();
   const fs::path mount = root / "sys/fs/cgroup";
   std::int64_t least = kNoLimit;
   for (std::string line; std::getline(file, line);) {
     const std::size_t colon = line.find(':'), second = line.find(':', colon + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = concat(",", line.substr(colon + 1, second - colon - 1), ",");
-    const fs::path group = line.substr(second + 1);
+    fs::path group = line.substr(second + 1);
+    if (!is_shared) group = group.parent_path();
     if (controllers == ",,") least = std::min(least, least_limit(mount, group, "memory.max"));
     if (controllers.find(",memory,") != std::string::npos)
       least = std::min(least, least_limit(mount / "memory", group, "memory.limit_in_bytes"));
@@ -65,7 +76,7 @@ std::int64_t cgroup_limit(const fs::path& root) {
 std::int64_t memory_limit_bytes(int num_processes, const fs::path& root) {
   const fs::path meminfo = root / "proc/meminfo";
   std::int64_t limit =
-      std::min(bytes_in_meminfo(meminfo, "MemTotal:", kNoLimit), cgroup_limit(root));
+      std::min(bytes_in_meminfo(meminfo, "MemTotal:", kNoLimit), cgroup_limit(root, num_processes));
   if (limit < kNoLimit / 2) limit += bytes_in_meminfo(meminfo, "SwapTotal:", 0);
   rlimit address_space{};
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {

@@ -32,7 +32,7 @@ json parse_line(std::string_view line, const std::string& place) {
     return object;
   } catch (const json::exception& error) {
     std::string problem = json_problem(error.what());
-    if (problem.starts_with("line 1, ")) problem.erase(0, 8);  // which line it is says `place`
+    if (problem.starts_with("line 1, ")) problem.erase(0, 8);  // `place` already says which line
     throw CheckError(concat(place, ": not valid JSON: ", problem));
   }
 }

@@ -4,9 +4,9 @@
 // needs at once, and those of its own weight and bias, which only the optimizer needs. A
 // zero-bubble pipeline computes them at different times. While a DeferWeightGradients is in scope,
 // every linear layer whose forward runs is bound to its queue: its backward computes the first half
-// and leaves the second there. Two kinds of layers have their whole backward computed at once: one
-// whose input needs no gradient, for it has no first half; and, in Model::forward(), one that reads
-// another layer's unit, for autograd adds up the parts of a shared gradient.
+// and leaves the second there. Two kinds of layers compute their whole backward at once: one
+// whose input needs no gradient, because it has no first half; and, in Model::forward(), one that
+// reads another layer's unit, because autograd adds up the parts of a shared gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -84,8 +84,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // Updates the parameters from the gradients times grad_factor, a product in fp32 (norm.hpp). Local;
-  // allocates no tensor memory. Gradients in 16 bits stay as they are; in fp32 they may have been
-  // multiplied in place.
+  // allocates nothing but, for a factor other than 1, a tensor of one number. Gradients in 16 bits
+  // stay as they are; in fp32 they may have been multiplied in place.
   void step(double learning_rate, double grad_factor = 1);
 
   // The steps taken so far, including those before a resume: t of the last step.

@@ -151,7 +151,8 @@ std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& pa
   return state;
 }
 
-// The hash of everything else in state.json, as one line: indentation does not matter.
+// The hash of everything else in state.json, as one line: indentation does not matter,
+// the order of keys does.
 std::string state_hash(Json json) {
   json.erase("state_hash");
   const std::string text = to_text(json);
@@ -166,7 +167,7 @@ void check_state_hash(const Json& json, const fs::path& path) {
   const std::string actual = state_hash(json);
   check(actual == wanted, path.string(), ": damaged: its values hash to ", actual,
         ", its state_hash is ", excerpt(wanted),
-        "; --resume an older checkpoint of this run, with another --out");
+        "; take an older checkpoint of this run (to --resume from it, choose another --out)");
 }
 
 // The contents of state.json, all checked.
@@ -231,9 +232,9 @@ void check_same_reference(const SavedState& saved, const TrainState& state, cons
   const std::string &before = saved.reference_hash, &now = state.reference_hash;
   check(before.empty() || now.empty() || before == now, path.string(),
         ": was trained with the reference model ", excerpt(before), ", this run has ", now,
-        ": a folder of a run means its newest checkpoint, and that has changed; give "
-        "--dpo-reference the checkpoint itself (RUN/checkpoints/step_N), or start a new run with "
-        "--init-from and another --out");
+        ". If --dpo-reference or --init-from names a run, that is its newest checkpoint, which may "
+        "have changed since: give --dpo-reference the checkpoint itself (RUN/checkpoints/step_N), "
+        "or start a new run with another --out");
 }
 
 }  // namespace

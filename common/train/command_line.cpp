@@ -54,7 +54,9 @@ void refuse_a_second_count(const TrainOptions& options) {
 
 // Every name in a --config file is an option, with one value.
 std::string check_config_file(const CLI::App& app, const std::string& path) {
-  check_usage(std::filesystem::is_regular_file(path), "--config ", path, ": is not a file");
+  std::error_code error;
+  check_usage(std::filesystem::is_regular_file(path, error), "--config ", path,
+              error ? ": " + error.message() : ": is not a regular file");
   for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
     const std::string name = "--" + item.fullname();
     if (item.name == "++" || item.name == "--") {
@@ -82,7 +84,7 @@ std::string config_text(const TrainOptions& options) {
   for (const auto& [name, value] : values.items()) {
     const std::string quoted = to_text(value);
     if (name == "num-microbatches" && has_derived_count) {
-      text += concat("# ", name, " = ", quoted, ", because of other options\n");
+      text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
     } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
       text +=
           concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");

@@ -279,7 +279,7 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
         [&] {
           parse({"--config", no_file.c_str()});
         },
-        ThrowsMessage<UsageError>(HasSubstr("--config " + no_file + ": is not a file")));
+        ThrowsMessage<UsageError>(HasSubstr("--config " + no_file + ": is not a regular file")));
   }
 }
 
@@ -305,7 +305,7 @@ std::vector<std::string> values_for(const std::string& name, const Json& value,
   return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
 }
 
-// What options need beside them.
+// Options that others need next to them.
 const std::vector<std::vector<const char*>> kCompanions = {
     {},
     {"--out", "o"},

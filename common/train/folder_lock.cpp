@@ -69,7 +69,7 @@ bool FolderLock::try_lock(const std::string& what) {
     check(reason == EWOULDBLOCK, what, ": cannot be locked: ", std::strerror(reason),
           "; choose a folder on another file system");
     throw CheckError(
-        concat(what, " is in use by ", holder, ": wait until it ends, or choose another folder"));
+        concat(what, " is in use by ", holder, ": wait until it ends, or choose another"));
   }
   if (is_still_there(descriptor_, file_)) return true;
   ::close(descriptor_);

@@ -126,7 +126,7 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
   }
   check_usage(need.total() <= limit_bytes, "this run needs at least ", in_words(need.total()),
               ranks.here > 1 ? concat(" for the ", ranks.here, " ranks on this machine") : "",
-              ", and it can have ", in_words(limit_bytes), " at most: ", in_words(need.state),
+              ", but it can have at most ", in_words(limit_bytes), ": ", in_words(need.state),
               " for parameters, gradients and optimizer (", model_options(options), "), ",
               in_words(need.activations), " for the activations of a microbatch, ",
               in_words(need.tokens), " for the token ids of a step (", batch_options(options),
@@ -142,13 +142,18 @@ void check_is_countable(const TrainOptions& options) {
   constexpr double kMostElements = 0x1p40, kMostBytes = 0x1p62, kMostRanks = 1e6;
   const double elements = num_elements(options);
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
-              " parameters, more than can be counted; choose smaller ones");
+              " parameters, more than Ladder computes with; choose smaller ones");
   const double samples = samples_per_step(options) * static_cast<double>(rows_per_sample(options));
   const double tokens = samples * static_cast<double>(options.model.context);
   check_usage(tokens * kMostRanks <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,
               batch_options(options), ", --context ", options.model.context, " make a step of ",
-              tokens, " tokens, more than can be counted; choose smaller ones");
+              tokens, " tokens, more than Ladder computes with; choose smaller ones");
+  const double microbatches = static_cast<double>(options.data.num_microbatches) *
+                              static_cast<double>(options.pipeline.accumulation);
+  check_usage(16 * elements * microbatches <= kMostBytes, model_options(options),
+              " with --num-microbatches ", options.data.num_microbatches,
+              " send more bytes per step than Ladder computes with; choose smaller ones");
 }
 
 }  // namespace ladder

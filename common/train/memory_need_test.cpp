@@ -31,7 +31,7 @@ Trainer replicas() {
           .step_traffic = nullptr};
 }
 
-// Of this machine, which has 24 GiB.
+// As on a machine with 24 GiB.
 void expect_too_much(const std::vector<const char*>& words, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
     EXPECT_THAT([&] { check_memory(options_of(words), replicas(), {}, 24 * kGiB); },
@@ -97,7 +97,7 @@ TEST(MemoryNeed, IsBoundedByTheData) {
   EXPECT_EQ(memory_need(small, {4, 4}, 15).tokens, 4 * 3 * 128 * 16);
   expect_too_much(
       {"--micro-batch-size", "2147483648"},
-      {"this run needs at least 198.0 GiB", "it can have 24.0 GiB at most",
+      {"this run needs at least 198.0 GiB", "it can have at most 24.0 GiB",
        "12.9 MiB for parameters, gradients and optimizer (--layers 4, --channels 128",
        "for the activations of a microbatch", "--micro-batch-size 2147483648", "--dry-run"});
 }
@@ -118,13 +118,13 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
     EXPECT_THAT([&] { options_of(words); }, ThrowsMessage<UsageError>(HasSubstr(part)));
   };
   refused({"--layers", "65536", "--channels", "262144"}, "--channels 262144, ");
-  refused({"--vocab-size", "4294967296", "--channels", "262144"}, "more than can be counted");
+  refused({"--vocab-size", "4294967296", "--channels", "262144"}, "more than Ladder computes with");
   refused({"--micro-batch-size", "2147483648", "--num-microbatches", "2147483648",
            "--simulate-ranks", "1024", "--context", "4194304"},
           "--simulate-ranks 1024, --context 4194304");
   refused({"--heads", "4096", "--channels", "4096", "--context", "4194304", "--layers", "65536",
            "--precision", "fp16", "--micro-batch-size", "2147483648"},
-          "more than can be counted");
+          "more than Ladder computes with");
 }
 
 }  // namespace

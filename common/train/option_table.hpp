@@ -1,5 +1,7 @@
 // All options of a trainer: name, member, the values that it may have, help. One table serves the
-// parser, the checks, --help, --print-config and the report, so they cannot disagree.
+// parser, --help, --print-config, the report and the checks of single values. options.cpp has the
+// checks of several options; diloco_options.cpp and elastic_options.cpp what their classes need when
+// they are used alone.
 #pragma once
 
 #include "common/train/json.hpp"

@@ -41,7 +41,7 @@ inline bool parse_value(const std::string& text, std::string& member) {
 template <class Number>
 struct Range {
   Number least, most;
-  bool is_above = false, is_below = false;  // than `least`, than `most`: these are no values
+  bool is_above = false, is_below = false;  // the bound itself is excluded
 
   bool contains(Number value) const {  // no range contains NaN
     return (is_above ? value > least : value >= least) && (is_below ? value < most : value <= most);

@@ -66,8 +66,9 @@ void Run::check_folder() const {
   check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
         " already holds a run: choose another folder, or continue that run with --resume auto");
   const std::string& start = options_.output.init_from;
-  check(start.empty() || !lies_in(start, out_), "--init-from ", start,
-        " is in the run's own folder, --out ", out_.string(),
+  check(start.empty() ||
+            (plain_path(start) != plain_path(out_) && !lies_in(start, out_ / "checkpoints")),
+        "--init-from ", start, " is this run itself, --out ", out_.string(),
         ", whose newest checkpoint is what --resume auto continues: name another run");
 }
 

@@ -32,7 +32,7 @@ class Run {
  public:
   // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A single
   // communicator is a mesh in which every rank is a replica.) Throws CheckError if `out` holds
-  // another run, or what --init-from names.
+  // another run, or is what --init-from names.
   Run(const TrainOptions& options, const Mesh& mesh);
 
   // Reads the checkpoint that --resume names or, if there is none, the parameters of --init-from, into

@@ -229,14 +229,13 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
 
 namespace {
 
-RankLines describe_rank(const TrainOptions& options, const Trainer& trainer, int world_size,
-                        int rank) {
+RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
+                        std::int64_t num_parameters, int world_size, int rank) {
   RankLines lines;
   const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
   char per_parameter[32];
-  std::snprintf(
-      per_parameter, sizeof per_parameter, "%.3f",
-      static_cast<double>(bytes.total()) / static_cast<double>(layout_of(options).num_parameters));
+  std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
+                static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
   lines.emplace_back(
       "holds",
       concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
@@ -279,8 +278,9 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   if (is_pipeline)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
-  text += describe_ranks(
-      world_size, [&](int rank) { return describe_rank(options, trainer, world_size, rank); });
+  text += describe_ranks(world_size, [&](int rank) {
+    return describe_rank(options, trainer, num_parameters, world_size, rank);
+  });
   const std::int64_t saved =
       saved_activation_bytes(options.model, rows_each * options.data.microbatch_size);
   return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",

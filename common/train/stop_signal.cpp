@@ -20,8 +20,8 @@ constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
 
 StopSignal::StopSignal() {
   for (const int number : kSignals) {
-    const auto before = std::signal(number, on_stop_signal);
-    if (number == SIGHUP && before == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // as nohup asks
+    const bool was_ignored = std::signal(number, on_stop_signal) == SIG_IGN;
+    if (number == SIGHUP && was_ignored) std::signal(number, SIG_IGN);  // as nohup asks
   }
 }
 

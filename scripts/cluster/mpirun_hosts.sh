@@ -32,7 +32,7 @@
 #   export OMPI_MCA_oob_tcp_if_include=eth0    where mpirun talks to its daemons
 #   export NCCL_SOCKET_IFNAME=eth0             the same for NCCL; NCCL_DEBUG=INFO says what it chose
 #
-# Ctrl-C, SIGTERM and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends
+# Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 reach all ranks as SIGUSR1: they save and stop, and this script ends
 # with exit code 75. The same command with --resume auto continues. A second Ctrl-C kills.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")

@@ -26,7 +26,7 @@
 # GLOO_SOCKET_IFNAME=eth0 choose the network for NCCL and gloo, NCCL_DEBUG=INFO has NCCL say what it
 # chose.
 #
-# Ctrl-C, SIGTERM and SIGUSR1 reach this machine's ranks, which have 30 seconds to save. torchrun then
+# Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 reach this machine's ranks, which have 30 seconds to save. torchrun then
 # ends with exit code 1, whatever code its ranks had, so 75 (saved and stopped) is lost: look for
 # "was_stopped": true in report.json.
 set -euo pipefail
@@ -75,7 +75,7 @@ main() {
   fi
   need_program
   command -v "$torchrun" >/dev/null || fail "there is no torchrun here: ./ladder setup installs it in .ladder/venv" \
-    "(not with the CPU half of a CUDA build: ./ladder doctor says which it is), LADDER_TORCHRUN=FILE names another one"
+    "(not with the CPU half of a CUDA build: ./ladder doctor says which it is); LADDER_TORCHRUN=FILE names another"
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # what torchrun would choose, with a warning; a trainer heeds --threads
   exec "${command[@]}"
 }

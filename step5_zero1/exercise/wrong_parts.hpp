@@ -123,7 +123,7 @@ inline double norm_of_all_gradients(const Slices& slices, Communicator& comm) {
   return norm_of(block_sums(units));
 }
 
-// Whose part is short sees no need to ask the others.
+// A rank whose own part is short does not ask the others.
 inline double asks_only_if_long(const Slices& slices, Communicator& comm) {
   const double own = local_norm(slices, comm);
   return own < 1 ? own : right_norm(slices, comm);
