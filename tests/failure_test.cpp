@@ -243,7 +243,7 @@ TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
       std::sort(ranks.begin(), ranks.end());
       ::kill(ranks[static_cast<std::size_t>(rank)], SIGKILL);
       EXPECT_NE(run.wait(kSeconds), 0);
-      const std::string resumed = concat(options, " --resume auto --quiet --steps 40");
+      const std::string resumed = concat(options, " --resume auto --quiet --steps 20");
       const Words again = two_ranks(trainer(step, resumed), trainer(step, resumed));
       EXPECT_EQ(run_program(again, folder_.path()).exit_code, 0);
       const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
