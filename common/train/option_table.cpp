@@ -156,8 +156,8 @@ class OptionTable {
     number("--nccl-timeout", o_.nccl.timeout_s,
            {.least = 0, .most = kMostSeconds, .is_above = true},
            "seconds after which an operation of nccl is taken for hung, and the run ended");
-    number("--ranks", o_.num_ranks, {0, kMostRanks},
-           "ranks to start with --transport threads; 0: those that the launcher has started");
+    value("--ranks", o_.num_ranks,
+          "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,
           "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network");
   }
