@@ -127,7 +127,7 @@ part_sanitizers() {
   GTEST_FILTER='-ObjectiveLadder.StagesChangeNoBit:ObjectiveLadder.TheGradientIsTheSame*:ObjectiveLadder.AResumedRun*' \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan "$SANITIZER_FACTOR" "${selection[@]}"
 }
-SANITIZER_FACTOR=3  # of the time limits
+SANITIZER_FACTOR=5  # of the time limits
 # run_ctest FOLDER FACTOR OPTION…: runs the tests of build/FOLDER, whose time limits are FACTOR times the usual ones.
 # On a slow machine all limits are longer (measure_time_scale).
 run_ctest() {
