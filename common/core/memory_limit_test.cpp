@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -48,6 +49,19 @@ TEST_F(MemoryLimit, IsThatOfACgroupOrOfOneAboveIt) {
   EXPECT_EQ(limit(), 4 * kGiB);
   write("sys/fs/cgroup/memory.max", "1073741824\n");
   EXPECT_EQ(limit(), 2 * kGiB);
+}
+
+// Ranks may have a cgroup each; then they share only what is above it.
+TEST_F(MemoryLimit, OfSeveralProcessesIsThatOfTheGroupTheyShare) {
+  const std::string launcher = concat("proc/", ::getppid(), "/cgroup");
+  write("proc/self/cgroup", "0::/job/rank\n");
+  write("sys/fs/cgroup/job/rank/memory.max", "1073741824\n");
+  write("sys/fs/cgroup/job/memory.max", "3221225472\n");
+  write(launcher, "0::/job/rank\n");
+  EXPECT_EQ(limit(4), kGiB);
+  write(launcher, "0::/job/mpirun\n");
+  EXPECT_EQ(limit(4), 3 * kGiB);
+  EXPECT_EQ(limit(), kGiB);
 }
 
 TEST_F(MemoryLimit, ReadsTheFirstVersionOfCgroups) {
