@@ -37,8 +37,8 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
                   double limit_bytes);
 
-// Throws UsageError naming the options if the parameters, or the tokens and activations of a step,
-// are more than integers can count: theory and --dry-run compute with those.
+// Throws UsageError naming the options if the parameters, the tokens and activations of a step, or
+// the bytes that it sends are more than integers can count: theory and --dry-run compute with those.
 void check_is_countable(const TrainOptions& options);
 
 }  // namespace ladder

@@ -125,6 +125,9 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
   refused({"--heads", "4096", "--channels", "4096", "--context", "4194304", "--layers", "65536",
            "--precision", "fp16", "--micro-batch-size", "2147483648"},
           "more than Ladder computes with");
+  refused({"--layers", "40", "--channels", "2048", "--heads", "16", "--context", "16",
+           "--micro-batch-size", "1", "--num-microbatches", "2147483648"},
+          "send more bytes per step");
 }
 
 }  // namespace
