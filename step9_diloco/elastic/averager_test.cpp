@@ -315,11 +315,11 @@ TEST(Lighthouse, ANewQuorumAbortsOlderRounds) {
   }
   ASSERT_TRUE(first.has_value());
   ASSERT_EQ(first->members.size(), 2U);
-  EXPECT_EQ(look(store, *first, 0, {.is_ready = true}), std::nullopt);
+  EXPECT_EQ(poll(store, *first, 0, {.is_ready = true}), std::nullopt);
   const auto second = survivor.form_quorum({}, 10, never);
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->members.size(), 1U);
-  EXPECT_EQ(look(store, *first, 0, {.is_ready = true}), Decision::kAbort);
+  EXPECT_EQ(poll(store, *first, 0, {.is_ready = true}), Decision::kAbort);
 }
 
 // After a pause, in which both workers lived, the one that is heard first does not go off alone.
@@ -330,7 +330,7 @@ TEST(Lighthouse, AfterAPauseItWaitsForAll) {
   const auto beat = [&](int worker, Phase phase, std::int64_t number) {
     const MembershipOptions options = member_options(worker);
     store.set(beat_key(worker), to_text({.beat = {.worker = worker,
-                                                  .session = 1,
+                                                  .epoch = 1,
                                                   .phase = phase,
                                                   .request = phase == Phase::kAsking ? 1 : 0,
                                                   .address = options.address},
@@ -341,17 +341,17 @@ TEST(Lighthouse, AfterAPauseItWaitsForAll) {
   beat(0, Phase::kAsking, 1);
   beat(1, Phase::kTraining, 1);
   lighthouse.poll();
-  EXPECT_EQ(store.get(answer_key(0)), std::nullopt);
+  EXPECT_EQ(store.get(assignment_key(0)), std::nullopt);
   std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond stale_s
   beat(0, Phase::kAsking, 2);
   lighthouse.poll();
-  EXPECT_EQ(store.get(answer_key(0)), std::nullopt);
+  EXPECT_EQ(store.get(assignment_key(0)), std::nullopt);
   for (std::int64_t i = 0; i < 80; ++i) {  // worker 1 is lost indeed
     beat(0, Phase::kAsking, 3 + i);
     lighthouse.poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_NE(store.get(answer_key(0)), std::nullopt);
+  EXPECT_NE(store.get(assignment_key(0)), std::nullopt);
 }
 
 TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
@@ -376,7 +376,7 @@ TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
   donor.shared.fill_(1);
   donor.own.fill_(2);
   donor.outer_steps = 3;
-  Parcel snapshot = take_snapshot(donor.state());
+  InFlightBuffer snapshot = take_snapshot(donor.state());
   donor.own.fill_(9);  // it trains on
   for (std::int64_t byte = 0; byte < snapshot.num_bytes; ++byte) {
     snapshot.bytes[static_cast<std::size_t>(byte)] ^= 1;

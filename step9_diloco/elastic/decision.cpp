@@ -12,7 +12,7 @@ namespace ladder {
 namespace {
 
 const std::string kOpen = "open", kCommit = "commit", kAbort = "abort";
-constexpr std::chrono::milliseconds kLookPause(2);  // between two looks
+constexpr std::chrono::milliseconds kPollPause(2);  // between two polls
 
 }  // namespace
 
@@ -21,17 +21,17 @@ void create_decision(c10d::TCPStore& store, const Quorum& quorum) {
   store.check({decision_key(quorum)});  // set() does not wait until it has arrived
 }
 
-std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, const Ballot& ballot) {
+std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote) {
   const std::string key = decision_key(quorum);
   std::optional<std::string> answer = store.get(key);
   if (!answer) return Decision::kUnknown;
   if (*answer == kOpen) {
-    if (ballot.is_ready) store.set(vote_key(quorum, worker), "yes");
+    if (vote.is_ready) store.set(vote_key(quorum, worker), "yes");
     std::vector<std::string> votes;
     for (const Member& member : quorum.contributors())
       votes.push_back(vote_key(quorum, member.worker));
     const bool is_unanimous = store.has_all(votes);
-    if (!is_unanimous && !ballot.wants_abort) return {};
+    if (!is_unanimous && !vote.wants_abort) return {};
     answer = store.compare_set(key, kOpen, is_unanimous ? kCommit : kAbort);
     if (*answer == kOpen) return Decision::kUnknown;
   }
@@ -46,15 +46,15 @@ Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_
   while (true) {
     const bool is_late = timer.seconds() > seconds;
     try {
-      const Ballot ballot = {is_ready && is_contributor, is_late && is_contributor};
-      if (const auto decision = look(store, quorum, worker, ballot)) return *decision;
+      const Vote vote = {is_ready && is_contributor, is_late && is_contributor};
+      if (const auto decision = poll(store, quorum, worker, vote)) return *decision;
       if (is_late) return Decision::kUnknown;
     } catch (const StoreError&) {
       // A second more than asked for: after a while in which this process was stopped, the first
       // attempt fails because its time is up, and only the next one finds out.
       if (timer.seconds() > std::max(seconds, 0.0) + 1) return Decision::kUnknown;
     }
-    std::this_thread::sleep_for(kLookPause);
+    std::this_thread::sleep_for(kPollPause);
   }
 }
 

@@ -35,15 +35,15 @@ enum class Decision {
 // Creates the key of the quorum's round, as `open`. Only the lighthouse calls it.
 void create_decision(c10d::TCPStore& store, const Quorum& quorum);
 
-// One look at the round, by a worker that has the average (`is_ready`, it then also votes), or that
+// Polls the round once: by a worker that has the average (`is_ready`, it then also votes), or that
 // wants to `abort`. Nothing while the round is open. Throws StoreError.
-struct Ballot {
+struct Vote {
   bool is_ready = false;
   bool wants_abort = false;
 };
-std::optional<Decision> look(Store& store, const Quorum& quorum, int worker, const Ballot& ballot);
+std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote);
 
-// Looks until the round is decided. After `seconds` a contributor wants to abort; one that heals has
+// Polls until the round is decided. After `seconds` a contributor wants to abort; one that heals has
 // no say, and gives up. kUnknown as well if the lighthouse cannot be reached. Never throws StoreError.
 Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
                         double seconds);

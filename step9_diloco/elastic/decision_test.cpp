@@ -13,7 +13,7 @@ namespace ladder {
 namespace {
 
 Quorum quorum_of(int num_contributors, int num_healing = 0) {
-  Quorum quorum = {.incarnation = 5, .id = 7, .outer_steps = 3};
+  Quorum quorum = {.lighthouse_epoch = 5, .id = 7, .outer_steps = 3};
   for (int worker = 0; worker < num_contributors; ++worker)
     quorum.members.push_back({.worker = worker});
   for (int i = 0; i < num_healing; ++i)
@@ -30,8 +30,8 @@ class DecisionTest : public ::testing::Test {
     server_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
     store_ = std::make_unique<Store>(HostPort{"127.0.0.1", lighthouse_.port()}, 5);
   }
-  std::optional<Decision> look(const Quorum& quorum, int worker, const Ballot& ballot) {
-    return ladder::look(*store_, quorum, worker, ballot);
+  std::optional<Decision> poll(const Quorum& quorum, int worker, const Vote& vote) {
+    return ladder::poll(*store_, quorum, worker, vote);
   }
 
   Lighthouse lighthouse_{0, /*is_public=*/false, say_nothing};
@@ -39,39 +39,39 @@ class DecisionTest : public ::testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-constexpr Ballot kWaits = {}, kReady = {.is_ready = true}, kAborts = {.wants_abort = true};
+constexpr Vote kWaits = {}, kReady = {.is_ready = true}, kAborts = {.wants_abort = true};
 
 TEST_F(DecisionTest, CommitsOnceAllHaveVoted) {
   const Quorum quorum = quorum_of(3);
   create_decision(*server_, quorum);
-  EXPECT_EQ(look(quorum, 0, kReady), std::nullopt);
-  EXPECT_EQ(look(quorum, 1, kReady), std::nullopt);
-  EXPECT_EQ(look(quorum, 0, kReady), std::nullopt);
-  EXPECT_EQ(look(quorum, 2, kReady), Decision::kCommit);
-  EXPECT_EQ(look(quorum, 0, kReady), Decision::kCommit);
+  EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
+  EXPECT_EQ(poll(quorum, 1, kReady), std::nullopt);
+  EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
+  EXPECT_EQ(poll(quorum, 2, kReady), Decision::kCommit);
+  EXPECT_EQ(poll(quorum, 0, kReady), Decision::kCommit);
 }
 
 TEST_F(DecisionTest, TheFirstDecisionStands) {
   const Quorum quorum = quorum_of(2);
   create_decision(*server_, quorum);
-  EXPECT_EQ(look(quorum, 0, kAborts), Decision::kAbort);
-  EXPECT_EQ(look(quorum, 0, kReady), Decision::kAbort);
-  EXPECT_EQ(look(quorum, 1, kReady), Decision::kAbort);
+  EXPECT_EQ(poll(quorum, 0, kAborts), Decision::kAbort);
+  EXPECT_EQ(poll(quorum, 0, kReady), Decision::kAbort);
+  EXPECT_EQ(poll(quorum, 1, kReady), Decision::kAbort);
   Quorum next = quorum;
   ++next.id;
   create_decision(*server_, next);
-  EXPECT_EQ(look(next, 0, kReady), std::nullopt);
-  EXPECT_EQ(look(next, 1, kReady), Decision::kCommit);
-  EXPECT_EQ(look(next, 0, kAborts), Decision::kCommit);  // too late
+  EXPECT_EQ(poll(next, 0, kReady), std::nullopt);
+  EXPECT_EQ(poll(next, 1, kReady), Decision::kCommit);
+  EXPECT_EQ(poll(next, 0, kAborts), Decision::kCommit);  // too late
 }
 
 // It may time out, but if all have voted, all have the average.
 TEST_F(DecisionTest, AbortingAfterTheLastVoteCommits) {
   const Quorum quorum = quorum_of(2);
   create_decision(*server_, quorum);
-  EXPECT_EQ(look(quorum, 0, kReady), std::nullopt);
+  EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
   store_->set(vote_key(quorum, 1), "yes");
-  EXPECT_EQ(look(quorum, 0, kAborts), Decision::kCommit);
+  EXPECT_EQ(poll(quorum, 0, kAborts), Decision::kCommit);
 }
 
 TEST_F(DecisionTest, WhoHealsHasNoSay) {
@@ -79,16 +79,16 @@ TEST_F(DecisionTest, WhoHealsHasNoSay) {
   create_decision(*server_, quorum);
   EXPECT_EQ(await_decision(*store_, quorum, 2, /*is_ready=*/true, 0.05), Decision::kUnknown);
   EXPECT_EQ(store_->get(decision_key(quorum)), "open");
-  EXPECT_EQ(look(quorum, 0, kReady), std::nullopt);
-  EXPECT_EQ(look(quorum, 1, kReady), Decision::kCommit);
+  EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
+  EXPECT_EQ(poll(quorum, 1, kReady), Decision::kCommit);
   EXPECT_EQ(await_decision(*store_, quorum, 2, true, 0.05), Decision::kCommit);
 }
 
 // All others have voted. If it could write the key, it would commit a round that nobody remembers.
 TEST_F(DecisionTest, WhoWakesAfterTheRoundIsGoneDecidesNothing) {
   const Quorum quorum = quorum_of(2);
-  for (const Ballot& ballot : {kWaits, kReady, kAborts}) {
-    EXPECT_EQ(look(quorum, 1, ballot), Decision::kUnknown);
+  for (const Vote& vote : {kWaits, kReady, kAborts}) {
+    EXPECT_EQ(poll(quorum, 1, vote), Decision::kUnknown);
     EXPECT_EQ(store_->get(decision_key(quorum)), std::nullopt);
   }
 }

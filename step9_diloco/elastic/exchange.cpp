@@ -10,8 +10,8 @@
 namespace ladder {
 namespace {
 
-at::Tensor tensor_of(const Parcel& parcel) {  // a view
-  return at::from_blob(parcel.bytes.get(), {parcel.num_bytes / 4}, at::kFloat);
+at::Tensor tensor_of(const InFlightBuffer& buffer) {  // a view
+  return at::from_blob(buffer.bytes.get(), {buffer.num_bytes / 4}, at::kFloat);
 }
 
 std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
@@ -23,15 +23,15 @@ std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
 bool reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors, int worker,
                       Mailbox& mailbox, const Timer& timer, double seconds) {
   at::Tensor sum;
-  std::vector<Parcel> parcels;  // keep alive what the sum still reads
+  std::vector<InFlightBuffer> buffers;  // keep alive what the sum still reads
   for (const Member& member : contributors) {
     at::Tensor part = own;
     if (member.worker != worker) {
-      std::optional<Parcel> parcel = mailbox.take(MessageKind::kSlice, member.worker,
-                                                  4 * own.numel(), seconds - timer.seconds());
-      if (!parcel) return false;
-      parcels.push_back(*std::move(parcel));
-      part = tensor_of(parcels.back());
+      std::optional<InFlightBuffer> buffer = mailbox.take(
+          MessageKind::kSlice, member.worker, 4 * own.numel(), seconds - timer.seconds());
+      if (!buffer) return false;
+      buffers.push_back(*std::move(buffer));
+      part = tensor_of(buffers.back());
     }
     sum = sum.defined() ? sum.add_(part) : part.clone();
   }
@@ -73,8 +73,8 @@ bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int w
   }
   for (std::size_t i = 0; i < contributors.size(); ++i) {  // all-gather
     if (contributors[i].worker == worker || slice(i).numel == 0) continue;
-    const std::optional<Parcel> sum = mailbox.take(MessageKind::kSum, contributors[i].worker,
-                                                   4 * slice(i).numel, seconds - timer.seconds());
+    const std::optional<InFlightBuffer> sum = mailbox.take(
+        MessageKind::kSum, contributors[i].worker, 4 * slice(i).numel, seconds - timer.seconds());
     if (!sum) return false;
     values.narrow(0, slice(i).start, slice(i).numel).copy_(tensor_of(*sum));
   }
@@ -87,11 +87,11 @@ void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const M
   for (std::int64_t offset = 0; offset < total; offset += kPieceBytes) {
     messenger.send(to.address,
                    {.kind = kind,
-                    .incarnation = quorum.incarnation,
+                    .lighthouse_epoch = quorum.lighthouse_epoch,
                     .quorum = quorum.id,
                     .round = quorum.outer_steps,
                     .sender = worker,
-                    .session = quorum.member(worker).session,
+                    .epoch = quorum.member(worker).epoch,
                     .offset = offset,
                     .total = total,
                     .payload = bytes.substr(static_cast<std::size_t>(offset), kPieceBytes)});

@@ -72,10 +72,10 @@ struct Peer {
 
 // Two members; worker 0 sends to `to_1`.
 Quorum quorum_of_two(const std::string& to_0, const std::string& to_1) {
-  return {.incarnation = 1,
+  return {.lighthouse_epoch = 1,
           .id = 1,
-          .members = {{.worker = 0, .session = 1, .address = to_0},
-                      {.worker = 1, .session = 2, .address = to_1}}};
+          .members = {{.worker = 0, .epoch = 1, .address = to_0},
+                      {.worker = 1, .epoch = 2, .address = to_1}}};
 }
 
 bool exchange(Peer& one, Peer& other, const Quorum& of_one, const Quorum& of_other,

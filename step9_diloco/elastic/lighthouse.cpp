@@ -53,7 +53,7 @@ int port_of(int fd) {
 
 Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log)) {
   std::random_device random;
-  incarnation_ = std::uint64_t{random()} << 32 | random();
+  lighthouse_epoch_ = std::uint64_t{random()} << 32 | random();
   const int fd = bound_socket(port, is_public);
   port_ = port_of(fd);
   c10d::TCPStoreOptions options;
@@ -64,8 +64,8 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
   options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
   const NoNameServers no_name_servers;
   store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  store_->set("incarnation", stored(std::to_string(incarnation_)));
-  log_(concat("incarnation ", incarnation_, " listens on ",
+  store_->set("lighthouse_epoch", stored(std::to_string(lighthouse_epoch_)));
+  log_(concat("epoch ", lighthouse_epoch_, " listens on ",
               is_public ? "all addresses" : "127.0.0.1", ", port ", port_));
 }
 
@@ -83,7 +83,7 @@ void Lighthouse::poll() {
                      .progress_age_s = worker.since_progress.seconds(),
                      .asking_s = worker.since_asking.seconds()};
     // It has its answer, and will say so in its next heartbeat.
-    if (seen.beat.phase == Phase::kAsking && seen.beat.request <= worker.answered)
+    if (seen.beat.phase == Phase::kAsking && seen.beat.request <= worker.assigned)
       seen.beat.phase = Phase::kTraining;
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
@@ -126,12 +126,12 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   Worker& worker = entry->second;
   if (worker.text == text) return;
   const Heartbeat last = worker.record.beat;
-  const bool is_other_session = is_new || last.session != record.beat.session;
+  const bool is_other_epoch = is_new || last.epoch != record.beat.epoch;
   worker.since_beat.restart();
-  if (is_other_session || last.progress != record.beat.progress) worker.since_progress.restart();
-  if (is_other_session || last.request != record.beat.request) worker.since_asking.restart();
-  if (is_other_session) {
-    worker.answered = 0;
+  if (is_other_epoch || last.progress != record.beat.progress) worker.since_progress.restart();
+  if (is_other_epoch || last.request != record.beat.request) worker.since_asking.restart();
+  if (is_other_epoch) {
+    worker.assigned = 0;
     log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
                 record.beat.outer_steps));
   }
@@ -144,7 +144,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
 }
 
 void Lighthouse::publish(Quorum quorum) {
-  quorum.incarnation = incarnation_;
+  quorum.lighthouse_epoch = lighthouse_epoch_;
   quorum.id = ++num_quorums_;
   // Members of the last round, if it is still open, have given it up, or are frozen. One that wakes
   // must not commit it behind the back of the new one's. Older ones are decided by now.
@@ -153,12 +153,13 @@ void Lighthouse::publish(Quorum quorum) {
   create_decision(*store_, quorum);  // before anybody can ask for it
   std::string names;
   for (const Member& member : quorum.members) {
-    workers_.at(member.worker).answered = member.request;
+    workers_.at(member.worker).assigned = member.request;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");
   }
   const std::string text = to_text(quorum);
-  for (const Member& member : quorum.members) store_->set(answer_key(member.worker), stored(text));
+  for (const Member& member : quorum.members)
+    store_->set(assignment_key(member.worker), stored(text));
   log_(concat("quorum ", quorum.id, " at outer step ", quorum.outer_steps, ": workers", names));
   forget_old_rounds();
   rounds_.push_back(std::move(quorum));

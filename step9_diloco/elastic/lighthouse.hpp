@@ -3,7 +3,7 @@
 // The lighthouse reads the workers' heartbeats, measures their ages by its own clock, and decides
 // who takes part in the next round. It carries no data: its load grows with the number of workers
 // and rounds, never with the model. Training survives its end: a lighthouse that is started again
-// is a new incarnation with an empty store. Workers come back to it by themselves, and a round that
+// is a new epoch with an empty store. Workers come back to it by themselves, and a round that
 // was not decided is over, for its keys are gone.
 //
 // Before a quorum is published, the key of its decision exists (see decision.hpp), and the round
@@ -45,14 +45,14 @@ class Lighthouse {
   void poll();
 
   int port() const { return port_; }
-  std::uint64_t incarnation() const { return incarnation_; }
+  std::uint64_t lighthouse_epoch() const { return lighthouse_epoch_; }
 
  private:
   struct Worker {  // as last seen
     BeatRecord record;
     std::string text;
     Timer since_beat, since_progress, since_asking;
-    std::int64_t answered = 0;  // requests of this session
+    std::int64_t assigned = 0;  // requests of this epoch
   };
 
   void read_heartbeats();
@@ -61,7 +61,7 @@ class Lighthouse {
   void forget_old_rounds();
 
   Log log_;
-  std::uint64_t incarnation_;
+  std::uint64_t lighthouse_epoch_;
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;

@@ -10,9 +10,9 @@ void Mailbox::begin(const Quorum& quorum) {
   const std::lock_guard lock(mutex_);
   quorum_ = quorum;
   std::erase_if(streams_, [&](const auto& entry) {
-    const auto& [incarnation, id, kind, sender, session] = entry.first;
-    return incarnation != quorum.incarnation || id < quorum.id ||
-           (id == quorum.id && !is_member({.sender = sender, .session = session}));
+    const auto& [lighthouse_epoch, id, kind, sender, epoch] = entry.first;
+    return lighthouse_epoch != quorum.lighthouse_epoch || id < quorum.id ||
+           (id == quorum.id && !is_member({.sender = sender, .epoch = epoch}));
   });
 }
 
@@ -21,27 +21,27 @@ bool Mailbox::deliver(const Message& message) {
   if (message.kind == MessageKind::kRequest) return false;
   if (message.total > (is_state ? max_state_bytes_ : max_values_bytes_)) return false;
   const std::lock_guard lock(mutex_);
-  const bool is_known = message.incarnation == quorum_.incarnation;
+  const bool is_known = message.lighthouse_epoch == quorum_.lighthouse_epoch;
   if (is_known && message.quorum < quorum_.id) return false;
   const bool is_current = is_known && message.quorum == quorum_.id;
   if (is_current && (!is_member(message) || message.round != quorum_.outer_steps)) return false;
-  const Key key = {message.incarnation, message.quorum, message.kind, message.sender,
-                   message.session};
+  const Key key = {message.lighthouse_epoch, message.quorum, message.kind, message.sender,
+                   message.epoch};
   const auto found = streams_.find(key);
   if (found == streams_.end()) {
     // A state comes on request only, so never early.
     if (!is_current && (is_state || early_bytes() + message.total > 2 * max_values_bytes_))
       return false;
     Stream& fresh = streams_[key];
-    fresh.parcel.bytes.reset(new char[static_cast<std::size_t>(message.total)]);
-    fresh.parcel.num_bytes = message.total;
+    fresh.buffer.bytes.reset(new char[static_cast<std::size_t>(message.total)]);
+    fresh.buffer.num_bytes = message.total;
     fresh.has_piece.resize(
         static_cast<std::size_t>((message.total + kPieceBytes - 1) / kPieceBytes));
   }
   Stream& stream = streams_[key];
   const auto piece = static_cast<std::size_t>(message.offset / kPieceBytes);
-  if (stream.parcel.num_bytes != message.total || stream.has_piece[piece]) return false;
-  std::memcpy(stream.parcel.bytes.get() + message.offset, message.payload.data(),
+  if (stream.buffer.num_bytes != message.total || stream.has_piece[piece]) return false;
+  std::memcpy(stream.buffer.bytes.get() + message.offset, message.payload.data(),
               message.payload.size());
   stream.has_piece[piece] = true;
   ++stream.num_pieces;
@@ -49,8 +49,8 @@ bool Mailbox::deliver(const Message& message) {
   return true;
 }
 
-std::optional<Parcel> Mailbox::take(MessageKind kind, int sender, std::int64_t num_bytes,
-                                    double seconds) {
+std::optional<InFlightBuffer> Mailbox::take(MessageKind kind, int sender, std::int64_t num_bytes,
+                                            double seconds) {
   std::unique_lock lock(mutex_);
   const Key key = current_key(kind, sender);
   const auto is_there = [&] {
@@ -58,10 +58,10 @@ std::optional<Parcel> Mailbox::take(MessageKind kind, int sender, std::int64_t n
     return found != streams_.end() && found->second.is_complete();
   };
   if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), is_there)) return {};
-  Parcel parcel = std::move(streams_[key].parcel);
+  InFlightBuffer buffer = std::move(streams_[key].buffer);
   streams_.erase(key);
-  if (parcel.num_bytes != num_bytes) return {};
-  return parcel;
+  if (buffer.num_bytes != num_bytes) return {};
+  return buffer;
 }
 
 Mailbox::Progress Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t known,
@@ -80,12 +80,12 @@ Mailbox::Progress Mailbox::await_pieces(MessageKind kind, int sender, std::int64
 }
 
 Mailbox::Key Mailbox::current_key(MessageKind kind, int sender) const {
-  return {quorum_.incarnation, quorum_.id, kind, sender, quorum_.member(sender).session};
+  return {quorum_.lighthouse_epoch, quorum_.id, kind, sender, quorum_.member(sender).epoch};
 }
 
 bool Mailbox::is_member(const Message& message) const {
   return std::ranges::any_of(quorum_.members, [&](const Member& member) {
-    return member.worker == message.sender && member.session == message.session;
+    return member.worker == message.sender && member.epoch == message.epoch;
   });
 }
 
@@ -93,8 +93,8 @@ std::int64_t Mailbox::early_bytes() const {
   std::int64_t sum = 0;
   for (const auto& [key, stream] : streams_) {
     const bool is_current =
-        std::get<0>(key) == quorum_.incarnation && std::get<1>(key) == quorum_.id;
-    if (!is_current) sum += stream.parcel.num_bytes;
+        std::get<0>(key) == quorum_.lighthouse_epoch && std::get<1>(key) == quorum_.id;
+    if (!is_current) sum += stream.buffer.num_bytes;
   }
   return sum;
 }

@@ -21,7 +21,7 @@
 namespace ladder {
 
 // The bytes of a stream.
-struct Parcel {
+struct InFlightBuffer {
   std::unique_ptr<char[]> bytes;
   std::int64_t num_bytes = 0;
 };
@@ -40,7 +40,8 @@ class Mailbox {
 
   // Waits for a whole stream of the current quorum, from this member, and takes it. Nothing if it is
   // not there after `seconds`, or has another length.
-  std::optional<Parcel> take(MessageKind kind, int sender, std::int64_t num_bytes, double seconds);
+  std::optional<InFlightBuffer> take(MessageKind kind, int sender, std::int64_t num_bytes,
+                                     double seconds);
 
   // Of a stream that is still arriving: how many pieces are there, and which is the first that is
   // not. Waits up to `seconds` until there are more than `known`.
@@ -51,10 +52,10 @@ class Mailbox {
   Progress await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
 
  private:
-  // Incarnation, quorum, kind, sender, session.
+  // Lighthouse's epoch, quorum, kind, sender, sender's epoch.
   using Key = std::tuple<std::uint64_t, std::int64_t, MessageKind, std::int64_t, std::uint64_t>;
   struct Stream {
-    Parcel parcel;
+    InFlightBuffer buffer;
     std::vector<bool> has_piece;
     std::int64_t num_pieces = 0;
 

@@ -10,10 +10,10 @@ namespace {
 constexpr std::int64_t kMaxValues = 3 * kPieceBytes, kMaxState = 10 * kPieceBytes;
 
 Quorum quorum_7() {
-  return {.incarnation = 5,
+  return {.lighthouse_epoch = 5,
           .id = 7,
           .outer_steps = 3,
-          .members = {{.worker = 0, .session = 10}, {.worker = 1, .session = 11}}};
+          .members = {{.worker = 0, .epoch = 10}, {.worker = 1, .epoch = 11}}};
 }
 
 // Piece i of a stream of worker 1, filled with 'a' + i.
@@ -24,11 +24,11 @@ struct Piece {
       : bytes(static_cast<std::size_t>(std::min(kPieceBytes, total - i * kPieceBytes)),
               static_cast<char>('a' + i)),
         message{.kind = MessageKind::kSum,
-                .incarnation = 5,
+                .lighthouse_epoch = 5,
                 .quorum = 7,
                 .round = 3,
                 .sender = 1,
-                .session = 11,
+                .epoch = 11,
                 .offset = i * kPieceBytes,
                 .total = total,
                 .payload = bytes} {}
@@ -44,11 +44,11 @@ TEST(Mailbox, PutsPiecesTogetherInAnyOrder) {
   EXPECT_EQ(mailbox.await_pieces(MessageKind::kSum, 1, 0, 0).first_missing, 1);
   EXPECT_FALSE(mailbox.take(MessageKind::kSum, 1, total, 0.01).has_value());
   EXPECT_TRUE(mailbox.deliver(Piece(1, total).message));
-  const auto parcel = mailbox.take(MessageKind::kSum, 1, total, 0);
-  ASSERT_TRUE(parcel.has_value());
-  EXPECT_EQ(parcel->bytes[kPieceBytes - 1], 'a');
-  EXPECT_EQ(parcel->bytes[kPieceBytes], 'b');
-  EXPECT_EQ(parcel->bytes[total - 1], 'c');
+  const auto buffer = mailbox.take(MessageKind::kSum, 1, total, 0);
+  ASSERT_TRUE(buffer.has_value());
+  EXPECT_EQ(buffer->bytes[kPieceBytes - 1], 'a');
+  EXPECT_EQ(buffer->bytes[kPieceBytes], 'b');
+  EXPECT_EQ(buffer->bytes[total - 1], 'c');
   EXPECT_FALSE(mailbox.take(MessageKind::kSum, 1, total, 0).has_value());
 }
 
@@ -63,7 +63,7 @@ TEST(Mailbox, OnlyWhatBelongsToTheRoundIsHeard) {
   EXPECT_FALSE(is_heard([](Message& m) { m.quorum = 6; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.round = 4; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.sender = 2; }));
-  EXPECT_FALSE(is_heard([](Message& m) { m.session = 10; }));
+  EXPECT_FALSE(is_heard([](Message& m) { m.epoch = 10; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.kind = MessageKind::kRequest; }));
   EXPECT_FALSE(is_heard([](Message& m) { m.total = kMaxValues + 1; }));
   EXPECT_TRUE(is_heard([](Message&) {}));
@@ -82,7 +82,7 @@ TEST(Mailbox, KeepsWhatIsEarly) {
   Mailbox mailbox(kMaxValues, kMaxState);
   EXPECT_TRUE(mailbox.deliver(Piece(0, 8).message));
   Piece stranger(0, 8);
-  stranger.message.session = 99;
+  stranger.message.epoch = 99;
   EXPECT_TRUE(mailbox.deliver(stranger.message));
   Piece next(0, 8);
   next.message.quorum = 8;
@@ -95,10 +95,10 @@ TEST(Mailbox, KeepsWhatIsEarly) {
   EXPECT_TRUE(mailbox.take(MessageKind::kSum, 1, 8, 0).has_value());
 
   int num_kept = 0;
-  for (std::uint64_t session = 0; session < 100; ++session) {
+  for (std::uint64_t epoch = 0; epoch < 100; ++epoch) {
     Piece flood(0, kMaxValues);
     flood.message.quorum = 9;
-    flood.message.session = session;
+    flood.message.epoch = epoch;
     num_kept += mailbox.deliver(flood.message);
   }
   EXPECT_EQ(num_kept, 2);

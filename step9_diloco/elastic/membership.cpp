@@ -10,7 +10,7 @@
 namespace ladder {
 namespace {
 
-constexpr std::chrono::milliseconds kAskPause(3);  // between two looks for an answer
+constexpr std::chrono::milliseconds kAskPause(3);  // between two polls for an assignment
 
 std::uint64_t random_number() {
   std::random_device random;
@@ -19,18 +19,18 @@ std::uint64_t random_number() {
 
 }  // namespace
 
-bool Membership::is_of_other_session(const std::string& text) const {
+bool Membership::is_of_other_epoch(const std::string& text) const {
   try {
-    return parse_beat(text).beat.session != session_;
+    return parse_beat(text).beat.epoch != epoch_;
   } catch (const CheckError&) {
     return false;  // no heartbeat at all: it is overwritten
   }
 }
 
 Membership::Membership(const MembershipOptions& options, Store& store, Log log)
-    : options_(options), store_(store), log_(std::move(log)), session_(random_number()) {
+    : options_(options), store_(store), log_(std::move(log)), epoch_(random_number()) {
   beat_.worker = options.worker;
-  beat_.session = session_;
+  beat_.epoch = epoch_;
   beat_.address = options.address;
   thread_ = std::thread([this] { run(); });
 }
@@ -79,11 +79,11 @@ std::optional<Quorum> Membership::form_quorum(const State& state, double seconds
       check(refusal_.empty(), refusal_);
     }
     try {
-      const std::optional<std::string> answer = store_.get(answer_key(options_.worker));
-      if (!answer) continue;
-      const Quorum quorum = parse_quorum(*answer);
+      const std::optional<std::string> assignment = store_.get(assignment_key(options_.worker));
+      if (!assignment) continue;
+      const Quorum quorum = parse_quorum(*assignment);
       const Member& self = quorum.member(options_.worker);
-      if (self.session != session_ || self.request != request) continue;  // an older answer
+      if (self.epoch != epoch_ || self.request != request) continue;  // an older assignment
       enter(Phase::kTraining);
       return quorum;
     } catch (const StoreError&) {
@@ -104,7 +104,7 @@ void Membership::run() {
     lock.unlock();
     try {
       // The lighthouse may be another one by now without any call having failed here.
-      if (!has_joined_ || store_.get("incarnation") != incarnation_) join();
+      if (!has_joined_ || store_.get("lighthouse_epoch") != lighthouse_epoch_) join();
       send_beat();
     } catch (const StoreError& error) {
       if (!is_lost_) log_(concat("has lost the lighthouse, and tries again: ", error.what()));
@@ -121,8 +121,8 @@ void Membership::run() {
 }
 
 void Membership::join() {
-  const std::optional<std::string> incarnation = store_.get("incarnation");
-  if (!incarnation) throw StoreError("the lighthouse is only starting");
+  const std::optional<std::string> lighthouse_epoch = store_.get("lighthouse_epoch");
+  if (!lighthouse_epoch) throw StoreError("the lighthouse is only starting");
   const std::string fingerprint = store_.compare_set("fingerprint", "", options_.fingerprint);
   if (fingerprint != options_.fingerprint) {
     refuse(concat("worker ", options_.worker, " is refused: its model or options are ",
@@ -130,12 +130,13 @@ void Membership::join() {
                   "; give it the same, or another group a lighthouse of its own"));
     return;
   }
-  if (incarnation != incarnation_) {
-    log_(concat(incarnation_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
-                " incarnation ", *incarnation));
+  if (lighthouse_epoch != lighthouse_epoch_) {
+    log_(concat(
+        lighthouse_epoch_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
+        " epoch ", *lighthouse_epoch));
     num_beats_ = 0;
   }
-  incarnation_ = *incarnation;
+  lighthouse_epoch_ = *lighthouse_epoch;
   has_joined_ = true;
   is_lost_ = false;
 }
@@ -155,7 +156,7 @@ void Membership::send_beat() {
   // The first one replaces what a process has left that has died. Later it finds its own last one.
   const std::string found = num_beats_ > 1 ? store_.compare_set(key, last, text) : last;
   if (found == text) return;
-  if (found != last && is_of_other_session(found)) {
+  if (found != last && is_of_other_epoch(found)) {
     refuse(concat("another process has taken the place of worker ", options_.worker,
                   ": each needs a --worker of its own"));
     return;

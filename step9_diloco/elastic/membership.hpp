@@ -58,20 +58,20 @@ class Membership {
   // Tells the others not to wait for this worker any more. It sends no heartbeats afterwards.
   void leave();
 
-  std::uint64_t session() const { return session_; }
+  std::uint64_t epoch() const { return epoch_; }
 
  private:
   void enter(Phase phase);
   void run();
   void join();
   void send_beat();
-  bool is_of_other_session(const std::string& text) const;
+  bool is_of_other_epoch(const std::string& text) const;
   void refuse(const std::string& reason);
 
   MembershipOptions options_;
   Store& store_;
   Log log_;
-  const std::uint64_t session_;
+  const std::uint64_t epoch_;
   std::atomic<std::int64_t> progress_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -79,7 +79,7 @@ class Membership {
   std::string refusal_;  // why the group refuses this worker; empty: it does not
   bool is_due_ = false, is_leaving_ = false, has_ended_ = false;
   // Of the thread alone.
-  std::string incarnation_;
+  std::string lighthouse_epoch_;
   bool has_joined_ = false, is_lost_ = false;
   std::int64_t num_beats_ = 0;
   std::string last_beat_;

@@ -15,9 +15,9 @@ struct Header {
   std::uint64_t checksum;  // XXH3-64 of all bytes after it
   char magic[4];
   std::uint32_t kind;
-  std::uint64_t incarnation;
+  std::uint64_t lighthouse_epoch;
   std::int64_t quorum, round, sender;
-  std::uint64_t session;
+  std::uint64_t epoch;
   std::int64_t offset, total;
 };
 static_assert(sizeof(Header) == 72);
@@ -39,11 +39,11 @@ std::string encode(const Message& message) {
   Header header = {.checksum = 0,
                    .magic = {},
                    .kind = static_cast<std::uint32_t>(message.kind),
-                   .incarnation = message.incarnation,
+                   .lighthouse_epoch = message.lighthouse_epoch,
                    .quorum = message.quorum,
                    .round = message.round,
                    .sender = message.sender,
-                   .session = message.session,
+                   .epoch = message.epoch,
                    .offset = message.offset,
                    .total = message.total};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
@@ -64,11 +64,11 @@ std::optional<Message> decode(std::string_view bytes) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return {};
   if (header.checksum != checksum_of(bytes) || header.kind >= kNumMessageKinds) return {};
   const Message message = {.kind = static_cast<MessageKind>(header.kind),
-                           .incarnation = header.incarnation,
+                           .lighthouse_epoch = header.lighthouse_epoch,
                            .quorum = header.quorum,
                            .round = header.round,
                            .sender = header.sender,
-                           .session = header.session,
+                           .epoch = header.epoch,
                            .offset = header.offset,
                            .total = header.total,
                            .payload = bytes.substr(sizeof header)};

@@ -28,13 +28,13 @@ inline constexpr int kNumMessageKinds = 4;
 
 struct Message {
   MessageKind kind = MessageKind::kSlice;
-  std::uint64_t incarnation = 0;
+  std::uint64_t lighthouse_epoch = 0;
   std::int64_t quorum = 0;
-  std::int64_t round = 0;     // the quorum's outer steps
-  std::int64_t sender = 0;    // worker
-  std::uint64_t session = 0;  // of the sender
-  std::int64_t offset = 0;    // of the piece in its stream, in bytes: a multiple of kPieceBytes
-  std::int64_t total = 0;     // length of the stream, in bytes
+  std::int64_t round = 0;   // the quorum's outer steps
+  std::int64_t sender = 0;  // worker
+  std::uint64_t epoch = 0;  // of the sender's process
+  std::int64_t offset = 0;  // of the piece in its stream, in bytes: a multiple of kPieceBytes
+  std::int64_t total = 0;   // length of the stream, in bytes
   std::string_view payload = {};
 };
 

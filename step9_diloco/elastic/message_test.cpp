@@ -9,11 +9,11 @@ namespace {
 
 Message example(std::string_view payload) {
   return {.kind = MessageKind::kSum,
-          .incarnation = ~0ULL,
+          .lighthouse_epoch = ~0ULL,
           .quorum = 7,
           .round = 3,
           .sender = 2,
-          .session = 99,
+          .epoch = 99,
           .offset = kPieceBytes,
           .total = kPieceBytes + static_cast<std::int64_t>(payload.size()),
           .payload = payload};
@@ -24,11 +24,11 @@ TEST(Message, IsReadAsItWasWritten) {
   const auto message = decode(bytes);
   ASSERT_TRUE(message.has_value());
   EXPECT_EQ(message->kind, MessageKind::kSum);
-  EXPECT_EQ(message->incarnation, ~0ULL);
+  EXPECT_EQ(message->lighthouse_epoch, ~0ULL);
   EXPECT_EQ(message->quorum, 7);
   EXPECT_EQ(message->round, 3);
   EXPECT_EQ(message->sender, 2);
-  EXPECT_EQ(message->session, 99U);
+  EXPECT_EQ(message->epoch, 99U);
   EXPECT_EQ(message->offset, kPieceBytes);
   EXPECT_EQ(message->payload, "values");
 }

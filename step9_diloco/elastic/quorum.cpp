@@ -73,7 +73,7 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
     ++num_fresh;
     if (beat.phase == Phase::kAsking) {
       quorum.members.push_back({.worker = beat.worker,
-                                .session = beat.session,
+                                .epoch = beat.epoch,
                                 .request = beat.request,
                                 .outer_steps = beat.outer_steps,
                                 .state_hash = beat.state_hash,

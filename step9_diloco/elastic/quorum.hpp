@@ -35,12 +35,12 @@ namespace ladder {
 // What a worker does, as it says itself.
 enum class Phase { kTraining, kAsking, kHealing };
 
-// What a worker says of itself. A process that starts again is another session of the same worker.
+// What a worker says of itself. A process that starts again begins another epoch of the same worker.
 struct Heartbeat {
   int worker = 0;
-  std::uint64_t session = 0;
+  std::uint64_t epoch = 0;
   Phase phase = Phase::kTraining;
-  std::int64_t request = 0;   // quorums asked for in this session, this one included
+  std::int64_t request = 0;   // quorums asked for in this epoch, this one included
   bool has_finished = false;  // its training: it only helps others to heal
   std::int64_t progress = 0;  // grows with every inner step
   std::int64_t outer_steps = 0;
@@ -70,7 +70,7 @@ struct QuorumRules {
 
 struct Member {
   int worker = 0;
-  std::uint64_t session = 0;
+  std::uint64_t epoch = 0;
   std::int64_t request = 0;
   std::int64_t outer_steps = 0;
   std::string state_hash = {};
@@ -83,10 +83,10 @@ struct Member {
 };
 
 struct Quorum {
-  std::uint64_t incarnation = 0;  // of the lighthouse
-  std::int64_t id = 0;            // counted from 1 in an incarnation
-  std::int64_t outer_steps = 0;   // of the healthy members: the round's number
-  std::vector<Member> members;    // in the order of the workers
+  std::uint64_t lighthouse_epoch = 0;
+  std::int64_t id = 0;           // counted from 1 in the lighthouse's epoch
+  std::int64_t outer_steps = 0;  // of the healthy members: the round's number
+  std::vector<Member> members;   // in the order of the workers
 
   std::vector<Member> contributors() const;        // healthy, and not finished
   std::vector<Member> receivers(int donor) const;  // that heal from this worker
@@ -94,7 +94,7 @@ struct Quorum {
   bool operator==(const Quorum&) const = default;
 };
 
-// The quorum of these workers, with incarnation and id 0; or nothing yet. One sighting per worker.
+// The quorum of these workers, with epoch and id 0; or nothing yet. One sighting per worker.
 // `watching_s`: since the lighthouse has seen its first heartbeat.
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s = 1e9);

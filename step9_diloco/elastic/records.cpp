@@ -14,7 +14,7 @@ std::uint64_t number_in(const Json& json, const char* name) {  // all 64 bits, a
 }
 
 Json json_of(const Member& member) {
-  Json json = {{"worker", member.worker},         {"session", std::to_string(member.session)},
+  Json json = {{"worker", member.worker},         {"epoch", std::to_string(member.epoch)},
                {"request", member.request},       {"outer_steps", member.outer_steps},
                {"state_hash", member.state_hash}, {"weight", member.weight},
                {"address", member.address},       {"has_finished", member.has_finished}};
@@ -24,7 +24,7 @@ Json json_of(const Member& member) {
 
 Member member_in(const Json& json) {
   Member member = {.worker = json.at("worker").get<int>(),
-                   .session = number_in(json, "session"),
+                   .epoch = number_in(json, "epoch"),
                    .request = count_in(json, "request", "member"),
                    .outer_steps = count_in(json, "outer_steps", "member"),
                    .state_hash = json.at("state_hash").get<std::string>(),
@@ -49,7 +49,7 @@ auto parsed(const std::string& text, const char* what, Read read) {
 }
 
 std::string key(const char* kind, const Quorum& quorum, std::int64_t last) {
-  return concat(kind, "/", quorum.incarnation, "/", quorum.id, "/", last);
+  return concat(kind, "/", quorum.lighthouse_epoch, "/", quorum.id, "/", last);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ std::string key(const char* kind, const Quorum& quorum, std::int64_t last) {
 std::string to_text(const BeatRecord& record) {
   const Heartbeat& beat = record.beat;
   return to_text(Json{{"worker", beat.worker},
-                      {"session", std::to_string(beat.session)},
+                      {"epoch", std::to_string(beat.epoch)},
                       {"phase", static_cast<int>(beat.phase)},
                       {"request", beat.request},
                       {"has_finished", beat.has_finished},
@@ -80,7 +80,7 @@ BeatRecord parse_beat(const std::string& text) {
     const std::int64_t phase = count_in(json, "phase", "heartbeat");
     check(phase <= static_cast<int>(Phase::kHealing), "heartbeat: phase ", phase);
     return BeatRecord{.beat = {.worker = json.at("worker").get<int>(),
-                               .session = number_in(json, "session"),
+                               .epoch = number_in(json, "epoch"),
                                .phase = static_cast<Phase>(phase),
                                .request = count_in(json, "request", "heartbeat"),
                                .has_finished = json.at("has_finished").get<bool>(),
@@ -102,7 +102,7 @@ BeatRecord parse_beat(const std::string& text) {
 std::string to_text(const Quorum& quorum) {
   Json members = Json::array();
   for (const Member& member : quorum.members) members.push_back(json_of(member));
-  return to_text(Json{{"incarnation", std::to_string(quorum.incarnation)},
+  return to_text(Json{{"lighthouse_epoch", std::to_string(quorum.lighthouse_epoch)},
                       {"id", quorum.id},
                       {"outer_steps", quorum.outer_steps},
                       {"members", members}});
@@ -110,7 +110,7 @@ std::string to_text(const Quorum& quorum) {
 
 Quorum parse_quorum(const std::string& text) {
   return parsed(text, "quorum", [](const Json& json) {
-    Quorum quorum = {.incarnation = number_in(json, "incarnation"),
+    Quorum quorum = {.lighthouse_epoch = number_in(json, "lighthouse_epoch"),
                      .id = count_in(json, "id", "quorum"),
                      .outer_steps = count_in(json, "outer_steps", "quorum")};
     for (const Json& member : json.at("members")) quorum.members.push_back(member_in(member));
@@ -121,8 +121,8 @@ Quorum parse_quorum(const std::string& text) {
 std::string beat_key(int worker) {
   return concat("beat/", worker);
 }
-std::string answer_key(int worker) {
-  return concat("answer/", worker);
+std::string assignment_key(int worker) {
+  return concat("assignment/", worker);
 }
 std::string decision_key(const Quorum& quorum) {
   return key("decision", quorum, quorum.outer_steps);

@@ -11,7 +11,7 @@ namespace {
 TEST(Records, AreReadAsTheyWereWritten) {
   const BeatRecord beat = {
       .beat = {.worker = 3,
-               .session = 0xfedcba9876543210,
+               .epoch = 0xfedcba9876543210,
                .phase = Phase::kHealing,
                .request = 4,
                .has_finished = true,
@@ -26,11 +26,11 @@ TEST(Records, AreReadAsTheyWereWritten) {
       .is_leaving = true};
   EXPECT_EQ(parse_beat(to_text(beat)), beat);
   const Quorum quorum = {
-      .incarnation = 0xfedcba9876543210,
+      .lighthouse_epoch = 0xfedcba9876543210,
       .id = 7,
       .outer_steps = 6,
-      .members = {{.worker = 0, .session = 1, .state_hash = "x"},
-                  {.worker = 2, .session = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
+      .members = {{.worker = 0, .epoch = 1, .state_hash = "x"},
+                  {.worker = 2, .epoch = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
   EXPECT_EQ(parse_quorum(to_text(quorum)), quorum);
 }
 

@@ -26,7 +26,7 @@ std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   return tensors;
 }
 
-std::string hash_of(const Parcel& snapshot) {
+std::string hash_of(const InFlightBuffer& snapshot) {
   ByteHash hash;
   hash.update(snapshot.bytes.get(), static_cast<std::size_t>(snapshot.num_bytes) - kHashBytes);
   return hash.digest();
@@ -50,8 +50,8 @@ std::int64_t snapshot_bytes(const WorkerState& state) {
   return static_cast<std::int64_t>(sum);
 }
 
-Parcel take_snapshot(const WorkerState& state) {
-  Parcel snapshot;
+InFlightBuffer take_snapshot(const WorkerState& state) {
+  InFlightBuffer snapshot;
   snapshot.num_bytes = snapshot_bytes(state);
   snapshot.bytes.reset(new char[static_cast<std::size_t>(snapshot.num_bytes)]);
   char* end = snapshot.bytes.get();
@@ -66,7 +66,7 @@ Parcel take_snapshot(const WorkerState& state) {
   return snapshot;
 }
 
-bool adopt_snapshot(const Parcel& snapshot, const WorkerState& state) {
+bool adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state) {
   if (snapshot.num_bytes != snapshot_bytes(state)) return false;
   const char* const end = snapshot.bytes.get() + snapshot.num_bytes;
   if (hash_of(snapshot) != std::string_view(end - kHashBytes, kHashBytes)) return false;
@@ -82,7 +82,7 @@ bool adopt_snapshot(const Parcel& snapshot, const WorkerState& state) {
   return true;
 }
 
-void SnapshotServer::serve(const Quorum& quorum, Parcel snapshot) {
+void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot) {
   const std::lock_guard lock(mutex_);
   served_.push_back({quorum, std::move(snapshot), Timer()});
 }
@@ -117,9 +117,10 @@ void SnapshotServer::answer(const Message& request, Messenger& messenger) {
   const std::lock_guard lock(mutex_);
   for (Served& served : served_) {
     const Quorum& quorum = served.quorum;
-    if (quorum.incarnation != request.incarnation || quorum.id != request.quorum) continue;
+    if (quorum.lighthouse_epoch != request.lighthouse_epoch || quorum.id != request.quorum)
+      continue;
     const auto asks = [&](const Member& member) {
-      return member.worker == request.sender && member.session == request.session;
+      return member.worker == request.sender && member.epoch == request.epoch;
     };
     const std::vector<Member> receivers = quorum.receivers(worker_);
     const auto member = std::ranges::find_if(receivers, asks);
@@ -128,11 +129,11 @@ void SnapshotServer::answer(const Message& request, Messenger& messenger) {
     const std::string_view bytes(served.snapshot.bytes.get(),
                                  static_cast<std::size_t>(served.snapshot.num_bytes));
     messenger.send(member->address, {.kind = MessageKind::kState,
-                                     .incarnation = quorum.incarnation,
+                                     .lighthouse_epoch = quorum.lighthouse_epoch,
                                      .quorum = quorum.id,
                                      .round = quorum.outer_steps,
                                      .sender = worker_,
-                                     .session = quorum.member(worker_).session,
+                                     .epoch = quorum.member(worker_).epoch,
                                      .offset = request.offset,
                                      .total = request.total,
                                      .payload = bytes.substr(
@@ -155,11 +156,11 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
     const std::int64_t window = progress.num_pieces == 0 ? 1 : kWindow;  // is the donor ready?
     for (; next < num_pieces && next < progress.num_pieces + window; ++next) {
       messenger.send(donor.address, {.kind = MessageKind::kRequest,
-                                     .incarnation = quorum.incarnation,
+                                     .lighthouse_epoch = quorum.lighthouse_epoch,
                                      .quorum = quorum.id,
                                      .round = quorum.outer_steps,
                                      .sender = worker,
-                                     .session = quorum.member(worker).session,
+                                     .epoch = quorum.member(worker).epoch,
                                      .offset = next * kPieceBytes,
                                      .total = total});
     }
@@ -173,7 +174,8 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
       retry_s = std::min(2 * retry_s, kLastRetry);
     }
   }
-  const std::optional<Parcel> snapshot = mailbox.take(MessageKind::kState, donor.worker, total, 0);
+  const std::optional<InFlightBuffer> snapshot =
+      mailbox.take(MessageKind::kState, donor.worker, total, 0);
   const bool is_healed = snapshot && adopt_snapshot(*snapshot, state);
   log(concat(is_healed ? "has healed from worker " : "could not heal from worker ", donor.worker));
   return is_healed;

@@ -29,11 +29,11 @@ namespace ladder {
 
 std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`
 std::int64_t snapshot_bytes(const WorkerState& state);
-Parcel take_snapshot(const WorkerState& state);
+InFlightBuffer take_snapshot(const WorkerState& state);
 
 // Overwrites the state by the snapshot's; false, and nothing is changed, if its length or its hash
 // is wrong.
-bool adopt_snapshot(const Parcel& snapshot, const WorkerState& state);
+bool adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state);
 
 // The donor's side. Thread-safe.
 class SnapshotServer {
@@ -41,7 +41,7 @@ class SnapshotServer {
   explicit SnapshotServer(int worker) : worker_(worker) {}
 
   // Serves this snapshot to those that heal from this worker in this quorum.
-  void serve(const Quorum& quorum, Parcel snapshot);
+  void serve(const Quorum& quorum, InFlightBuffer snapshot);
   // Frees the snapshots that nobody needs any more: all their receivers are members of this later
   // quorum, or have asked for nothing in the last `seconds`.
   void forget(const Quorum& later, double seconds);
@@ -54,7 +54,7 @@ class SnapshotServer {
  private:
   struct Served {
     Quorum quorum;
-    Parcel snapshot;
+    InFlightBuffer snapshot;
     Timer since_request;
   };
   int worker_;

@@ -65,10 +65,11 @@ std::optional<std::string> find_listener(const HostPort& address, double seconds
 
 // A connection and the thread that uses it. The thread shares the ownership: whoever leaves it
 // behind in the middle of a call need not wait for it.
-class Store::Line : public std::enable_shared_from_this<Store::Line> {
+class Store::Connection : public std::enable_shared_from_this<Store::Connection> {
  public:
   using Call = std::function<void(c10d::TCPStore&)>;
-  Line(HostPort address, double timeout_s) : address_(std::move(address)), timeout_s_(timeout_s) {}
+  Connection(HostPort address, double timeout_s)
+      : address_(std::move(address)), timeout_s_(timeout_s) {}
 
   void start() {
     std::thread([self = shared_from_this()] { self->run(); }).detach();
@@ -142,22 +143,22 @@ Store::Store(HostPort lighthouse, double timeout_s)
     : lighthouse_(std::move(lighthouse)), timeout_s_(timeout_s) {}
 
 Store::~Store() {
-  if (!line_) return;
-  line_->close();
-  line_->await_end(0.2);
+  if (!connection_) return;
+  connection_->close();
+  connection_->await_end(0.2);
 }
 
 template <class Result>
 Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
   const std::lock_guard lock(mutex_);
-  if (!line_) {
-    line_ = std::make_shared<Line>(lighthouse_, timeout_s_);
-    line_->start();
+  if (!connection_) {
+    connection_ = std::make_shared<Connection>(lighthouse_, timeout_s_);
+    connection_->start();
   }
   const auto promise = std::make_shared<std::promise<Result>>();
   std::future<Result> result = promise->get_future();
-  line_->post([promise, use](c10d::TCPStore& store) { promise->set_value(use(store)); },
-              [promise](const std::exception_ptr& error) { promise->set_exception(error); });
+  connection_->post([promise, use](c10d::TCPStore& store) { promise->set_value(use(store)); },
+                    [promise](const std::exception_ptr& error) { promise->set_exception(error); });
   std::string reason = "no answer in time";
   try {
     if (result.wait_for(milliseconds_of(timeout_s_)) == std::future_status::ready)
@@ -165,8 +166,8 @@ Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
   } catch (const std::exception& error) {
     reason = std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
   }
-  line_->close();
-  line_.reset();
+  connection_->close();
+  connection_.reset();
   throw StoreError(concat("the lighthouse at ", lighthouse_.host, ":", lighthouse_.port,
                           " cannot be reached: ", reason));
 }

@@ -1,4 +1,4 @@
-// A worker's line to the lighthouse: a client of its c10d::TCPStore on which nothing can hang.
+// A worker's connection to the lighthouse: a client of its c10d::TCPStore on which nothing can hang.
 //
 // The store's own client waits without a limit for an answer once it is connected, so a lighthouse
 // that is stopped, or a network that loses everything, would stop the worker too. Here every call
@@ -52,14 +52,14 @@ class Store {
                           const std::string& desired);
 
  private:
-  class Line;
+  class Connection;
   template <class Result>
   Result call(std::function<Result(c10d::TCPStore&)> use);
 
   HostPort lighthouse_;
   double timeout_s_;
   std::mutex mutex_;
-  std::shared_ptr<Line> line_;  // null before the first call, and after one that failed
+  std::shared_ptr<Connection> connection_;  // null before the first call, and after one that failed
 };
 
 }  // namespace ladder

@@ -81,11 +81,11 @@ TEST(Store, ConnectsAgainToANewLighthouse) {
   std::optional<Lighthouse> lighthouse(std::in_place, 0, false, say_nothing);
   const int port = lighthouse->port();
   Store store(local(port), 5);
-  const std::string first = store.get("incarnation").value();
+  const std::string first = store.get("lighthouse_epoch").value();
   lighthouse.reset();
-  EXPECT_THROW(store.get("incarnation"), StoreError);
+  EXPECT_THROW(store.get("lighthouse_epoch"), StoreError);
   lighthouse.emplace(port, false, say_nothing);
-  EXPECT_NE(store.get("incarnation").value(), first);
+  EXPECT_NE(store.get("lighthouse_epoch").value(), first);
 }
 
 // Whoever reaches the network of this machine does not reach the lighthouse.
