@@ -108,11 +108,17 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
   state.extra_counts = {
       {"outer_steps", round.outer_steps},
       {"values_in_flight", round.pseudogradient.defined() ? round.pseudogradient.numel() : 0}};
-  state.restore = [&diloco, &run, average, loss_scale,
+  state.restore = [&diloco, &inner, &run, average, loss_scale,
                    restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
     if (!loaded.has_extras) return;
-    if (loss_scale.defined()) run.restore_loss_scale(restored_loss_scale(loss_scale));
+    if (loss_scale.defined()) {
+      const LossScaleState own = restored_loss_scale(loss_scale);
+      // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.
+      const std::int64_t skipped_by_0 = run.loss_scaler().state().skipped_steps;
+      inner.set_num_steps(inner.num_steps() + skipped_by_0 - own.skipped_steps);
+      run.restore_loss_scale(own);
+    }
     diloco.restore({loaded.extra_counts.at("outer_steps"),
                     restored_average(average, loaded.extra_counts.at("values_in_flight"),
                                      diloco.velocity().device())});
