@@ -123,9 +123,7 @@ part_sanitizers() {
   need_configured asan --preset asan
   # shellcheck disable=SC2046
   need_built asan $(programs_of asan "${selection[@]}")
-  # Three long tests of the parity ladder run the same code as its others.
-  GTEST_FILTER='-ObjectiveLadder.StagesChangeNoBit:ObjectiveLadder.TheGradientIsTheSame*:ObjectiveLadder.AResumedRun*' \
-    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan "$SANITIZER_FACTOR" "${selection[@]}"
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan "$SANITIZER_FACTOR" "${selection[@]}"
 }
 SANITIZER_FACTOR=5  # of the time limits
 # run_ctest FOLDER FACTOR OPTION…: runs the tests of build/FOLDER, whose time limits are FACTOR times the usual ones.
