@@ -38,6 +38,7 @@ void Diloco::start_average() {
   averager_.form_quorum();  // before anything is read: it may replace this worker's state
   // fragment().of(a flat buffer) is the round's part of it, as a view; the buffers are the params() of
   // the two models, and velocity_. The outer optimizer subtracts: which way round is the difference?
+  // The worker's parameters may have 16 bits: which type does the difference get?
   // The worker goes on training its parameters, so what is in flight needs memory of its own, which
   // counts as gradients (MemoryScope). And how will settle() know that there is something to wait for?
   not_implemented("step9_diloco: Diloco::start_average()");

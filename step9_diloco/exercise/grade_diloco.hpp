@@ -19,10 +19,14 @@ struct GradedRun {
   std::string name;
   double alpha = 0;
   int num_rounds = 0;
-  std::set<int> failures = {};  // rounds, counted from 1
-  bool starts = true;           // or leaves it to finish_round()
-  bool settles = false;         // saves a checkpoint while the average is in flight
-  bool measures = false;        // memory
+  std::set<int> failures = {};       // rounds, counted from 1
+  bool starts = true;                // or leaves it to finish_round()
+  bool settles = false;              // saves a checkpoint while the average is in flight
+  bool resumes = false;              // from that checkpoint, as a new process does
+  bool measures = false;             // memory
+  bool has_nan = false;              // in the parameters, while the average is in flight
+  std::set<int> heals = {};          // rounds whose form_quorum() replaces the worker's state
+  at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
 class GradeDiloco : public GradePart {
@@ -34,8 +38,7 @@ class GradeDiloco : public GradePart {
     examine_part<LockstepCommunicator>(run.name, [&](LockstepCommunicator& comm) {
       has_fault_ = false;
       Workers workers(comm, run);
-      const DilocoAttempt attempt =
-          attempt_(workers.model, workers.global, options_of(run), workers.averager);
+      DilocoAttempt attempt = begin(run, workers);
       for (int round = 1; round <= run.num_rounds; ++round) play(round, run, attempt, workers);
     });
   }
@@ -44,9 +47,12 @@ class GradeDiloco : public GradePart {
   // This worker, as the attempt has it, and all of them, as they should be.
   struct Workers {
     Workers(LockstepCommunicator& comm, const GradedRun& run)
-        : averager(comm, run.failures), wanted(comm.size(), options_of(run)) {}
+        : model(global.layout(),
+                global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
+          averager(comm, run.failures),
+          wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
 
-    FlatModel model{GradedWorkers::model()}, global{GradedWorkers::model()};
+    FlatModel global{GradedWorkers::model()}, model;
     GradedAverager averager;
     GradedWorkers wanted;
   };
@@ -60,10 +66,18 @@ class GradeDiloco : public GradePart {
             .outer_momentum = 0.5};
   }
 
-  void play(int round, const GradedRun& run, const DilocoAttempt& attempt, Workers& workers) {
+  DilocoAttempt begin(const GradedRun& run, Workers& workers) {
+    return attempt_(workers.model, workers.global, options_of(run), workers.averager);
+  }
+
+  void play(int round, const GradedRun& run, DilocoAttempt& attempt, Workers& workers) {
     const bool is_agreed = !run.failures.contains(round);
-    place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ",
-                    workers.wanted.fragment(), "): ");
+    if (run.heals.contains(round)) workers.wanted.heal();
+    workers.averager.heal = [&, is_due = run.heals.contains(round)] {
+      if (is_due) heal(attempt, workers);
+    };
+    const std::int64_t fragment = workers.wanted.fragment();
+    place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ", fragment, "): ");
     workers.averager.begin_round(round);
     learn(workers);
     workers.wanted.start();
@@ -76,6 +90,7 @@ class GradeDiloco : public GradePart {
     learn(workers);
     if (!run.starts) workers.wanted.start();
     if (run.settles) settle(attempt, is_agreed, workers);
+    if (run.resumes) resume(run, attempt, workers);
 
     const bool found = attempt.finish_round();
     if (run.measures)
@@ -86,7 +101,7 @@ class GradeDiloco : public GradePart {
     expect_first("what finish_round() returns", std::string(found ? "true" : "false"),
                  std::string(is_agreed ? "true" : "false"));
     expect_parameters(attempt, workers);
-    if (run.alpha == 1) expect_same_bits(workers);
+    if (run.alpha == 0 || run.alpha == 1) expect_same_bits(run, fragment, workers);
     expect_first("the number of outer steps taken", attempt.round().outer_steps,
                  workers.wanted.outer_steps());
     if (attempt.round().pseudogradient.defined())
@@ -106,10 +121,24 @@ class GradeDiloco : public GradePart {
       expect_first("the average that a checkpoint saves", attempt.round().pseudogradient,
                    workers.wanted.average());
   }
+  void resume(const GradedRun& run, DilocoAttempt& attempt, Workers& workers) {
+    const DilocoAttempt saved = std::exchange(attempt, begin(run, workers));
+    attempt.velocity().copy_(saved.velocity());
+    attempt.restore(saved.round());
+    expect_first("the number of outer steps after restore()", attempt.round().outer_steps,
+                 workers.wanted.outer_steps());
+  }
+  void heal(const DilocoAttempt& attempt, Workers& workers) {
+    workers.model.params().copy_(workers.wanted.params(comm_.rank()));
+    workers.global.params().copy_(workers.wanted.global());
+    attempt.velocity().copy_(workers.wanted.velocity());
+    attempt.restore({workers.wanted.outer_steps(), {}});
+  }
 
   void expect_started(const Workers& workers) {
     const auto& counts = workers.averager.counts();
     expect_first("the number of averages that start_average() starts", counts.num_started, 1);
+    expect_first("the number of quorums that start_average() forms", counts.num_quorums, 1);
     expect_first("the number of averages that start_average() waits for", counts.num_finished, 0);
     expect_sent(workers);
     expect_first("after start_average() a parameter of this worker", workers.model.params(),
@@ -121,6 +150,8 @@ class GradeDiloco : public GradePart {
                  counts.num_started, 1);
     expect_first("the number of averages that are waited for until the end of the round",
                  counts.num_finished, 1);
+    expect_first("the number of quorums that are formed until the end of the round",
+                 counts.num_quorums, 1);
     expect_sent(workers);
     if (counts.is_touched) say("the pseudogradient is written to while it is in flight");
   }
@@ -143,11 +174,15 @@ class GradeDiloco : public GradePart {
       expect_part("this worker's parameters", workers.model.params(), wanted.params(comm_.rank()));
     }
   }
-  void expect_same_bits(const Workers& workers) {
-    const auto same = bits_equal(workers.model.params(), workers.wanted.params(comm_.rank()));
+  void expect_same_bits(const GradedRun& run, std::int64_t fragment, const Workers& workers) {
+    const at::Tensor found = GradedWorkers::part(workers.model.params(), fragment);
+    const at::Tensor& all =
+        run.alpha == 0 ? workers.global.params() : workers.wanted.params(comm_.rank());
+    const auto same = bits_equal(found, GradedWorkers::part(all, fragment).to(run.type));
     if (!same)
-      say(concat("alpha 1 leaves the parameters of the worker alone, to the bit, but: ",
-                 same.message()));
+      say(concat(run.alpha == 0 ? "alpha 0 copies the global parameters"
+                                : "alpha 1 leaves the parameters of the worker alone",
+                 ", to the bit, but: ", same.message()));
   }
 
   void expect_memory(const Workers& workers, std::int64_t held, std::int64_t gradients) {

@@ -2,6 +2,7 @@
 // they are told to.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -20,7 +21,7 @@ class GradedAverager final : public Averager {
       : comm_(comm), failures_(std::move(failures)) {}
 
   struct Counts {
-    int num_started = 0, num_finished = 0;
+    int num_quorums = 0, num_started = 0, num_finished = 0;
     bool is_touched = false;  // something was written to while in flight
     at::Tensor sent;          // a copy of what was started last
   };
@@ -29,7 +30,13 @@ class GradedAverager final : public Averager {
     round_ = round;
     counts_ = {};
   }
+  // Called by form_quorum(): replaces this worker's state.
+  std::function<void()> heal = [] {};
 
+  void form_quorum() override {
+    ++counts_.num_quorums;
+    heal();
+  }
   void start(at::Tensor values) override {
     check(!flight_, "an average is started, but the one before is still in flight");
     ++counts_.num_started;

@@ -3,7 +3,8 @@
 // The model is three tensors, which are the three fragments. Learning moves a parameter by multiples
 // of N/16, and the options' numbers are quarters, so no result is ever rounded, and bits can be
 // compared whatever the order in which a correct answer multiplies and adds. With α = 1 the local
-// parameters are not computed, so they may be any numbers, among them zeros of either sign.
+// parameters are not computed, so they may be any numbers, among them zeros of either sign. With
+// α = 0 they do not matter, so they may even be NaN while the average is in flight.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -14,6 +15,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -32,7 +34,7 @@ class GradedWorkers {
   static std::vector<Unit> model() {
     Unit unit = {"unit", {}};
     for (const std::int64_t numel : kNumels)
-      unit.tensors.push_back({concat("tensor", unit.tensors.size()), at::ones({numel})});
+      unit.tensors.push_back({concat("tensor", unit.tensors.size()), start_of(numel)});
     return {unit};
   }
   // A fragment of a flat buffer of the model, as a view.
@@ -40,9 +42,14 @@ class GradedWorkers {
     return flat.split_with_sizes(kNumels)[static_cast<std::size_t>(fragment)];
   }
 
-  GradedWorkers(int num_workers, const DilocoOptions& options)
-      : options_(options), global_(at::ones({kNumel})), velocity_(at::zeros({kNumel})) {
-    for (int w = 0; w < num_workers; ++w) params_.push_back(at::ones({kNumel}));
+  // The workers' parameters have this type, the global ones are fp32. `has_nan`: some parameters stay
+  // at −0, and are NaN while the average is in flight.
+  GradedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan)
+      : options_(options),
+        has_nan_(has_nan),
+        global_(start_of(kNumel)),
+        velocity_(at::zeros({kNumel})) {
+    for (int w = 0; w < num_workers; ++w) params_.push_back(start_of(kNumel).to(type));
   }
 
   // The next inner step of all workers. learn(params, worker) is what a worker learns in it.
@@ -58,6 +65,17 @@ class GradedWorkers {
       const at::Tensor where = at::arange(kNumel, at::kFloat);
       params.sub_((at::fmod(where * (worker + 1) + 7 * time_, 15) + 1) * num_workers() / 16);
     }
+    if (!has_nan_) return;
+    const bool is_in_flight = time_ % 2 == 0;
+    every_16th(params).fill_(-0.0);
+    if (is_in_flight) every_16th(part(params, fragment())).fill_(std::nanf(""));
+  }
+  // All become as a worker that is an outer step ahead.
+  void heal() {
+    global_.add_(1);
+    velocity_.sub_(1);
+    for (const at::Tensor& params : params_) params.neg_();
+    ++outer_steps_;
   }
 
   void start() {
@@ -77,7 +95,8 @@ class GradedWorkers {
     const double kept = is_agreed ? options_.alpha : 0;
     for (const at::Tensor& params : params_) {
       const at::Tensor local = part(params, fragment());
-      if (kept < 1) local.copy_((1 - kept) * global + kept * local);
+      if (kept == 0) local.copy_(global);
+      if (kept > 0 && kept < 1) local.copy_((1 - kept) * global + kept * local);
     }
     outer_steps_ += is_agreed ? 1 : 0;
   }
@@ -95,9 +114,18 @@ class GradedWorkers {
  private:
   static constexpr std::int64_t kNumel = 96;
 
+  static at::Tensor start_of(std::int64_t numel) {
+    const at::Tensor values = at::ones({numel});
+    every_16th(values).fill_(-0.0);
+    return values;
+  }
+  static at::Tensor every_16th(const at::Tensor& values) {
+    return values.slice(0, /*start=*/1, values.numel(), /*step=*/16);
+  }
   int num_workers() const { return static_cast<int>(params_.size()); }
 
   DilocoOptions options_;
+  bool has_nan_;
   std::vector<at::Tensor> params_, pseudogradients_;  // by worker
   at::Tensor global_, velocity_, average_;
   std::int64_t time_ = 0, outer_steps_ = 0;

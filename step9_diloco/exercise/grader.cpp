@@ -22,6 +22,13 @@ std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& c
   grade.trains({.name = "alpha 1", .alpha = 1, .num_rounds = 4});
   grade.trains(
       {.name = "rounds that fail", .alpha = 0.25, .num_rounds = 8, .failures = {1, 3, 4, 7}});
+  grade.trains(
+      {.name = "rounds that fail, alpha 1", .alpha = 1, .num_rounds = 3, .failures = {1, 3}});
+  grade.trains({.name = "alpha 0, parameters NaN while the average is in flight",
+                .alpha = 0,
+                .num_rounds = 3,
+                .failures = {2},
+                .has_nan = true});
   grade.trains({.name = "started by finish_round()",
                 .alpha = 0.25,
                 .num_rounds = 4,
@@ -32,6 +39,14 @@ std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& c
                 .num_rounds = 4,
                 .failures = {2},
                 .settles = true});
+  grade.trains({.name = "resumed in the middle of a round",
+                .alpha = 0.25,
+                .num_rounds = 4,
+                .settles = true,
+                .resumes = true});
+  grade.trains(
+      {.name = "healed by form_quorum()", .alpha = 0.25, .num_rounds = 4, .heals = {2, 3}});
+  grade.trains({.name = "parameters in bf16", .alpha = 0, .num_rounds = 4, .type = at::kBFloat16});
   grade.trains(
       {.name = "memory", .alpha = 0.25, .num_rounds = 3, .failures = {2}, .measures = true});
   return grade.faults();

@@ -15,20 +15,24 @@ namespace ladder::step9 {
 // As GroupAverager's constructor.
 using MakeAverager = std::function<std::unique_ptr<Averager>(Communicator& comm)>;
 
-// As Diloco's members. `settle` and `round` are given to the learner: they tell what the others have
-// left.
+// As Diloco's members. `settle`, `round` and `restore` are given to the learner: they tell what the
+// others have left, and continue from there.
 struct DilocoAttempt {
   std::function<void()> start_average;
   std::function<bool()> finish_round;
   std::function<void()> settle;
   std::function<Diloco::Round()> round;
+  std::function<void(const Diloco::Round&)> restore;
   std::function<at::Tensor()> velocity;
 };
 // Of a Diloco, or of anything with these members. The functions keep it alive.
 template <class SomeDiloco>
 DilocoAttempt attempt_of(const std::shared_ptr<SomeDiloco>& diloco) {
-  return {[diloco] { diloco->start_average(); }, [diloco] { return diloco->finish_round(); },
-          [diloco] { diloco->settle(); }, [diloco] { return diloco->round(); },
+  return {[diloco] { diloco->start_average(); },
+          [diloco] { return diloco->finish_round(); },
+          [diloco] { diloco->settle(); },
+          [diloco] { return diloco->round(); },
+          [diloco](const Diloco::Round& round) { diloco->restore(round); },
           [diloco] { return diloco->velocity(); }};
 }
 // As Diloco's constructor.

@@ -31,6 +31,7 @@ class RightDiloco {
 
   virtual void start_average() {
     const at::NoGradGuard no_grad;
+    form_quorum();
     {
       const MemoryScope scope(category());
       pseudogradient_ = distance();
@@ -54,9 +55,16 @@ class RightDiloco {
   Diloco::Round round() const {
     return {outer_steps_, !is_in_flight_ && is_agreed_ ? pseudogradient_ : at::Tensor()};
   }
+  virtual void restore(const Diloco::Round& round) {
+    outer_steps_ = round.outer_steps;
+    pseudogradient_ = round.pseudogradient;
+    is_agreed_ = pseudogradient_.defined();
+    is_restored_ = true;
+  }
   const at::Tensor& velocity() const { return velocity_; }
 
  protected:
+  virtual void form_quorum() { averager_.form_quorum(); }
   virtual MemoryCategory category() { return MemoryCategory::kGradients; }
   virtual at::Tensor distance() { return global() - local(); }
   virtual bool has_started() { return pseudogradient_.defined(); }
@@ -93,7 +101,7 @@ class RightDiloco {
   std::vector<Fragment> fragments_;
   OuterSgd outer_;
   at::Tensor velocity_, pseudogradient_;
-  bool is_in_flight_ = false, is_agreed_ = false;
+  bool is_in_flight_ = false, is_agreed_ = false, is_restored_ = false;
   std::int64_t outer_steps_ = 0;
 };
 

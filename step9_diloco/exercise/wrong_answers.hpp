@@ -10,6 +10,7 @@
 #include "common/testing/wrong_answer.hpp"
 #include "step9_diloco/exercise/wrong_averagers.hpp"
 #include "step9_diloco/exercise/wrong_dilocos.hpp"
+#include "step9_diloco/exercise/wrong_rounds.hpp"
 
 namespace ladder::step9 {
 
@@ -106,6 +107,8 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
     return concat("part 2, ", run, ", round ", round, " (fragment ", fragment, "): ");
   };
   const std::string first = in("alpha 0", 1, 0), mix = in("alpha 0.25", 1, 0);
+  const std::string nan_run = "alpha 0, parameters NaN while the average is in flight";
+  const std::string resumed = "resumed in the middle of a round";
   const std::string started = "the number of averages that start_average() ";
   const std::string until_the_end = " until the end of the round is ";
   const std::string sent = "the pseudogradient, global - local, is ";
@@ -128,6 +131,15 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
       wrong("all at the end", diloco_with<AllAtTheEnd>(), first + started + "starts is 0, not 1"),
       wrong("scales in flight", diloco_with<ScalesInFlight>(),
             first + "the pseudogradient is written to while it is in flight"),
+      wrong("inherits the type", diloco_with<InheritsTheType>(),
+            in("parameters in bf16", 1, 0) + sent + "BFloat16[16], not Float[16]"),
+
+      wrong("forms no quorum", diloco_with<FormsNoQuorum>(),
+            first + "the number of quorums that start_average() forms is 0, not 1"),
+      wrong("forms it too late", diloco_with<FormsItTooLate>(),
+            in("healed by form_quorum()", 2, 2) + sent),
+      wrong("chooses the fragment too early", diloco_with<ChoosesTheFragmentTooEarly>(),
+            in("healed by form_quorum()", 2, 2) + sent + "Float[32], not Float[48]"),
 
       wrong("steps the local parameters", diloco_with<StepsTheParameters>(),
             first + "fragment 0 of the global parameters" + is_not(learned - 0.75 * g, global)),
@@ -153,6 +165,10 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
             first + "fragment 0 of this worker's parameters" + is_not(learned, global)),
       wrong("mixes whatever alpha is", diloco_with<MixesWhateverAlphaIs>(),
             in("alpha 1", 1, 0) + "alpha 1 leaves the parameters of the worker alone, to the bit"),
+      wrong("mixes with alpha 0", diloco_with<MixesWithAlpha0>(),
+            in(nan_run, 1, 0) + "fragment 0 of this worker's parameters is nan, not -0 "),
+      wrong("adds to zero", diloco_with<AddsToZero>(),
+            in(nan_run, 1, 0) + "alpha 0 copies the global parameters, to the bit"),
       wrong("mixes the difference", diloco_with<MixesTheDifference>(),
             in("alpha 1", 1, 0) + "fragment 0 of this worker's parameters is "),
       wrong("mixes the model", diloco_with<MixesTheModel>(),
@@ -171,6 +187,8 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
       wrong("mixes after a failure", diloco_with<MixesAfterAFailure>(),
             in("rounds that fail", 1, 0) + "fragment 0 of this worker's parameters" +
                 is_not(0.75 + 0.25 * learned, 1)),
+      wrong("keeps all after a failure", diloco_with<KeepsAllAfterAFailure>(),
+            in("rounds that fail, alpha 1", 1, 0) + "fragment 0 of this worker's parameters is "),
       wrong("loses the whole model", diloco_with<LosesTheWholeModel>(),
             in("rounds that fail", 1, 0) + "fragment 1 of this worker's parameters is 1, not "),
       wrong("moves the momentum", diloco_with<MovesTheMomentum>(),
@@ -192,6 +210,14 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
             "part 2, checkpoints in between: an average is waited for, but none is in flight"),
       wrong("tells nobody of its start", diloco_with<TellsNobodyOfItsStart>(),
             in("checkpoints in between", 1, 0) + "the average that a checkpoint saves is "),
+
+      wrong("forgets the outer steps", diloco_with<ForgetsTheOuterSteps>(),
+            in(resumed, 2, 1) + "the number of outer steps after restore() is 0, not 1"),
+      wrong("skips a start once restored", diloco_with<SkipsAStartOnceRestored>(),
+            in(resumed, 2, 1) + started + "starts is 0, not 1"),
+      wrong("starts again once restored", diloco_with<StartsAgainOnceRestored>(),
+            in(resumed, 1, 0) + "the number of averages that are started" + until_the_end +
+                "2, not 1"),
 
       wrong("keeps the pseudogradient", diloco_with<KeepsThePseudogradient>(),
             first + "the pseudogradient is kept after finish_round()"),

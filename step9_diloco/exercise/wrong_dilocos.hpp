@@ -18,14 +18,14 @@ struct DilocoNotWritten : WrongDiloco {
 // Right, too, but in other words.
 struct AnotherRightDiloco : WrongDiloco {
   using WrongDiloco::WrongDiloco;
-  at::Tensor distance() override { return local().neg().add_(global()); }
+  at::Tensor distance() override { return local().to(at::kFloat).sub(global()).neg_(); }
   void step_global(const at::Tensor& g) override {
     momentum().copy_(g + options_.outer_momentum * momentum());
     const at::Tensor d = options_.outer_momentum * momentum() + g;
     global().copy_(global() - d * options_.outer_lr);
   }
   void mix() override {
-    if (kept() < 1) local().copy_(global() + kept() * (local() - global()));
+    if (kept() < 1) local().copy_(kept() > 0 ? global() + kept() * (local() - global()) : global());
   }
 };
 
@@ -73,6 +73,37 @@ struct ScalesInFlight : WrongDiloco {
     WrongDiloco::start_average();
     pseudogradient_.mul_(options_.outer_lr);
   }
+};
+
+struct InheritsTheType : WrongDiloco {  // of 16-bit parameters
+  using WrongDiloco::WrongDiloco;
+  at::Tensor distance() override { return local().neg().add_(global()); }
+};
+
+// ---- the quorum, which may replace the worker's state
+
+struct FormsNoQuorum : WrongDiloco {
+  using WrongDiloco::WrongDiloco;
+  void form_quorum() override {}
+};
+struct FormsItTooLate : FormsNoQuorum {
+  using FormsNoQuorum::FormsNoQuorum;
+  at::Tensor distance() override {
+    at::Tensor too_early = FormsNoQuorum::distance();
+    averager_.form_quorum();
+    return too_early;
+  }
+};
+struct ChoosesTheFragmentTooEarly : WrongDiloco {
+  using WrongDiloco::WrongDiloco;
+  void form_quorum() override {
+    too_early_ = fragment();
+    WrongDiloco::form_quorum();
+  }
+  at::Tensor distance() override {
+    return too_early_.of(global_.params()) - too_early_.of(model_.params());
+  }
+  Fragment too_early_;
 };
 
 // ---- the outer step
@@ -139,6 +170,16 @@ struct MixesWhateverAlphaIs : WrongDiloco {  // −0 + 0 is 0
   using WrongDiloco::WrongDiloco;
   void mix() override { local().mul_(kept()).add_(global(), 1 - kept()); }
 };
+struct MixesWithAlpha0 : WrongDiloco {  // 0 · NaN is NaN
+  using WrongDiloco::WrongDiloco;
+  void mix() override {
+    if (kept() < 1) local().mul_(kept()).add_(global(), 1 - kept());
+  }
+};
+struct AddsToZero : WrongDiloco {  // 0 + −0 is 0
+  using WrongDiloco::WrongDiloco;
+  void mix() override { kept() == 0 ? void(local().zero_().add_(global())) : WrongDiloco::mix(); }
+};
 struct MixesTheDifference : WrongDiloco {  // which is rounded
   using WrongDiloco::WrongDiloco;
   void mix() override { local().copy_(global() + kept() * (local() - global())); }
@@ -160,123 +201,6 @@ struct MixesWhatItHadAtTheStart : WrongDiloco {  // without what it has learned 
     WrongDiloco::mix();
   }
   at::Tensor at_start_;
-};
-
-// ---- rounds that fail
-
-struct IgnoresTheVote : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& meaningless) override { take_outer_step(meaningless); }
-};
-struct SkipsTheFragment : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& meaningless) override {
-    WrongDiloco::give_up(meaningless);
-    ++outer_steps_;
-  }
-};
-struct KeepsWhatItLearned : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& /*meaningless*/) override {}
-};
-struct MixesAfterAFailure : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& /*meaningless*/) override { mix(); }
-};
-struct LosesTheWholeModel : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& /*meaningless*/) override {
-    model_.params().copy_(global_.params());
-  }
-};
-struct MovesTheMomentum : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& meaningless) override {
-    momentum().mul_(options_.outer_momentum).add_(meaningless);
-    WrongDiloco::give_up(meaningless);
-  }
-};
-struct DropsTheMomentum : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& meaningless) override {
-    momentum().zero_();
-    WrongDiloco::give_up(meaningless);
-  }
-};
-struct SaysNothing : WrongDiloco {  // of a failure
-  using WrongDiloco::WrongDiloco;
-  bool finish_round() override {
-    WrongDiloco::finish_round();
-    return true;
-  }
-};
-
-// ---- rounds that begin or end elsewhere
-
-struct NeedsAStart : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  bool has_started() override {
-    check(pseudogradient_.defined(), "start_average() has not been called");
-    return true;
-  }
-};
-struct SkipsWhatHasNotStarted : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  bool finish_round() override { return has_started() && WrongDiloco::finish_round(); }
-};
-struct StartsWhatIsNotInFlight : WrongDiloco {  // also what a checkpoint has waited for
-  using WrongDiloco::WrongDiloco;
-  bool has_started() override { return is_in_flight_; }
-};
-struct WaitsTwice : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void wait() override {
-    is_agreed_ = averager_.finish().has_value();
-    is_in_flight_ = false;
-  }
-};
-struct TellsNobodyOfItsStart : WrongDiloco {  // so that settle() does not wait
-  using WrongDiloco::WrongDiloco;
-  void start_average() override {
-    WrongDiloco::start_average();
-    is_in_flight_ = false;
-  }
-  void wait() override { is_agreed_ = averager_.finish().has_value(); }
-};
-
-// ---- memory
-
-struct KeepsThePseudogradient : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  at::Tensor take_average() override { return pseudogradient_; }
-};
-struct KeepsItAfterAFailure : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& meaningless) override {
-    WrongDiloco::give_up(meaningless);
-    pseudogradient_ = meaningless;
-  }
-};
-struct KeepsTheAverage : WrongDiloco {  // for a log
-  using WrongDiloco::WrongDiloco;
-  at::Tensor take_average() override { return last_ = WrongDiloco::take_average(); }
-  at::Tensor last_;
-};
-struct KeepsACopy : WrongDiloco {  // of the parameters
-  using WrongDiloco::WrongDiloco;
-  void start_average() override {
-    copy_ = local().clone();
-    WrongDiloco::start_average();
-  }
-  at::Tensor take_average() override {
-    copy_.reset();
-    return WrongDiloco::take_average();
-  }
-  at::Tensor copy_;
-};
-struct CountsActivations : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  MemoryCategory category() override { return MemoryCategory::kActivations; }
 };
 
 }  // namespace ladder::step9
