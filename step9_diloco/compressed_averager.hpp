@@ -29,9 +29,9 @@
 
 namespace ladder {
 
-// Collective: start() and finish(). poll() may be called at any time. Lifetime: the communicator outlives
-// it.
-// Memory: from start() to finish() about twice the encoded values, then about once (category:
+// Collective: start() and finish(); poll() may be called at any time, by any worker.
+// Lifetime: the communicator outlives it.
+// Memory: in the first half about twice the encoded values, in the second about once (category:
 //         communication).
 class CompressedAverager final : public Averager {
  public:
