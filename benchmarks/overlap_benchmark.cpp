@@ -1,4 +1,4 @@
-// How steps 4 to 7 hide communication behind computing, compared with steps 1 and 3.
+// How steps 4 to 7 and 9 hide communication behind computing, compared with steps 1 and 3.
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/overlap_benchmark [--link 50:1 | --link off]
 //
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/diloco_method.hpp"
 #include "benchmarks/overlap_measurement.hpp"
 #include "benchmarks/training_process.hpp"
 #include "benchmarks/zero_methods.hpp"
@@ -70,6 +71,7 @@ std::vector<Method> methods() {
   list.push_back(zero1_method());
   list.push_back(zero2_method());
   for (const int prefetch : {0, 1, 2}) list.push_back(zero3_method(prefetch));
+  for (const bool is_polled : {true, false}) list.push_back(diloco_method(is_polled));
   return list;
 }
 
@@ -122,7 +124,7 @@ Link link_of(const std::string& text) {
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  CLI::App app("Shows how steps 4 to 7 hide communication, compared with steps 1 and 3.");
+  CLI::App app("Shows how steps 4 to 7 and 9 hide communication, compared with steps 1 and 3.");
   ladder::OverlapOptions options;
   ladder::add_overlap_options(app, options);
   CLI11_PARSE(app, argc, argv);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 
+#include "benchmarks/polled_communicator.hpp"
 #include "common/comm/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
@@ -34,6 +36,7 @@ class WatchedAverager final : public Averager {
     flights.push_back({.start_s = timer_.seconds()});
     inner_.start(std::move(values));
   }
+  void poll() override { inner_.poll(); }
   std::optional<int> finish() override {
     flights.back().awaited_s = timer_.seconds();
     const std::optional<int> num_workers = inner_.finish();
@@ -48,18 +51,36 @@ class WatchedAverager final : public Averager {
   const Timer& timer_;
 };
 
+// Sleeps as long as an inner step takes.
+void train(const PacedRounds& rounds, Averager& averager) {
+  const auto start = std::chrono::steady_clock::now();
+  const int num_naps = std::max(1, rounds.polls_per_step);
+  for (int nap = 1; nap <= num_naps; ++nap) {
+    const std::chrono::duration<double> past(rounds.step_s * nap / num_naps);
+    std::this_thread::sleep_until(start + past);
+    if (nap <= rounds.polls_per_step) averager.poll();
+  }
+}
+
 RoundsTimeline run_worker(const PacedRounds& rounds, Communicator& group) {
-  PacedCommunicator comm(group.split(0, group.rank()), rounds.link);
+  PacedCommunicator paced(group.split(0, group.rank()), rounds.link);
+  PolledCommunicator polled(paced);
+  return measure_on(rounds.must_be_polled ? static_cast<Communicator&>(polled) : paced, rounds);
+}
+
+}  // namespace
+
+RoundsTimeline measure_on(Communicator& comm, const PacedRounds& rounds) {
   FlatModel model(paced_model(rounds.numel)), global(paced_model(rounds.numel));
   RoundsTimeline timeline;
   timeline.step_s = rounds.step_s;
-  group.barrier();
+  comm.barrier();
   const Timer timer;
   WatchedAverager averager(comm, timer);
   Diloco diloco(model, global, rounds.diloco, averager);
   for (std::int64_t step = 1; step <= rounds.num_steps; ++step) {
     timeline.step_starts_s.push_back(timer.seconds());
-    std::this_thread::sleep_for(std::chrono::duration<double>(rounds.step_s));
+    train(rounds, averager);
     const DilocoAction due = plan_diloco(rounds.diloco, step);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
@@ -71,8 +92,6 @@ RoundsTimeline run_worker(const PacedRounds& rounds, Communicator& group) {
   }
   return timeline;
 }
-
-}  // namespace
 
 double PacedRounds::transfer_s() const {
   double longest = 0;
@@ -99,6 +118,13 @@ double RoundsTimeline::waited_s() const {
   double sum = 0;
   for (const Flight& flight : flights) sum += flight.finished_s - flight.awaited_s;
   return sum;
+}
+
+double RoundsTimeline::median_wait_s() const {
+  std::vector<double> waits;
+  for (const Flight& flight : flights) waits.push_back(flight.finished_s - flight.awaited_s);
+  std::nth_element(waits.begin(), waits.begin() + std::ssize(waits) / 2, waits.end());
+  return waits[waits.size() / 2];
 }
 
 RoundsTimeline measure(const PacedRounds& rounds) {

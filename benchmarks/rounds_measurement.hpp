@@ -2,8 +2,9 @@
 // step sleeps for a given time.
 //
 // So every worker is exactly as fast as every other, and needs no core of its own. The averages are
-// real, by step 9's own code, between threads of this process; a PacedCommunicator makes them as
-// slow as the link.
+// real, by step 9's own code: between threads of this process, where a PacedCommunicator makes them as
+// slow as the link, or between ranks over MPI, at its own speed. An inner step polls as the hooks of a
+// real one do, in regular intervals.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ struct PacedRounds {
   int num_workers = 4;
   std::int64_t numel = 842752;  // of the model: 16 equal tensors
   Link link = {.latency_us = 100, .gbit_per_s = 0.1};
+  bool must_be_polled = false;  // the link (polled_communicator.hpp)
   double step_s = 0.050;
+  int polls_per_step = 20;
   std::int64_t num_steps = 40;
 
   // How long the link needs for the largest fragment, by the formula of traffic_theory.hpp.
@@ -30,7 +33,7 @@ struct PacedRounds {
   double predicted_s() const;  // all steps and all waits
 };
 
-// What worker 0 has done, in seconds since the first step's start.
+// What a worker has done, in seconds since the first step's start.
 struct RoundsTimeline {
   struct Flight {
     std::int64_t fragment = 0;
@@ -43,10 +46,13 @@ struct RoundsTimeline {
   std::vector<Flight> flights;
   double total_s = 0;
 
-  double waited_s() const;  // in all rounds together
+  double waited_s() const;       // in all rounds together
+  double median_wait_s() const;  // in a round
 };
 
-RoundsTimeline measure(const PacedRounds& rounds);
+RoundsTimeline measure(const PacedRounds& rounds);  // on threads: worker 0's
+// Of this rank. Collective. The link and num_workers are the group's own.
+RoundsTimeline measure_on(Communicator& comm, const PacedRounds& rounds);
 
 // An SVG with a strip for each of these, named as given, all to the same scale.
 std::string draw_svg(const std::vector<std::pair<std::string, RoundsTimeline>>& strips,

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/comm/rank_order_fold.hpp"
@@ -13,6 +14,11 @@ namespace ladder {
 namespace {
 
 constexpr int kChunkTag = 10;
+constexpr int kMeanTag = 11;
+
+bool are_done(const std::vector<WorkPtr>& works) {
+  return std::all_of(works.begin(), works.end(), [](const WorkPtr& work) { return work->test(); });
+}
 
 void wait_for_all(std::vector<WorkPtr>& works) {
   for (const WorkPtr& work : works) work->wait();
@@ -39,11 +45,17 @@ void CompressedAverager::start(at::Tensor values) {
   }
 }
 
+void CompressedAverager::poll() {
+  if (values_.defined() && are_done(on_their_way_) && means_.empty()) share_mean();
+}
+
 std::optional<int> CompressedAverager::finish() {
   const MemoryScope scope(MemoryCategory::kCommunication);
+  if (means_.empty()) share_mean();
   wait_for_all(on_their_way_);
-  average_own_chunk();
-  share_chunks();
+  for (int worker = 0; worker < comm_.size(); ++worker)
+    decode(means_[static_cast<std::size_t>(worker)], format_, chunk_of_worker(worker));
+  means_.clear();
   values_.reset();
   return comm_.size();
 }
@@ -59,18 +71,18 @@ void CompressedAverager::average_own_chunk() {
   sum.div_(comm_.size());
 }
 
-// A broadcast for each chunk, all at once. An all-gather would want chunks of equal length, and the
-// bytes that fill them up.
-void CompressedAverager::share_chunks() {
-  std::vector<at::Tensor> means;
-  for (int worker = 0; worker < comm_.size(); ++worker) {
-    const at::Tensor chunk = chunk_of_worker(worker);
-    means.push_back(worker == comm_.rank() ? encode(chunk, format_) : room_for(chunk, format_));
-    on_their_way_.push_back(comm_.broadcast(means.back(), worker));
-  }
+void CompressedAverager::share_mean() {
+  const MemoryScope scope(MemoryCategory::kCommunication);
   wait_for_all(on_their_way_);
-  for (int worker = 0; worker < comm_.size(); ++worker)
-    decode(means[static_cast<std::size_t>(worker)], format_, chunk_of_worker(worker));
+  average_own_chunk();
+  const at::Tensor mean = encode(chunk_of_worker(comm_.rank()), format_);
+  for (int worker = 0; worker < comm_.size(); ++worker) {
+    const bool is_own = worker == comm_.rank();
+    means_.push_back(is_own ? mean : room_for(chunk_of_worker(worker), format_));
+    if (is_own) continue;
+    on_their_way_.push_back(comm_.recv(means_.back(), worker, kMeanTag));
+    on_their_way_.push_back(comm_.send(mean, worker, kMeanTag));
+  }
 }
 
 at::Tensor CompressedAverager::chunk_of_worker(int worker) const {
@@ -81,11 +93,11 @@ at::Tensor CompressedAverager::chunk_of_worker(int worker) const {
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size,
                                    int rank) {
   Traffic traffic;
-  traffic[CommOp::kRecv].calls = world_size - 1;
+  traffic[CommOp::kRecv].calls = 2 * (world_size - 1);
   for (int worker = 0; worker < world_size; ++worker) {
-    const std::int64_t bytes = encoded_bytes(chunk_of(numel, world_size, worker).numel, format);
-    if (worker != rank) traffic += send_traffic(bytes, 1);
-    traffic += broadcast_traffic(bytes, 1, world_size, rank, /*root=*/worker);
+    if (worker == rank) continue;
+    for (const int chunk : {worker, rank})
+      traffic += send_traffic(encoded_bytes(chunk_of(numel, world_size, chunk).numel, format), 1);
   }
   return traffic;
 }

@@ -3,9 +3,10 @@
 // Worker r is responsible for chunk r of the values, as in the all-reduce of
 // message_communicator.hpp, but what travels is encoded (wire_format.hpp):
 //
-//   start()    every worker encodes chunk q and sends it to worker q, for every q
-//   finish()   worker q decodes what it got, adds it up in the order of the workers, in fp32, divides,
-//              encodes the mean and broadcasts it; everybody decodes the means of all chunks
+//   start()            every worker encodes chunk q and sends it to worker q, for every q
+//   poll(), finish()   once all have arrived, worker q decodes what it got, adds it up in the order of
+//                      the workers, in fp32, divides, encodes the mean and sends it to all
+//   finish()           everybody decodes the means of all chunks
 //
 // All workers decode the same bytes, also worker q its own mean: it knows a better one, but is alone
 // with it, and global parameters that differ never meet again. It also decodes its own part of the sum
@@ -16,9 +17,8 @@
 // where e is the mean of the workers' errors and e' that of encoding the mean. In fp32 both are 0, and
 // the result is GroupAverager's, to the bit.
 //
-// Between start() and finish() only the first half travels: the sums cannot be encoded before they
-// exist. So a delay (--sync-delay) hides half of the bytes, where GroupAverager's all-reduce can hide
-// all of them.
+// Workers reach the second half at different times, between other operations of the group. So the
+// means travel in sends and receives, which need no common order; broadcasts would.
 #pragma once
 
 #include <vector>
@@ -29,24 +29,27 @@
 
 namespace ladder {
 
-// Collective: start() and finish(). Lifetime: the communicator outlives it.
-// Memory: from start() to finish() about twice the encoded values, then about once (category:
+// Collective: start() and finish(); poll() may be called at any time, by any worker.
+// Lifetime: the communicator outlives it.
+// Memory: in the first half about twice the encoded values, in the second about once (category:
 //         communication).
 class CompressedAverager final : public Averager {
  public:
   CompressedAverager(Communicator& comm, WireFormat format) : comm_(comm), format_(format) {}
   void start(at::Tensor values) override;  // encodes and returns; what it has sent is on its way
+  void poll() override;
   std::optional<int> finish() override;
 
  private:
   at::Tensor chunk_of_worker(int worker) const;  // a view of the values
   void average_own_chunk();                      // overwrites it
-  void share_chunks();
+  void share_mean();                             // the second half; waits for the first
 
   Communicator& comm_;
   WireFormat format_;
   at::Tensor values_;
   std::vector<at::Tensor> pieces_;  // of this worker's chunk: all workers' bytes, in their order
+  std::vector<at::Tensor> means_;   // of all chunks, in the second half
   std::vector<WorkPtr> on_their_way_;
 };
 

@@ -10,6 +10,7 @@
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
+#include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
@@ -40,6 +41,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   const LossSum loss_sum = loss_of(model, kNextToken);
   const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
+  const GradientHooks hooks(flat.leaves(), [&](auto) { workers->poll(); });  // an average moves on
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();

@@ -17,7 +17,7 @@ constexpr double kPaces[] = {1, 2, 4, 8};
 constexpr double kSlack = 1.1;  // how much longer than the formula it may take
 
 // The smallest time ÷ formula over the paces; both the steps and the link slow down.
-double ratio_of(const DilocoOptions& diloco) {
+double ratio_of(const DilocoOptions& diloco, bool must_be_polled = false) {
   double ratio = std::numeric_limits<double>::infinity();
   for (const double pace : kPaces) {
     if (ratio <= kSlack) break;
@@ -25,6 +25,7 @@ double ratio_of(const DilocoOptions& diloco) {
                                 .num_workers = 3,
                                 .numel = 64 * 1024,
                                 .link = {.latency_us = 100, .gbit_per_s = 0.1 / pace},
+                                .must_be_polled = must_be_polled,
                                 .step_s = 0.010 * pace,
                                 .num_steps = 20};
     const double measured_s = measure(rounds).total_s;
@@ -42,6 +43,21 @@ TEST(Rounds, TakeTheTimeOfTheFormula) {
   EXPECT_LE(ratio_of({.sync_every = 10}), kSlack);
   EXPECT_LE(ratio_of({.sync_every = 10, .num_fragments = 2}), kSlack);
   EXPECT_LE(ratio_of({.sync_every = 10, .num_fragments = 2, .sync_delay = 1}), kSlack);
+}
+
+// A link that carries nothing by itself: with polls a delay covers as much, without them nothing.
+TEST(Rounds, ADelayNeedsPollsWhereTheLinkDoes) {
+  EXPECT_LE(ratio_of({.sync_every = 10, .num_fragments = 2, .sync_delay = 2}, true), kSlack);
+  const PacedRounds never = {.diloco = {.sync_every = 10, .num_fragments = 2, .sync_delay = 2},
+                             .num_workers = 3,
+                             .numel = 64 * 1024,
+                             .link = {.latency_us = 100, .gbit_per_s = 0.1},
+                             .must_be_polled = true,
+                             .step_s = 0.010,
+                             .polls_per_step = 0,
+                             .num_steps = 20};
+  for (const RoundsTimeline::Flight& flight : measure(never).flights)
+    EXPECT_GE(flight.finished_s - flight.awaited_s, 0.99 * never.transfer_s());
 }
 
 // The formula itself: a transfer of 28 ms, or 14 per half, behind steps of 10 ms.

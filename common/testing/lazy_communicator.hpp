@@ -2,8 +2,8 @@
 //
 // A reduction is done once test() has been called `num_tests` times since it started, on whichever
 // operation, or in its own wait(). So whoever wants to overlap it with something must call test()
-// meanwhile, and num_done_by_tests() says whether anybody did: exactly, where a clock could only
-// guess.
+// meanwhile, and num_done_by_tests() and num_waited_for() say whether anybody did: exactly, where a
+// clock could only guess. A reduction of at most `eager_bytes` is the inner communicator's.
 //
 // Lifetime: `inner` outlives this; a Work may outlive it.
 #pragma once
@@ -19,15 +19,19 @@ namespace ladder {
 
 class LazyCommunicator : public ForwardingCommunicator {
  public:
-  LazyCommunicator(Communicator& inner, int num_tests)
-      : ForwardingCommunicator(inner), progress_(std::make_shared<Progress>()) {
+  LazyCommunicator(Communicator& inner, int num_tests, std::size_t eager_bytes = 0)
+      : ForwardingCommunicator(inner),
+        progress_(std::make_shared<Progress>()),
+        eager_bytes_(eager_bytes) {
     progress_->num_needed = num_tests;
   }
 
   WorkPtr all_reduce(at::Tensor inout) override {
+    if (inout.nbytes() <= eager_bytes_) return inner_.all_reduce(std::move(inout));
     return std::make_unique<LazyWork>(inner_.all_reduce(std::move(inout)), progress_);
   }
   WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override {
+    if (full.nbytes() <= eager_bytes_) return inner_.reduce_scatter(full, std::move(shard));
     return std::make_unique<LazyWork>(inner_.reduce_scatter(full, std::move(shard)), progress_);
   }
 
@@ -36,11 +40,13 @@ class LazyCommunicator : public ForwardingCommunicator {
     return std::count_if(progress_->starts.begin(), progress_->starts.end(),
                          [this](int start) { return progress_->is_done(start); });
   }
+  std::int64_t num_waited_for() const { return progress_->num_waited_for; }  // not done before
 
  private:
   struct Progress {
     int num_needed = 0;
-    int num_tests = 0;        // of all operations
+    int num_tests = 0;  // of all operations
+    std::int64_t num_waited_for = 0;
     std::vector<int> starts;  // num_tests when each operation started
     bool is_done(int start) const { return num_tests - start >= num_needed; }
   };
@@ -55,7 +61,10 @@ class LazyCommunicator : public ForwardingCommunicator {
       ++progress_->num_tests;
       return progress_->is_done(start_) && inner_->test();
     }
-    void wait() override { inner_->wait(); }
+    void wait() override {
+      if (!progress_->is_done(start_)) ++progress_->num_waited_for;
+      inner_->wait();
+    }
 
    private:
     WorkPtr inner_;
@@ -64,6 +73,7 @@ class LazyCommunicator : public ForwardingCommunicator {
   };
 
   std::shared_ptr<Progress> progress_;
+  std::size_t eager_bytes_;
 };
 
 }  // namespace ladder
