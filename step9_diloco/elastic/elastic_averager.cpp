@@ -1,9 +1,11 @@
 #include "step9_diloco/elastic/elastic_averager.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -71,6 +73,18 @@ std::int64_t values_bytes(const WorkerState& state) {
   return static_cast<std::int64_t>(most);
 }
 
+bool is_finite(const at::Tensor& values) {
+  if (values.numel() == 0) return true;
+  const auto [least, most] = at::aminmax(values);  // not a number if one value is none
+  return std::isfinite(least.item<double>()) && std::isfinite(most.item<double>());
+}
+
+void check_finite(const NamedTensor& named, int worker) {
+  check(is_finite(named.tensor), "worker ", worker, ": a value of its ", named.name,
+        " is not finite: its training has diverged, so it leaves the others. Start it again: ",
+        "it receives their state. If that repeats, try a lower --lr");
+}
+
 }  // namespace
 
 struct ElasticAverager::Group {
@@ -110,6 +124,7 @@ ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
 
 ElasticAverager::~ElasticAverager() {
   if (round_.valid()) round_.wait();  // its deadlines end it
+  if (group_) group_->membership.leave();
 }
 
 void ElasticAverager::join(const WorkerState& state, const std::string& description) {
@@ -129,6 +144,7 @@ void ElasticAverager::note_progress() {
 void ElasticAverager::form_quorum() {
   check(group_ != nullptr, "join() comes before the first round");
   check(!round_.valid(), "one average is in flight at a time");
+  for (const NamedTensor& named : state_.own) check_finite(named, options_.worker);
   const Timer timer;
   while (true) {
     if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
@@ -187,6 +203,7 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
 void ElasticAverager::start(at::Tensor values) {
   num_tokens_ = 0;
   if (quorum_.members.empty()) return;  // it has given up: finish() says so
+  check_finite({"pseudogradient", values}, options_.worker);
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
 }
@@ -205,9 +222,11 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     double sum_of_weights = 0;
     for (const Member& member : contributors) sum_of_weights += member.weight;
     if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
-    is_ready = sum_over_contributors(values, quorum_, self, group_->messenger, group_->mailbox,
-                                     options_.round_timeout_s);
-    if (is_ready && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    const bool is_there = sum_over_contributors(values, quorum_, self, group_->messenger,
+                                                group_->mailbox, options_.round_timeout_s);
+    check(!is_there || is_finite(values), "its sum is not finite");
+    if (is_there && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    is_ready = is_there;
     const bool is_listener = quorum_.member(self).donor.has_value();
     if (!is_ready) log_(concat("is missing a part of the average of quorum ", quorum_.id));
     if (is_ready)

@@ -12,6 +12,10 @@
 // --round-timeout, and the next one goes on without it. After a commit, all members have the same
 // global copy and outer momentum, to the bit. After an abort nobody has moved.
 //
+// A sick worker, one whose values are not finite, must not make the others sick. It leaves before it
+// sends anything, and ends with an error. A sum that is not finite is not an average: all vote
+// against it.
+//
 // The object sends heartbeats from join() until end() or the destructor.
 // Memory: at most twice the values in flight, in buffers; a copy of the state for each member that
 // heals from this one, and for this one while it heals.
@@ -59,8 +63,9 @@ class ElasticAverager final : public Averager {
 
   // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); when the run
   // is asked to stop, it waits no longer. In both cases the round fails. Throws CheckError when the
-  // group refuses this worker.
+  // group refuses this worker, or when its own state is not finite.
   void form_quorum() override;
+  // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
 

@@ -486,6 +486,23 @@ TEST(Failures, AWorkerWithOtherBitsIsHealedByTheMajority) {
   EXPECT_THAT(crew.log(1), Not(HasSubstr("heals")));
 }
 
+// Its values become NaN. It ends alone, and comes back with the others' state.
+TEST(Failures, ASickWorkerEndsAlone) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(1);
+  crew.start(2, "nan_at=30");
+  EXPECT_EQ(crew.wait(2), 1);
+  EXPECT_THAT(crew.output(2), HasSubstr("worker 2: a value of its params is not finite"));
+  crew.wait_for_commits(0, 5);
+  crew.start(2);
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+  EXPECT_LT(crew.loss(), 0.5);  // as at the start, or less: not NaN
+  for (int worker = 0; worker < 2; ++worker)
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+}
+
 TEST(Failures, AnotherModelIsRefused) {
   Crew crew(3);
   crew.start(0);

@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -134,6 +135,10 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     if (num_steps == static_cast<std::int64_t>(number(settings, "damage_at", 0))) {
       global.params()[5].add_(1);
       events.write("damages its global copy");
+    }
+    if (num_steps == static_cast<std::int64_t>(number(settings, "nan_at", 0))) {
+      model.params()[5] = std::nan("");
+      events.write("is sick");
     }
     if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
       events.write("naps");
