@@ -10,7 +10,8 @@
 //
 // The global parameters and the outer momentum are equal on all workers, to the bit, after every
 // round. In a round that has failed the fragment's parameters go back to the global ones, and what
-// it learned in the round is lost; the next round is about the same fragment.
+// it learned in the round is lost; the next round is about the same fragment. Only if the averager
+// has given up, the worker keeps them: it stops, and the round goes on after a resume.
 //
 // Collective over the workers: start_average() and finish_round(), in the same inner steps, and
 // settle().

@@ -65,6 +65,7 @@ class ElasticAverager final : public Averager {
   // is asked to stop, it waits no longer. In both cases the round fails. Throws CheckError when the
   // group refuses this worker, or when its own state is not finite.
   void form_quorum() override;
+  bool has_given_up() const override { return quorum_.members.empty(); }
   // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
