@@ -299,9 +299,37 @@ TEST(ElasticAverager, ASumThatIsNotFiniteIsNoAverage) {
     averager.form_quorum();
     averager.start(at::full({3}, 3e38, at::kFloat));
     EXPECT_EQ(averager.finish(), std::nullopt);
+    EXPECT_THAT([&] { averager.end(); },
+                ThrowsMessage<CheckError>(HasSubstr("ends without one committed round")));
     const std::lock_guard lock(mutex);
     EXPECT_THAT(said, HasSubstr("votes against quorum 1: its sum is not finite"));
   });
+}
+
+// Each round has a quorum, and fails: for --patience, and a few times at least.
+TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
+  const StopSignal stop;
+  const Beacon beacon;
+  std::mutex mutex;
+  std::string said;
+  run_workers(2, [&](int worker) {
+    ElasticOptions options = options_of(beacon, worker, 2);
+    options.join_timeout_s = 0.2;
+    options.patience_s = 0.3;
+    Toy toy;
+    ElasticAverager averager(options, [&](const std::string& message) {
+      const std::lock_guard lock(mutex);
+      said += message + "\n";
+    });
+    averager.join(toy.state(), "toy");
+    for (int round = 0; !StopSignal::was_raised() && round < 1000; ++round) {
+      averager.form_quorum();
+      averager.start(at::full({3}, 3e38, at::kFloat));
+      EXPECT_EQ(averager.finish(), std::nullopt);
+    }
+  });
+  EXPECT_TRUE(StopSignal::was_raised());
+  EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a committed round (--patience)"));
 }
 
 TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {

@@ -48,10 +48,12 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
           concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
       hash.update(text.data(), text.size());
     }
-  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
-                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
-                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
-                options.merge == Merge::kEqual ? "equal" : "tokens");
+  return concat(
+      "'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
+      options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
+      options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
+      options.merge == Merge::kEqual ? "equal" : "tokens", ", --elastic-key ",
+      options.key_file.empty() ? "(none)" : "with the public key " + keys_of(options)->public_key);
 }
 
 // A worker that has found the lighthouse on its own machine's loopback listens there, too.
@@ -130,6 +132,7 @@ ElasticAverager::~ElasticAverager() {
 void ElasticAverager::join(const WorkerState& state, const std::string& description) {
   state_ = state;
   group_ = std::make_unique<Group>(options_, state_, description, log_);
+  since_commit_.restart();
 }
 
 void ElasticAverager::note_step(double num_tokens) {
@@ -148,7 +151,8 @@ void ElasticAverager::form_quorum() {
   const Timer timer;
   while (true) {
     if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
-      give_up();
+      give_up(concat("without a quorum (--patience): are the lighthouse and --min-workers ",
+                     options_.min_workers, " workers running, and does data travel between them?"));
       break;
     }
     if (!quorum_.member(options_.worker).donor || heal_from_donor()) break;
@@ -167,14 +171,13 @@ bool ElasticAverager::heal_from_donor() {
 }
 
 // The round fails; the loop then saves what there is, and stops.
-void ElasticAverager::give_up() {
+void ElasticAverager::give_up(const std::string& reason) {
   quorum_ = {};
   if (StopSignal::was_raised()) {
     log_("waits for no quorum any more: it is asked to stop");
     return;
   }
-  log_(concat("gives up after ", options_.patience_s, " s without a quorum (--patience): are the ",
-              "lighthouse and --min-workers ", options_.min_workers, " workers running?"));
+  log_(concat("gives up after ", options_.patience_s, " s ", reason));
   StopSignal::raise();
 }
 
@@ -183,7 +186,8 @@ void ElasticAverager::give_up() {
 bool ElasticAverager::ask(bool has_finished, double seconds) {
   const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
   const std::optional<Quorum> quorum = group_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished},
+      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished,
+       missed_.epochs()},
       seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
@@ -222,13 +226,13 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     double sum_of_weights = 0;
     for (const Member& member : contributors) sum_of_weights += member.weight;
     if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
-    const bool is_there = sum_over_contributors(values, quorum_, self, group_->messenger,
-                                                group_->mailbox, options_.round_timeout_s);
-    check(!is_there || is_finite(values), "its sum is not finite");
-    if (is_there && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
-    is_ready = is_there;
+    const Missing missing = sum_over_contributors(values, quorum_, self, group_->messenger,
+                                                  group_->mailbox, options_.round_timeout_s);
+    note_missing(missing);
+    check(!missing.is_empty() || is_finite(values), "its sum is not finite");
+    if (missing.is_empty() && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    is_ready = missing.is_empty();
     const bool is_listener = quorum_.member(self).donor.has_value();
-    if (!is_ready) log_(concat("is missing a part of the average of quorum ", quorum_.id));
     if (is_ready)
       log_.routine(concat(is_listener ? "hears" : "has", " the average of quorum ", quorum_.id));
   } catch (const std::exception& error) {
@@ -247,6 +251,24 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   return decision == Decision::kCommit && is_ready;
 }
 
+void ElasticAverager::note_missing(const Missing& missing) {
+  const bool is_listener = quorum_.member(options_.worker).donor.has_value();
+  if (!is_listener) missed_.note(quorum_, missing.values);
+  for (const int worker : missing.values)
+    log_(concat("has not received the values of worker ", worker, " in quorum ", quorum_.id));
+  for (const int worker : missing.sums)
+    log_(concat("has not received the sum of worker ", worker, " in quorum ", quorum_.id));
+}
+
+// A round that fails now and then is nothing, not even if it is longer than --patience.
+void ElasticAverager::check_progress(bool is_committed) {
+  ++(is_committed ? counts_.num_commits : counts_.num_failures);
+  num_failures_in_a_row_ = is_committed ? 0 : num_failures_in_a_row_ + 1;
+  if (is_committed) since_commit_.restart();
+  if (num_failures_in_a_row_ > kMaxMissedRounds && since_commit_.seconds() > options_.patience_s)
+    give_up("without a committed round (--patience): what is missing is said above");
+}
+
 std::optional<int> ElasticAverager::finish() {
   const Timer timer;
   bool is_committed = false;
@@ -257,15 +279,13 @@ std::optional<int> ElasticAverager::finish() {
   }
   counts_.num_bytes_sent = group_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
-  ++(is_committed ? counts_.num_commits : counts_.num_failures);
+  check_progress(is_committed);
   if (!is_committed) return {};
   return static_cast<int>(quorum_.contributors().size());
 }
 
 void ElasticAverager::end() {
   if (!group_) return;
-  if (counts_.num_commits == 0)
-    log_("ends without one committed round: its global parameters are those it started with");
   try {
     if (!StopSignal::was_raised()) help_those_behind();
   } catch (const CheckError& error) {
@@ -273,6 +293,13 @@ void ElasticAverager::end() {
   }
   group_->membership.leave();
   log_("has left");
+  const bool is_untrained = counts_.num_commits + counts_.num_heals == 0;
+  if (!is_untrained) return;
+  const std::string text =
+      "ends without one committed round: its global parameters are those it started with";
+  check(counts_.num_failures == 0 || StopSignal::was_raised(), "worker ", options_.worker, " ",
+        text);
+  log_(text);
 }
 
 // Others may go on for long: this worker is ready to leave as soon as nobody needs it.
