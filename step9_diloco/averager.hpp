@@ -26,6 +26,9 @@ class Averager {
   // To be called before the values of a round are computed: who takes part? May replace this worker's
   // whole state by that of another one, which start()'s values must then come from.
   virtual void form_quorum() {}
+  // The last form_quorum() has found nobody, because this worker is about to stop. Its round has
+  // failed, but is not lost: it goes on after a resume.
+  virtual bool has_given_up() const { return false; }
 
   // Starts to add up `values` [n] over the workers; nobody may touch them until finish() returns.
   // One average is in flight at a time.

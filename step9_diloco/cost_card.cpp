@@ -52,7 +52,7 @@ Traffic traffic_between(const TrainOptions& options, std::int64_t first_step,
       const auto index = static_cast<std::size_t>(fragment_of_round(options.diloco, round));
       traffic += average_traffic(options.diloco, fragments[index].numel, world_size, rank);
     }
-    if (due.finishes || (save_every > 0 && step % save_every == 0)) {
+    if (due.finishes || (save_every > 0 && step % save_every == 0) || world_size == 1) {
       traffic += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);
       last_shared = step;
     }

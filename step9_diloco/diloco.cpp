@@ -49,7 +49,7 @@ bool Diloco::finish_round() {
   const at::Tensor global = fragment().of(global_.params());
   const at::Tensor local = fragment().of(model_.params());
   if (!is_agreed_) {
-    local.copy_(global);
+    if (!averager_.has_given_up()) local.copy_(global);
     return false;
   }
   outer_.step(global, fragment().of(velocity_), average);

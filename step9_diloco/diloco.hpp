@@ -11,7 +11,8 @@
 //
 // The global parameters and the outer momentum are equal on all workers, to the bit, after every
 // round. In a round that has failed the fragment's parameters go back to the global ones, and what
-// it learned in the round is lost, whatever α is; the next round is about the same fragment.
+// it learned in the round is lost, whatever α is; the next round is about the same fragment. Only if
+// the averager has given up, the worker keeps them: it stops, and the round goes on after a resume.
 //
 // Parameters may have 16 bits; global parameters, momentum and g are fp32 always. α = 0 and α = 1
 // copy: the bits of the global parameters, or of L, whatever the other one holds (a NaN, −0).

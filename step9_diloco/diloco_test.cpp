@@ -233,5 +233,27 @@ TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
   EXPECT_THAT(outer_steps, ElementsAreArray({1, 1, 1, 2, 3}));
 }
 
+// A worker that is asked to stop, and so finds nobody.
+class StoppedAverager final : public Averager {
+ public:
+  bool has_given_up() const override { return true; }
+  void start(at::Tensor) override {}
+  std::optional<int> finish() override { return {}; }
+};
+
+// It saves what it has learned, and learns on after a resume, in the same round.
+TEST(Diloco, ARoundThatAStopInterruptsIsNotLost) {
+  for (const std::int64_t delay : {0, 1}) {
+    StoppedAverager averager;
+    Worker worker({1}, {.sync_every = 4, .sync_delay = delay}, averager);
+    for (std::int64_t step = 1; step <= 4; ++step)
+      worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
+    EXPECT_EQ(worker.model.params()[0].item<double>(), 1 - 4);
+    EXPECT_EQ(worker.global.params()[0].item<double>(), 1);
+    EXPECT_EQ(worker.diloco.round().outer_steps, 0);
+    EXPECT_FALSE(worker.diloco.round().pseudogradient.defined());
+  }
+}
+
 }  // namespace
 }  // namespace ladder

@@ -2,7 +2,8 @@
 //
 // An inner step communicates nothing, not even its loss. At the end of a round the workers add up
 // the sums and counts of all steps since the last one, in a single all-reduce: four doubles per
-// step, and one for requests to stop.
+// step, and one for requests to stop. A worker that is alone in its world does so in every step: it
+// waits for nobody, and sees at once that it is asked to stop.
 #pragma once
 
 #include <vector>

@@ -58,12 +58,14 @@ TrainReport train(const TrainOptions& options, World& world) {
     log.add({loss, clip.norm, parameter_norm(flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too
-    if (due.finishes || run.should_save()) run.record(log.share(run.stop_requested(), comm));
+    const bool is_heard = due.finishes || run.should_save() || comm.size() == 1;
+    if (is_heard) run.record(log.share(run.stop_requested(), comm));
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
       run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
     }
   }
+  diloco.settle();
   run.finish(state());
   workers->end();
   if (run.should_sample()) run.record_sample(generate(global_model, options));

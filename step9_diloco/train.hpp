@@ -22,7 +22,7 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 // One average of a fragment per round, counted in the inner step that starts it (in fp32 an
 // all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at the
-// round's end and before a save.
+// round's end and before a save; on one rank, in each step.
 Traffic traffic_between(const TrainOptions& options, std::int64_t first_step,
                         std::int64_t last_step, int world_size, int rank);
 

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "common/core/check.hpp"
@@ -249,6 +251,85 @@ TEST(ElasticAverager, GivesUpWithoutAQuorum) {
   EXPECT_TRUE(StopSignal::was_raised());
   averager.end();
   EXPECT_THAT(said, HasSubstr("ends without one committed round"));
+}
+
+// Worker 1's values are sick. It ends with an error, and the others go on without it.
+TEST(ElasticAverager, ASickWorkerSpoilsNoSum) {
+  const Beacon beacon;
+  run_workers(3, [&](int worker) {
+    Toy toy;
+    ElasticOptions options = options_of(beacon, worker, 3);
+    options.min_workers = 2;
+    options.round_timeout_s = 1;
+    ElasticAverager averager(options, say_nothing);
+    averager.join(toy.state(), "toy");
+    averager.form_quorum();
+    EXPECT_EQ(averager.quorum().members.size(), 3U);
+    const at::Tensor values = at::full({3}, worker, at::kFloat);
+    if (worker == 1) {
+      values[2] = std::nan("");
+      EXPECT_THAT(
+          [&] { averager.start(values); },
+          ThrowsMessage<CheckError>(HasSubstr("a value of its pseudogradient is not finite")));
+      return;
+    }
+    averager.start(values);
+    EXPECT_EQ(averager.finish(), std::nullopt);
+    averager.form_quorum();
+    values.fill_(worker);
+    averager.start(values);
+    EXPECT_EQ(averager.finish(), 2);
+    EXPECT_TRUE(values.equal(at::full({3}, 1, at::kFloat)));
+    averager.end();
+  });
+}
+
+// Each worker's values are finite, but their sum is not.
+TEST(ElasticAverager, ASumThatIsNotFiniteIsNoAverage) {
+  const Beacon beacon;
+  run_workers(2, [&](int worker) {
+    Toy toy;
+    std::string said;
+    std::mutex mutex;
+    ElasticAverager averager(options_of(beacon, worker, 2), [&](const std::string& message) {
+      const std::lock_guard lock(mutex);
+      said += message + "\n";
+    });
+    averager.join(toy.state(), "toy");
+    averager.form_quorum();
+    averager.start(at::full({3}, 3e38, at::kFloat));
+    EXPECT_EQ(averager.finish(), std::nullopt);
+    EXPECT_THAT([&] { averager.end(); },
+                ThrowsMessage<CheckError>(HasSubstr("ends without one committed round")));
+    const std::lock_guard lock(mutex);
+    EXPECT_THAT(said, HasSubstr("votes against quorum 1: its sum is not finite"));
+  });
+}
+
+// Each round has a quorum, and fails: for --patience, and a few times at least.
+TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
+  const StopSignal stop;
+  const Beacon beacon;
+  std::mutex mutex;
+  std::string said;
+  run_workers(2, [&](int worker) {
+    ElasticOptions options = options_of(beacon, worker, 2);
+    options.join_timeout_s = 0.2;
+    options.patience_s = 0.3;
+    Toy toy;
+    ElasticAverager averager(options, [&](const std::string& message) {
+      const std::lock_guard lock(mutex);
+      said += message + "\n";
+    });
+    averager.join(toy.state(), "toy");
+    for (int round = 0; !StopSignal::was_raised() && round < 1000; ++round) {
+      averager.form_quorum();
+      averager.start(at::full({3}, 3e38, at::kFloat));
+      EXPECT_EQ(averager.finish(), std::nullopt);
+    }
+  });
+  EXPECT_TRUE(StopSignal::was_raised());
+  EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a committed round (--patience)"));
 }
 
 TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {

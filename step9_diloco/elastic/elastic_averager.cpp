@@ -1,9 +1,11 @@
 #include "step9_diloco/elastic/elastic_averager.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -46,10 +48,12 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
           concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
       hash.update(text.data(), text.size());
     }
-  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
-                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
-                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
-                options.merge == Merge::kEqual ? "equal" : "tokens");
+  return concat(
+      "'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
+      options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
+      options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
+      options.merge == Merge::kEqual ? "equal" : "tokens", ", --elastic-key ",
+      options.key_file.empty() ? "(none)" : "with the public key " + keys_of(options)->public_key);
 }
 
 // A worker that has found the lighthouse on its own machine's loopback listens there, too.
@@ -69,6 +73,18 @@ std::int64_t values_bytes(const WorkerState& state) {
   std::size_t most = 0;  // the global copy: no fragment is larger
   for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
   return static_cast<std::int64_t>(most);
+}
+
+bool is_finite(const at::Tensor& values) {
+  if (values.numel() == 0) return true;
+  const auto [least, most] = at::aminmax(values);  // not a number if one value is none
+  return std::isfinite(least.item<double>()) && std::isfinite(most.item<double>());
+}
+
+void check_finite(const NamedTensor& named, int worker) {
+  check(is_finite(named.tensor), "worker ", worker, ": a value of its ", named.name,
+        " is not finite: its training has diverged, so it leaves the others. Start it again: ",
+        "it receives their state. If that repeats, try a lower --lr");
 }
 
 }  // namespace
@@ -110,11 +126,13 @@ ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
 
 ElasticAverager::~ElasticAverager() {
   if (round_.valid()) round_.wait();  // its deadlines end it
+  if (group_) group_->membership.leave();
 }
 
 void ElasticAverager::join(const WorkerState& state, const std::string& description) {
   state_ = state;
   group_ = std::make_unique<Group>(options_, state_, description, log_);
+  since_commit_.restart();
 }
 
 void ElasticAverager::note_step(double num_tokens) {
@@ -129,10 +147,12 @@ void ElasticAverager::note_progress() {
 void ElasticAverager::form_quorum() {
   check(group_ != nullptr, "join() comes before the first round");
   check(!round_.valid(), "one average is in flight at a time");
+  for (const NamedTensor& named : state_.own) check_finite(named, options_.worker);
   const Timer timer;
   while (true) {
     if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
-      give_up();
+      give_up(concat("without a quorum (--patience): are the lighthouse and --min-workers ",
+                     options_.min_workers, " workers running, and does data travel between them?"));
       break;
     }
     if (!quorum_.member(options_.worker).donor || heal_from_donor()) break;
@@ -151,14 +171,13 @@ bool ElasticAverager::heal_from_donor() {
 }
 
 // The round fails; the loop then saves what there is, and stops.
-void ElasticAverager::give_up() {
+void ElasticAverager::give_up(const std::string& reason) {
   quorum_ = {};
   if (StopSignal::was_raised()) {
     log_("waits for no quorum any more: it is asked to stop");
     return;
   }
-  log_(concat("gives up after ", options_.patience_s, " s without a quorum (--patience): are the ",
-              "lighthouse and --min-workers ", options_.min_workers, " workers running?"));
+  log_(concat("gives up after ", options_.patience_s, " s ", reason));
   StopSignal::raise();
 }
 
@@ -167,7 +186,8 @@ void ElasticAverager::give_up() {
 bool ElasticAverager::ask(bool has_finished, double seconds) {
   const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
   const std::optional<Quorum> quorum = group_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished},
+      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished,
+       missed_.epochs()},
       seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
@@ -187,6 +207,7 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
 void ElasticAverager::start(at::Tensor values) {
   num_tokens_ = 0;
   if (quorum_.members.empty()) return;  // it has given up: finish() says so
+  check_finite({"pseudogradient", values}, options_.worker);
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
 }
@@ -205,11 +226,13 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     double sum_of_weights = 0;
     for (const Member& member : contributors) sum_of_weights += member.weight;
     if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
-    is_ready = sum_over_contributors(values, quorum_, self, group_->messenger, group_->mailbox,
-                                     options_.round_timeout_s);
-    if (is_ready && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    const Missing missing = sum_over_contributors(values, quorum_, self, group_->messenger,
+                                                  group_->mailbox, options_.round_timeout_s);
+    note_missing(missing);
+    check(!missing.is_empty() || is_finite(values), "its sum is not finite");
+    if (missing.is_empty() && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
+    is_ready = missing.is_empty();
     const bool is_listener = quorum_.member(self).donor.has_value();
-    if (!is_ready) log_(concat("is missing a part of the average of quorum ", quorum_.id));
     if (is_ready)
       log_.routine(concat(is_listener ? "hears" : "has", " the average of quorum ", quorum_.id));
   } catch (const std::exception& error) {
@@ -228,6 +251,24 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   return decision == Decision::kCommit && is_ready;
 }
 
+void ElasticAverager::note_missing(const Missing& missing) {
+  const bool is_listener = quorum_.member(options_.worker).donor.has_value();
+  if (!is_listener) missed_.note(quorum_, missing.values);
+  for (const int worker : missing.values)
+    log_(concat("has not received the values of worker ", worker, " in quorum ", quorum_.id));
+  for (const int worker : missing.sums)
+    log_(concat("has not received the sum of worker ", worker, " in quorum ", quorum_.id));
+}
+
+// A round that fails now and then is nothing, not even if it is longer than --patience.
+void ElasticAverager::check_progress(bool is_committed) {
+  ++(is_committed ? counts_.num_commits : counts_.num_failures);
+  num_failures_in_a_row_ = is_committed ? 0 : num_failures_in_a_row_ + 1;
+  if (is_committed) since_commit_.restart();
+  if (num_failures_in_a_row_ > kMaxMissedRounds && since_commit_.seconds() > options_.patience_s)
+    give_up("without a committed round (--patience): what is missing is said above");
+}
+
 std::optional<int> ElasticAverager::finish() {
   const Timer timer;
   bool is_committed = false;
@@ -238,15 +279,13 @@ std::optional<int> ElasticAverager::finish() {
   }
   counts_.num_bytes_sent = group_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
-  ++(is_committed ? counts_.num_commits : counts_.num_failures);
+  check_progress(is_committed);
   if (!is_committed) return {};
   return static_cast<int>(quorum_.contributors().size());
 }
 
 void ElasticAverager::end() {
   if (!group_) return;
-  if (counts_.num_commits == 0)
-    log_("ends without one committed round: its global parameters are those it started with");
   try {
     if (!StopSignal::was_raised()) help_those_behind();
   } catch (const CheckError& error) {
@@ -254,6 +293,13 @@ void ElasticAverager::end() {
   }
   group_->membership.leave();
   log_("has left");
+  const bool is_untrained = counts_.num_commits + counts_.num_heals == 0;
+  if (!is_untrained) return;
+  const std::string text =
+      "ends without one committed round: its global parameters are those it started with";
+  check(counts_.num_failures == 0 || StopSignal::was_raised(), "worker ", options_.worker, " ",
+        text);
+  log_(text);
 }
 
 // Others may go on for long: this worker is ready to leave as soon as nobody needs it.

@@ -12,6 +12,13 @@
 // --round-timeout, and the next one goes on without it. After a commit, all members have the same
 // global copy and outer momentum, to the bit. After an abort nobody has moved.
 //
+// A worker that the others do not hear, or that does not hear them, makes rounds fail, too: after
+// kMaxMissedRounds of them they go on without it (unheard.hpp).
+//
+// A sick worker, one whose values are not finite, must not make the others sick. It leaves before it
+// sends anything, and ends with an error. A sum that is not finite is not an average: all vote
+// against it.
+//
 // The object sends heartbeats from join() until end() or the destructor.
 // Memory: at most twice the values in flight, in buffers; a copy of the state for each member that
 // heals from this one, and for this one while it heals.
@@ -24,15 +31,18 @@
 #include <optional>
 #include <string>
 
+#include "common/core/timer.hpp"
 #include "common/train/elastic_options.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/elastic/decision.hpp"
+#include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/membership.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/snapshot.hpp"
 #include "step9_diloco/elastic/store.hpp"
+#include "step9_diloco/elastic/unheard.hpp"
 
 namespace ladder {
 
@@ -57,16 +67,19 @@ class ElasticAverager final : public Averager {
   // steps since the last one.
   void note_step(double num_tokens) override;
 
-  // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); when the run
-  // is asked to stop, it waits no longer. In both cases the round fails. Throws CheckError when the
-  // group refuses this worker.
+  // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); finish() does
+  // likewise without a committed round for so long. When the run is asked to stop, it waits no longer.
+  // In all these cases the round fails. Throws CheckError when the
+  // group refuses this worker, or when its own state is not finite.
   void form_quorum() override;
+  bool has_given_up() const override { return quorum_.members.empty(); }
+  // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
 
   // The training is finished, and saved: helps those to heal that are behind, waiting for others for
   // two join time-outs at most, and leaves without costing anybody a time-out. A run that is asked to
-  // stop leaves at once.
+  // stop leaves at once. Throws CheckError if not one of its rounds was committed.
   void end() override;
 
   const Quorum& quorum() const { return quorum_; }  // the last one
@@ -76,7 +89,9 @@ class ElasticAverager final : public Averager {
   struct Group;  // what exists from join() on
   bool ask(bool has_finished, double seconds);
   bool heal_from_donor();
-  void give_up();
+  void give_up(const std::string& reason);
+  void check_progress(bool is_committed);
+  void note_missing(const Missing& missing);
   void help_those_behind();
   void note_progress();
   bool run_round(const at::Tensor& values);
@@ -89,6 +104,9 @@ class ElasticAverager final : public Averager {
   std::unique_ptr<Group> group_;
   Quorum quorum_;
   ElasticCounts counts_;
+  MissedRounds missed_;
+  Timer since_commit_;
+  int num_failures_in_a_row_ = 0;
   std::future<bool> round_;  // committed?
 };
 

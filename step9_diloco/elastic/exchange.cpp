@@ -19,24 +19,30 @@ std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
           static_cast<std::size_t>(4 * slice.numel)};
 }
 
-// Sends the pieces, from all contributors, of the slice that this one owns, adds them up in place.
-bool reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors, int worker,
-                      Mailbox& mailbox, const Timer& timer, double seconds) {
+// Adds up the pieces, from all contributors, of the slice that this one owns, in place. Returns those
+// whose pieces are missing.
+std::vector<int> reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors,
+                                  int worker, Mailbox& mailbox, const Timer& timer,
+                                  double seconds) {
   at::Tensor sum;
   std::vector<InFlightBuffer> buffers;  // keep alive what the sum still reads
+  std::vector<int> missing;
   for (const Member& member : contributors) {
     at::Tensor part = own;
     if (member.worker != worker) {
       std::optional<InFlightBuffer> buffer = mailbox.take(
           MessageKind::kSlice, member.worker, 4 * own.numel(), seconds - timer.seconds());
-      if (!buffer) return false;
+      if (!buffer) {
+        missing.push_back(member.worker);
+        continue;
+      }
       buffers.push_back(*std::move(buffer));
       part = tensor_of(buffers.back());
     }
     sum = sum.defined() ? sum.add_(part) : part.clone();
   }
   own.copy_(sum);
-  return true;
+  return missing;
 }
 
 }  // namespace
@@ -47,11 +53,12 @@ Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n) {
   return {start, numel * (index + 1) / count - start};
 }
 
-bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
-                           Messenger& messenger, Mailbox& mailbox, double seconds) {
+Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
+                              Messenger& messenger, Mailbox& mailbox, double seconds) {
   check(values.is_contiguous() && values.scalar_type() == at::kFloat,
         "only contiguous fp32 values can be averaged");
   const Timer timer;
+  Missing missing;
   const std::vector<Member> contributors = quorum.contributors();
   const auto slice = [&](std::size_t i) {
     return slice_of(values.numel(), i, contributors.size());
@@ -65,7 +72,8 @@ bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int w
   for (std::size_t i = 0; i < contributors.size(); ++i) {
     if (contributors[i].worker != worker || slice(i).numel == 0) continue;
     const at::Tensor own = values.narrow(0, slice(i).start, slice(i).numel);
-    if (!reduce_own_slice(own, contributors, worker, mailbox, timer, seconds)) return false;
+    missing.values = reduce_own_slice(own, contributors, worker, mailbox, timer, seconds);
+    if (!missing.is_empty()) return missing;
     for (const Member& member : quorum.members) {
       if (member.worker == worker) continue;
       send_stream(messenger, quorum, worker, member, MessageKind::kSum, bytes_in(values, slice(i)));
@@ -75,10 +83,13 @@ bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int w
     if (contributors[i].worker == worker || slice(i).numel == 0) continue;
     const std::optional<InFlightBuffer> sum = mailbox.take(
         MessageKind::kSum, contributors[i].worker, 4 * slice(i).numel, seconds - timer.seconds());
-    if (!sum) return false;
+    if (!sum) {
+      missing.sums.push_back(contributors[i].worker);
+      continue;
+    }
     values.narrow(0, slice(i).start, slice(i).numel).copy_(tensor_of(*sum));
   }
-  return true;
+  return missing;
 }
 
 void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,

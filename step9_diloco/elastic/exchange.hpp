@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
@@ -29,11 +30,19 @@ struct Slice {
 };
 Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n);
 
+// The workers whose parts of a round have not arrived.
+struct Missing {
+  std::vector<int> values;  // did not send theirs
+  std::vector<int> sums;  // did not send the sum of their slice, perhaps for lack of others' values
+
+  bool is_empty() const { return values.empty() && sums.empty(); }
+};
+
 // Replaces `values` [n], fp32 and contiguous, by the sum over the quorum's contributors; those of a
-// member that heals do not count. False if something is missing after `seconds`; then the values
+// member that heals do not count. Returns what is missing after `seconds`; if anything is, the values
 // mean nothing. `mailbox` has begun the quorum.
-bool sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
-                           Messenger& messenger, Mailbox& mailbox, double seconds);
+Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
+                              Messenger& messenger, Mailbox& mailbox, double seconds);
 
 // Sends these bytes to a member, as pieces of a stream.
 void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,

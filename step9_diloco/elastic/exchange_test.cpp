@@ -85,11 +85,13 @@ bool exchange(Peer& one, Peer& other, const Quorum& of_one, const Quorum& of_oth
   auto first = std::async(std::launch::async, [&] {
     const at::NoGradGuard no_grad;
     return sum_over_contributors(values_of_one, of_one, one.worker, one.messenger, one.mailbox,
-                                 seconds);
+                                 seconds)
+        .is_empty();
   });
   const at::NoGradGuard no_grad;
   const bool is_there = sum_over_contributors(values_of_other, of_other, other.worker,
-                                              other.messenger, other.mailbox, seconds);
+                                              other.messenger, other.mailbox, seconds)
+                            .is_empty();
   return first.get() && is_there;
 }
 

@@ -18,6 +18,7 @@
 #include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/records.hpp"
 #include "step9_diloco/elastic/store.hpp"
 
@@ -484,6 +485,56 @@ TEST(Failures, AWorkerWithOtherBitsIsHealedByTheMajority) {
   crew.finish();
   EXPECT_THAT(crew.log(0), Not(HasSubstr("heals")));
   EXPECT_THAT(crew.log(1), Not(HasSubstr("heals")));
+}
+
+// Its values become NaN. It ends alone, and comes back with the others' state.
+TEST(Failures, ASickWorkerEndsAlone) {
+  Crew crew(3);
+  crew.start(0);
+  crew.start(1);
+  crew.start(2, "nan_at=30");
+  EXPECT_EQ(crew.wait(2), 1);
+  EXPECT_THAT(crew.output(2), HasSubstr("worker 2: a value of its params is not finite"));
+  crew.wait_for_commits(0, 5);
+  crew.start(2);
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+  EXPECT_LT(crew.loss(), 0.5);  // as at the start, or less: not NaN
+  for (int worker = 0; worker < 2; ++worker)
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+}
+
+// Its heartbeats arrive, but its data does not. The others say so, and go on without it; it gives up.
+TEST(Failures, AWorkerBehindAFirewallIsLeftOut) {
+  Crew crew(3, "join_timeout=0.5 round_timeout=0.5");
+  crew.start(0);
+  crew.start(1);
+  crew.start(2, "mute_at=30 patience=3");
+  crew.wait_for_log(2, "is mute");
+  for (int worker = 0; worker < 2; ++worker) {
+    crew.wait_for_log(worker, "has not received the values of worker 2");
+    crew.wait_for_commits(worker, 10);
+  }
+  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("leaves out worker 2"));
+  EXPECT_EQ(crew.wait(2), 75) << crew.describe();
+  EXPECT_THAT(crew.log(2), HasSubstr("gives up after 3 s without a quorum (--patience)"));
+  crew.start(2);  // the firewall is gone
+  crew.wait_for_commits(2, 3);
+  crew.finish();
+}
+
+TEST(Failures, AnotherKeyIsRefused) {
+  Crew crew(2);
+  const TempFolder folder;
+  for (const char* name : {"key", "other"}) write_curve_keys(folder.path(name));
+  crew.start(0, "key=" + one_word(folder.path("key")));
+  crew.wait_for_commits(0, 5);
+  crew.start(1, "key=" + one_word(folder.path("other")));
+  EXPECT_EQ(crew.wait(1), 1);
+  EXPECT_THAT(crew.output(1), HasSubstr("worker 1 is refused"));
+  EXPECT_THAT(crew.output(1), HasSubstr("--elastic-key with the public key "));
+  crew.wait_for_commits(0, 5);
+  crew.finish();
 }
 
 TEST(Failures, AnotherModelIsRefused) {

@@ -13,6 +13,7 @@
 #include "common/core/check.hpp"
 #include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/no_name_servers.hpp"
+#include "step9_diloco/elastic/unheard.hpp"
 
 namespace ladder {
 namespace {
@@ -88,12 +89,23 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
+  leave_out_unheard(sightings, rules.stale_s);
   // After a while in which this process was stopped, all heartbeats look old: as after a start, the
   // first to be heard must not go off alone.
   if (pause_s > rules.stale_s / 2) watching_.restart();
   if (std::optional<Quorum> quorum =
           decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
+}
+
+void Lighthouse::leave_out_unheard(std::vector<Sighting>& sightings, double stale_s) {
+  const std::set<int> unheard = unheard_workers(sightings, stale_s);
+  for (const int worker : unheard)
+    if (!unheard_.contains(worker))
+      log_(concat("leaves out worker ", worker, ": its data does not reach others, or theirs not ",
+                  "it; is there a firewall between them, or an --elastic-key of another run?"));
+  unheard_ = unheard;
+  std::erase_if(sightings, [&](const Sighting& s) { return unheard.contains(s.beat.worker); });
 }
 
 void Lighthouse::read_heartbeats() {

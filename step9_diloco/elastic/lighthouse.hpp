@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Lighthouse {
     std::int64_t assigned = 0;  // requests of this epoch
   };
 
+  void leave_out_unheard(std::vector<Sighting>& sightings, double stale_s);
   void read_heartbeats();
   void see(const BeatRecord& record, const std::string& text);
   void publish(Quorum quorum);
@@ -65,6 +67,7 @@ class Lighthouse {
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
+  std::set<int> unheard_;
   Timer watching_;  // since the first heartbeat, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;

@@ -68,6 +68,7 @@ std::optional<Quorum> Membership::form_quorum(const State& state, double seconds
     beat_.state_hash = state.hash;
     beat_.weight = state.weight;
     beat_.has_finished = state.has_finished;
+    beat_.missed = state.missed;
   }
   enter(Phase::kAsking);
   const Timer timer;

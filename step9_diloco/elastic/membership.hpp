@@ -47,6 +47,7 @@ class Membership {
     std::string hash;
     double weight = 1;
     bool has_finished = false;
+    std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear
   };
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);

@@ -47,6 +47,7 @@ struct Heartbeat {
   std::string state_hash = {};  // of the global copy and the outer momentum, at its last request
   double weight = 1;            // in the average
   std::string address = {};     // where it receives data
+  std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear: unheard.hpp
 
   bool operator==(const Heartbeat&) const = default;
 };

@@ -13,6 +13,12 @@ std::uint64_t number_in(const Json& json, const char* name) {  // all 64 bits, a
   return std::stoull(json.at(name).get<std::string>());
 }
 
+std::vector<std::uint64_t> numbers_in(const Json& json, const char* name) {
+  std::vector<std::uint64_t> numbers;
+  for (const Json& text : json.at(name)) numbers.push_back(std::stoull(text.get<std::string>()));
+  return numbers;
+}
+
 Json json_of(const Member& member) {
   Json json = {{"worker", member.worker},         {"epoch", std::to_string(member.epoch)},
                {"request", member.request},       {"outer_steps", member.outer_steps},
@@ -56,6 +62,8 @@ std::string key(const char* kind, const Quorum& quorum, std::int64_t last) {
 
 std::string to_text(const BeatRecord& record) {
   const Heartbeat& beat = record.beat;
+  Json missed = Json::array();
+  for (const std::uint64_t epoch : beat.missed) missed.push_back(std::to_string(epoch));
   return to_text(Json{{"worker", beat.worker},
                       {"epoch", std::to_string(beat.epoch)},
                       {"phase", static_cast<int>(beat.phase)},
@@ -66,6 +74,7 @@ std::string to_text(const BeatRecord& record) {
                       {"state_hash", beat.state_hash},
                       {"weight", beat.weight},
                       {"address", beat.address},
+                      {"missed", missed},
                       {"num_workers", record.rules.num_workers},
                       {"min_workers", record.rules.min_workers},
                       {"stale_s", record.rules.stale_s},
@@ -88,7 +97,8 @@ BeatRecord parse_beat(const std::string& text) {
                                .outer_steps = count_in(json, "outer_steps", "heartbeat"),
                                .state_hash = json.at("state_hash").get<std::string>(),
                                .weight = json.at("weight").get<double>(),
-                               .address = json.at("address").get<std::string>()},
+                               .address = json.at("address").get<std::string>(),
+                               .missed = numbers_in(json, "missed")},
                       .rules = {.num_workers = json.at("num_workers").get<int>(),
                                 .min_workers = json.at("min_workers").get<int>(),
                                 .stale_s = json.at("stale_s").get<double>(),

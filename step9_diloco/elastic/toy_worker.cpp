@@ -9,10 +9,14 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -65,6 +69,17 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
     events.write("stops");
     ::kill(::getpid(), SIGSTOP);
   }
+}
+
+// ---- A firewall: from some step on, what is not for the lighthouse is lost on the way -----------
+
+std::atomic<int> open_port = 0;  // the only one; 0: all are open
+
+int port_of_peer(int fd) {
+  sockaddr_in peer = {};
+  socklen_t size = sizeof peer;
+  ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
+  return ntohs(peer.sin_port);
 }
 
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
@@ -135,6 +150,14 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
       global.params()[5].add_(1);
       events.write("damages its global copy");
     }
+    if (num_steps == static_cast<std::int64_t>(number(settings, "nan_at", 0))) {
+      model.params()[5] = std::nan("");
+      events.write("is sick");
+    }
+    if (num_steps == static_cast<std::int64_t>(number(settings, "mute_at", 0))) {
+      open_port = host_port(lighthouse).port;
+      events.write("is mute");
+    }
     if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
       events.write("naps");
       std::this_thread::sleep_for(std::chrono::duration<double>(number(settings, "nap", 0)));
@@ -153,11 +176,18 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   averager.end();
   events.write(concat("done ", diloco.round().outer_steps, " ", shared_hash(state), " ",
                       at::mse_loss(model.params(), target).item<double>()));
-  return 0;
+  return StopSignal::was_raised() ? 75 : 0;  // as trainers do
 }
 
 }  // namespace
 }  // namespace ladder
+
+// In place of the C library's, also for ZeroMQ.
+extern "C" ssize_t send(int fd, const void* bytes, size_t size, int flags) {
+  const int open_port = ladder::open_port;
+  if (open_port != 0 && ladder::port_of_peer(fd) != open_port) return static_cast<ssize_t>(size);
+  return ::sendto(fd, bytes, size, flags, nullptr, 0);
+}
 
 int main(int argc, char** argv) {
   try {

@@ -44,9 +44,10 @@ class ElasticTrainer : public ::testing::Test {
   }
   int wait(int worker) { return workers_.at(worker)->wait(kSeconds); }
   std::string output(int worker) const { return workers_.at(worker)->output(); }
-  Json report(int worker) const {
-    return parse_json(read_text_file(folder_.path(concat(worker, "/report.json"))), "report.json");
+  Json report(const std::string& out) const {
+    return parse_json(read_text_file(folder_.path(out + "/report.json")), "report.json");
   }
+  Json report(int worker) const { return report(std::to_string(worker)); }
   void expect_all_equal() const {
     for (const auto& [worker, program] : workers_)
       EXPECT_EQ(report(worker)["param_hash"], report(0)["param_hash"]) << program->output();
@@ -83,6 +84,31 @@ TEST_F(ElasticTrainer, AWorkerThatIsStoppedLeaves) {
   EXPECT_THAT(output(2), AllOf(HasSubstr("worker 2 has left"), HasSubstr("saved 2/checkpoints")));
   for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
   EXPECT_EQ(report(0)["param_hash"], report(1)["param_hash"]);
+}
+
+// In the middle of the only round that there is, with nothing in flight or with all of it. What
+// follows a resume is what would have followed without the signal, to the bit.
+TEST_F(ElasticTrainer, AStopInTheMiddleOfARoundLosesNothing) {
+  for (const int delay : {0, 599}) {
+    const std::string alone =
+        concat(" --workers 1 --steps 600 --sync-every 600 --fragments 1 --sync-delay ", delay);
+    start(0, concat(alone, " --out stopped", delay));
+    ASSERT_TRUE(workers_[0]->wait_for_output("step 60/"));
+    workers_[0]->signal(SIGTERM);
+    EXPECT_EQ(wait(0), 75) << output(0);
+    const std::string mark = "stopped on a signal after step ", text = output(0);
+    ASSERT_THAT(text, HasSubstr(mark));
+    const int step = std::stoi(text.substr(text.find(mark) + mark.size()));
+    EXPECT_LT(step, 600);
+    start(0, concat(alone, " --resume auto --out stopped", delay));
+    EXPECT_EQ(wait(0), 0) << output(0);
+    EXPECT_THAT(output(0), HasSubstr(concat("resumed after step ", step, " ")));
+    start(0, concat(alone, " --out whole", delay));
+    EXPECT_EQ(wait(0), 0) << output(0);
+    const Json resumed = report(concat("stopped", delay)), whole = report(concat("whole", delay));
+    EXPECT_EQ(resumed["param_hash"], whole["param_hash"]) << delay;
+    EXPECT_EQ(resumed["losses"].back(), whole["losses"].back()) << delay;
+  }
 }
 
 // Alone, with nobody to average with: a signal ends the wait, and so does patience. Both save.

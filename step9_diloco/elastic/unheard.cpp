@@ -1,0 +1,54 @@
+#include "step9_diloco/elastic/unheard.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ladder {
+namespace {
+
+bool misses(const Heartbeat& one, const Heartbeat& other) {
+  return std::ranges::find(one.missed, other.epoch) != one.missed.end();
+}
+
+// With those that are not behind it.
+std::int64_t count_pairs(const Heartbeat& one, const std::vector<Sighting>& sightings) {
+  return std::ranges::count_if(sightings, [&](const Sighting& seen) {
+    const Heartbeat& other = seen.beat;
+    return other.outer_steps >= one.outer_steps && (misses(one, other) || misses(other, one));
+  });
+}
+
+}  // namespace
+
+void MissedRounds::note(const Quorum& quorum, const std::vector<int>& missing) {
+  for (const Member& member : quorum.contributors()) {
+    if (std::ranges::find(missing, member.worker) == missing.end()) {
+      rounds_.erase(member.epoch);
+    } else {
+      ++rounds_[member.epoch];
+    }
+  }
+}
+
+std::vector<std::uint64_t> MissedRounds::epochs() const {
+  std::vector<std::uint64_t> epochs;
+  for (const auto& [epoch, num_rounds] : rounds_)
+    if (num_rounds >= kMaxMissedRounds) epochs.push_back(epoch);
+  return epochs;
+}
+
+std::set<int> unheard_workers(std::vector<Sighting> sightings, double stale_s) {
+  std::erase_if(sightings, [&](const Sighting& seen) { return seen.beat_age_s > stale_s; });
+  std::set<int> unheard;
+  while (true) {
+    std::pair<std::int64_t, int> worst = {0, -1};  // pairs, worker
+    for (const Sighting& seen : sightings)
+      worst = std::max(worst, {count_pairs(seen.beat, sightings), seen.beat.worker});
+    if (worst.first == 0) return unheard;
+    unheard.insert(worst.second);
+    std::erase_if(sightings,
+                  [&](const Sighting& seen) { return seen.beat.worker == worst.second; });
+  }
+}
+
+}  // namespace ladder

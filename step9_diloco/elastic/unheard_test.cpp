@@ -1,0 +1,88 @@
+#include "step9_diloco/elastic/unheard.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A worker whose epoch is 100 + its number, and the workers that it misses.
+Sighting seen(int worker, const std::vector<int>& missed, std::int64_t outer_steps = 0) {
+  Sighting sighting = {.beat = {.worker = worker,
+                                .epoch = 100 + static_cast<std::uint64_t>(worker),
+                                .outer_steps = outer_steps}};
+  for (const int other : missed)
+    sighting.beat.missed.push_back(100 + static_cast<std::uint64_t>(other));
+  return sighting;
+}
+
+TEST(Unheard, NobodyIsLeftOutIfAllAreHeard) {
+  EXPECT_THAT(unheard_workers({}, 1), IsEmpty());
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {}), seen(2, {})}, 1), IsEmpty());
+}
+
+TEST(Unheard, OneWhoseValuesReachNobody) {
+  EXPECT_THAT(unheard_workers({seen(0, {1}), seen(1, {}), seen(2, {1})}, 1), ElementsAre(1));
+}
+
+TEST(Unheard, OneThatHearsNobody) {
+  EXPECT_THAT(unheard_workers({seen(0, {1, 2}), seen(1, {}), seen(2, {})}, 1), ElementsAre(0));
+}
+
+TEST(Unheard, TwoThatNobodyHears) {
+  EXPECT_THAT(
+      unheard_workers(
+          {seen(0, {1, 3}), seen(1, {3}), seen(2, {1, 3}), seen(3, {1}), seen(4, {1, 3})}, 1),
+      ElementsAre(1, 3));
+}
+
+TEST(Unheard, OfATieTheLast) {
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {0})}, 1), ElementsAre(1));
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {2}), seen(2, {1})}, 1), ElementsAre(2));
+}
+
+TEST(Unheard, OfTwoHalvesOneGoesOn) {
+  EXPECT_THAT(
+      unheard_workers({seen(0, {2, 3}), seen(1, {2, 3}), seen(2, {0, 1}), seen(3, {0, 1})}, 1),
+      ElementsAre(2, 3));
+}
+
+TEST(Unheard, ANewProcessGetsAnotherChance) {
+  Sighting restarted = seen(1, {});
+  restarted.beat.epoch = 7;
+  EXPECT_THAT(unheard_workers({seen(0, {1}), restarted, seen(2, {1})}, 1), IsEmpty());
+}
+
+TEST(Unheard, WhoIsLostLeavesNobodyOut) {
+  Sighting lost = seen(0, {1});
+  lost.beat_age_s = 1.1;
+  EXPECT_THAT(unheard_workers({lost, seen(1, {})}, 1), IsEmpty());
+}
+
+// Two that are behind miss the only one that knows the last outer step. Later it is behind.
+TEST(Unheard, OneThatIsAheadIsNotLeftOut) {
+  EXPECT_THAT(unheard_workers({seen(0, {2}, 6), seen(1, {2}, 6), seen(2, {}, 7)}, 1),
+              ElementsAre(0, 1));
+  EXPECT_THAT(unheard_workers({seen(0, {2}, 8), seen(1, {2}, 8), seen(2, {0, 1}, 7)}, 1),
+              ElementsAre(2));
+}
+
+TEST(MissedRounds, OnlyRoundsInARowCount) {
+  const Quorum quorum = {.members = {{.worker = 0, .epoch = 100}, {.worker = 1, .epoch = 101}}};
+  const Quorum without = {.members = {{.worker = 0, .epoch = 100}}};
+  MissedRounds missed;
+  for (const auto& missing : std::vector<std::vector<int>>{{1}, {1}, {}, {1}, {1}}) {
+    missed.note(quorum, missing);
+    EXPECT_THAT(missed.epochs(), IsEmpty());
+  }
+  missed.note(quorum, {1});
+  EXPECT_THAT(missed.epochs(), ElementsAre(101));
+  missed.note(without, {});
+  EXPECT_THAT(missed.epochs(), ElementsAre(101));
+}
+
+}  // namespace
+}  // namespace ladder
