@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
-    " (compare --layers, --heads, --channels, --context, --vocab-size and --tie-embeddings with "
+    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings and "
+    "--fragments with "
     "the "
     "config in state.json)";
 
