@@ -5,8 +5,11 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -84,6 +87,17 @@ at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel, at::Dev
           /*copy=*/true);
 }
 
+// The values in flight are those of one fragment, and cannot become those of another.
+void check_in_flight(const Diloco& diloco, const std::map<std::string, std::int64_t>& counts) {
+  const auto saved = counts.find("fragments");
+  const std::int64_t now = std::ssize(diloco.fragments());
+  if (counts.at("values_in_flight") == 0 || saved == counts.end()) return;
+  check_usage(saved->second == now, "--fragments ", now,
+              ": the checkpoint holds the average of one ", "of ", saved->second,
+              " fragments, in flight; resume with --fragments ", saved->second,
+              ", or from a checkpoint between two rounds");
+}
+
 }  // namespace
 
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
@@ -106,12 +120,14 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
   }
   const Diloco::Round round = diloco.round();
   state.extra_counts = {
+      {"fragments", std::ssize(diloco.fragments())},
       {"outer_steps", round.outer_steps},
       {"values_in_flight", round.pseudogradient.defined() ? round.pseudogradient.numel() : 0}};
   state.restore = [&diloco, &inner, &run, average, loss_scale,
                    restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
     if (!loaded.has_extras) return;
+    check_in_flight(diloco, loaded.extra_counts);
     if (loss_scale.defined()) {
       const LossScaleState own = restored_loss_scale(loss_scale);
       // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.

@@ -1,5 +1,6 @@
 #include "step9_diloco/round_log.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ladder {
@@ -17,7 +18,8 @@ std::vector<StepRecord> RoundLog::share(bool is_stop_requested, Communicator& co
   std::vector<StepRecord> of_all = std::exchange(steps_, {});
   for (std::size_t i = 0; i < of_all.size(); ++i) {
     const double* sum = sums.data() + 4 * i;
-    of_all[i] = {sum[0] / sum[1], sum[2] / comm.size(), sum[3] / comm.size(), sum[1]};
+    of_all[i] = {sum[0] / std::max(sum[1], 1.0), sum[2] / comm.size(), sum[3] / comm.size(),
+                 sum[1]};
   }
   if (!of_all.empty()) of_all.back().is_stop_requested = sums.back() > 0;
   return of_all;

@@ -19,8 +19,8 @@ class RoundLog {
   // parameters.
   void add(const StepRecord& own) { steps_.push_back(own); }
 
-  // The steps since the last call, of all workers: losses are means over all units, norms are means
-  // over workers. Collective, blocking. Every worker has taken as many steps.
+  // The steps since the last call, of all workers: losses are means over all units, 0 if there are
+  // none; norms are means over workers. Collective, blocking. Every worker has taken as many steps.
   std::vector<StepRecord> share(bool is_stop_requested, Communicator& comm);
 
  private:

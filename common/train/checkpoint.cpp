@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
-    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings and "
-    "--precision with the config in state.json)";
+    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings, "
+    "--precision, for the state of a round also --fragments, with the config in state.json)";
 
 fs::path checkpoints_of(const fs::path& run) {
   return run / "checkpoints";

@@ -129,7 +129,7 @@ TEST(ElasticAverager, MergesByTokens) {
     options.merge = Merge::kTokens;
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
-    averager.note_step(worker == 2 ? 6 : 1);  // of 8
+    averager.note_step(worker == 2 ? 6 : worker);  // of 8: none counts as one
     averager.form_quorum();
     const at::Tensor values = at::full({3}, 8.0 * worker, at::kFloat);
     averager.start(values);

@@ -186,8 +186,8 @@ void ElasticAverager::give_up(const std::string& reason) {
 bool ElasticAverager::ask(bool has_finished, double seconds) {
   const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
   const std::optional<Quorum> quorum = group_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? num_tokens_ : 1, has_finished,
-       missed_.epochs()},
+      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? std::max(num_tokens_, 1.0) : 1,
+       has_finished, missed_.epochs()},
       seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;

@@ -64,7 +64,7 @@ class ElasticAverager final : public Averager {
   void join(const WorkerState& state, const std::string& description) override;
 
   // The training thread is alive. With --merge tokens, the next average weighs the tokens of the
-  // steps since the last one.
+  // steps since the last one, or one.
   void note_step(double num_tokens) override;
 
   // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); finish() does

@@ -99,7 +99,10 @@ void Messenger::run() {
       if ((items[0].revents & ZMQ_POLLIN) == 0) continue;
       zmq::message_t bytes;
       if (!inbox_->recv(bytes, zmq::recv_flags::dontwait)) continue;
-      if (const auto message = decode(bytes.to_string_view())) {
+      bool is_whole = true;
+      while (bytes.more() && inbox_->recv(bytes, zmq::recv_flags::dontwait)) is_whole = false;
+      const auto message = is_whole ? decode(bytes.to_string_view()) : std::nullopt;
+      if (message) {
         receive_(*message);
       } else if (++num_refused_ == 1) {
         log_("refuses a message that is damaged, or from a stranger");

@@ -6,7 +6,9 @@
 //
 // Without keys a messenger listens on the loopback only. With keys it listens on all addresses, and
 // a connection without them is turned away before any message of its is read. What decode() refuses
-// is dropped, and so is a connection that sends more than a message can be long.
+// is dropped, and so is a message of several parts, and a connection that sends a part that is longer
+// than a message can be. ZeroMQ keeps the parts of a message until the last one has arrived, however
+// many there are: whoever may connect can fill the memory.
 //
 // Thread-safe. Memory: what is sent but not yet on its way, at most a round's values.
 #pragma once

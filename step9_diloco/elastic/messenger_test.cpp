@@ -94,6 +94,22 @@ TEST(Messenger, ADamagedMessageIsRefused) {
   EXPECT_EQ(one.messenger.num_refused(), 4);
 }
 
+// ZeroMQ's messages may have parts, ours have one.
+TEST(Messenger, AMessageOfSeveralPartsIsRefused) {
+  Post one;
+  zmq::context_t context(1);
+  zmq::socket_t stranger(context, zmq::socket_type::push);
+  stranger.set(zmq::sockopt::linger, 0);
+  stranger.connect(one.messenger.address());
+  for (int part = 0; part < 3; ++part)
+    stranger.send(zmq::buffer(encode(hello("part"))),
+                  part < 2 ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  stranger.send(zmq::buffer(encode(hello("whole"))));
+  ASSERT_TRUE(one.wait_for(1));
+  EXPECT_THAT(one.payloads(), ElementsAre("whole"));
+  EXPECT_EQ(one.messenger.num_refused(), 1);
+}
+
 TEST(Messenger, AMessageThatIsTooLongEndsTheConnection) {
   Post one;
   zmq::context_t context(1);

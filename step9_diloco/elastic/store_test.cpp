@@ -6,12 +6,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <sstream>
+#include <thread>
 
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
+#include "step9_diloco/elastic/no_name_servers.hpp"
 
 namespace ladder {
 namespace {
@@ -104,6 +108,19 @@ TEST(Store, ALighthouseListensOnTheLoopbackOnly) {
     EXPECT_EQ(local_address.substr(0, 8), "0100007F");
   }
   EXPECT_EQ(num_found, 1);
+}
+
+// The first to end must not leave the log silent for good, nor loud while the other needs it silent.
+TEST(NoNameServers, OfTwoAtOnceTheLastRestoresTheLog) {
+  const auto pause = std::chrono::milliseconds(1);
+  while (FLAGS_caffe2_log_level == c10::GLOG_ERROR)  // another test's connection is about to end
+    std::this_thread::sleep_for(pause);
+  const int before = FLAGS_caffe2_log_level;
+  auto first = std::make_unique<NoNameServers>(), second = std::make_unique<NoNameServers>();
+  first.reset();
+  EXPECT_EQ(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+  second.reset();
+  EXPECT_EQ(FLAGS_caffe2_log_level, before);
 }
 
 }  // namespace

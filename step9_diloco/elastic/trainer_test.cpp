@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr double kSeconds = 120;  // on a busy machine
+const std::string kModel = " --layers 1 --heads 2 --channels 16 --context 16 ";
 
 class ElasticTrainer : public ::testing::Test {
  protected:
@@ -33,11 +34,11 @@ class ElasticTrainer : public ::testing::Test {
   }
 
   std::vector<std::string> command(int worker, const std::string& options) const {
-    return words(
-        concat(one_word(LADDER_TRAINER), " --layers 1 --heads 2 --channels 16 --context 16 ",
-               "--micro-batch-size 2 --steps 1200 --sync-every 12 --fragments 2 ",
-               "--log-every 60 --elastic 127.0.0.1:", port_, " --workers 3 --worker ", worker,
-               " --join-timeout 2 --round-timeout 2 --patience 30 --out ", worker, " ", options));
+    return words(concat(one_word(LADDER_TRAINER), kModel,
+                        "--micro-batch-size 2 --steps 1200 --sync-every 12 --fragments 2 ",
+                        "--log-every 60 --elastic 127.0.0.1:", port_, " --workers 3 --worker ",
+                        worker, " --join-timeout 2 --round-timeout 2 --patience 30 --out ", worker,
+                        " ", options));
   }
   void start(int worker, const std::string& options = "") {
     workers_[worker] = std::make_unique<Program>(command(worker, options), folder_.path());
@@ -126,6 +127,48 @@ TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStops) {
   EXPECT_EQ(wait(1), 75) << output(1);
   EXPECT_THAT(output(1), AllOf(HasSubstr("gives up after 3 s without a quorum (--patience)"),
                                HasSubstr("saved 1/checkpoints"), HasSubstr("--resume auto")));
+}
+
+// One document is empty: a batch of it alone has nothing to predict, and adds nothing.
+TEST_F(ElasticTrainer, ABatchWithoutTargetsAddsNothing) {
+  folder_.write("empty.jsonl", "{\"answer\": \"\"}\n{\"answer\": \"abc\"}\n");
+  const std::string data = " --data empty.jsonl --rows documents --micro-batch-size 1 --steps 12 ";
+  start(0, data + "--workers 1");
+  EXPECT_EQ(wait(0), 0) << output(0);
+  int num_without_loss = 0;
+  const Json losses = report(0)["losses"];
+  for (const Json& loss : losses) num_without_loss += loss.get<double>() == 0;
+  EXPECT_EQ(num_without_loss, 6);
+  const ProgramResult ranks =
+      run_program(words(one_word(LADDER_TRAINER) + kModel + data +
+                        "--transport threads --ranks 2 --sync-every 12 --out ranks --log-every 1"),
+                  folder_.path());
+  EXPECT_EQ(ranks.exit_code, 0) << ranks.output;
+  const Json shared_losses = report("ranks")["losses"];
+  EXPECT_EQ(shared_losses.size(), 12U);
+  for (const Json& loss : shared_losses) EXPECT_GT(loss, 0);
+}
+
+// The average in flight is that of one of two fragments. Of three, none has the same place.
+TEST_F(ElasticTrainer, AnAverageInFlightIsOfTheSameFragments) {
+  const auto train = [&](const std::string& options) {
+    return run_program(words(one_word(LADDER_TRAINER) + kModel +
+                             "--micro-batch-size 2 --steps 12 --sync-every 12 --sync-delay 2 " +
+                             "--transport threads --ranks 1 " + options),
+                       folder_.path());
+  };
+  const ProgramResult saved = train("--fragments 2 --save-every 5 --keep 9 --out saved");
+  EXPECT_EQ(saved.exit_code, 0) << saved.output;
+  for (const char* const fragments : {"1", "3"}) {
+    const ProgramResult other = train(concat("--resume saved/checkpoints/step_000005 --out other",
+                                             fragments, " --fragments ", fragments));
+    EXPECT_NE(other.exit_code, 0);
+    EXPECT_THAT(other.output, HasSubstr("--fragments")) << other.output;
+  }
+  const ProgramResult same =
+      train("--fragments 2 --resume saved/checkpoints/step_000005 --out same");
+  EXPECT_EQ(same.exit_code, 0) << same.output;
+  EXPECT_EQ(report("same")["param_hash"], report("saved")["param_hash"]);
 }
 
 TEST_F(ElasticTrainer, AWorkerWithAnotherModelIsRefused) {
