@@ -356,19 +356,21 @@ TEST(Lighthouse, AfterAPauseItWaitsForAll) {
 
 TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
   SnapshotServer server(0);
+  Messenger messenger(
+      {}, "", [](const Message&) {}, say_nothing);
   Toy toy;
   const auto quorum = [](int receiver, std::int64_t id) {
     Quorum result = {.id = id, .members = {{.worker = 0, .address = "a"}}};
     result.members.push_back({.worker = receiver, .address = concat("b", receiver), .donor = 0});
     return result;
   };
-  server.serve(quorum(1, 1), take_snapshot(toy.state()));
-  server.serve(quorum(2, 2), take_snapshot(toy.state()));
-  EXPECT_THAT(server.addresses(), ElementsAre("b1", "b2"));
+  server.serve(quorum(1, 1), take_snapshot(toy.state()), messenger);
+  server.serve(quorum(2, 2), take_snapshot(toy.state()), messenger);
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1), QuorumKey(0, 2)));
   server.forget(quorum(2, 3), 100);  // worker 2 asks again: it needs the old one no more
-  EXPECT_THAT(server.addresses(), ElementsAre("b1"));
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1)));
   server.forget({}, 0);
-  EXPECT_TRUE(server.addresses().empty());
+  EXPECT_TRUE(server.quorums().empty());
 }
 
 TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {

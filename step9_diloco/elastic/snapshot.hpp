@@ -40,26 +40,36 @@ class SnapshotServer {
  public:
   explicit SnapshotServer(int worker) : worker_(worker) {}
 
-  // Serves this snapshot to those that heal from this worker in this quorum.
-  void serve(const Quorum& quorum, InFlightBuffer snapshot);
+  // Serves this snapshot to those that heal from this worker in this quorum, and answers what they
+  // have already asked for.
+  void serve(const Quorum& quorum, InFlightBuffer snapshot, Messenger& messenger);
   // Frees the snapshots that nobody needs any more: all their receivers are members of this later
   // quorum, or have asked for nothing in the last `seconds`.
   void forget(const Quorum& later, double seconds);
-  std::set<std::string> addresses();  // of those that may still ask
+  std::set<QuorumKey> quorums();  // whose snapshots are served
   // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
-  // from this worker.
+  // from this worker. A request may be here before this worker has heard of the quorum.
   void answer(const Message& request, Messenger& messenger);
-  bool is_serving(double idle_seconds);  // asked for within this time
+  // Asked for within this time, or so recently that pieces may still be on their way.
+  bool is_serving(double idle_seconds);
 
  private:
   struct Served {
     Quorum quorum;
     InFlightBuffer snapshot;
     Timer since_request;
+    Timer since_start = {};
+    double asked_s = 0;  // from the start to the last request
+    std::int64_t num_requests = 0;
+
+    bool is_meant(const Message& request) const;
   };
+  void answer_from(Served& served, const Message& request, Messenger& messenger);
+
   int worker_;
   std::mutex mutex_;
   std::deque<Served> served_;
+  std::deque<Message> early_;  // requests of no quorum that is served
 };
 
 // The side that heals: receives the state of its donor and adopts it. False, and nothing is changed,
