@@ -378,22 +378,22 @@ TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
   donor.shared.fill_(1);
   donor.own.fill_(2);
   donor.outer_steps = 3;
+  const Member member = {.outer_steps = 3, .state_hash = shared_hash(donor.state())};
   InFlightBuffer snapshot = take_snapshot(donor.state());
   donor.own.fill_(9);  // it trains on
   for (std::int64_t byte = 0; byte < snapshot.num_bytes; ++byte) {
     snapshot.bytes[static_cast<std::size_t>(byte)] ^= 1;
-    EXPECT_FALSE(adopt_snapshot(snapshot, other.state())) << byte;
+    EXPECT_EQ(fault_of(snapshot, member, other.state()), "it is damaged") << byte;
     snapshot.bytes[static_cast<std::size_t>(byte)] ^= 1;
   }
-  EXPECT_EQ(other.outer_steps, 0);
-  EXPECT_TRUE(other.own.equal(at::zeros({3})));
-  ASSERT_TRUE(adopt_snapshot(snapshot, other.state()));
+  ASSERT_EQ(fault_of(snapshot, member, other.state()), "");
+  adopt_snapshot(snapshot, other.state());
   EXPECT_EQ(other.outer_steps, 3);
   EXPECT_TRUE(other.shared.equal(at::full({3}, 1, at::kFloat)));
   EXPECT_TRUE(other.own.equal(at::full({3}, 2, at::kFloat)));
   Toy larger;
   larger.own = at::zeros({4});
-  EXPECT_FALSE(adopt_snapshot(snapshot, larger.state()));
+  EXPECT_THAT(fault_of(snapshot, member, larger.state()), HasSubstr("64 bytes, not 68"));
 }
 
 TEST(Exchange, SlicesCoverTheValues) {

@@ -2,6 +2,7 @@
 #include "step9_diloco/elastic/exchange.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -91,6 +92,7 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
   const std::int64_t numel = 500'000;
   const at::Tensor given = at::arange(numel, at::kFloat), taken = at::zeros({numel});
   Quorum quorum = quorum_of_two(donor.messenger.address(), relay.address());
+  quorum.members[0].state_hash = shared_hash(state_of(given));
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
   donor.server.serve(quorum, take_snapshot(state_of(given)), donor.messenger);

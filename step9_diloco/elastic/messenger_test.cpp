@@ -93,7 +93,7 @@ TEST(Messenger, ANewQuorumDoesNotWaitForTheOldOne) {
   const Timer timer;
   while (other.payloads().back() != "next" && timer.seconds() < 8)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_THAT(other.payloads(), Contains("next"));
+  EXPECT_TRUE(other.payloads().back() == "next");
 }
 
 // Of a state that is still served nothing is dropped.

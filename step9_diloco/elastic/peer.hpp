@@ -7,7 +7,7 @@
 
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
-#include "step9_diloco/elastic/snapshot.hpp"
+#include "step9_diloco/elastic/snapshot_transfer.hpp"
 
 namespace ladder {
 
