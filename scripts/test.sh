@@ -21,7 +21,7 @@ PARTS=(
   "sanitizers     unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers"
   "races          tests whose ranks are threads of one process, under the thread sanitizer"
   "cuda           build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc"
-  "fuzz           the readers of foreign files, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
+  "fuzz           the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)"
   "readme         the commands that the READMEs show"
   "doxygen        the reference builds without warnings"
   "tests          ctest in build/release"
@@ -181,7 +181,9 @@ part_fuzz() {
   need_built fuzz fuzzers
   rm -rf "$seeds"
   build/fuzz/tests/fuzz/write_seeds "$seeds"
-  for reader in safetensors token_file text_file checkpoint; do logged "fuzz-$reader" fuzz "$reader" "$seeds/$reader"; done
+  for reader in safetensors token_file text_file checkpoint message snapshot wire_format; do
+    logged "fuzz-$reader" fuzz "$reader" "$seeds/$reader"
+  done
 }
 fuzz() {
   local found

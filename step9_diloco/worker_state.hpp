@@ -16,8 +16,8 @@ struct WorkerState {
       shared;                    // equal on all healthy workers: global parameters, outer momentum
   std::vector<NamedTensor> own;  // the worker's parameters, the state of its inner optimizer
   std::function<std::int64_t()> outer_steps;
-  std::function<std::vector<std::int64_t>()> counters;                 // always as many
-  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // outer steps among them
+  std::function<std::vector<std::int64_t>()> counters;  // always as many; the first: outer steps
+  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // from 0 to 2^40
 };
 
 }  // namespace ladder

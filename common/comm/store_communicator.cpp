@@ -50,7 +50,10 @@ std::unique_ptr<Communicator> StoreCommunicator::split(int color, int key) {
   std::vector<std::pair<int /*key*/, int /*old rank*/>> members;
   for (int r = 0; r < size(); ++r) {
     Passed passed;
-    std::memcpy(passed.data(), store.get(key_of(r)).data(), sizeof passed);
+    bytes = store.get(key_of(r));
+    check(bytes.size() == sizeof passed, "split: '", key_of(r), "' has ", bytes.size(),
+          " bytes, not ", sizeof passed, ": another program writes to this store");
+    std::memcpy(passed.data(), bytes.data(), sizeof passed);
     if (passed[0] == color) members.emplace_back(passed[1], r);
   }
   meet();  // all have read it

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -97,6 +98,54 @@ TEST_F(StoreTransport, RanksThatDisagreeOnTheOperationAreFound) {
                                     " of 2: ", is_first ? "all_reduce: " : "all_gather: ")),
                   HasSubstr(is_first ? "rank 1 called all_gather" : "rank 0 called all_reduce"))));
   });
+}
+
+// What a stranger has put under the key of rank 1's message, a packet under each of its keys.
+TEST_F(StoreTransport, APacketOfTheWrongLengthIsRefused) {
+  using Bytes = std::vector<std::uint8_t>;
+  const std::size_t most = KeyValueStore::kMaxValueBytes / 2;  // bytes of a message in a packet
+  const auto first = [](std::int64_t length, std::size_t num_bytes, CommOp op = CommOp::kSend) {
+    Bytes packet(9 + num_bytes, 1);
+    packet[0] = static_cast<std::uint8_t>(op);
+    std::memcpy(packet.data() + 1, &length, sizeof length);
+    return packet;
+  };
+  const auto expected = static_cast<std::int64_t>(most) + 4;
+  const std::vector<std::vector<Bytes>> wrong = {{Bytes(3, 1)},
+                                                 {first(expected, most + 1000), Bytes(4, 1)},
+                                                 {first(expected, most), Bytes(most, 1)},
+                                                 {first(expected, most), {}},
+                                                 {first(expected, most)},
+                                                 {first(-1, 0)},
+                                                 {first(8, 9)},
+                                                 {first(std::int64_t{1} << 62, most)},
+                                                 {first(INT64_MAX, most), Bytes(most, 1)},
+                                                 {first(expected, most, CommOp{77})}};
+  const auto comm = StoreCommunicator::create(connect(), "test/", 0, 2, /*timeout_s=*/2);
+  for (std::size_t message = 0; message < wrong.size(); ++message) {
+    const std::string key = concat("test/p7/1>0/", message);
+    for (std::size_t i = 0; i < wrong[message].size(); ++i)
+      connect()->put(i == 0 ? key : concat(key, "/", i), wrong[message][i]);
+    const at::Tensor tensor = at::zeros({expected}, at::kByte);
+    const WorkPtr work = comm->recv(tensor, 1, 7);
+    EXPECT_THAT([&] { work->wait(); }, ThrowsMessage<CheckError>(AllOf(
+                                           StartsWith("rank 0 of 2: recv: the message of rank 1"),
+                                           HasSubstr(key), HasSubstr("another program"))))
+        << message;
+  }
+}
+
+TEST_F(StoreTransport, ASplitOfTheWrongLengthIsRefused) {
+  on_ranks(
+      2,
+      [&](Communicator& comm) {
+        if (comm.rank() == 1) return;
+        connect()->put("test/s0/of 1", {1, 2, 3});
+        connect()->put("test/b0/1>0/0", std::vector<std::uint8_t>{6, 0, 0, 0, 0, 0, 0, 0, 0});
+        EXPECT_THAT([&] { comm.split(0, 0); },
+                    ThrowsMessage<CheckError>(HasSubstr("'test/s0/of 1' has 3 bytes, not 8")));
+      },
+      /*timeout_s=*/2);
 }
 
 TEST_F(StoreTransport, ARankThatDoesNotComeIsNamedAfterTheTimeOut) {

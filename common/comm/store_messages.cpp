@@ -16,7 +16,12 @@ constexpr std::int64_t kPacketBytes = KeyValueStore::kMaxValueBytes / 2;
 
 // A message is at least one packet: its header.
 std::int64_t num_packets(std::int64_t bytes) {
-  return std::max<std::int64_t>(1, (bytes + kPacketBytes - 1) / kPacketBytes);
+  return bytes == 0 ? 1 : (bytes - 1) / kPacketBytes + 1;
+}
+
+// Of the message, in packet `index`.
+std::size_t packet_bytes(std::int64_t bytes, std::int64_t index) {
+  return static_cast<std::size_t>(std::min(kPacketBytes, bytes - index * kPacketBytes));
 }
 
 std::string packet_key(const std::string& key, std::int64_t index) {
@@ -74,7 +79,7 @@ void StoreMessages::barrier() {
 void StoreMessages::put(const std::string& key, const std::byte* data, std::int64_t bytes) {
   for (std::int64_t i = num_packets(bytes) - 1; i >= 0; --i) {
     const std::int64_t begin = i * kPacketBytes;
-    const auto length = static_cast<std::size_t>(std::min(kPacketBytes, bytes - begin));
+    const std::size_t length = packet_bytes(bytes, i);
     const std::size_t header = i == 0 ? kHeaderBytes : 0;
     std::vector<std::uint8_t> packet(header + length);
     if (i == 0) {
@@ -96,34 +101,56 @@ bool StoreMessages::test() {
   return awaited_.empty();
 }
 
+// Nothing if no rank can have sent it.
+std::optional<StoreMessages::Header> StoreMessages::read_header(
+    const std::vector<std::uint8_t>& packet) {
+  if (packet.size() < kHeaderBytes || packet[0] >= kNumCommOps) return {};
+  Header header = {.op = static_cast<CommOp>(packet[0])};
+  std::memcpy(&header.bytes, packet.data() + 1, sizeof header.bytes);
+  if (header.bytes < 0) return {};
+  return header;
+}
+
 bool StoreMessages::try_take(const Awaited& awaited) {
-  KeyValueStore& store = *group_.store;
-  if (!store.has(awaited.key)) return false;
-  std::int64_t bytes = 0;
-  bool is_expected = true;
-  for (std::int64_t i = 0; i < num_packets(bytes); ++i) {
-    const std::vector<std::uint8_t> packet = store.get(packet_key(awaited.key, i));
-    store.remove(packet_key(awaited.key, i));
-    if (i == 0) {
-      std::memcpy(&bytes, packet.data() + 1, sizeof bytes);
-      const std::string problem = difference(awaited, static_cast<CommOp>(packet[0]), bytes);
-      is_expected = problem.empty();
-      if (!is_expected) error_ = problem;
+  std::optional<std::vector<std::uint8_t>> packet = take(awaited.key);
+  if (!packet) return false;
+  const std::optional<Header> header = read_header(*packet);
+  std::string problem = header ? difference(awaited, *header) : foreign(awaited);
+  for (std::int64_t i = 0; header && i < num_packets(header->bytes); ++i) {
+    if (i > 0) packet = take(packet_key(awaited.key, i));
+    const std::size_t begin = i == 0 ? kHeaderBytes : 0;
+    const std::size_t length = packet_bytes(header->bytes, i);
+    if (!packet || packet->size() != begin + length) {
+      problem = foreign(awaited);
+      break;
     }
-    const std::size_t header = i == 0 ? kHeaderBytes : 0;
-    if (is_expected && packet.size() > header) {
-      std::memcpy(awaited.data + i * kPacketBytes, packet.data() + header, packet.size() - header);
-    }
+    if (problem.empty() && length > 0)
+      std::memcpy(awaited.data + i * kPacketBytes, packet->data() + begin, length);
   }
+  if (!problem.empty()) error_ = problem;
   return true;
 }
 
-std::string StoreMessages::difference(const Awaited& awaited, CommOp op, std::int64_t bytes) const {
-  if (op != (op_ == CommOp::kRecv ? CommOp::kSend : op_)) {
-    return concat("rank ", awaited.peer, " called ", to_string(op),
+std::optional<std::vector<std::uint8_t>> StoreMessages::take(const std::string& key) {
+  if (!group_.store->has(key)) return {};
+  std::vector<std::uint8_t> packet = group_.store->get(key);
+  group_.store->remove(key);
+  return packet;
+}
+
+std::string StoreMessages::foreign(const Awaited& awaited) {
+  return concat("the message of rank ", awaited.peer, " under '", awaited.key,
+                "' is none of Ladder's: another program writes to this store; give the job a "
+                "MASTER_PORT of its own");
+}
+
+std::string StoreMessages::difference(const Awaited& awaited, const Header& header) const {
+  if (header.op != (op_ == CommOp::kRecv ? CommOp::kSend : op_)) {
+    return concat("rank ", awaited.peer, " called ", to_string(header.op),
                   "; all ranks must call the same operations in the same order");
   }
-  return bytes == awaited.bytes ? "" : other_length(awaited.peer, bytes, awaited.bytes);
+  if (header.bytes == awaited.bytes) return "";
+  return other_length(awaited.peer, header.bytes, awaited.bytes);
 }
 
 void StoreMessages::idle(double waited_s) {

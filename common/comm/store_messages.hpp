@@ -7,13 +7,15 @@
 //   PREFIX c TAG / SENDER > RECEIVER / POSITION    of collectives; p: point to point, b: barriers
 //
 // A message says which operation it belongs to and how long it is. One longer than the store's
-// values travels under several keys, of which the first is put last.
+// values travels under several keys, of which the first is put last. Other programs can write to the
+// store, so no packet's length is believed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,9 +55,16 @@ class StoreMessages final : public Messages {
     std::int64_t bytes;
     int peer;
   };
+  struct Header {
+    CommOp op;
+    std::int64_t bytes = 0;  // of the message
+  };
   void put(const std::string& key, const std::byte* data, std::int64_t bytes);
-  bool try_take(const Awaited& awaited);  // true if it was there
-  std::string difference(const Awaited& awaited, CommOp op, std::int64_t bytes) const;
+  bool try_take(const Awaited& awaited);                                  // true if it was there
+  std::optional<std::vector<std::uint8_t>> take(const std::string& key);  // out of the store
+  static std::optional<Header> read_header(const std::vector<std::uint8_t>& packet);
+  static std::string foreign(const Awaited& awaited);
+  std::string difference(const Awaited& awaited, const Header& header) const;
   std::string who() const;  // "rank 1 of 4: all_reduce: "
 
   StoreGroup& group_;

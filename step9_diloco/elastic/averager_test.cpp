@@ -437,19 +437,21 @@ TEST(Lighthouse, AfterAPauseItWaitsForAll) {
 
 TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
   SnapshotServer server(0);
+  Messenger messenger(
+      {}, "", [](const Message&) {}, say_nothing);
   Toy toy;
   const auto quorum = [](int receiver, std::int64_t id) {
     Quorum result = {.id = id, .members = {{.worker = 0, .address = "a"}}};
     result.members.push_back({.worker = receiver, .address = concat("b", receiver), .donor = 0});
     return result;
   };
-  server.serve(quorum(1, 1), take_snapshot(toy.state()));
-  server.serve(quorum(2, 2), take_snapshot(toy.state()));
-  EXPECT_THAT(server.addresses(), ElementsAre("b1", "b2"));
+  server.serve(quorum(1, 1), take_snapshot(toy.state()), messenger);
+  server.serve(quorum(2, 2), take_snapshot(toy.state()), messenger);
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1), QuorumKey(0, 2)));
   server.forget(quorum(2, 3), 100);  // worker 2 asks again: it needs the old one no more
-  EXPECT_THAT(server.addresses(), ElementsAre("b1"));
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1)));
   server.forget({}, 0);
-  EXPECT_TRUE(server.addresses().empty());
+  EXPECT_TRUE(server.quorums().empty());
 }
 
 TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
@@ -457,22 +459,22 @@ TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
   donor.shared.fill_(1);
   donor.own.fill_(2);
   donor.outer_steps = 3;
+  const Member member = {.outer_steps = 3, .state_hash = shared_hash(donor.state())};
   InFlightBuffer snapshot = take_snapshot(donor.state());
   donor.own.fill_(9);  // it trains on
   for (std::int64_t byte = 0; byte < snapshot.num_bytes; ++byte) {
     snapshot.bytes[static_cast<std::size_t>(byte)] ^= 1;
-    EXPECT_FALSE(adopt_snapshot(snapshot, other.state())) << byte;
+    EXPECT_EQ(fault_of(snapshot, member, other.state()), "it is damaged") << byte;
     snapshot.bytes[static_cast<std::size_t>(byte)] ^= 1;
   }
-  EXPECT_EQ(other.outer_steps, 0);
-  EXPECT_TRUE(other.own.equal(at::zeros({3})));
-  ASSERT_TRUE(adopt_snapshot(snapshot, other.state()));
+  ASSERT_EQ(fault_of(snapshot, member, other.state()), "");
+  adopt_snapshot(snapshot, other.state());
   EXPECT_EQ(other.outer_steps, 3);
   EXPECT_TRUE(other.shared.equal(at::full({3}, 1, at::kFloat)));
   EXPECT_TRUE(other.own.equal(at::full({3}, 2, at::kFloat)));
   Toy larger;
   larger.own = at::zeros({4});
-  EXPECT_FALSE(adopt_snapshot(snapshot, larger.state()));
+  EXPECT_THAT(fault_of(snapshot, member, larger.state()), HasSubstr("64 bytes, not 68"));
 }
 
 TEST(Exchange, SlicesCoverTheValues) {

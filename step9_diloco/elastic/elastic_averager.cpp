@@ -194,13 +194,11 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
   check_reachable(quorum_, group_->messenger.address());
   group_->mailbox.begin(quorum_);
   group_->server.forget(quorum_, options_.round_timeout_s);
-  std::set<std::string> addresses = group_->server.addresses();
-  for (const Member& member : quorum_.members) addresses.insert(member.address);
-  group_->messenger.keep_only(addresses);
+  group_->messenger.keep_only({quorum_.lighthouse_epoch, quorum_.id}, group_->server.quorums());
   if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
-  group_->server.serve(quorum_, take_snapshot(state_));
+  group_->server.serve(quorum_, take_snapshot(state_), group_->messenger);
   return true;
 }
 

@@ -40,7 +40,7 @@
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/membership.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
-#include "step9_diloco/elastic/snapshot.hpp"
+#include "step9_diloco/elastic/snapshot_transfer.hpp"
 #include "step9_diloco/elastic/store.hpp"
 #include "step9_diloco/elastic/unheard.hpp"
 

@@ -2,6 +2,7 @@
 #include "step9_diloco/elastic/exchange.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include <zmq.hpp>
 
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/snapshot.hpp"
+#include "step9_diloco/elastic/peer.hpp"
 
 namespace ladder {
 namespace {
@@ -49,34 +50,6 @@ class Relay {
   std::atomic<bool> has_ended_ = false;
   std::thread thread_;
 };
-
-struct Peer {
-  explicit Peer(int worker_number)
-      : worker(worker_number),
-        server(worker_number),
-        messenger(
-            {}, "",
-            [this](const Message& message) {
-              if (message.kind == MessageKind::kRequest) {
-                server.answer(message, messenger);
-              } else {
-                mailbox.deliver(message);
-              }
-            },
-            say_nothing) {}
-  int worker;
-  Mailbox mailbox{1 << 26, 1 << 26};
-  SnapshotServer server;
-  Messenger messenger;
-};
-
-// Two members; worker 0 sends to `to_1`.
-Quorum quorum_of_two(const std::string& to_0, const std::string& to_1) {
-  return {.lighthouse_epoch = 1,
-          .id = 1,
-          .members = {{.worker = 0, .epoch = 1, .address = to_0},
-                      {.worker = 1, .epoch = 2, .address = to_1}}};
-}
 
 bool exchange(Peer& one, Peer& other, const Quorum& of_one, const Quorum& of_other,
               const at::Tensor& values_of_one, const at::Tensor& values_of_other, double seconds) {
@@ -119,18 +92,12 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
   Peer donor(0), healing(1);
   Relay relay(healing.messenger.address(), {0, 2, 5});
   const std::int64_t numel = 500'000;
-  std::int64_t counter = 5;
   const at::Tensor given = at::arange(numel, at::kFloat), taken = at::zeros({numel});
-  const auto state_of = [&](const at::Tensor& tensor) {
-    return WorkerState{.shared = {{"shared", tensor}},
-                       .outer_steps = [] { return std::int64_t{0}; },
-                       .counters = [&] { return std::vector<std::int64_t>{counter}; },
-                       .set_counters = [](const std::vector<std::int64_t>&) {}};
-  };
   Quorum quorum = quorum_of_two(donor.messenger.address(), relay.address());
+  quorum.members[0].state_hash = shared_hash(state_of(given));
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
-  donor.server.serve(quorum, take_snapshot(state_of(given)));
+  donor.server.serve(quorum, take_snapshot(state_of(given)), donor.messenger);
   EXPECT_TRUE(heal(
       quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] {}, say_nothing));
   EXPECT_TRUE(taken.equal(given));
@@ -140,13 +107,9 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
 // One that is no member, or heals from another, gets nothing.
 TEST(Damage, AStateIsGivenToWhomItIsMeantFor) {
   Peer donor(0), healing(1);
-  const at::Tensor tensor = at::zeros({100});
-  const WorkerState state = {.shared = {{"shared", tensor}},
-                             .outer_steps = [] { return std::int64_t{0}; },
-                             .counters = [] { return std::vector<std::int64_t>{}; },
-                             .set_counters = [](const std::vector<std::int64_t>&) {}};
+  const WorkerState state = state_of(at::zeros({100}));
   Quorum quorum = quorum_of_two(donor.messenger.address(), healing.messenger.address());
-  donor.server.serve(quorum, take_snapshot(state));  // nobody heals in this quorum
+  donor.server.serve(quorum, take_snapshot(state), donor.messenger);  // nobody heals in this quorum
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
   EXPECT_FALSE(heal(

@@ -64,8 +64,8 @@ std::optional<InFlightBuffer> Mailbox::take(MessageKind kind, int sender, std::i
   return buffer;
 }
 
-Mailbox::Progress Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t known,
-                                        double seconds) {
+std::int64_t Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t known,
+                                   double seconds) {
   std::unique_lock lock(mutex_);
   const Key key = current_key(kind, sender);
   const auto num_pieces = [&] {
@@ -74,9 +74,16 @@ Mailbox::Progress Mailbox::await_pieces(MessageKind kind, int sender, std::int64
   };
   changed_.wait_for(lock, std::chrono::duration<double>(seconds),
                     [&] { return num_pieces() > known; });
-  if (num_pieces() == 0) return {};
-  const std::vector<bool>& has_piece = streams_[key].has_piece;
-  return {num_pieces(), std::ranges::find(has_piece, false) - has_piece.begin()};
+  return num_pieces();
+}
+
+bool Mailbox::has_piece(MessageKind kind, int sender, std::int64_t piece) {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(current_key(kind, sender));
+  if (found == streams_.end()) return false;
+  const std::vector<bool>& has_piece = found->second.has_piece;
+  return piece < static_cast<std::int64_t>(has_piece.size()) &&
+         has_piece[static_cast<std::size_t>(piece)];
 }
 
 Mailbox::Key Mailbox::current_key(MessageKind kind, int sender) const {

@@ -43,13 +43,10 @@ class Mailbox {
   std::optional<InFlightBuffer> take(MessageKind kind, int sender, std::int64_t num_bytes,
                                      double seconds);
 
-  // Of a stream that is still arriving: how many pieces are there, and which is the first that is
-  // not. Waits up to `seconds` until there are more than `known`.
-  struct Progress {
-    std::int64_t num_pieces = 0;
-    std::int64_t first_missing = 0;
-  };
-  Progress await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
+  // Of a stream that is still arriving: how many pieces are there. Waits up to `seconds` until there
+  // are more than `known`.
+  std::int64_t await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
+  bool has_piece(MessageKind kind, int sender, std::int64_t piece);
 
  private:
   // Lighthouse's epoch, quorum, kind, sender, sender's epoch.

@@ -40,8 +40,9 @@ TEST(Mailbox, PutsPiecesTogetherInAnyOrder) {
   const std::int64_t total = 2 * kPieceBytes + 4;
   for (const std::int64_t i : {2, 0}) EXPECT_TRUE(mailbox.deliver(Piece(i, total).message));
   EXPECT_FALSE(mailbox.deliver(Piece(2, total).message));  // twice
-  EXPECT_EQ(mailbox.await_pieces(MessageKind::kSum, 1, 0, 0).num_pieces, 2);
-  EXPECT_EQ(mailbox.await_pieces(MessageKind::kSum, 1, 0, 0).first_missing, 1);
+  EXPECT_EQ(mailbox.await_pieces(MessageKind::kSum, 1, 0, 0), 2);
+  for (const std::int64_t i : {0, 1, 2, 3})
+    EXPECT_EQ(mailbox.has_piece(MessageKind::kSum, 1, i), i == 0 || i == 2);
   EXPECT_FALSE(mailbox.take(MessageKind::kSum, 1, total, 0.01).has_value());
   EXPECT_TRUE(mailbox.deliver(Piece(1, total).message));
   const auto buffer = mailbox.take(MessageKind::kSum, 1, total, 0);

@@ -36,6 +36,8 @@ struct Message {
   std::int64_t offset = 0;  // of the piece in its stream, in bytes: a multiple of kPieceBytes
   std::int64_t total = 0;   // length of the stream, in bytes
   std::string_view payload = {};
+
+  bool operator==(const Message&) const = default;
 };
 
 // As bytes, checksum included. At most kMaxMessageBytes.

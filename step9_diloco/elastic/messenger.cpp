@@ -63,30 +63,38 @@ Messenger::~Messenger() {
 
 void Messenger::send(const std::string& address, const Message& message) {
   const std::string bytes = encode(message);
-  num_bytes_sent_ += static_cast<std::int64_t>(bytes.size());
+  const bool is_state =
+      message.kind == MessageKind::kState || message.kind == MessageKind::kRequest;
   const std::lock_guard lock(mutex_);
   try {
-    socket_to(address).send(zmq::buffer(bytes), zmq::send_flags::dontwait);
+    zmq::socket_t& socket =
+        socket_for({{message.lighthouse_epoch, message.quorum}, is_state, address});
+    const bool is_queued = socket.send(zmq::buffer(bytes), zmq::send_flags::dontwait).has_value();
+    if (is_queued) num_bytes_sent_ += static_cast<std::int64_t>(bytes.size());
   } catch (const zmq::error_t& error) {
     log_(concat("cannot send to ", address, ": ", error.what()));
   }
 }
 
-zmq::socket_t& Messenger::socket_to(const std::string& address) {
-  const auto found = peers_.find(address);
+zmq::socket_t& Messenger::socket_for(const Route& route) {
+  const auto found = peers_.find(route);
   if (found != peers_.end()) return found->second;
+  const auto& [quorum, is_state, address] = route;
   zmq::socket_t socket(*context_, zmq::socket_type::push);
   socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::sndhwm, 0);  // no limit: send() never blocks
+  socket.set(zmq::sockopt::sndhwm, is_state ? kMaxQueued : 0);  // 0: no limit
   socket.set(zmq::sockopt::reconnect_ivl, 10);
   if (keys_) use_keys(socket, *keys_, /*is_server=*/false);
   socket.connect(address);
-  return peers_.emplace(address, std::move(socket)).first->second;
+  return peers_.emplace(route, std::move(socket)).first->second;
 }
 
-void Messenger::keep_only(const std::set<std::string>& addresses) {
+void Messenger::keep_only(const QuorumKey& current, const std::set<QuorumKey>& served) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(peers_, [&](const auto& peer) { return !addresses.contains(peer.first); });
+  std::erase_if(peers_, [&](const auto& peer) {
+    const auto& [quorum, is_state, address] = peer.first;
+    return quorum != current && !(is_state && served.contains(quorum));
+  });
 }
 
 void Messenger::run() {

@@ -1,8 +1,9 @@
 // Sends messages to other workers, and receives theirs: ZeroMQ over TCP.
 //
 // Each worker listens at one address, which its heartbeat makes known, and connects to those that
-// it sends to. A message arrives whole or not at all; one that does not arrive is missed by whoever
-// waits for it, under a deadline of its own. So sending never blocks and reports nothing.
+// it sends to: for each quorum anew, so that what an earlier one has left delays nothing. A message
+// arrives whole or not at all; one that does not arrive is missed by whoever waits for it, under a
+// deadline of its own. So sending never blocks and reports nothing.
 //
 // Without keys a messenger listens on the loopback only. With keys it listens on all addresses, and
 // a connection without them is turned away before any message of its is read. What decode() refuses
@@ -10,7 +11,9 @@
 // than a message can be. ZeroMQ keeps the parts of a message until the last one has arrived, however
 // many there are: whoever may connect can fill the memory.
 //
-// Thread-safe. Memory: what is sent but not yet on its way, at most a round's values.
+// Thread-safe. Memory: what is sent but not yet on its way. Of values that is at most what the round
+// sends; of a state at most kMaxQueued pieces for each receiver, and what is beyond them is dropped,
+// for the receiver asks again.
 #pragma once
 
 #include <atomic>
@@ -22,6 +25,8 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/log.hpp"
@@ -34,8 +39,12 @@ class socket_t;
 
 namespace ladder {
 
+using QuorumKey = std::pair<std::uint64_t /*lighthouse_epoch*/, std::int64_t /*quorum*/>;
+
 class Messenger {
  public:
+  static constexpr int kMaxQueued = 32;
+
   // `receive` gets every message, in a thread of the messenger. `host`: by which other machines
   // reach this one; used with keys only. Throws CheckError if it cannot listen.
   Messenger(const std::optional<CurveKeys>& keys, const std::string& host,
@@ -48,14 +57,17 @@ class Messenger {
 
   void send(const std::string& address, const Message& message);
 
-  // Drops the connections to all other addresses, with what has not been sent to them.
-  void keep_only(const std::set<std::string>& addresses);
+  // Drops the connections of all other quorums, with what has not been sent, except those on which
+  // states of `served` travel.
+  void keep_only(const QuorumKey& current, const std::set<QuorumKey>& served);
 
   std::int64_t num_bytes_sent() const { return num_bytes_sent_; }
   std::int64_t num_refused() const { return num_refused_; }  // messages that decode() refused
 
  private:
-  zmq::socket_t& socket_to(const std::string& address);
+  // Where messages go. A state has a connection of its own.
+  using Route = std::tuple<QuorumKey, bool /*is_state*/, std::string /*address*/>;
+  zmq::socket_t& socket_for(const Route& route);
   void run();
   void answer_handshake();
 
@@ -66,7 +78,7 @@ class Messenger {
   std::unique_ptr<zmq::socket_t> inbox_, handshakes_;
   std::string address_;
   std::mutex mutex_;  // of the sockets that send
-  std::map<std::string, zmq::socket_t> peers_;
+  std::map<Route, zmq::socket_t> peers_;
   std::atomic<bool> has_ended_ = false;
   std::atomic<std::int64_t> num_bytes_sent_ = 0, num_refused_ = 0;
   std::thread thread_;

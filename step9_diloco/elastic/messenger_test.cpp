@@ -10,10 +10,12 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "step9_diloco/elastic/paced_link.hpp"
 
 namespace ladder {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -73,8 +75,38 @@ TEST(Messenger, SendingToNobodyDoesNotBlock) {
   const std::string piece(static_cast<std::size_t>(kPieceBytes), 'x');
   const Timer timer;
   for (int i = 0; i < 200; ++i) one.messenger.send("tcp://127.0.0.1:1", hello(piece));
-  one.messenger.keep_only({});
+  one.messenger.keep_only({}, {});
   EXPECT_LT(timer.seconds(), 5);
+}
+
+// What an earlier quorum has left in the queue of a slow link, about 20 s of it, is not sent first.
+TEST(Messenger, ANewQuorumDoesNotWaitForTheOldOne) {
+  Post one, other;
+  const PacedLink link(other.messenger.address(), 1e6);
+  const std::string piece(static_cast<std::size_t>(kPieceBytes), 'x');
+  for (int i = 0; i < 80; ++i) one.messenger.send(link.address(), hello(piece));
+  ASSERT_TRUE(other.wait_for(1));
+  one.messenger.keep_only({0, 1}, {});
+  Message next = hello("next");
+  next.quorum = 1;
+  one.messenger.send(link.address(), next);
+  const Timer timer;
+  while (other.payloads().back() != "next" && timer.seconds() < 8)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(other.payloads().back() == "next");
+}
+
+// Of a state that is still served nothing is dropped.
+TEST(Messenger, AnOlderQuorumsStateIsKept) {
+  Post one, other;
+  const PacedLink link(other.messenger.address(), 4e6);
+  Message piece = hello("state");
+  piece.kind = MessageKind::kState;
+  one.messenger.send(link.address(), hello(std::string(kPieceBytes, 'x')));
+  one.messenger.send(link.address(), piece);
+  one.messenger.keep_only({0, 1}, {{0, 0}});
+  EXPECT_TRUE(other.wait_for(1));
+  EXPECT_THAT(other.payloads(), Contains("state"));
 }
 
 // Bytes as a stranger would send them, over ZeroMQ: none of them reaches the receiver.

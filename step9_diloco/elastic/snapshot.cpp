@@ -1,7 +1,8 @@
 #include "step9_diloco/elastic/snapshot.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
@@ -10,11 +11,7 @@ namespace ladder {
 namespace {
 
 constexpr std::size_t kHashBytes = 32;
-constexpr std::int64_t kWindow = 16;  // pieces asked for and not there yet
-constexpr double kFirstRetry = 0.004,
-                 kLastRetry = 0.2;  // seconds without a piece; then it is asked
-                                    // for again
-
+constexpr std::int64_t kMaxCounter = std::int64_t{1} << 40;  // no run takes so many steps
 std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   std::vector<at::Tensor> tensors;
   for (const auto* list : {&state.shared, &state.own})
@@ -32,16 +29,27 @@ std::string hash_of(const InFlightBuffer& snapshot) {
   return hash.digest();
 }
 
-}  // namespace
-
-std::string shared_hash(const WorkerState& state) {
+std::string hash_of_shared(const WorkerState& state,
+                           const std::function<const void*(const at::Tensor&)>& bytes_of) {
   ByteHash hash;
   for (const NamedTensor& named : state.shared) {
     const std::string head = concat(named.name, " ", named.tensor.numel(), ";");
     hash.update(head.data(), head.size());
-    hash.update(named.tensor.const_data_ptr(), named.tensor.nbytes());
+    hash.update(bytes_of(named.tensor), named.tensor.nbytes());
   }
   return hash.digest();
+}
+
+std::vector<std::int64_t> counters_in(const InFlightBuffer& snapshot, const WorkerState& state) {
+  std::vector<std::int64_t> counters = state.counters();
+  std::memcpy(counters.data(), snapshot.bytes.get(), 8 * counters.size());
+  return counters;
+}
+
+}  // namespace
+
+std::string shared_hash(const WorkerState& state) {
+  return hash_of_shared(state, [](const at::Tensor& tensor) { return tensor.const_data_ptr(); });
 }
 
 std::int64_t snapshot_bytes(const WorkerState& state) {
@@ -66,119 +74,32 @@ InFlightBuffer take_snapshot(const WorkerState& state) {
   return snapshot;
 }
 
-bool adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state) {
-  if (snapshot.num_bytes != snapshot_bytes(state)) return false;
+std::string fault_of(const InFlightBuffer& snapshot, const Member& donor,
+                     const WorkerState& state) {
+  if (snapshot.num_bytes != snapshot_bytes(state))
+    return concat("it has ", snapshot.num_bytes, " bytes, not ", snapshot_bytes(state));
   const char* const end = snapshot.bytes.get() + snapshot.num_bytes;
-  if (hash_of(snapshot) != std::string_view(end - kHashBytes, kHashBytes)) return false;
-  std::vector<std::int64_t> counters = state.counters();
-  const char* next = snapshot.bytes.get();
-  std::memcpy(counters.data(), next, 8 * counters.size());
-  next += 8 * counters.size();
+  if (hash_of(snapshot) != std::string_view(end - kHashBytes, kHashBytes)) return "it is damaged";
+  const std::vector<std::int64_t> counters = counters_in(snapshot, state);
+  if (counters.front() != donor.outer_steps)
+    return concat("it is of outer step ", counters.front(), ", not ", donor.outer_steps);
+  for (const std::int64_t counter : counters)
+    if (counter < 0 || counter > kMaxCounter) return concat("it counts ", counter, " steps");
+  const char* next = snapshot.bytes.get() + 8 * counters.size();
+  const std::string hash = hash_of_shared(
+      state, [&](const at::Tensor& tensor) { return std::exchange(next, next + tensor.nbytes()); });
+  if (hash == donor.state_hash) return "";
+  return concat("its parameters have the hash ", hash, ", the quorum says ", donor.state_hash);
+}
+
+void adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state) {
+  const std::vector<std::int64_t> counters = counters_in(snapshot, state);
+  const char* next = snapshot.bytes.get() + 8 * counters.size();
   for (const at::Tensor& tensor : tensors_of(state)) {
     if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), next, tensor.nbytes());
     next += tensor.nbytes();
   }
   state.set_counters(counters);
-  return true;
-}
-
-void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot) {
-  const std::lock_guard lock(mutex_);
-  served_.push_back({quorum, std::move(snapshot), Timer()});
-}
-
-void SnapshotServer::forget(const Quorum& later, double seconds) {
-  const std::lock_guard lock(mutex_);
-  const auto asks_again = [&](const Member& member) {
-    return std::ranges::find(later.members, member.worker, &Member::worker) != later.members.end();
-  };
-  std::erase_if(served_, [&](const Served& served) {
-    return served.since_request.seconds() > seconds ||
-           std::ranges::all_of(served.quorum.receivers(worker_), asks_again);
-  });
-}
-
-std::set<std::string> SnapshotServer::addresses() {
-  const std::lock_guard lock(mutex_);
-  std::set<std::string> addresses;
-  for (const Served& served : served_)
-    for (const Member& member : served.quorum.receivers(worker_)) addresses.insert(member.address);
-  return addresses;
-}
-
-bool SnapshotServer::is_serving(double idle_seconds) {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(served_, [&](const Served& served) {
-    return served.since_request.seconds() <= idle_seconds;
-  });
-}
-
-void SnapshotServer::answer(const Message& request, Messenger& messenger) {
-  const std::lock_guard lock(mutex_);
-  for (Served& served : served_) {
-    const Quorum& quorum = served.quorum;
-    if (quorum.lighthouse_epoch != request.lighthouse_epoch || quorum.id != request.quorum)
-      continue;
-    const auto asks = [&](const Member& member) {
-      return member.worker == request.sender && member.epoch == request.epoch;
-    };
-    const std::vector<Member> receivers = quorum.receivers(worker_);
-    const auto member = std::ranges::find_if(receivers, asks);
-    if (member == receivers.end() || request.total != served.snapshot.num_bytes) continue;
-    served.since_request.restart();
-    const std::string_view bytes(served.snapshot.bytes.get(),
-                                 static_cast<std::size_t>(served.snapshot.num_bytes));
-    messenger.send(member->address, {.kind = MessageKind::kState,
-                                     .lighthouse_epoch = quorum.lighthouse_epoch,
-                                     .quorum = quorum.id,
-                                     .round = quorum.outer_steps,
-                                     .sender = worker_,
-                                     .epoch = quorum.member(worker_).epoch,
-                                     .offset = request.offset,
-                                     .total = request.total,
-                                     .payload = bytes.substr(
-                                         static_cast<std::size_t>(request.offset), kPieceBytes)});
-  }
-}
-
-bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
-          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
-          const Log& log) {
-  const Member& donor = quorum.member(*quorum.member(worker).donor);
-  const std::int64_t total = snapshot_bytes(state);
-  const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
-  log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
-  Timer since_piece;
-  Mailbox::Progress progress;
-  std::int64_t next = 0;         // to ask for
-  double retry_s = kFirstRetry;  // the donor may be about to learn of the quorum
-  while (progress.num_pieces < num_pieces && since_piece.seconds() < seconds) {
-    const std::int64_t window = progress.num_pieces == 0 ? 1 : kWindow;  // is the donor ready?
-    for (; next < num_pieces && next < progress.num_pieces + window; ++next) {
-      messenger.send(donor.address, {.kind = MessageKind::kRequest,
-                                     .lighthouse_epoch = quorum.lighthouse_epoch,
-                                     .quorum = quorum.id,
-                                     .round = quorum.outer_steps,
-                                     .sender = worker,
-                                     .epoch = quorum.member(worker).epoch,
-                                     .offset = next * kPieceBytes,
-                                     .total = total});
-    }
-    const std::int64_t known = progress.num_pieces;
-    progress = mailbox.await_pieces(MessageKind::kState, donor.worker, known, retry_s);
-    note_progress();
-    if (progress.num_pieces > known) {
-      since_piece.restart();
-    } else {
-      next = progress.first_missing;  // the donor was not ready yet, or a piece was damaged
-      retry_s = std::min(2 * retry_s, kLastRetry);
-    }
-  }
-  const std::optional<InFlightBuffer> snapshot =
-      mailbox.take(MessageKind::kState, donor.worker, total, 0);
-  const bool is_healed = snapshot && adopt_snapshot(*snapshot, state);
-  log(concat(is_healed ? "has healed from worker " : "could not heal from worker ", donor.worker));
-  return is_healed;
 }
 
 }  // namespace ladder

@@ -1,27 +1,21 @@
 // What a healthy worker gives to one that heals: an immutable copy of all that training needs.
 //
 // The donor takes it in the moment in which it learns of the quorum, and trains on while a thread
-// serves the copy. So the state is never torn, half of it older than an inner step and half newer.
-// Whoever heals asks for it piece by piece, into a buffer of its own; its tensors change only once
-// all is there and has the right hash. Until then it can still turn to another donor.
+// serves the copy (snapshot_transfer.hpp). So the state is never torn, half of it older than an inner
+// step and half newer.
 //
 //   | counters, 8 bytes each | bytes of the tensors, one after the other | hash of all before: 32 |
 //
 // Both sides have the same model and options (Membership refuses others), so no names are sent.
+//
+// Whoever heals does not take the donor's word for it: the quorum says how many outer steps the donor
+// has taken, and the hash of its shared tensors, which most healthy members have.
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <set>
 #include <string>
-#include <vector>
 
-#include "common/core/timer.hpp"
-#include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/mailbox.hpp"
-#include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/worker_state.hpp"
 
@@ -31,42 +25,11 @@ std::string shared_hash(const WorkerState& state);  // of names, shapes and byte
 std::int64_t snapshot_bytes(const WorkerState& state);
 InFlightBuffer take_snapshot(const WorkerState& state);
 
-// Overwrites the state by the snapshot's; false, and nothing is changed, if its length or its hash
-// is wrong.
-bool adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state);
+// Why a worker with this state must not adopt the donor's snapshot: a wrong length or hash, another
+// state than the quorum says, or counters that no run has. Empty if it may.
+std::string fault_of(const InFlightBuffer& snapshot, const Member& donor, const WorkerState& state);
 
-// The donor's side. Thread-safe.
-class SnapshotServer {
- public:
-  explicit SnapshotServer(int worker) : worker_(worker) {}
-
-  // Serves this snapshot to those that heal from this worker in this quorum.
-  void serve(const Quorum& quorum, InFlightBuffer snapshot);
-  // Frees the snapshots that nobody needs any more: all their receivers are members of this later
-  // quorum, or have asked for nothing in the last `seconds`.
-  void forget(const Quorum& later, double seconds);
-  std::set<std::string> addresses();  // of those that may still ask
-  // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
-  // from this worker.
-  void answer(const Message& request, Messenger& messenger);
-  bool is_serving(double idle_seconds);  // asked for within this time
-
- private:
-  struct Served {
-    Quorum quorum;
-    InFlightBuffer snapshot;
-    Timer since_request;
-  };
-  int worker_;
-  std::mutex mutex_;
-  std::deque<Served> served_;
-};
-
-// The side that heals: receives the state of its donor and adopts it. False, and nothing is changed,
-// if nothing arrives for `seconds`, or the wrong thing does. `note_progress` is called at every
-// piece.
-bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
-          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
-          const Log& log);
+// Overwrites the state by that of a snapshot without fault.
+void adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state);
 
 }  // namespace ladder

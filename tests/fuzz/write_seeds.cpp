@@ -10,6 +10,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/disk.hpp"
 #include "common/train/safetensors.hpp"
+#include "step9_diloco/elastic/message.hpp"
 #include "tests/fuzz/small_checkpoint.hpp"
 
 namespace ladder {
@@ -69,6 +70,20 @@ void write_checkpoint_seeds(const fs::path& folder) {
           static_cast<char>(i) + read_text_file(checkpoint / kCheckpointFiles[i]));
 }
 
+// See the fuzzers for what the first bytes mean.
+void write_worker_seeds(const fs::path& folder) {
+  write(folder / "message" / "sum",
+        encode({.kind = MessageKind::kSum, .total = 6, .payload = "values"}));
+  write(folder / "message" / "request", encode({.kind = MessageKind::kRequest, .total = 6}));
+  const std::string fields = {1, 3, 2, 1, 2, 3, 1, 2, 0, 1};  // piece 0 of worker 1's state
+  write(folder / "message" / "fields", '\1' + fields + fields);
+  const std::string counters = bytes_of<std::int64_t>({3, 12, 4});
+  write(folder / "snapshot" / "right", '\7' + counters + std::string(8 * 4 + 32, '\0'));
+  for (char format = 0; format < 3; ++format)
+    write(folder / "wire_format" / concat("format", int{format}),
+          std::string({format, 0, '\x80'}) + std::string(600, '\x3f'));
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -82,4 +97,5 @@ int main(int argc, char** argv) {
   ladder::write_token_seeds(folder / "token_file");
   ladder::write_text_seeds(folder / "text_file");
   ladder::write_checkpoint_seeds(folder / "checkpoint");
+  ladder::write_worker_seeds(folder);
 }

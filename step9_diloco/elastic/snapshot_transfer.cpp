@@ -1,0 +1,137 @@
+#include "step9_diloco/elastic/snapshot_transfer.hpp"
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "step9_diloco/elastic/piece_requests.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr double kSilence = 0.1;        // seconds between two signs of life of one that waits
+constexpr std::size_t kMaxEarly = 256;  // requests
+
+}  // namespace
+
+void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot, Messenger& messenger) {
+  const std::lock_guard lock(mutex_);
+  Served& served = served_.emplace_back(Served{quorum, std::move(snapshot), Timer()});
+  std::erase_if(early_, [&](const Message& request) {
+    if (!served.is_meant(request)) return false;
+    answer_from(served, request, messenger);
+    return true;
+  });
+}
+
+void SnapshotServer::forget(const Quorum& later, double seconds) {
+  const std::lock_guard lock(mutex_);
+  const auto asks_again = [&](const Member& member) {
+    return std::ranges::find(later.members, member.worker, &Member::worker) != later.members.end();
+  };
+  std::erase_if(served_, [&](const Served& served) {
+    return served.since_request.seconds() > seconds ||
+           std::ranges::all_of(served.quorum.receivers(worker_), asks_again);
+  });
+}
+
+std::set<QuorumKey> SnapshotServer::quorums() {
+  const std::lock_guard lock(mutex_);
+  std::set<QuorumKey> quorums;
+  for (const Served& served : served_)
+    quorums.insert({served.quorum.lighthouse_epoch, served.quorum.id});
+  return quorums;
+}
+
+// The last request came when all but a window of pieces were there: each takes as long as the time
+// between two requests.
+bool SnapshotServer::is_serving(double idle_seconds) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(served_, [&](const Served& served) {
+    const double piece_s = served.asked_s / static_cast<double>(served.num_requests + 1);
+    const double window_s = 1.5 * static_cast<double>(PieceRequests::kWindow) * piece_s;
+    return served.since_request.seconds() <= std::max(idle_seconds, window_s);
+  });
+}
+
+void SnapshotServer::answer(const Message& request, Messenger& messenger) {
+  const std::lock_guard lock(mutex_);
+  const auto served = std::ranges::find_if(
+      served_, [&](const Served& candidate) { return candidate.is_meant(request); });
+  if (served != served_.end()) {
+    answer_from(*served, request, messenger);
+  } else if (std::ranges::find(early_, request) == early_.end()) {
+    early_.push_back(request);
+    if (early_.size() > kMaxEarly) early_.pop_front();
+  }
+}
+
+bool SnapshotServer::Served::is_meant(const Message& request) const {
+  return quorum.lighthouse_epoch == request.lighthouse_epoch && quorum.id == request.quorum;
+}
+
+void SnapshotServer::answer_from(Served& served, const Message& request, Messenger& messenger) {
+  const Quorum& quorum = served.quorum;
+  const std::vector<Member> receivers = quorum.receivers(worker_);
+  const auto member = std::ranges::find_if(receivers, [&](const Member& candidate) {
+    return candidate.worker == request.sender && candidate.epoch == request.epoch;
+  });
+  if (member == receivers.end() || request.total != served.snapshot.num_bytes) return;
+  served.since_request.restart();
+  served.asked_s = served.since_start.seconds();
+  ++served.num_requests;
+  const std::string_view bytes(served.snapshot.bytes.get(),
+                               static_cast<std::size_t>(served.snapshot.num_bytes));
+  messenger.send(member->address,
+                 {.kind = MessageKind::kState,
+                  .lighthouse_epoch = quorum.lighthouse_epoch,
+                  .quorum = quorum.id,
+                  .round = quorum.outer_steps,
+                  .sender = worker_,
+                  .epoch = quorum.member(worker_).epoch,
+                  .offset = request.offset,
+                  .total = request.total,
+                  .payload = bytes.substr(static_cast<std::size_t>(request.offset), kPieceBytes)});
+}
+
+bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
+          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
+          const Log& log) {
+  const Member& donor = quorum.member(*quorum.member(worker).donor);
+  const std::int64_t total = snapshot_bytes(state);
+  const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
+  log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
+  const auto has_piece = [&](std::int64_t piece) {
+    return mailbox.has_piece(MessageKind::kState, donor.worker, piece);
+  };
+  PieceRequests requests(num_pieces);
+  const Timer timer;
+  Timer since_piece;
+  std::int64_t num_there = 0;
+  while (num_there < num_pieces && since_piece.seconds() < seconds) {
+    for (const std::int64_t piece : requests.due(timer.seconds(), has_piece)) {
+      messenger.send(donor.address, {.kind = MessageKind::kRequest,
+                                     .lighthouse_epoch = quorum.lighthouse_epoch,
+                                     .quorum = quorum.id,
+                                     .round = quorum.outer_steps,
+                                     .sender = worker,
+                                     .epoch = quorum.member(worker).epoch,
+                                     .offset = piece * kPieceBytes,
+                                     .total = total});
+    }
+    const std::int64_t known = num_there;
+    num_there = mailbox.await_pieces(MessageKind::kState, donor.worker, known,
+                                     std::min(requests.retry_s(), kSilence));
+    note_progress();
+    if (num_there > known) since_piece.restart();
+  }
+  const std::optional<InFlightBuffer> snapshot =
+      mailbox.take(MessageKind::kState, donor.worker, total, 0);
+  const std::string fault = snapshot ? fault_of(*snapshot, donor, state)
+                                     : concat("nothing has arrived for ", seconds, " s");
+  if (fault.empty()) adopt_snapshot(*snapshot, state);
+  log(fault.empty() ? concat("has healed from worker ", donor.worker)
+                    : concat("could not heal from worker ", donor.worker, ": ", fault));
+  return fault.empty();
+}
+
+}  // namespace ladder

@@ -1,0 +1,67 @@
+// How a snapshot travels from a healthy worker, the donor, to one that heals.
+//
+// Whoever heals asks for it piece by piece (piece_requests.hpp), into a buffer of its own; its tensors
+// change only once all is there and has no fault. Until then it can still turn to another donor.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <set>
+
+#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/messenger.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
+#include "step9_diloco/elastic/snapshot.hpp"
+#include "step9_diloco/worker_state.hpp"
+
+namespace ladder {
+
+// The donor's side. Thread-safe.
+class SnapshotServer {
+ public:
+  explicit SnapshotServer(int worker) : worker_(worker) {}
+
+  // Serves this snapshot to those that heal from this worker in this quorum, and answers what they
+  // have already asked for.
+  void serve(const Quorum& quorum, InFlightBuffer snapshot, Messenger& messenger);
+  // Frees the snapshots that nobody needs any more: all their receivers are members of this later
+  // quorum, or have asked for nothing in the last `seconds`.
+  void forget(const Quorum& later, double seconds);
+  std::set<QuorumKey> quorums();  // whose snapshots are served
+  // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
+  // from this worker. A request may be here before this worker has heard of the quorum.
+  void answer(const Message& request, Messenger& messenger);
+  // Asked for within this time, or so recently that pieces may still be on their way.
+  bool is_serving(double idle_seconds);
+
+ private:
+  struct Served {
+    Quorum quorum;
+    InFlightBuffer snapshot;
+    Timer since_request;
+    Timer since_start = {};
+    double asked_s = 0;  // from the start to the last request
+    std::int64_t num_requests = 0;
+
+    bool is_meant(const Message& request) const;
+  };
+  void answer_from(Served& served, const Message& request, Messenger& messenger);
+
+  int worker_;
+  std::mutex mutex_;
+  std::deque<Served> served_;
+  std::deque<Message> early_;  // requests of no quorum that is served
+};
+
+// The side that heals: receives the state of its donor and adopts it. False, and nothing is changed,
+// if nothing arrives for `seconds`, or a snapshot with a fault does. `note_progress` is called at every
+// piece.
+bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
+          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
+          const Log& log);
+
+}  // namespace ladder
