@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -137,19 +138,39 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   }
   worker.record = record;
   worker.text = text;
+  last_quorum_ =
+      std::max(last_quorum_, record.beat.last_quorum);  // of a lighthouse before this one
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));
   workers_.erase(entry);
 }
 
+// Ends the last round before the next one. Its members, if it is still open, have given it up, or
+// are frozen: one that wakes must not commit it behind the back of the new one's. But if it has been
+// committed in this very moment, members that are busy with it have taken its outer step, or are
+// about to, and have not said so yet. True if there are such.
+bool Lighthouse::ends_in_commit(const Quorum& last) {
+  const Bytes decision = store_->compareSet(decision_key(last), stored("open"), stored("abort"));
+  if (decision != stored("commit")) return false;
+  bool is_news = false;
+  for (const Member& member : last.members) {
+    const auto found = workers_.find(member.worker);
+    if (found == workers_.end()) continue;
+    Heartbeat& beat = found->second.record.beat;
+    const bool is_busy = beat.epoch == member.epoch && beat.request == member.request;
+    if (!is_busy || beat.outer_steps > last.outer_steps) continue;
+    beat.outer_steps = last.outer_steps + 1;
+    is_news = true;
+  }
+  return is_news;
+}
+
 void Lighthouse::publish(Quorum quorum) {
+  // Older rounds are decided by now.
+  if (!rounds_.empty() && ends_in_commit(rounds_.back())) return;  // to decide anew, knowing that
   quorum.lighthouse_epoch = lighthouse_epoch_;
-  quorum.id = ++num_quorums_;
-  // Members of the last round, if it is still open, have given it up, or are frozen. One that wakes
-  // must not commit it behind the back of the new one's. Older ones are decided by now.
-  if (!rounds_.empty())
-    store_->compareSet(decision_key(rounds_.back()), stored("open"), stored("abort"));
+  quorum.id = ++last_quorum_;
   create_decision(*store_, quorum);  // before anybody can ask for it
   std::string names;
   for (const Member& member : quorum.members) {

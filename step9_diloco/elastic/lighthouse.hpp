@@ -57,6 +57,7 @@ class Lighthouse {
 
   void read_heartbeats();
   void see(const BeatRecord& record, const std::string& text);
+  bool ends_in_commit(const Quorum& last);
   void publish(Quorum quorum);
   void forget_old_rounds();
 
@@ -68,7 +69,7 @@ class Lighthouse {
   Timer watching_;  // since the first heartbeat, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;
-  std::int64_t num_quorums_ = 0;
+  std::int64_t last_quorum_ = 0;
   std::deque<Quorum> rounds_;  // whose keys are still in the store
 };
 
