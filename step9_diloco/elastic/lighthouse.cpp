@@ -89,9 +89,11 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
-  // After a while in which this process was stopped, all heartbeats look old: as after a start, the
-  // first to be heard must not go off alone.
-  if (pause_s > rules.stale_s / 2) watching_.restart();
+  // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old. As
+  // after a start, the first to be heard must not go off alone.
+  const bool is_anybody_there = std::ranges::any_of(
+      sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
+  if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
   if (std::optional<Quorum> quorum =
           decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
@@ -102,7 +104,6 @@ void Lighthouse::read_heartbeats() {
     if (!store_->check({"fingerprint"})) return;
     const Bytes value = store_->get("fingerprint");
     fingerprint_.assign(value.begin(), value.end());
-    watching_.restart();
   }
   std::vector<std::string> keys = store_->listKeys();
   std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });
@@ -171,19 +172,18 @@ void Lighthouse::publish(Quorum quorum) {
   if (!rounds_.empty() && ends_in_commit(rounds_.back())) return;  // to decide anew, knowing that
   quorum.lighthouse_epoch = lighthouse_epoch_;
   quorum.id = ++last_quorum_;
+  forget_old_rounds();
+  rounds_.push_back(quorum);  // first: if anything fails here, the next quorum ends this round
   create_decision(*store_, quorum);  // before anybody can ask for it
+  const std::string text = to_text(quorum);
   std::string names;
   for (const Member& member : quorum.members) {
+    store_->set(assignment_key(member.worker), stored(text));
     workers_.at(member.worker).assigned = member.request;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");
   }
-  const std::string text = to_text(quorum);
-  for (const Member& member : quorum.members)
-    store_->set(assignment_key(member.worker), stored(text));
   log_(concat("quorum ", quorum.id, " at outer step ", quorum.outer_steps, ": workers", names));
-  forget_old_rounds();
-  rounds_.push_back(std::move(quorum));
 }
 
 void Lighthouse::forget_old_rounds() {

@@ -66,7 +66,7 @@ class Lighthouse {
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
-  Timer watching_;  // since the first heartbeat, or since it could not watch for a while
+  Timer watching_;  // since somebody was there again, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;
   std::int64_t last_quorum_ = 0;

@@ -77,6 +77,49 @@ TEST_F(LighthouseTest, AfterAPauseItWaitsForAll) {
   EXPECT_NE(quorum_of(0), std::nullopt);
 }
 
+// Both vanish. The first to come back, from an old checkpoint, does not go off alone.
+TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
+  beat(training(0, 0, 7, 0));
+  beat(training(1, 0, 7, 0));
+  for (int i = 0; i < 80; ++i) {
+    lighthouse_.poll();
+    pause();
+  }
+  for (int i = 0; i < 3; ++i) {
+    beat(asking(0, 1, 5, /*epoch=*/2));
+    lighthouse_.poll();
+    pause();
+  }
+  EXPECT_EQ(quorum_of(0), std::nullopt);
+  beat(asking(1, 1, 6, /*epoch=*/2));
+  lighthouse_.poll();
+  ASSERT_NE(quorum_of(0), std::nullopt);
+  EXPECT_EQ(quorum_of(0)->member(0).donor, 1);
+}
+
+// The log fails after the assignments are written. The next quorum aborts the round nevertheless.
+TEST(Lighthouse, ARoundThatWasPublishedInPartIsAborted) {
+  int num_quorums = 0;
+  Lighthouse lighthouse(0, /*is_public=*/false, [&](const std::string& message) {
+    if (message.starts_with("quorum")) check(++num_quorums > 1, "the disk is full");
+  });
+  Store store({"127.0.0.1", lighthouse.port()}, 5);
+  store.set("fingerprint", "toy");
+  const auto ask = [&](std::int64_t request) {
+    store.set(beat_key(0), to_text({.beat = {.phase = Phase::kAsking, .request = request},
+                                    .rules = {.num_workers = 1},
+                                    .fingerprint = "toy",
+                                    .number = request}));
+  };
+  ask(1);
+  EXPECT_THROW(lighthouse.poll(), CheckError);
+  const Quorum first = parse_quorum(store.get(assignment_key(0)).value());
+  ask(2);
+  lighthouse.poll();
+  EXPECT_GT(parse_quorum(store.get(assignment_key(0)).value()).id, first.id);
+  EXPECT_EQ(poll(store, first, 0, {.is_ready = true}), Decision::kAbort);
+}
+
 // Worker 0 commits the round in the moment in which the next quorum is about to be formed without it,
 // by workers that have given the round up.
 TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {

@@ -29,7 +29,8 @@
 //
 // A lighthouse that has just started knows nobody. Workers that are all there may be about to say
 // so, and one of them may have taken an outer step that the others have missed. So at first it waits
-// for all workers that there can be, though not longer than heartbeats take to become stale.
+// for all workers that there can be, though not longer than heartbeats take to become stale. So it does
+// when somebody comes back after all were lost.
 //
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing.
@@ -108,7 +109,7 @@ struct Quorum {
 };
 
 // The quorum of these workers, with epoch and id 0; or nothing yet. One sighting per worker.
-// `watching_s`: since the lighthouse has seen its first heartbeat.
+// `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were lost.
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s = 1e9);
 
