@@ -403,38 +403,6 @@ TEST(Lighthouse, ANewQuorumAbortsOlderRounds) {
   EXPECT_EQ(poll(store, *first, 0, {.is_ready = true}), Decision::kAbort);
 }
 
-// After a pause, in which both workers lived, the one that is heard first does not go off alone.
-TEST(Lighthouse, AfterAPauseItWaitsForAll) {
-  Lighthouse lighthouse(0, false, say_nothing);
-  Store store({"127.0.0.1", lighthouse.port()}, 2);
-  store.set("fingerprint", "toy");
-  const auto beat = [&](int worker, Phase phase, std::int64_t number) {
-    const MembershipOptions options = member_options(worker);
-    store.set(beat_key(worker), to_text({.beat = {.worker = worker,
-                                                  .epoch = 1,
-                                                  .phase = phase,
-                                                  .request = phase == Phase::kAsking ? 1 : 0,
-                                                  .address = options.address},
-                                         .rules = options.rules,
-                                         .fingerprint = options.fingerprint,
-                                         .number = number}));
-  };
-  beat(0, Phase::kAsking, 1);
-  beat(1, Phase::kTraining, 1);
-  lighthouse.poll();
-  EXPECT_EQ(store.get(assignment_key(0)), std::nullopt);
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond stale_s
-  beat(0, Phase::kAsking, 2);
-  lighthouse.poll();
-  EXPECT_EQ(store.get(assignment_key(0)), std::nullopt);
-  for (std::int64_t i = 0; i < 80; ++i) {  // worker 1 is lost indeed
-    beat(0, Phase::kAsking, 3 + i);
-    lighthouse.poll();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_NE(store.get(assignment_key(0)), std::nullopt);
-}
-
 TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
   SnapshotServer server(0);
   Messenger messenger(

@@ -44,15 +44,16 @@ Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_
   const bool is_contributor = !quorum.member(worker).donor.has_value();
   const Timer timer;
   while (true) {
-    const bool is_late = timer.seconds() > seconds;
+    const double start_s = timer.seconds();
+    const bool is_late = start_s > seconds;
     try {
       const Vote vote = {is_ready && is_contributor, is_late && is_contributor};
       if (const auto decision = poll(store, quorum, worker, vote)) return *decision;
       if (is_late) return Decision::kUnknown;
     } catch (const StoreError&) {
-      // A second more than asked for: after a while in which this process was stopped, the first
-      // attempt fails because its time is up, and only the next one finds out.
-      if (timer.seconds() > std::max(seconds, 0.0) + 1) return Decision::kUnknown;
+      // This process, or the lighthouse, may have been stopped in the middle of the attempt. Only one
+      // that has begun too late, on a connection of its own, shows that there is no answer.
+      if (start_s > std::max(seconds, 0.0) + 1) return Decision::kUnknown;
     }
     std::this_thread::sleep_for(kPollPause);
   }

@@ -44,7 +44,8 @@ struct Vote {
 std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote);
 
 // Polls until the round is decided. After `seconds` a contributor wants to abort; one that heals has
-// no say, and gives up. kUnknown as well if the lighthouse cannot be reached. Never throws StoreError.
+// no say, and gives up. kUnknown as well if the lighthouse cannot be reached, also not in a whole
+// attempt that begins a second after that or later. Never throws StoreError.
 Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
                         double seconds);
 

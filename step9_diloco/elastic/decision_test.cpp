@@ -8,6 +8,7 @@
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/records.hpp"
+#include "step9_diloco/elastic/silent_listener.hpp"
 
 namespace ladder {
 namespace {
@@ -113,6 +114,27 @@ TEST_F(DecisionTest, TimesOutIntoAnAbortThatTheOthersObey) {
 TEST_F(DecisionTest, WithoutALighthouseItGivesUp) {
   Store nobody({"127.0.0.1", 1}, 0.5);
   EXPECT_EQ(await_decision(nobody, quorum_of(2), 0, true, 0.1), Decision::kUnknown);
+}
+
+// The first attempt ends long after the deadline, without an answer, as if somebody had been frozen
+// meanwhile. The round is committed, and the next attempt finds out.
+TEST(Decision, AnAttemptThatTookTooLongIsNotTheLast) {
+  const Quorum quorum = quorum_of(2);
+  std::optional<SilentListener> silent(std::in_place);
+  const int port = silent->port();
+  Store store({"127.0.0.1", port}, 1.3);
+  std::optional<Lighthouse> lighthouse;
+  std::thread wakes([&] {
+    silent
+        ->accept();  // of Store's two connections, the one that finds out whether somebody listens
+    silent->accept();
+    silent->stop_listening();
+    lighthouse.emplace(port, /*is_public=*/false, say_nothing);
+    Store other({"127.0.0.1", port}, 5);
+    EXPECT_EQ(other.compare_set(decision_key(quorum), "", "commit"), "commit");
+  });
+  EXPECT_EQ(await_decision(store, quorum, 0, /*is_ready=*/true, 0.1), Decision::kCommit);
+  wakes.join();
 }
 
 // Many voters and one that aborts, at the same time: whatever comes out, all see the same.

@@ -25,11 +25,12 @@ std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
 }
 
 // Ten heartbeats may be late or lost before a worker counts as lost.
-MembershipOptions membership_options(const ElasticOptions& options, const std::string& address,
-                                     const std::string& fingerprint) {
+MembershipOptions membership_options(const ElasticOptions& options, std::int64_t outer_steps,
+                                     const std::string& address, const std::string& fingerprint) {
   const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
   const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
   return {.worker = options.worker,
+          .outer_steps = outer_steps,
           .address = address,
           .fingerprint = fingerprint,
           .rules = {.num_workers = options.num_workers,
@@ -99,7 +100,7 @@ struct ElasticAverager::Group {
         messenger(
             keys_of(options), own_host(lighthouse.host, lighthouse.port),
             [this](const Message& message) { receive(message); }, log),
-        membership(membership_options(options, messenger.address(),
+        membership(membership_options(options, state.outer_steps(), messenger.address(),
                                       fingerprint_of(options, state, description)),
                    store, log) {}
 
@@ -165,7 +166,10 @@ bool ElasticAverager::heal_from_donor() {
   const bool is_healed = heal(
       quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
       options_.round_timeout_s, [this] { note_progress(); }, log_);
-  if (is_healed) ++counts_.num_heals;
+  if (is_healed) {
+    ++counts_.num_heals;
+    group_->membership.note_state(quorum_, state_.outer_steps());
+  }
   group_->membership.train();
   return is_healed;
 }
@@ -246,7 +250,9 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   const bool is_routine = decision == Decision::kCommit && contributors.size() == num_contributors_;
   num_contributors_ = contributors.size();
   is_routine ? log_.routine(what) : log_(what);
-  return decision == Decision::kCommit && is_ready;
+  const bool is_taken = decision == Decision::kCommit && is_ready;
+  if (is_taken) group_->membership.note_state(quorum_, quorum_.outer_steps + 1);
+  return is_taken;
 }
 
 void ElasticAverager::note_missing(const Missing& missing) {

@@ -293,6 +293,26 @@ TEST(Failures, TwoKilledAtOnce) {
   crew.finish();
 }
 
+// Workers 0 and 1 come back from the checkpoint of a round that is over. Worker 2 knows its outcome,
+// but is busy for longer than the join time-out. They must not take that round's outer step again.
+TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
+  Crew crew(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
+  crew.start(0, "save_at=6");
+  crew.start(1, "save_at=6");
+  crew.start(2, "slow_at=7 slow_ms=300");
+  crew.wait_for_log(2, "is slow from now on");
+  crew.kill(0);
+  crew.kill(1);
+  crew.start(0, "resume=1");
+  crew.start(1, "resume=1");
+  crew.wait_for_commits(0, 2);
+  crew.wait_for_commits(1, 2);
+  EXPECT_THAT(crew.new_log(0), HasSubstr("has healed from worker 2")) << crew.describe();
+  EXPECT_THAT(crew.new_log(1), HasSubstr("has healed from worker 2")) << crew.describe();
+  EXPECT_THAT(crew.log(2), Not(HasSubstr("heals")));
+  crew.finish();
+}
+
 TEST(Failures, FewerThanTheMinimumWaitForTheOthers) {
   Crew crew(2, "min_workers=2");
   crew.start_all();

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -89,10 +90,12 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
+  // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old. As
+  // after a start, the first to be heard must not go off alone.
+  const bool is_anybody_there = std::ranges::any_of(
+      sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
+  if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
   leave_out_unheard(sightings, rules.stale_s);
-  // After a while in which this process was stopped, all heartbeats look old: as after a start, the
-  // first to be heard must not go off alone.
-  if (pause_s > rules.stale_s / 2) watching_.restart();
   if (std::optional<Quorum> quorum =
           decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
@@ -113,7 +116,6 @@ void Lighthouse::read_heartbeats() {
     if (!store_->check({"fingerprint"})) return;
     const Bytes value = store_->get("fingerprint");
     fingerprint_.assign(value.begin(), value.end());
-    watching_.restart();
   }
   std::vector<std::string> keys = store_->listKeys();
   std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });
@@ -149,32 +151,51 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   }
   worker.record = record;
   worker.text = text;
+  last_quorum_ =
+      std::max(last_quorum_, record.beat.last_quorum);  // of a lighthouse before this one
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));
   workers_.erase(entry);
 }
 
+// Ends the last round before the next one. Its members, if it is still open, have given it up, or
+// are frozen: one that wakes must not commit it behind the back of the new one's. But if it has been
+// committed in this very moment, members that are busy with it have taken its outer step, or are
+// about to, and have not said so yet. True if there are such.
+bool Lighthouse::ends_in_commit(const Quorum& last) {
+  const Bytes decision = store_->compareSet(decision_key(last), stored("open"), stored("abort"));
+  if (decision != stored("commit")) return false;
+  bool is_news = false;
+  for (const Member& member : last.members) {
+    const auto found = workers_.find(member.worker);
+    if (found == workers_.end()) continue;
+    Heartbeat& beat = found->second.record.beat;
+    const bool is_busy = beat.epoch == member.epoch && beat.request == member.request;
+    if (!is_busy || beat.outer_steps > last.outer_steps) continue;
+    beat.outer_steps = last.outer_steps + 1;
+    is_news = true;
+  }
+  return is_news;
+}
+
 void Lighthouse::publish(Quorum quorum) {
+  // Older rounds are decided by now.
+  if (!rounds_.empty() && ends_in_commit(rounds_.back())) return;  // to decide anew, knowing that
   quorum.lighthouse_epoch = lighthouse_epoch_;
-  quorum.id = ++num_quorums_;
-  // Members of the last round, if it is still open, have given it up, or are frozen. One that wakes
-  // must not commit it behind the back of the new one's. Older ones are decided by now.
-  if (!rounds_.empty())
-    store_->compareSet(decision_key(rounds_.back()), stored("open"), stored("abort"));
+  quorum.id = ++last_quorum_;
+  forget_old_rounds();
+  rounds_.push_back(quorum);  // first: if anything fails here, the next quorum ends this round
   create_decision(*store_, quorum);  // before anybody can ask for it
+  const std::string text = to_text(quorum);
   std::string names;
   for (const Member& member : quorum.members) {
+    store_->set(assignment_key(member.worker), stored(text));
     workers_.at(member.worker).assigned = member.request;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");
   }
-  const std::string text = to_text(quorum);
-  for (const Member& member : quorum.members)
-    store_->set(assignment_key(member.worker), stored(text));
   log_(concat("quorum ", quorum.id, " at outer step ", quorum.outer_steps, ": workers", names));
-  forget_old_rounds();
-  rounds_.push_back(std::move(quorum));
 }
 
 void Lighthouse::forget_old_rounds() {

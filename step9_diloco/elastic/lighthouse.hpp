@@ -59,6 +59,7 @@ class Lighthouse {
   void leave_out_unheard(std::vector<Sighting>& sightings, double stale_s);
   void read_heartbeats();
   void see(const BeatRecord& record, const std::string& text);
+  bool ends_in_commit(const Quorum& last);
   void publish(Quorum quorum);
   void forget_old_rounds();
 
@@ -68,10 +69,10 @@ class Lighthouse {
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
   std::set<int> unheard_;
-  Timer watching_;  // since the first heartbeat, or since it could not watch for a while
+  Timer watching_;  // since somebody was there again, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;
-  std::int64_t num_quorums_ = 0;
+  std::int64_t last_quorum_ = 0;
   std::deque<Quorum> rounds_;  // whose keys are still in the store
 };
 

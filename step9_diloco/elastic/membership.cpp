@@ -31,6 +31,7 @@ Membership::Membership(const MembershipOptions& options, Store& store, Log log)
     : options_(options), store_(store), log_(std::move(log)), epoch_(random_number()) {
   beat_.worker = options.worker;
   beat_.epoch = epoch_;
+  beat_.outer_steps = options.outer_steps;
   beat_.address = options.address;
   thread_ = std::thread([this] { run(); });
 }
@@ -54,6 +55,14 @@ void Membership::leave() {
 void Membership::enter(Phase phase) {
   const std::lock_guard lock(mutex_);
   beat_.phase = phase;
+  is_due_ = true;
+  changed_.notify_all();
+}
+
+void Membership::note_state(const Quorum& quorum, std::int64_t outer_steps) {
+  const std::lock_guard lock(mutex_);
+  beat_.last_quorum = quorum.id;
+  beat_.outer_steps = outer_steps;
   is_due_ = true;
   changed_.notify_all();
 }
@@ -85,6 +94,7 @@ std::optional<Quorum> Membership::form_quorum(const State& state, double seconds
       const Quorum quorum = parse_quorum(*assignment);
       const Member& self = quorum.member(options_.worker);
       if (self.epoch != epoch_ || self.request != request) continue;  // an older assignment
+      if (!self.donor) note_state(quorum, state.outer_steps);
       enter(Phase::kTraining);
       return quorum;
     } catch (const StoreError&) {

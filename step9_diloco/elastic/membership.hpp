@@ -1,8 +1,8 @@
 // A worker's place in the group: its heartbeats, and the quorums that it asks for.
 //
-// A thread of its own sends a heartbeat every so often, and at once when the worker's phase changes;
-// it connects again after the lighthouse was away. A heartbeat carries the number of inner steps:
-// if only the training thread hangs, the others notice.
+// A thread of its own sends a heartbeat every so often, and at once when the worker's phase or its
+// outer step changes; it connects again after the lighthouse was away. A heartbeat carries the number
+// of inner steps: if only the training thread hangs, the others notice.
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,7 @@ namespace ladder {
 
 struct MembershipOptions {
   int worker = 0;
+  std::int64_t outer_steps = 0;  // that this worker comes with, from its checkpoint
   std::string address = {};      // where this worker receives data
   std::string fingerprint = {};  // of model and options; all workers have the same
   QuorumRules rules = {};
@@ -38,6 +39,10 @@ class Membership {
 
   // The training thread is alive. Any thread, at any time; cheap.
   void note_progress() { ++progress_; }
+
+  // In this quorum the worker has healed, or committed: it has so many outer steps now. No quorum will
+  // be at fewer while this worker is there.
+  void note_state(const Quorum& quorum, std::int64_t outer_steps);
 
   // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`, or
   // once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is

@@ -8,21 +8,31 @@
 namespace ladder {
 namespace {
 
-// Names those that heal, and whom each heals from.
-void assign_donors(Quorum& quorum) {
-  for (const Member& member : quorum.members)
-    quorum.outer_steps = std::max(quorum.outer_steps, member.outer_steps);
-  std::map<std::string, int>
-      votes;  // of those at the highest outer step, by the hash of their state
-  for (const Member& member : quorum.members)
-    if (member.outer_steps == quorum.outer_steps) ++votes[member.state_hash];
-  const Member* wanted = nullptr;  // of a tie, the one with the lowest worker
-  for (const Member& member : quorum.members) {
-    if (member.outer_steps != quorum.outer_steps) continue;
-    if (wanted == nullptr || votes[member.state_hash] > votes[wanted->state_hash]) wanted = &member;
+// By which states are compared: the larger is the newer.
+using Newness = std::pair<std::int64_t, std::int64_t>;
+Newness newness_of(const Heartbeat& beat) {
+  return {beat.outer_steps, beat.last_quorum};
+}
+
+// The hash of one of the newest states: the one that most workers with as many outer steps have; of a
+// tie, what the one with the lowest worker has.
+std::string majority_hash(const std::vector<Sighting>& asking, const Newness& newest) {
+  std::map<std::string, int> votes;
+  for (const Sighting& seen : asking)
+    if (seen.beat.outer_steps == newest.first) ++votes[seen.beat.state_hash];
+  const Heartbeat* wanted = nullptr;
+  for (const Sighting& seen : asking) {
+    const Heartbeat& beat = seen.beat;
+    if (newness_of(beat) != newest) continue;
+    if (wanted == nullptr || votes[beat.state_hash] > votes[wanted->state_hash]) wanted = &beat;
   }
+  return wanted->state_hash;
+}
+
+// Names those that heal, and whom each heals from.
+void assign_donors(Quorum& quorum, const std::string& hash) {
   const auto is_healthy = [&](const Member& member) {
-    return member.outer_steps == quorum.outer_steps && member.state_hash == wanted->state_hash;
+    return member.outer_steps == quorum.outer_steps && member.state_hash == hash;
   };
   std::vector<int> donors;
   for (const Member& member : quorum.members)
@@ -35,6 +45,17 @@ void assign_donors(Quorum& quorum) {
     const std::size_t turn = num_healing++ + static_cast<std::size_t>(member.request);
     member.donor = donors[turn % donors.size()];
   }
+}
+
+Member member_of(const Heartbeat& beat) {
+  return {.worker = beat.worker,
+          .epoch = beat.epoch,
+          .request = beat.request,
+          .outer_steps = beat.outer_steps,
+          .state_hash = beat.state_hash,
+          .weight = beat.weight,
+          .address = beat.address,
+          .has_finished = beat.has_finished};
 }
 
 }  // namespace
@@ -62,40 +83,34 @@ const Member& Quorum::member(int worker) const {
 
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s) {
+  std::erase_if(sightings, [&](const Sighting& seen) { return seen.beat_age_s > rules.stale_s; });
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
-  Quorum quorum;
-  int num_fresh = 0;
+  std::vector<Sighting> asking;
   std::size_t num_training = 0, num_healing = 0;
+  Newness newest, newest_busy;  // of those that ask; of those that train or heal
   double longest_wait_s = 0;
   for (const Sighting& seen : sightings) {
-    const Heartbeat& beat = seen.beat;
-    if (seen.beat_age_s > rules.stale_s) continue;  // lost
-    ++num_fresh;
-    if (beat.phase == Phase::kAsking) {
-      quorum.members.push_back({.worker = beat.worker,
-                                .epoch = beat.epoch,
-                                .request = beat.request,
-                                .outer_steps = beat.outer_steps,
-                                .state_hash = beat.state_hash,
-                                .weight = beat.weight,
-                                .address = beat.address,
-                                .has_finished = beat.has_finished});
+    if (seen.beat.phase == Phase::kAsking) {
+      asking.push_back(seen);
+      newest = std::max(newest, newness_of(seen.beat));
       longest_wait_s = std::max(longest_wait_s, seen.asking_s);
-    } else if (beat.phase == Phase::kTraining && seen.progress_age_s <= rules.join_timeout_s) {
-      ++num_training;
-    } else if (beat.phase == Phase::kHealing && seen.progress_age_s <= rules.join_timeout_s) {
-      ++num_healing;
+    } else if (seen.progress_age_s <= rules.join_timeout_s) {
+      ++(seen.beat.phase == Phase::kTraining ? num_training : num_healing);
+      newest_busy = std::max(newest_busy, newness_of(seen.beat));
     }
   }
-  const std::size_t num_asking = quorum.members.size();
-  const bool is_enough = num_asking >= static_cast<std::size_t>(rules.min_workers);
-  const bool is_majority = num_asking > num_training;
+  const auto count = [](int number) { return static_cast<std::size_t>(number); };
+  const bool is_enough = !asking.empty() && asking.size() >= count(rules.min_workers);
+  const bool is_majority = asking.size() > num_training;
   const bool has_waited = longest_wait_s >= rules.join_timeout_s;
   const bool is_complete = num_training + num_healing == 0;
-  const bool knows_all = num_fresh >= rules.num_workers || watching_s >= rules.stale_s;
-  if (!knows_all || num_asking == 0 || !is_enough || !is_majority || (!is_complete && !has_waited))
-    return {};
-  assign_donors(quorum);
+  const bool knows_all =
+      sightings.size() >= count(rules.num_workers) || watching_s >= rules.stale_s;
+  if (!knows_all || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
+  if (newest < newest_busy) return {};  // however long they have waited
+  Quorum quorum = {.outer_steps = newest.first};
+  for (const Sighting& seen : asking) quorum.members.push_back(member_of(seen.beat));
+  assign_donors(quorum, majority_hash(asking, newest));
   return quorum;
 }
 

@@ -54,6 +54,37 @@ TEST(Quorum, OneOfTwoNeverGoesOffAlone) {
   EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
+TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
+  std::vector<Sighting> seen = {asking(0, 7), asking(1, 7), training(2)};
+  seen[0].asking_s = 1000;
+  seen[2].beat.outer_steps = 8;
+  for (const Phase phase : {Phase::kTraining, Phase::kHealing}) {
+    seen[2].beat.phase = phase;
+    EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+    std::vector<Sighting> without = seen;
+    without[2].progress_age_s = 3.1;
+    EXPECT_TRUE(decide_quorum(without, {.join_timeout_s = 3}).has_value());
+    without = seen;
+    without[2].beat_age_s = 1.1;
+    EXPECT_TRUE(decide_quorum(without, {.join_timeout_s = 3}).has_value());
+  }
+  seen[2].beat.outer_steps = 7;
+  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
+}
+
+// Workers 0 and 1 come back with an outer step that was undone while they were away.
+TEST(Quorum, OfStatesWithAsManyOuterStepsTheOneOfTheLaterQuorumIsNewer) {
+  std::vector<Sighting> seen = {asking(0, 7, "old"), asking(1, 7, "old"), asking(2, 7, "new")};
+  seen[2].beat.last_quorum = 5;
+  const auto quorum = decide_quorum(seen, {});
+  EXPECT_EQ(quorum->member(2).donor, std::nullopt);
+  EXPECT_EQ(quorum->member(0).donor, 2);
+  EXPECT_EQ(quorum->member(1).donor, 2);
+  seen[0].asking_s = 1000;
+  seen[2].beat.phase = Phase::kTraining;
+  EXPECT_FALSE(decide_quorum(seen, {}).has_value());
+}
+
 TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {
   const auto quorum = decide_quorum({asking(1, 3, "b"), asking(0, 3, "a")}, {});
   EXPECT_EQ(quorum->member(0).donor, std::nullopt);

@@ -16,6 +16,7 @@ TEST(Records, AreReadAsTheyWereWritten) {
                .request = 4,
                .has_finished = true,
                .progress = 5,
+               .last_quorum = 8,
                .outer_steps = 6,
                .state_hash = "ab",
                .weight = 0.1,

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -17,6 +18,9 @@
 
 namespace ladder {
 namespace {
+
+constexpr std::chrono::milliseconds kHangingPause(5);  // between two looks at calls that hang
+constexpr int kMaxDoublings = 7;                       // of the time until the next connection
 
 using Bytes = std::vector<std::uint8_t>;
 Bytes bytes_of_text(const std::string& text) {
@@ -148,13 +152,26 @@ Store::~Store() {
   connection_->await_end(0.2);
 }
 
+void Store::connect() {
+  const Timer timer;
+  const auto has_ended = [](const std::weak_ptr<Connection>& call) { return call.expired(); };
+  while (true) {
+    std::erase_if(hanging_, has_ended);
+    const int num_hanging = std::min(static_cast<int>(hanging_.size()), kMaxDoublings);
+    if (since_hanging_.seconds() >= timeout_s_ * ((1 << num_hanging) / 2 - 1)) break;
+    if (timer.seconds() >= timeout_s_)
+      throw StoreError(concat("the lighthouse at ", lighthouse_.host, ":", lighthouse_.port,
+                              " does not answer: ", hanging_.size(), " calls hang"));
+    std::this_thread::sleep_for(kHangingPause);
+  }
+  connection_ = std::make_shared<Connection>(lighthouse_, timeout_s_);
+  connection_->start();
+}
+
 template <class Result>
 Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
   const std::lock_guard lock(mutex_);
-  if (!connection_) {
-    connection_ = std::make_shared<Connection>(lighthouse_, timeout_s_);
-    connection_->start();
-  }
+  if (!connection_) connect();
   const auto promise = std::make_shared<std::promise<Result>>();
   std::future<Result> result = promise->get_future();
   connection_->post([promise, use](c10d::TCPStore& store) { promise->set_value(use(store)); },
@@ -163,6 +180,8 @@ Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
   try {
     if (result.wait_for(milliseconds_of(timeout_s_)) == std::future_status::ready)
       return result.get();
+    hanging_.push_back(connection_);
+    since_hanging_.restart();
   } catch (const std::exception& error) {
     reason = std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
   }

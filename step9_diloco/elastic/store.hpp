@@ -3,7 +3,9 @@
 // The store's own client waits without a limit for an answer once it is connected, so a lighthouse
 // that is stopped, or a network that loses everything, would stop the worker too. Here every call
 // has a deadline: a thread of the connection makes it, and a caller that runs out of patience leaves
-// thread and connection to themselves and goes on with new ones.
+// thread and connection to themselves and goes on with new ones. They end once the lighthouse goes on
+// or is killed. While they hang, each new one waits twice as long as the one before: a lighthouse that
+// is frozen for n time-outs costs log2(n) threads. Calls fail meanwhile.
 //
 // Thread-safe; calls are made one after the other. A call after a failed one connects again, to
 // whatever lighthouse is there then.
@@ -17,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/timer.hpp"
 #include "common/train/elastic_options.hpp"
 
 namespace c10d {
@@ -53,6 +56,7 @@ class Store {
 
  private:
   class Connection;
+  void connect();
   template <class Result>
   Result call(std::function<Result(c10d::TCPStore&)> use);
 
@@ -60,6 +64,8 @@ class Store {
   double timeout_s_;
   std::mutex mutex_;
   std::shared_ptr<Connection> connection_;  // null before the first call, and after one that failed
+  std::vector<std::weak_ptr<Connection>> hanging_;  // in a call that nobody waits for any more
+  Timer since_hanging_;                             // the last of them
 };
 
 }  // namespace ladder

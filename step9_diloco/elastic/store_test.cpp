@@ -2,12 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -16,6 +14,7 @@
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/no_name_servers.hpp"
+#include "step9_diloco/elastic/silent_listener.hpp"
 
 namespace ladder {
 namespace {
@@ -61,24 +60,40 @@ TEST(Store, NobodyListens) {
   EXPECT_LT(timer.seconds(), 5);
 }
 
-// Something accepts the connection and then never says a word, as a stopped lighthouse does.
 TEST(Store, ALighthouseThatNeverAnswersCostsOneTimeout) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(fd, 8), 0);
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  const SilentListener silent;
   const Timer timer;
   {
-    Store store(local(ntohs(address.sin_port)), 0.3);
+    Store store(local(silent.port()), 0.3);
     EXPECT_THROW(store.get("a"), StoreError);
     EXPECT_THROW(store.set("a", "b"), StoreError);
   }
   EXPECT_LT(timer.seconds(), 3);
-  ::close(fd);
+}
+
+std::int64_t num_threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+// A thread stays behind for a call that hangs, but not for each of many.
+TEST(Store, CallsThatHangLeaveFewThreadsBehind) {
+  std::optional<SilentListener> silent(std::in_place);
+  const int port = silent->port();
+  const std::int64_t before = num_threads();
+  Store store(local(port), 0.02);
+  for (int i = 0; i < 50; ++i) EXPECT_THROW(store.get("a"), StoreError);
+  EXPECT_LE(num_threads() - before, 10);
+  silent.reset();
+  Lighthouse lighthouse(port, false, say_nothing);
+  const Timer timer;
+  std::optional<std::string> found;
+  while (!found && timer.seconds() < 30) {
+    try {
+      found = store.get("lighthouse_epoch");
+    } catch (const StoreError&) {
+    }
+  }
+  EXPECT_TRUE(found.has_value());
 }
 
 TEST(Store, ConnectsAgainToANewLighthouse) {

@@ -3,6 +3,9 @@
 //
 //   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
 //
+// save_at=N: saves its state after N outer steps; resume=1: starts from that. slow_at=N slow_ms=T: its
+// inner steps take T ms after N outer steps. The other settings are read below.
+//
 // It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
 // FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of the
 // global copy and momentum, contributors, inner steps of this worker that the average is about.
@@ -71,6 +74,30 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
   }
 }
 
+// FOLDER/state: the tensors, one after the other, and the counters.
+void save_state(const WorkerState& state, const std::string& folder) {
+  std::ofstream file(folder + "/state.new", std::ios::binary);
+  for (const auto* list : {&state.shared, &state.own})
+    for (const NamedTensor& named : *list)
+      file.write(static_cast<const char*>(named.tensor.const_data_ptr()),
+                 static_cast<std::streamsize>(named.tensor.nbytes()));
+  for (const std::int64_t counter : state.counters()) file << counter << " ";
+  file.close();
+  std::filesystem::rename(folder + "/state.new", folder + "/state");
+}
+
+void load_state(const WorkerState& state, const std::string& folder) {
+  std::ifstream file(folder + "/state", std::ios::binary);
+  for (const auto* list : {&state.shared, &state.own})
+    for (const NamedTensor& named : *list)
+      file.read(static_cast<char*>(named.tensor.mutable_data_ptr()),
+                static_cast<std::streamsize>(named.tensor.nbytes()));
+  std::vector<std::int64_t> counters = state.counters();
+  for (std::int64_t& counter : counters) file >> counter;
+  check(file.good(), "there is no ", folder, "/state");
+  state.set_counters(counters);
+}
+
 // ---- A firewall: from some step on, what is not for the lighthouse is lost on the way -----------
 
 std::atomic<int> open_port = 0;  // the only one; 0: all are open
@@ -132,15 +159,22 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
             num_new_steps = 0;
           },
   };
+  if (settings.contains("resume")) load_state(state, folder);
   averager.join(state, "toy");
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
-  const auto pause =
-      std::chrono::microseconds(static_cast<int>(1000 * number(settings, "step_ms", 2)));
+  const auto duration = [&](const char* name, double otherwise_ms) {
+    return std::chrono::duration<double, std::milli>(number(settings, name, otherwise_ms));
+  };
+  const auto pause = duration("step_ms", 2), slow_pause = duration("slow_ms", 0);
+  const auto slow_at = static_cast<std::int64_t>(number(settings, "slow_at", -1));
+  const auto save_at = static_cast<std::int64_t>(number(settings, "save_at", -1));
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
   std::int64_t last_step = -1;  // outer; −1: not known yet
   for (std::int64_t num_steps = 1; last_step < 0 || diloco.round().outer_steps < last_step;
        ++num_steps) {
-    std::this_thread::sleep_for(pause);
+    const bool is_slow = diloco.round().outer_steps == slow_at;
+    if (is_slow && num_new_steps == 0) events.write("is slow from now on");
+    std::this_thread::sleep_for(is_slow ? slow_pause : pause);
     momentum.mul_(0.5).add_(model.params() - target + 0.01 * at::cos(target * (worker + step)));
     model.params().sub_(momentum, 0.02);
     ++step;
@@ -169,6 +203,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
                         shared_hash(state), " ", averager.quorum().contributors().size(), " ",
                         num_new_steps));
+    if (diloco.round().outer_steps == save_at) save_state(state, folder);
     num_new_steps = 0;  // a failed round has put the global parameters in their place
     if (StopSignal::was_raised()) break;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;

@@ -1,0 +1,152 @@
+// A lighthouse of this process, polled by hand, and heartbeats that the test writes.
+#include "step9_diloco/elastic/lighthouse.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "common/core/check.hpp"
+#include "step9_diloco/elastic/decision.hpp"
+#include "step9_diloco/elastic/records.hpp"
+#include "step9_diloco/elastic/store.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr double kStale = 0.5;
+
+class LighthouseTest : public ::testing::Test {
+ protected:
+  LighthouseTest() : store_({"127.0.0.1", lighthouse_.port()}, 5) {
+    store_.set("fingerprint", "toy");
+  }
+
+  // The worker's next heartbeat.
+  void beat(const Heartbeat& heartbeat) {
+    store_.set(beat_key(heartbeat.worker),
+               to_text({.beat = heartbeat,
+                        .rules = {.num_workers = 2, .stale_s = kStale, .join_timeout_s = 0.2},
+                        .fingerprint = "toy",
+                        .number = ++num_beats_}));
+  }
+  static Heartbeat asking(int worker, std::int64_t request, std::int64_t outer_steps,
+                          std::uint64_t epoch = 1) {
+    return {.worker = worker,
+            .epoch = epoch,
+            .phase = Phase::kAsking,
+            .request = request,
+            .outer_steps = outer_steps,
+            .address = concat("tcp://127.0.0.1:", worker + 1)};
+  }
+  static Heartbeat training(int worker, std::int64_t request, std::int64_t outer_steps,
+                            std::int64_t progress) {
+    Heartbeat heartbeat = asking(worker, request, outer_steps);
+    heartbeat.phase = Phase::kTraining;
+    heartbeat.progress = progress;
+    return heartbeat;
+  }
+  std::optional<Quorum> quorum_of(int worker) {
+    const std::optional<std::string> text = store_.get(assignment_key(worker));
+    if (!text) return {};
+    return parse_quorum(*text);
+  }
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
+
+  Lighthouse lighthouse_{0, /*is_public=*/false, say_nothing};
+  Store store_;
+  std::int64_t num_beats_ = 0;
+};
+
+// After a pause, in which both workers lived, the one that is heard first does not go off alone.
+TEST_F(LighthouseTest, AfterAPauseItWaitsForAll) {
+  beat(asking(0, 1, 0));
+  beat(training(1, 0, 0, 0));
+  lighthouse_.poll();
+  EXPECT_EQ(quorum_of(0), std::nullopt);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond kStale
+  beat(asking(0, 1, 0));
+  lighthouse_.poll();
+  EXPECT_EQ(quorum_of(0), std::nullopt);
+  for (int i = 0; i < 80; ++i) {  // worker 1 is lost indeed
+    beat(asking(0, 1, 0));
+    lighthouse_.poll();
+    pause();
+  }
+  EXPECT_NE(quorum_of(0), std::nullopt);
+}
+
+// Both vanish. The first to come back, from an old checkpoint, does not go off alone.
+TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
+  beat(training(0, 0, 7, 0));
+  beat(training(1, 0, 7, 0));
+  for (int i = 0; i < 80; ++i) {
+    lighthouse_.poll();
+    pause();
+  }
+  for (int i = 0; i < 3; ++i) {
+    beat(asking(0, 1, 5, /*epoch=*/2));
+    lighthouse_.poll();
+    pause();
+  }
+  EXPECT_EQ(quorum_of(0), std::nullopt);
+  beat(asking(1, 1, 6, /*epoch=*/2));
+  lighthouse_.poll();
+  ASSERT_NE(quorum_of(0), std::nullopt);
+  EXPECT_EQ(quorum_of(0)->member(0).donor, 1);
+}
+
+// The log fails after the assignments are written. The next quorum aborts the round nevertheless.
+TEST(Lighthouse, ARoundThatWasPublishedInPartIsAborted) {
+  int num_quorums = 0;
+  Lighthouse lighthouse(0, /*is_public=*/false, [&](const std::string& message) {
+    if (message.starts_with("quorum")) check(++num_quorums > 1, "the disk is full");
+  });
+  Store store({"127.0.0.1", lighthouse.port()}, 5);
+  store.set("fingerprint", "toy");
+  const auto ask = [&](std::int64_t request) {
+    store.set(beat_key(0), to_text({.beat = {.phase = Phase::kAsking, .request = request},
+                                    .rules = {.num_workers = 1},
+                                    .fingerprint = "toy",
+                                    .number = request}));
+  };
+  ask(1);
+  EXPECT_THROW(lighthouse.poll(), CheckError);
+  const Quorum first = parse_quorum(store.get(assignment_key(0)).value());
+  ask(2);
+  lighthouse.poll();
+  EXPECT_GT(parse_quorum(store.get(assignment_key(0)).value()).id, first.id);
+  EXPECT_EQ(poll(store, first, 0, {.is_ready = true}), Decision::kAbort);
+}
+
+// Worker 0 commits the round in the moment in which the next quorum is about to be formed without it,
+// by workers that have given the round up.
+TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
+  for (int worker = 0; worker < 3; ++worker) beat(asking(worker, 1, 5));
+  lighthouse_.poll();
+  const std::optional<Quorum> first = quorum_of(0);
+  ASSERT_TRUE(first.has_value());
+  for (const Member& member : first->members) store_.set(vote_key(*first, member.worker), "yes");
+  EXPECT_EQ(poll(store_, *first, 0, {.is_ready = true}), Decision::kCommit);
+  for (int i = 0; i < 50; ++i) {
+    beat(training(0, 1, 5, i));  // it does not say so yet
+    beat(asking(1, 1, 5, /*epoch=*/2));
+    beat(asking(2, 1, 5, /*epoch=*/2));
+    lighthouse_.poll();
+    pause();
+  }
+  EXPECT_EQ(quorum_of(1)->id, first->id);
+  for (int i = 0; i < 50; ++i) {
+    beat(asking(0, 2, 6));
+    beat(asking(1, 1, 5, /*epoch=*/2));
+    beat(asking(2, 1, 5, /*epoch=*/2));
+    lighthouse_.poll();
+    pause();
+  }
+  EXPECT_EQ(quorum_of(1)->outer_steps, 6);
+  EXPECT_EQ(quorum_of(1)->member(2).donor, 0);
+}
+
+}  // namespace
+}  // namespace ladder
