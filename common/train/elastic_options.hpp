@@ -18,7 +18,7 @@ struct ElasticOptions {
                                 // longer than the slowest inner step, evaluation or save
   double round_timeout_s =
       30;                   // --round-timeout: for the average of a fragment, and the vote on it
-  double patience_s = 600;  // --patience: without a quorum for so long, a worker gives up
+  double patience_s = 600;  // --patience: without a committed round for so long, it gives up
   Merge merge = Merge::kEqual;  // --merge equal|tokens
 };
 

@@ -361,7 +361,7 @@ class OptionTable {
     value("--round-timeout", o.round_timeout_s,
           "seconds that an average and the vote on it may take; then the round has failed");
     value("--patience", o.patience_s,
-          "seconds without a round after which a worker gives up: it saves and stops");
+          "seconds without a committed round after which a worker gives up: it saves and stops");
     choice("--merge", o.merge, {{"equal", Merge::kEqual}, {"tokens", Merge::kTokens}},
            "what a worker's part of the average weighs: as much as any other, or its tokens");
     value("--elastic-key", o.key_file,
