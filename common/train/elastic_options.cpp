@@ -41,13 +41,14 @@ HostPort host_port(const std::string& text) {
                         address.port >= 1 && address.port <= 65535;
   check_usage(has_port, "--elastic is '", text, "', it must be HOST:PORT of the lighthouse");
   address.host = text.substr(0, colon);
-  if (address.host.front() == '[' && address.host.back() == ']')
-    address.host = address.host.substr(1, address.host.size() - 2);
+  check_usage(address.host.find(':') == std::string::npos, "--elastic is '", text,
+              "': lighthouse and workers use IPv4 only, so HOST must be an IPv4 address, or a name "
+              "that has one");
   return address;
 }
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  return host == "localhost" || host.starts_with("127.");
 }
 
 }  // namespace ladder

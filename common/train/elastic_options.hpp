@@ -27,14 +27,14 @@ struct ElasticOptions {
 // address off this machine without keys.
 void check_elastic(const ElasticOptions& options);
 
-// HOST:PORT, the host without the brackets of IPv6. Throws UsageError.
+// HOST:PORT. Throws UsageError, also for an IPv6 address.
 struct HostPort {
   std::string host;
   int port = 0;
 };
 HostPort host_port(const std::string& text);
 
-// True for the names of this machine that no other one can reach: 127.0.0.0/8, ::1, localhost.
+// True for the names of this machine that no other one can reach: 127.0.0.0/8, localhost.
 bool is_loopback(const std::string& host);
 
 }  // namespace ladder

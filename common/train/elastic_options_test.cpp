@@ -24,6 +24,8 @@ TEST(ElasticOptions, WhatCannotBeIsRefused) {
   expect_refused([](O& o) { o.lighthouse = ":1"; }, "must be HOST:PORT");
   expect_refused([](O& o) { o.lighthouse = "localhost:70000"; }, "must be HOST:PORT");
   expect_refused([](O& o) { o.lighthouse = "localhost:1x"; }, "must be HOST:PORT");
+  expect_refused([](O& o) { o.lighthouse = "[::1]:5"; }, "use IPv4 only");
+  expect_refused([](O& o) { o.lighthouse = "::1:5"; }, "use IPv4 only");
   expect_refused([](O& o) { o.lighthouse = "10.0.0.1:1"; }, "need --elastic-key");
   expect_refused([](O& o) { o.worker = 3; }, "from 0 to 2");
   expect_refused([](O& o) { o.worker = -1; }, "from 0 to 2");
@@ -40,9 +42,9 @@ TEST(ElasticOptions, WhatCannotBeIsRefused) {
   check_elastic(remote);
 }
 
-TEST(ElasticOptions, HostsInBrackets) {
-  EXPECT_EQ(host_port("[::1]:5").host, "::1");
-  EXPECT_EQ(host_port("[::1]:5").port, 5);
+TEST(ElasticOptions, HostsOfThisMachineOnly) {
+  EXPECT_EQ(host_port("a.b:5").host, "a.b");
+  EXPECT_EQ(host_port("a.b:5").port, 5);
   EXPECT_TRUE(is_loopback("127.0.3.4"));
   EXPECT_FALSE(is_loopback("12.7.0.1"));
 }

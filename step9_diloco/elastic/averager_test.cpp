@@ -353,7 +353,7 @@ TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
 
 MembershipOptions member_options(int worker, const std::string& fingerprint = "toy") {
   return {.worker = worker,
-          .address = concat("tcp://10.0.0.1:", worker + 1),
+          .address = concat("tcp://127.0.0.1:", worker + 1),
           .fingerprint = fingerprint,
           .rules = {.num_workers = 2, .stale_s = 0.5, .join_timeout_s = 2},
           .beat_s = 0.05};
@@ -363,23 +363,22 @@ bool never() {
   return false;
 }
 
-// Worker 1 has another address of this machine than worker 0, which listens on the loopback.
-TEST(ElasticAverager, WorkersThatCannotReachEachOtherAreTold) {
-  const Beacon beacon;
-  Toy toy;
-  ElasticAverager averager(options_of(beacon, 0, 2), say_nothing);
-  averager.join(toy.state(), "toy");
-  std::thread other([&] {
-    Store store(host_port(beacon.address()), 2);
-    std::optional<std::string> fingerprint;
-    while (!fingerprint) fingerprint = store.get("fingerprint");
-    Membership membership(member_options(1, *fingerprint), store, say_nothing);
-    EXPECT_TRUE(membership.form_quorum({}, 10, never).has_value());
-  });
-  EXPECT_THAT([&] { averager.form_quorum(); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("worker 1 listens on tcp://10.0.0.1:2"),
+// A lighthouse for several machines has no use for a worker that only its own machine reaches, and the
+// other way around.
+TEST(Membership, WhoCannotBeReachedIsRefused) {
+  const auto ask = [](bool is_public, const char* address) {
+    Lighthouse lighthouse(0, is_public, say_nothing);
+    Store store({"127.0.0.1", lighthouse.port()}, 5);
+    MembershipOptions options = member_options(1);
+    options.address = address;
+    Membership(options, store, say_nothing).form_quorum({}, 20, never);
+  };
+  EXPECT_THAT([&] { ask(true, "tcp://127.0.1.1:5"); },
+              ThrowsMessage<CheckError>(AllOf(HasSubstr("worker 1 is refused: it listens on "
+                                                        "tcp://127.0.1.1:5"),
                                               HasSubstr("--elastic HOST:PORT"))));
-  other.join();
+  EXPECT_THAT([&] { ask(false, "tcp://10.0.0.1:5"); },
+              ThrowsMessage<CheckError>(HasSubstr("start it with --public")));
 }
 
 // Worker 1 dies before it has voted. The next quorum ends the round: worker 0 can commit it no more.

@@ -57,19 +57,6 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
       options.key_file.empty() ? "(none)" : "with the public key " + keys_of(options)->public_key);
 }
 
-// A worker that has found the lighthouse on its own machine's loopback listens there, too.
-void check_reachable(const Quorum& quorum, const std::string& own_address) {
-  const auto is_local = [](const std::string& address) {  // tcp://HOST:PORT
-    return is_loopback(address.substr(address.rfind('/') + 1));
-  };
-  for (const Member& member : quorum.members) {
-    check(is_local(member.address) == is_local(own_address), "worker ", member.worker,
-          " listens on ", member.address, ", this one on ", own_address,
-          ", so they cannot reach each other: give all the same --elastic HOST:PORT, with the name "
-          "or address that the lighthouse's machine has in the network");
-  }
-}
-
 std::int64_t values_bytes(const WorkerState& state) {
   std::size_t most = 0;  // the global copy: no fragment is larger
   for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
@@ -195,7 +182,6 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
       seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
-  check_reachable(quorum_, group_->messenger.address());
   group_->mailbox.begin(quorum_);
   group_->server.forget(quorum_, options_.round_timeout_s);
   group_->messenger.keep_only({quorum_.lighthouse_epoch, quorum_.id}, group_->server.quorums());

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,17 +54,42 @@ struct Commit {
   int num_workers = 0;
 };
 
+// This machine's address in the network; the loopback's if it has none.
+std::string network_host() {
+  ifaddrs* list = nullptr;
+  check(::getifaddrs(&list) == 0, "cannot list the addresses of this machine");
+  std::string host = "127.0.0.1";
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = {};
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text,
+                sizeof text);
+    if (!is_loopback(text)) host = text;
+  }
+  ::freeifaddrs(list);
+  return host;
+}
+
 // A lighthouse and some workers in a folder.
 class Crew {
  public:
-  explicit Crew(int num_workers, std::string settings = "")
+  explicit Crew(int num_workers, std::string settings = "", bool is_public = false)
       : num_workers_(num_workers), settings_(std::move(settings)) {
+    if (is_public) {
+      write_curve_keys(key());
+      lighthouse_options_ = " --public";
+      settings_ += " key=" + one_word(key());
+      host_ = network_host();
+    }
     start_lighthouse();
   }
 
+  std::string key() const { return folder_.path("key"); }
+
   void start_lighthouse() {
     const std::string log = folder_.path(concat("lighthouse", num_lighthouses_++));
-    lighthouse_.emplace(shell(concat(one_word(LADDER_LIGHTHOUSE), " --port ", port_), log));
+    lighthouse_.emplace(
+        shell(concat(one_word(LADDER_LIGHTHOUSE), " --port ", port_, lighthouse_options_), log));
     wait_until("the lighthouse listens", [&] {
       const std::string text = read_text(log), mark = "port ";
       const std::size_t found = text.find(mark);
@@ -75,12 +101,13 @@ class Crew {
   void kill_lighthouse() { lighthouse_.reset(); }
   Program& lighthouse() { return *lighthouse_; }
 
-  void start(int worker, const std::string& settings = "") {
+  void start(int worker, const std::string& settings = "") { start(worker, settings, host_); }
+  void start(int worker, const std::string& settings, const std::string& host) {
     std::filesystem::create_directories(folder_.path() / std::to_string(worker));
     const std::string folder = folder_.path(std::to_string(worker));
     starts_[worker] = log(worker).size();
     workers_[worker] = std::make_unique<Program>(
-        shell(concat(one_word(LADDER_TOY_WORKER), " 127.0.0.1:", port_, " ", worker, " ",
+        shell(concat(one_word(LADDER_TOY_WORKER), " ", host, ":", port_, " ", worker, " ",
                      num_workers_, " ", one_word(folder), " ", settings_, " ", settings),
               folder + "/output"));
   }
@@ -215,6 +242,7 @@ class Crew {
   TempFolder folder_;
   int num_workers_;
   std::string settings_;
+  std::string host_ = "127.0.0.1", lighthouse_options_;
   int port_ = 0, num_lighthouses_ = 0;
   std::optional<Program> lighthouse_;
   std::map<int, std::unique_ptr<Program>> workers_;
@@ -573,6 +601,26 @@ TEST(Failures, AnotherModelIsRefused) {
   EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
 }
 
+// As where a machine's own name stands for 127.0.1.1: its worker finds the lighthouse, but no other one
+// could ever send to it.
+TEST(Failures, AWorkerThatOnlyItsOwnMachineReachesIsRefused) {
+  Crew crew(3, "", /*is_public=*/true);
+  const bool has_network = network_host() != "127.0.0.1";  // else all are refused
+  if (has_network) {
+    crew.start(0);
+    crew.start(1);
+    crew.wait_for_commits(0, 5);
+  }
+  crew.start(2, "", "127.0.0.1");
+  EXPECT_EQ(crew.wait(2), 1);
+  EXPECT_THAT(crew.output(2), HasSubstr("worker 2 is refused: it listens on tcp://127.0.0.1:"));
+  EXPECT_THAT(crew.output(2), HasSubstr("--elastic HOST:PORT"));
+  if (!has_network) return;
+  crew.wait_for_commits(0, 5);
+  crew.finish();
+  EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
+}
+
 TEST(Failures, AnotherProcessWithTheSameNumberReplacesTheFirst) {
   Crew crew(2);
   const TempFolder folder;
@@ -582,7 +630,8 @@ TEST(Failures, AnotherProcessWithTheSameNumberReplacesTheFirst) {
                 concat("exec ", one_word(LADDER_TOY_WORKER), " ", crew.address(), " 1 2 ",
                        one_word(folder.path().string()), " >/dev/null 2>&1")});
   EXPECT_EQ(crew.wait(1), 1);
-  EXPECT_THAT(crew.output(1), HasSubstr("another process has taken the place of worker 1"));
+  EXPECT_THAT(crew.output(1),
+              HasSubstr("worker 1 is refused: another process has taken its place"));
   twin.signal(SIGKILL);
   crew.start(1);
   crew.wait_for_commits(1, 3);

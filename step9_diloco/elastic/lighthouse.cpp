@@ -66,7 +66,7 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
   options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
   const NoNameServers no_name_servers;
   store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  store_->set("lighthouse_epoch", stored(std::to_string(lighthouse_epoch_)));
+  store_->set(kLighthouseKey, stored(to_text(LighthouseRecord{lighthouse_epoch_, is_public})));
   log_(concat("epoch ", lighthouse_epoch_, " listens on ",
               is_public ? "all addresses" : "127.0.0.1", ", port ", port_));
 }

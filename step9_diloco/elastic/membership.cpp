@@ -17,6 +17,18 @@ std::uint64_t random_number() {
   return std::uint64_t{random()} << 32 | random();
 }
 
+// Why other workers could not send to this address, tcp://HOST:PORT; empty if they can.
+std::string unreachable(const std::string& address, const LighthouseRecord& lighthouse) {
+  const bool is_local = is_loopback(address.substr(address.rfind('/') + 1));
+  if (is_local != lighthouse.is_public) return {};
+  return concat("it listens on ", address,
+                is_local ? ", which no other machine reaches: in --elastic HOST:PORT, give HOST an "
+                           "address that this machine has in the network (in /etc/hosts, its own "
+                           "name may stand for a loopback address)"
+                         : ", but the lighthouse is there for its own machine only: start it with "
+                           "--public, or give --elastic 127.0.0.1:PORT");
+}
+
 }  // namespace
 
 bool Membership::is_of_other_epoch(const std::string& text) const {
@@ -115,9 +127,9 @@ void Membership::run() {
     lock.unlock();
     try {
       // The lighthouse may be another one by now without any call having failed here.
-      if (!has_joined_ || store_.get("lighthouse_epoch") != lighthouse_epoch_) join();
+      if (!has_joined_ || store_.get(kLighthouseKey) != lighthouse_) join();
       send_beat();
-    } catch (const StoreError& error) {
+    } catch (const std::exception& error) {  // or there is no record of it yet
       if (!is_lost_) log_(concat("has lost the lighthouse, and tries again: ", error.what()));
       is_lost_ = true;
       has_joined_ = false;
@@ -132,22 +144,25 @@ void Membership::run() {
 }
 
 void Membership::join() {
-  const std::optional<std::string> lighthouse_epoch = store_.get("lighthouse_epoch");
-  if (!lighthouse_epoch) throw StoreError("the lighthouse is only starting");
+  const std::optional<std::string> text = store_.get(kLighthouseKey);
+  if (!text) throw StoreError("the lighthouse is only starting");
+  const LighthouseRecord lighthouse = parse_lighthouse(*text);
   const std::string fingerprint = store_.compare_set("fingerprint", "", options_.fingerprint);
   if (fingerprint != options_.fingerprint) {
-    refuse(concat("worker ", options_.worker, " is refused: its model or options are ",
-                  options_.fingerprint, ", those of the group are ", fingerprint,
-                  "; give it the same, or another group a lighthouse of its own"));
+    refuse(concat("its model or options are ", options_.fingerprint, ", those of the group are ",
+                  fingerprint, "; give it the same, or another group a lighthouse of its own"));
     return;
   }
-  if (lighthouse_epoch != lighthouse_epoch_) {
-    log_(concat(
-        lighthouse_epoch_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
-        " epoch ", *lighthouse_epoch));
+  if (const std::string reason = unreachable(options_.address, lighthouse); !reason.empty()) {
+    refuse(reason);
+    return;
+  }
+  if (text != lighthouse_) {
+    log_(concat(lighthouse_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
+                " epoch ", lighthouse.epoch));
     num_beats_ = 0;
   }
-  lighthouse_epoch_ = *lighthouse_epoch;
+  lighthouse_ = *text;
   has_joined_ = true;
   is_lost_ = false;
 }
@@ -168,8 +183,7 @@ void Membership::send_beat() {
   const std::string found = num_beats_ > 1 ? store_.compare_set(key, last, text) : last;
   if (found == text) return;
   if (found != last && is_of_other_epoch(found)) {
-    refuse(concat("another process has taken the place of worker ", options_.worker,
-                  ": each needs a --worker of its own"));
+    refuse("another process has taken its place: each needs a --worker of its own");
     return;
   }
   store_.set(key, text);  // there was none
@@ -177,7 +191,7 @@ void Membership::send_beat() {
 
 void Membership::refuse(const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  refusal_ = reason;
+  refusal_ = concat("worker ", options_.worker, " is refused: ", reason);
 }
 
 }  // namespace ladder

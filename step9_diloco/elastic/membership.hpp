@@ -46,7 +46,7 @@ class Membership {
 
   // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`, or
   // once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is
-  // another one, or another process has taken its place.
+  // another one, another process has taken its place, or the others cannot reach its address.
   struct State {
     std::int64_t outer_steps = 0;
     std::string hash;
@@ -85,7 +85,7 @@ class Membership {
   std::string refusal_;  // why the group refuses this worker; empty: it does not
   bool is_due_ = false, is_leaving_ = false, has_ended_ = false;
   // Of the thread alone.
-  std::string lighthouse_epoch_;
+  std::string lighthouse_;  // its record
   bool has_joined_ = false, is_lost_ = false;
   std::int64_t num_beats_ = 0;
   std::string last_beat_;

@@ -147,7 +147,8 @@ std::string own_host(const std::string& host, int port) {
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_DGRAM;  // "connects" without sending anything
   check(::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0,
-        "cannot find the lighthouse's host ", host);
+        "the lighthouse's host ", host,
+        " has no IPv4 address: lighthouse and workers use IPv4 only");
   const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_storage own = {};
   socklen_t size = sizeof own;

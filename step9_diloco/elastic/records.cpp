@@ -60,6 +60,17 @@ std::string key(const char* kind, const Quorum& quorum, std::int64_t last) {
 
 }  // namespace
 
+std::string to_text(const LighthouseRecord& record) {
+  return to_text(Json{{"epoch", std::to_string(record.epoch)}, {"is_public", record.is_public}});
+}
+
+LighthouseRecord parse_lighthouse(const std::string& text) {
+  return parsed(text, "lighthouse", [](const Json& json) {
+    return LighthouseRecord{.epoch = number_in(json, "epoch"),
+                            .is_public = json.at("is_public").get<bool>()};
+  });
+}
+
 std::string to_text(const BeatRecord& record) {
   const Heartbeat& beat = record.beat;
   Json missed = Json::array();

@@ -3,7 +3,7 @@
 // Keys, of which there are a few for each worker and for each quorum in progress, whatever the size
 // of the model (i: the lighthouse's epoch, q: quorum, k: worker):
 //
-//   lighthouse_epoch         a random number that each start of the lighthouse draws
+//   lighthouse               what it says of itself; each start of it draws another epoch
 //   fingerprint              of model and options: the first worker's; others must have the same
 //   beat/k                   the worker's heartbeat
 //   assignment/k             the last quorum that the worker is a member of
@@ -31,11 +31,23 @@ struct BeatRecord {
   bool operator==(const BeatRecord& other) const = default;
 };
 
+// What the lighthouse says of itself.
+struct LighthouseRecord {
+  std::uint64_t epoch = 0;
+  bool is_public = false;  // it listens to other machines
+
+  bool operator==(const LighthouseRecord& other) const = default;
+};
+
+std::string to_text(const LighthouseRecord& record);
 std::string to_text(const BeatRecord& record);
 std::string to_text(const Quorum& quorum);
-BeatRecord parse_beat(const std::string& text);  // throws CheckError
-Quorum parse_quorum(const std::string& text);    // throws CheckError
+// All throw CheckError.
+LighthouseRecord parse_lighthouse(const std::string& text);
+BeatRecord parse_beat(const std::string& text);
+Quorum parse_quorum(const std::string& text);
 
+inline const char* const kLighthouseKey = "lighthouse";
 std::string beat_key(int worker);
 std::string assignment_key(int worker);
 std::string decision_key(const Quorum& quorum);

@@ -27,6 +27,8 @@ TEST(Records, AreReadAsTheyWereWritten) {
       .number = 9,
       .is_leaving = true};
   EXPECT_EQ(parse_beat(to_text(beat)), beat);
+  const LighthouseRecord lighthouse = {.epoch = ~0ULL, .is_public = true};
+  EXPECT_EQ(parse_lighthouse(to_text(lighthouse)), lighthouse);
   const Quorum quorum = {
       .lighthouse_epoch = 0xfedcba9876543210,
       .id = 7,
@@ -44,6 +46,7 @@ TEST(Records, WhatIsNoRecordIsRefused) {
   for (const char* text : {"", "7", "[]", "{}", "null", "{\"worker\":\"x\"}"}) {
     EXPECT_THROW(parse_beat(text), CheckError) << text;
     EXPECT_THROW(parse_quorum(text), CheckError) << text;
+    EXPECT_THROW(parse_lighthouse(text), CheckError) << text;
   }
   EXPECT_THROW(parse_beat(std::string(2 << 20, ' ')), CheckError);
 }

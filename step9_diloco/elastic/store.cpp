@@ -39,6 +39,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 // write a page to stderr otherwise.
 std::optional<std::string> find_listener(const HostPort& address, double seconds) {
   addrinfo hints = {}, *found = nullptr;
+  hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found) !=
       0)

@@ -14,6 +14,7 @@
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/no_name_servers.hpp"
+#include "step9_diloco/elastic/records.hpp"
 #include "step9_diloco/elastic/silent_listener.hpp"
 
 namespace ladder {
@@ -89,7 +90,7 @@ TEST(Store, CallsThatHangLeaveFewThreadsBehind) {
   std::optional<std::string> found;
   while (!found && timer.seconds() < 30) {
     try {
-      found = store.get("lighthouse_epoch");
+      found = store.get(kLighthouseKey);
     } catch (const StoreError&) {
     }
   }
@@ -100,11 +101,11 @@ TEST(Store, ConnectsAgainToANewLighthouse) {
   std::optional<Lighthouse> lighthouse(std::in_place, 0, false, say_nothing);
   const int port = lighthouse->port();
   Store store(local(port), 5);
-  const std::string first = store.get("lighthouse_epoch").value();
+  const std::string first = store.get(kLighthouseKey).value();
   lighthouse.reset();
-  EXPECT_THROW(store.get("lighthouse_epoch"), StoreError);
+  EXPECT_THROW(store.get(kLighthouseKey), StoreError);
   lighthouse.emplace(port, false, say_nothing);
-  EXPECT_NE(store.get("lighthouse_epoch").value(), first);
+  EXPECT_NE(store.get(kLighthouseKey).value(), first);
 }
 
 // Whoever reaches the network of this machine does not reach the lighthouse.
