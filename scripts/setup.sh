@@ -15,7 +15,7 @@ JOBS="${LADDER_JOBS:-$(awk -v cores="$(nproc)" '/^MemAvailable/ {
   jobs = int($2 / 1500000); if (jobs > cores) jobs = cores; print jobs < 1 ? 1 : jobs }' /proc/meminfo)}"
 
 BUILD_PACKAGES="g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev
-  libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libzmq3-dev cppzmq-dev"
+  libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libzmq3-dev cppzmq-dev libsodium-dev"
 # shellcheck disable=SC2034  # for doctor.sh and test.sh
 TEST_PACKAGES="doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev"
 

@@ -32,8 +32,8 @@ std::unique_ptr<Averager> find_workers(const TrainOptions& options, Communicator
 #else
   throw UsageError(
       concat("--elastic ", options.elastic.lighthouse,
-             ": this program was built without ZeroMQ (LADDER_ELASTIC is off): install "
-             "libzmq3-dev and cppzmq-dev, and configure again"));
+             ": this program was built without ZeroMQ or libsodium (LADDER_ELASTIC is off): "
+             "install libzmq3-dev, cppzmq-dev and libsodium-dev, and configure again"));
 #endif
 }
 

@@ -31,7 +31,8 @@ using ::testing::ThrowsMessage;
 // A lighthouse that is polled by a thread.
 class Beacon {
  public:
-  explicit Beacon(Log log = say_nothing) : lighthouse_(0, false, std::move(log)) {
+  explicit Beacon(Log log = say_nothing, Seal seal = Seal())
+      : lighthouse_(0, false, std::move(log), seal) {
     thread_ = std::thread([this] {
       while (!has_ended_) {
         lighthouse_.poll();
@@ -215,7 +216,7 @@ TEST(ElasticAverager, TheDonorsTrainingDoesNotTearTheSnapshot) {
 TEST(ElasticAverager, WorksWithKeys) {
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
-  const Beacon beacon;
+  const Beacon beacon(say_nothing, Seal(read_curve_keys(folder.path("key"))));
   const std::int64_t numel = 600'001;  // several pieces, each as long as a message may be
   run_workers(2, [&](int worker) {
     Toy toy;

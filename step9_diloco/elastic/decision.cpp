@@ -14,11 +14,24 @@ namespace {
 const std::string kOpen = "open", kCommit = "commit", kAbort = "abort";
 constexpr std::chrono::milliseconds kPollPause(2);  // between two polls
 
+std::vector<std::uint8_t> sealed_bytes(const Seal& seal, const std::string& key,
+                                       const std::string& text) {
+  const std::string sealed = seal.seal(key, text);
+  return {sealed.begin(), sealed.end()};
+}
+
 }  // namespace
 
-void create_decision(c10d::TCPStore& store, const Quorum& quorum) {
-  store.set(decision_key(quorum), {kOpen.begin(), kOpen.end()});
-  store.check({decision_key(quorum)});  // set() does not wait until it has arrived
+void create_decision(c10d::TCPStore& store, const Seal& seal, const Quorum& quorum) {
+  const std::string key = decision_key(quorum);
+  store.set(key, sealed_bytes(seal, key, kOpen));
+  store.check({key});  // set() does not wait until it has arrived
+}
+
+bool end_decision(c10d::TCPStore& store, const Seal& seal, const Quorum& quorum) {
+  const std::string key = decision_key(quorum);
+  const auto value = [&](const std::string& text) { return sealed_bytes(seal, key, text); };
+  return store.compareSet(key, value(kOpen), value(kAbort)) == value(kCommit);
 }
 
 std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote) {
@@ -33,8 +46,8 @@ std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, con
     const bool is_unanimous = store.has_all(votes);
     if (!is_unanimous && !vote.wants_abort) return {};
     answer = store.compare_set(key, kOpen, is_unanimous ? kCommit : kAbort);
-    if (*answer == kOpen) return Decision::kUnknown;
   }
+  if (*answer != kCommit && *answer != kAbort) return Decision::kUnknown;
   store.set(seen_key(quorum, worker), "yes");
   return *answer == kCommit ? Decision::kCommit : Decision::kAbort;
 }

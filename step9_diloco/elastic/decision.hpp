@@ -32,8 +32,10 @@ enum class Decision {
   kUnknown,  // the round is gone, or the lighthouse is: as for an abort, no outer step
 };
 
-// Creates the key of the quorum's round, as `open`. Only the lighthouse calls it.
-void create_decision(c10d::TCPStore& store, const Quorum& quorum);
+// For the lighthouse alone. Creates the key of the quorum's round, as `open`.
+void create_decision(c10d::TCPStore& store, const Seal& seal, const Quorum& quorum);
+// For the lighthouse alone. Aborts the round if it is open. True if it is committed.
+bool end_decision(c10d::TCPStore& store, const Seal& seal, const Quorum& quorum);
 
 // Polls the round once: by a worker that has the average (`is_ready`, it then also votes), or that
 // wants to `abort`. Nothing while the round is open. Throws StoreError.

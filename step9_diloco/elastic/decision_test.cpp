@@ -44,7 +44,7 @@ constexpr Vote kWaits = {}, kReady = {.is_ready = true}, kAborts = {.wants_abort
 
 TEST_F(DecisionTest, CommitsOnceAllHaveVoted) {
   const Quorum quorum = quorum_of(3);
-  create_decision(*server_, quorum);
+  create_decision(*server_, Seal(), quorum);
   EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
   EXPECT_EQ(poll(quorum, 1, kReady), std::nullopt);
   EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
@@ -54,13 +54,13 @@ TEST_F(DecisionTest, CommitsOnceAllHaveVoted) {
 
 TEST_F(DecisionTest, TheFirstDecisionStands) {
   const Quorum quorum = quorum_of(2);
-  create_decision(*server_, quorum);
+  create_decision(*server_, Seal(), quorum);
   EXPECT_EQ(poll(quorum, 0, kAborts), Decision::kAbort);
   EXPECT_EQ(poll(quorum, 0, kReady), Decision::kAbort);
   EXPECT_EQ(poll(quorum, 1, kReady), Decision::kAbort);
   Quorum next = quorum;
   ++next.id;
-  create_decision(*server_, next);
+  create_decision(*server_, Seal(), next);
   EXPECT_EQ(poll(next, 0, kReady), std::nullopt);
   EXPECT_EQ(poll(next, 1, kReady), Decision::kCommit);
   EXPECT_EQ(poll(next, 0, kAborts), Decision::kCommit);  // too late
@@ -69,7 +69,7 @@ TEST_F(DecisionTest, TheFirstDecisionStands) {
 // It may time out, but if all have voted, all have the average.
 TEST_F(DecisionTest, AbortingAfterTheLastVoteCommits) {
   const Quorum quorum = quorum_of(2);
-  create_decision(*server_, quorum);
+  create_decision(*server_, Seal(), quorum);
   EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
   store_->set(vote_key(quorum, 1), "yes");
   EXPECT_EQ(poll(quorum, 0, kAborts), Decision::kCommit);
@@ -77,7 +77,7 @@ TEST_F(DecisionTest, AbortingAfterTheLastVoteCommits) {
 
 TEST_F(DecisionTest, WhoHealsHasNoSay) {
   const Quorum quorum = quorum_of(2, 1);
-  create_decision(*server_, quorum);
+  create_decision(*server_, Seal(), quorum);
   EXPECT_EQ(await_decision(*store_, quorum, 2, /*is_ready=*/true, 0.05), Decision::kUnknown);
   EXPECT_EQ(store_->get(decision_key(quorum)), "open");
   EXPECT_EQ(poll(quorum, 0, kReady), std::nullopt);
@@ -103,7 +103,7 @@ TEST_F(DecisionTest, ACompareSetOnAKeyThatIsGoneIsNoDecision) {
 
 TEST_F(DecisionTest, TimesOutIntoAnAbortThatTheOthersObey) {
   const Quorum quorum = quorum_of(3);
-  create_decision(*server_, quorum);
+  create_decision(*server_, Seal(), quorum);
   const Timer timer;
   EXPECT_EQ(await_decision(*store_, quorum, 0, /*is_ready=*/true, 0.2), Decision::kAbort);
   EXPECT_GE(timer.seconds(), 0.2);
@@ -143,7 +143,7 @@ TEST_F(DecisionTest, AllSeeTheSame) {
   for (int round = 0; round < 30; ++round) {
     Quorum quorum = quorum_of(4);
     quorum.id = 100 + round;
-    create_decision(*server_, quorum);
+    create_decision(*server_, Seal(), quorum);
     std::vector<Decision> seen(4);
     std::vector<std::thread> threads;
     for (int worker = 0; worker < 4; ++worker) {

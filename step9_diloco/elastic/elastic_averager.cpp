@@ -81,11 +81,12 @@ struct ElasticAverager::Group {
   Group(const ElasticOptions& options, const WorkerState& state, const std::string& description,
         const Log& log)
       : lighthouse(host_port(options.lighthouse)),
-        store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0)),
+        keys(keys_of(options)),
+        store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0), Seal(keys), log),
         mailbox(values_bytes(state), snapshot_bytes(state)),
         server(options.worker),
         messenger(
-            keys_of(options), own_host(lighthouse.host, lighthouse.port),
+            keys, own_host(lighthouse.host, lighthouse.port),
             [this](const Message& message) { receive(message); }, log),
         membership(membership_options(options, state.outer_steps(), messenger.address(),
                                       fingerprint_of(options, state, description)),
@@ -100,6 +101,7 @@ struct ElasticAverager::Group {
   }
 
   HostPort lighthouse;
+  std::optional<CurveKeys> keys;
   Store store;
   Mailbox mailbox;
   SnapshotServer server;

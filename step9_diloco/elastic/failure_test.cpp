@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
@@ -73,12 +74,16 @@ std::string network_host() {
 // A lighthouse and some workers in a folder.
 class Crew {
  public:
-  explicit Crew(int num_workers, std::string settings = "", bool is_public = false)
+  enum Lock { kNone, kKey, kPublic };  // with a key; with a key, and reached by the network
+  explicit Crew(int num_workers, std::string settings = "", Lock lock = kNone)
       : num_workers_(num_workers), settings_(std::move(settings)) {
-    if (is_public) {
+    if (lock != kNone) {
       write_curve_keys(key());
-      lighthouse_options_ = " --public";
+      lighthouse_options_ = " --elastic-key " + one_word(key());
       settings_ += " key=" + one_word(key());
+    }
+    if (lock == kPublic) {
+      lighthouse_options_ += " --public";
       host_ = network_host();
     }
     start_lighthouse();
@@ -604,7 +609,7 @@ TEST(Failures, AnotherModelIsRefused) {
 // As where a machine's own name stands for 127.0.1.1: its worker finds the lighthouse, but no other one
 // could ever send to it.
 TEST(Failures, AWorkerThatOnlyItsOwnMachineReachesIsRefused) {
-  Crew crew(3, "", /*is_public=*/true);
+  Crew crew(3, "", Crew::kPublic);
   const bool has_network = network_host() != "127.0.0.1";  // else all are refused
   if (has_network) {
     crew.start(0);
@@ -668,6 +673,46 @@ TEST(Failures, AStrangerIsIgnored) {
   for (int worker = 0; worker < 2; ++worker)
     EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
   EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no heartbeat, in beat/7"));
+}
+
+// Somebody who reaches the lighthouse's port, but has no key: forges heartbeats of both workers that
+// would end them or make the lighthouse wait for nobody, and puts back an old one of worker 1.
+TEST(Failures, AStrangerWithoutTheKeyCannotEndTheRun) {
+  Crew crew(2, "min_workers=2", Crew::kKey);
+  crew.start_all();
+  crew.wait_for_commits(0, 5);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(host_port(crew.address()).port);
+  options.waitWorkers = false;
+  c10d::TCPStore raw("127.0.0.1", options);
+  const std::vector<std::uint8_t> old_beat = raw.get(beat_key(1));
+  crew.kill(1);
+  crew.start(1);
+  crew.wait_for_commits(1, 2);
+  Store stranger(host_port(crew.address()), 5);
+  for (int i = 0; i < 10; ++i) {
+    for (int worker = 0; worker < 2; ++worker) {
+      BeatRecord forged = {.beat = {.worker = worker, .epoch = ~0ULL, .outer_steps = 1 << 30}};
+      forged.number = i;
+      stranger.set(beat_key(worker), to_text(forged));
+    }
+    pause(0.02);
+    raw.set(beat_key(1), old_beat);
+    pause(0.02);
+  }
+  crew.wait_for_commits(0, 5);
+  crew.finish();
+  EXPECT_EQ(count(crew.lighthouse_log(), "ignores beat/"), 1);
+  EXPECT_EQ(count(crew.lighthouse_log(), "worker 1 is back"), 1);
+}
+
+TEST(Failures, AnotherKeyIsNamed) {
+  Crew crew(2, "", Crew::kKey);
+  const TempFolder folder;
+  write_curve_keys(folder.path("key"));
+  crew.start(0, concat("patience=1.5 key=", one_word(folder.path("key"))));
+  EXPECT_EQ(crew.wait(0), 0);
+  EXPECT_THAT(crew.log(0), HasSubstr("does not have this worker's --elastic-key"));
 }
 
 // Kills at seeded random moments, sometimes two at once. One worker at least that has all committed

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <random>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "step9_diloco/elastic/decision.hpp"
@@ -20,8 +21,8 @@ namespace ladder {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-Bytes stored(const std::string& text) {
-  return {text.begin(), text.end()};
+std::string text_of(const Bytes& bytes) {
+  return {bytes.begin(), bytes.end()};
 }
 
 // Rounds whose members have not all said that they know the decision are kept for as many others:
@@ -53,7 +54,8 @@ int port_of(int fd) {
 
 }  // namespace
 
-Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log)) {
+Lighthouse::Lighthouse(int port, bool is_public, Log log, Seal seal)
+    : log_(std::move(log)), seal_(seal) {
   std::random_device random;
   lighthouse_epoch_ = std::uint64_t{random()} << 32 | random();
   const int fd = bound_socket(port, is_public);
@@ -66,7 +68,7 @@ Lighthouse::Lighthouse(int port, bool is_public, Log log) : log_(std::move(log))
   options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
   const NoNameServers no_name_servers;
   store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  store_->set(kLighthouseKey, stored(to_text(LighthouseRecord{lighthouse_epoch_, is_public})));
+  set(kLighthouseKey, to_text(LighthouseRecord{lighthouse_epoch_, is_public}));
   log_(concat("epoch ", lighthouse_epoch_, " listens on ",
               is_public ? "all addresses" : "127.0.0.1", ", port ", port_));
 }
@@ -111,28 +113,51 @@ void Lighthouse::leave_out_unheard(std::vector<Sighting>& sightings, double stal
   std::erase_if(sightings, [&](const Sighting& s) { return unheard.contains(s.beat.worker); });
 }
 
+void Lighthouse::set(const std::string& key, const std::string& text) {
+  const std::string sealed = seal_.seal(key, text);
+  store_->set(key, Bytes(sealed.begin(), sealed.end()));
+}
+
+bool Lighthouse::has_fingerprint() {
+  const std::string key = fingerprint_key(lighthouse_epoch_);
+  if (fingerprint_.empty() && store_->check({key}))
+    fingerprint_ = seal_.open(key, text_of(store_->get(key))).value_or("");
+  return !fingerprint_.empty();
+}
+
 void Lighthouse::read_heartbeats() {
-  if (fingerprint_.empty()) {
-    if (!store_->check({"fingerprint"})) return;
-    const Bytes value = store_->get("fingerprint");
-    fingerprint_.assign(value.begin(), value.end());
-  }
+  if (!has_fingerprint()) return;
   std::vector<std::string> keys = store_->listKeys();
   std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });
   if (keys.empty()) return;
   const std::vector<Bytes> values = store_->multiGet(keys);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::string text(values[i].begin(), values[i].end());
+    const std::optional<std::string> text = seal_.open(keys[i], text_of(values[i]));
+    if (!text && !std::exchange(has_warned_, true))
+      log_(
+          concat("ignores ", keys[i], ", written by somebody who does not have the --elastic-key"));
+    if (!text) continue;
     try {
-      const BeatRecord record = parse_beat(text);
+      const BeatRecord record = parse_beat(*text);
       check(keys[i] == beat_key(record.beat.worker) && record.beat.weight > 0, "it lies");
-      if (record.fingerprint == fingerprint_)
-        see(record, text);  // others are refused: membership.hpp
+      if (record.fingerprint == fingerprint_ && !is_outdated(record))
+        see(record, *text);  // others are refused: membership.hpp
     } catch (const CheckError& error) {
       store_->deleteKey(keys[i]);
       log_(concat("ignores what is no heartbeat, in ", keys[i], ": ", error.what()));
     }
   }
+}
+
+// By a process that is over, or that has to leave its place to a later one; or put back by somebody.
+bool Lighthouse::is_outdated(const BeatRecord& record) const {
+  const std::uint64_t epoch = record.beat.epoch;
+  if (record.lighthouse_epoch != lighthouse_epoch_ || past_epochs_.contains(epoch)) return true;
+  const auto found = workers_.find(record.beat.worker);
+  if (found == workers_.end()) return false;
+  const Worker& last = found->second;
+  if (epoch == last.record.beat.epoch) return record.number < last.record.number;
+  return epoch < last.record.beat.epoch && last.since_beat.seconds() <= record.rules.stale_s;
 }
 
 void Lighthouse::see(const BeatRecord& record, const std::string& text) {
@@ -145,6 +170,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   if (is_other_epoch || last.progress != record.beat.progress) worker.since_progress.restart();
   if (is_other_epoch || last.request != record.beat.request) worker.since_asking.restart();
   if (is_other_epoch) {
+    if (!is_new) past_epochs_.insert(last.epoch);
     worker.assigned = 0;
     log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
                 record.beat.outer_steps));
@@ -156,6 +182,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));
+  past_epochs_.insert(record.beat.epoch);
   workers_.erase(entry);
 }
 
@@ -164,8 +191,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
 // committed in this very moment, members that are busy with it have taken its outer step, or are
 // about to, and have not said so yet. True if there are such.
 bool Lighthouse::ends_in_commit(const Quorum& last) {
-  const Bytes decision = store_->compareSet(decision_key(last), stored("open"), stored("abort"));
-  if (decision != stored("commit")) return false;
+  if (!end_decision(*store_, seal_, last)) return false;
   bool is_news = false;
   for (const Member& member : last.members) {
     const auto found = workers_.find(member.worker);
@@ -186,11 +212,11 @@ void Lighthouse::publish(Quorum quorum) {
   quorum.id = ++last_quorum_;
   forget_old_rounds();
   rounds_.push_back(quorum);  // first: if anything fails here, the next quorum ends this round
-  create_decision(*store_, quorum);  // before anybody can ask for it
+  create_decision(*store_, seal_, quorum);  // before anybody can ask for it
   const std::string text = to_text(quorum);
   std::string names;
   for (const Member& member : quorum.members) {
-    store_->set(assignment_key(member.worker), stored(text));
+    set(assignment_key(member.worker), text);
     workers_.at(member.worker).assigned = member.request;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");

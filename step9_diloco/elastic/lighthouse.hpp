@@ -25,6 +25,7 @@
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/records.hpp"
+#include "step9_diloco/elastic/seal.hpp"
 
 namespace c10d {
 class TCPStore;
@@ -34,9 +35,9 @@ namespace ladder {
 
 class Lighthouse {
  public:
-  // Listens on that port, 0 for any free one; on the loopback only, unless `is_public`. Throws
-  // CheckError if it cannot.
-  Lighthouse(int port, bool is_public, Log log);
+  // Listens on that port, 0 for any free one; on the loopback only, unless `is_public`: then the
+  // workers should have a key, which `seal` is made of. Throws CheckError if it cannot.
+  Lighthouse(int port, bool is_public, Log log, Seal seal = Seal());
   ~Lighthouse();
   Lighthouse(const Lighthouse&) = delete;
   Lighthouse& operator=(const Lighthouse&) = delete;
@@ -57,18 +58,24 @@ class Lighthouse {
   };
 
   void leave_out_unheard(std::vector<Sighting>& sightings, double stale_s);
+  void set(const std::string& key, const std::string& text);
+  bool has_fingerprint();
   void read_heartbeats();
+  bool is_outdated(const BeatRecord& record) const;
   void see(const BeatRecord& record, const std::string& text);
   bool ends_in_commit(const Quorum& last);
   void publish(Quorum quorum);
   void forget_old_rounds();
 
   Log log_;
+  Seal seal_;
+  bool has_warned_ = false;  // of a value without the right seal
   std::uint64_t lighthouse_epoch_;
   int port_ = 0;
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
   std::set<int> unheard_;
+  std::set<std::uint64_t> past_epochs_;  // of workers
   Timer watching_;  // since somebody was there again, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;

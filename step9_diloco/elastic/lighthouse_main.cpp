@@ -1,11 +1,13 @@
-// elastic_lighthouse [--port N] [--public]   serves until SIGINT or SIGTERM; port 0: any free one
-// elastic_lighthouse --make-key FILE         writes the keys for --elastic-key
+// elastic_lighthouse [--port N] [--public] [--elastic-key FILE]   serves until SIGINT or SIGTERM
+// elastic_lighthouse --make-key FILE                              writes the keys for --elastic-key
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/core/check.hpp"
 #include "common/train/option_values.hpp"
@@ -20,12 +22,20 @@ constexpr const char* kUsage =
     "The lighthouse of step 9's workers that may die: where they find one another. It serves "
     "until\n"
     "Ctrl-C; workers join with --elastic HOST:PORT.\n\n"
-    "usage: elastic_lighthouse [--port N] [--public] | --make-key FILE\n"
-    "  --port N         listens there (default 29400; 0: any free port, which it prints)\n"
-    "  --public         on all IPv4 addresses instead of the loopback only. The port itself has "
-    "no\n"
-    "                   lock: keep it behind a firewall. --elastic-key protects workers' data\n"
-    "  --make-key FILE  writes a pair of keys for --elastic-key, and ends\n";
+    "usage: elastic_lighthouse [--port N] [--elastic-key FILE [--public]] | --make-key FILE\n"
+    "  --port N            listens there (default 29400; 0: any free port, which it prints)\n"
+    "  --elastic-key FILE  believes only workers with the same --elastic-key. Without it, whoever\n"
+    "                      reaches the port can interfere: on this machine, all its users\n"
+    "  --public            on all IPv4 addresses instead of the loopback only; needs "
+    "--elastic-key.\n"
+    "                      Keep the port behind a firewall: strangers can still delay the run\n"
+    "  --make-key FILE     writes a pair of keys for --elastic-key, and ends\n";
+
+struct Settings {
+  int port = 29400;
+  bool is_public = false;
+  std::string key_file;
+};
 
 int port_in(const std::string& text) {
   int port = -1;
@@ -34,33 +44,47 @@ int port_in(const std::string& text) {
   return port;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  int port = 29400;
-  bool is_public = false;
+// Nothing if it has done what was asked for.
+std::optional<Settings> parse(const std::vector<std::string>& arguments) {
+  Settings settings;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool has_value = i + 1 < arguments.size();
     if (arguments[i] == "--help") {
       std::cout << kUsage;
-      return 0;
+      return {};
     }
     if (arguments[i] == "--public") {
-      is_public = true;
+      settings.is_public = true;
     } else if (arguments[i] == "--port" && has_value) {
-      port = port_in(arguments[++i]);
+      settings.port = port_in(arguments[++i]);
+    } else if (arguments[i] == "--elastic-key" && has_value) {
+      settings.key_file = arguments[++i];
     } else if (arguments[i] == "--make-key" && has_value) {
       ladder::write_curve_keys(arguments[++i]);
-      return 0;
+      return {};
     } else {
-      const bool is_known = arguments[i] == "--port" || arguments[i] == "--make-key";
+      const bool is_known = arguments[i] == "--port" || arguments[i] == "--make-key" ||
+                            arguments[i] == "--elastic-key";
       throw ladder::UsageError(ladder::concat(
           arguments[i], is_known ? " needs a value" : " is no option", "\n", kUsage));
     }
   }
+  ladder::check_usage(!settings.is_public || !settings.key_file.empty(),
+                      "--public needs --elastic-key: without a key, everybody in the network could "
+                      "interfere (elastic_lighthouse --make-key FILE writes one)");
+  return settings;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const std::optional<Settings> settings = parse(arguments);
+  if (!settings) return 0;
+  std::optional<ladder::CurveKeys> keys;
+  if (!settings->key_file.empty()) keys = ladder::read_curve_keys(settings->key_file);
   const ladder::StopSignal stop;
   const auto log = [](const std::string& message) {
     std::cout << "lighthouse: " << message << std::endl;
   };
-  ladder::Lighthouse lighthouse(port, is_public, log);
+  ladder::Lighthouse lighthouse(settings->port, settings->is_public, log, ladder::Seal(keys));
   while (!ladder::StopSignal::was_raised()) {
     try {
       lighthouse.poll();

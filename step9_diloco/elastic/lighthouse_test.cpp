@@ -20,7 +20,7 @@ constexpr double kStale = 0.5;
 class LighthouseTest : public ::testing::Test {
  protected:
   LighthouseTest() : store_({"127.0.0.1", lighthouse_.port()}, 5) {
-    store_.set("fingerprint", "toy");
+    store_.set(fingerprint_key(lighthouse_.lighthouse_epoch()), "toy");
   }
 
   // The worker's next heartbeat.
@@ -29,6 +29,7 @@ class LighthouseTest : public ::testing::Test {
                to_text({.beat = heartbeat,
                         .rules = {.num_workers = 2, .stale_s = kStale, .join_timeout_s = 0.2},
                         .fingerprint = "toy",
+                        .lighthouse_epoch = lighthouse_.lighthouse_epoch(),
                         .number = ++num_beats_}));
   }
   static Heartbeat asking(int worker, std::int64_t request, std::int64_t outer_steps,
@@ -104,11 +105,12 @@ TEST(Lighthouse, ARoundThatWasPublishedInPartIsAborted) {
     if (message.starts_with("quorum")) check(++num_quorums > 1, "the disk is full");
   });
   Store store({"127.0.0.1", lighthouse.port()}, 5);
-  store.set("fingerprint", "toy");
+  store.set(fingerprint_key(lighthouse.lighthouse_epoch()), "toy");
   const auto ask = [&](std::int64_t request) {
     store.set(beat_key(0), to_text({.beat = {.phase = Phase::kAsking, .request = request},
                                     .rules = {.num_workers = 1},
                                     .fingerprint = "toy",
+                                    .lighthouse_epoch = lighthouse.lighthouse_epoch(),
                                     .number = request}));
   };
   ask(1);
@@ -130,7 +132,7 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   for (const Member& member : first->members) store_.set(vote_key(*first, member.worker), "yes");
   EXPECT_EQ(poll(store_, *first, 0, {.is_ready = true}), Decision::kCommit);
   for (int i = 0; i < 50; ++i) {
-    beat(training(0, 1, 5, i));  // it does not say so yet
+    beat(training(0, 1, 5, i + 1));  // it does not say so yet
     beat(asking(1, 1, 5, /*epoch=*/2));
     beat(asking(2, 1, 5, /*epoch=*/2));
     lighthouse_.poll();

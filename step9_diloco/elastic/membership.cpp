@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskPause(3);  // between two polls for an assignment
 
-std::uint64_t random_number() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
+// The time, and some random bits for two that start at once.
+std::uint64_t new_epoch() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  const auto time_us = std::chrono::duration_cast<std::chrono::microseconds>(since_1970).count();
+  return static_cast<std::uint64_t>(time_us) << 12 | std::random_device()() % 4096;
 }
 
 // Why other workers could not send to this address, tcp://HOST:PORT; empty if they can.
@@ -31,16 +33,17 @@ std::string unreachable(const std::string& address, const LighthouseRecord& ligh
 
 }  // namespace
 
-bool Membership::is_of_other_epoch(const std::string& text) const {
+// Of an earlier one, somebody may have put it back.
+bool Membership::is_of_later_epoch(const std::string& text) const {
   try {
-    return parse_beat(text).beat.epoch != epoch_;
+    return parse_beat(text).beat.epoch > epoch_;
   } catch (const CheckError&) {
     return false;  // no heartbeat at all: it is overwritten
   }
 }
 
 Membership::Membership(const MembershipOptions& options, Store& store, Log log)
-    : options_(options), store_(store), log_(std::move(log)), epoch_(random_number()) {
+    : options_(options), store_(store), log_(std::move(log)), epoch_(new_epoch()) {
   beat_.worker = options.worker;
   beat_.epoch = epoch_;
   beat_.outer_steps = options.outer_steps;
@@ -147,8 +150,10 @@ void Membership::join() {
   const std::optional<std::string> text = store_.get(kLighthouseKey);
   if (!text) throw StoreError("the lighthouse is only starting");
   const LighthouseRecord lighthouse = parse_lighthouse(*text);
-  const std::string fingerprint = store_.compare_set("fingerprint", "", options_.fingerprint);
-  if (fingerprint != options_.fingerprint) {
+  const std::string key = fingerprint_key(lighthouse.epoch);
+  const std::string fingerprint = store_.compare_set(key, "", options_.fingerprint);
+  if (fingerprint.empty()) store_.set(key, options_.fingerprint);  // a stranger's was there
+  if (!fingerprint.empty() && fingerprint != options_.fingerprint) {
     refuse(concat("its model or options are ", options_.fingerprint, ", those of the group are ",
                   fingerprint, "; give it the same, or another group a lighthouse of its own"));
     return;
@@ -163,13 +168,16 @@ void Membership::join() {
     num_beats_ = 0;
   }
   lighthouse_ = *text;
+  lighthouse_epoch_ = lighthouse.epoch;
   has_joined_ = true;
   is_lost_ = false;
 }
 
 void Membership::send_beat() {
   if (!has_joined_) return;  // refused
-  BeatRecord record = {.rules = options_.rules, .fingerprint = options_.fingerprint};
+  BeatRecord record = {.rules = options_.rules,
+                       .fingerprint = options_.fingerprint,
+                       .lighthouse_epoch = lighthouse_epoch_};
   {
     const std::lock_guard lock(mutex_);
     record.beat = beat_;
@@ -182,7 +190,7 @@ void Membership::send_beat() {
   // The first one replaces what a process has left that has died. Later it finds its own last one.
   const std::string found = num_beats_ > 1 ? store_.compare_set(key, last, text) : last;
   if (found == text) return;
-  if (found != last && is_of_other_epoch(found)) {
+  if (found != last && is_of_later_epoch(found)) {
     refuse("another process has taken its place: each needs a --worker of its own");
     return;
   }

@@ -71,7 +71,7 @@ class Membership {
   void run();
   void join();
   void send_beat();
-  bool is_of_other_epoch(const std::string& text) const;
+  bool is_of_later_epoch(const std::string& text) const;
   void refuse(const std::string& reason);
 
   MembershipOptions options_;
@@ -86,6 +86,7 @@ class Membership {
   bool is_due_ = false, is_leaving_ = false, has_ended_ = false;
   // Of the thread alone.
   std::string lighthouse_;  // its record
+  std::uint64_t lighthouse_epoch_ = 0;
   bool has_joined_ = false, is_lost_ = false;
   std::int64_t num_beats_ = 0;
   std::string last_beat_;

@@ -92,6 +92,7 @@ std::string to_text(const BeatRecord& record) {
                       {"stale_s", record.rules.stale_s},
                       {"join_timeout_s", record.rules.join_timeout_s},
                       {"fingerprint", record.fingerprint},
+                      {"lighthouse_epoch", std::to_string(record.lighthouse_epoch)},
                       {"number", record.number},
                       {"is_leaving", record.is_leaving}});
 }
@@ -117,6 +118,7 @@ BeatRecord parse_beat(const std::string& text) {
                                 .stale_s = json.at("stale_s").get<double>(),
                                 .join_timeout_s = json.at("join_timeout_s").get<double>()},
                       .fingerprint = json.at("fingerprint").get<std::string>(),
+                      .lighthouse_epoch = number_in(json, "lighthouse_epoch"),
                       .number = count_in(json, "number", "heartbeat"),
                       .is_leaving = json.at("is_leaving").get<bool>()};
   });
@@ -141,6 +143,9 @@ Quorum parse_quorum(const std::string& text) {
   });
 }
 
+std::string fingerprint_key(std::uint64_t lighthouse_epoch) {
+  return concat("fingerprint/", lighthouse_epoch);
+}
 std::string beat_key(int worker) {
   return concat("beat/", worker);
 }

@@ -24,6 +24,7 @@ TEST(Records, AreReadAsTheyWereWritten) {
                .missed = {1, 0xfedcba9876543210}},
       .rules = {.num_workers = 4, .min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
       .fingerprint = "f",
+      .lighthouse_epoch = 0xfedcba9876543211,
       .number = 9,
       .is_leaving = true};
   EXPECT_EQ(parse_beat(to_text(beat)), beat);

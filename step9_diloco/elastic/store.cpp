@@ -144,8 +144,11 @@ class Store::Connection : public std::enable_shared_from_this<Store::Connection>
   bool is_closed_ = false, has_ended_ = false;
 };
 
-Store::Store(HostPort lighthouse, double timeout_s)
-    : lighthouse_(std::move(lighthouse)), timeout_s_(timeout_s) {}
+Store::Store(HostPort lighthouse, double timeout_s, Seal seal, Log log)
+    : lighthouse_(std::move(lighthouse)),
+      timeout_s_(timeout_s),
+      seal_(seal),
+      log_(std::move(log)) {}
 
 Store::~Store() {
   if (!connection_) return;
@@ -192,29 +195,53 @@ Result Store::call(std::function<Result(c10d::TCPStore&)> use) {
                           " cannot be reached: ", reason));
 }
 
+std::optional<std::string> Store::opened(const std::string& key, const std::string& sealed) {
+  std::optional<std::string> text = seal_.open(key, sealed);
+  if (!text && !has_warned_.exchange(true))
+    log_(concat("ignores ", key,
+                " in the store, written by somebody who does not have this worker's ",
+                "--elastic-key: a stranger, or the lighthouse has another key"));
+  return text;
+}
+
 void Store::set(const std::string& key, const std::string& value) {
-  call<bool>([=](c10d::TCPStore& store) {
-    store.set(key, bytes_of_text(value));
+  call<bool>([key, bytes = bytes_of_text(seal_.seal(key, value))](c10d::TCPStore& store) {
+    store.set(key, bytes);
     return store.check({key});  // set() itself does not wait for an answer
   });
 }
 
 std::optional<std::string> Store::get(const std::string& key) {
-  return call<std::optional<std::string>>([=](c10d::TCPStore& store) -> std::optional<std::string> {
-    if (!store.check({key})) return {};  // get() would wait for the key
-    return text_of_bytes(store.get(key));
-  });
+  const auto sealed =
+      call<std::optional<std::string>>([=](c10d::TCPStore& store) -> std::optional<std::string> {
+        if (!store.check({key})) return {};  // get() would wait for the key
+        return text_of_bytes(store.get(key));
+      });
+  if (!sealed) return {};
+  return opened(key, *sealed);
 }
 
 bool Store::has_all(const std::vector<std::string>& keys) {
-  return call<bool>([=](c10d::TCPStore& store) { return store.check(keys); });
+  const auto values = call<std::vector<Bytes>>([=](c10d::TCPStore& store) -> std::vector<Bytes> {
+    if (!store.check(keys)) return {};
+    return store.multiGet(keys);
+  });
+  if (values.size() != keys.size()) return false;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (!opened(keys[i], text_of_bytes(values[i]))) return false;
+  return true;
 }
 
 std::string Store::compare_set(const std::string& key, const std::string& expected,
                                const std::string& desired) {
-  return call<std::string>([=](c10d::TCPStore& store) {
-    return text_of_bytes(store.compareSet(key, bytes_of_text(expected), bytes_of_text(desired)));
-  });
+  const auto sealed = [&](const std::string& text) {
+    return bytes_of_text(text.empty() ? text : seal_.seal(key, text));
+  };
+  const std::string found = call<std::string>(
+      [key, before = sealed(expected), after = sealed(desired)](c10d::TCPStore& store) {
+        return text_of_bytes(store.compareSet(key, before, after));
+      });
+  return opened(key, found).value_or("");
 }
 
 }  // namespace ladder

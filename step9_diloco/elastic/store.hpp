@@ -11,6 +11,7 @@
 // whatever lighthouse is there then.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 
 #include "common/core/timer.hpp"
 #include "common/train/elastic_options.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/seal.hpp"
 
 namespace c10d {
 class TCPStore;
@@ -37,18 +40,20 @@ class StoreError : public std::runtime_error {
 class Store {
  public:
   // Connects in the first call. `timeout_s`: of each call, connecting included.
-  Store(HostPort lighthouse, double timeout_s);
+  Store(HostPort lighthouse, double timeout_s, Seal seal = Seal(), Log log = say_nothing);
   ~Store();  // waits a moment for a call in progress, not longer
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // All throw StoreError.
+  // All throw StoreError. Values are sealed; one that was sealed with another key, or is no sealed
+  // value at all, is as good as none, and the first such is logged.
   void set(const std::string& key, const std::string& value);  // once it has arrived
   std::optional<std::string> get(const std::string& key);      // nothing if there is no such key
   bool has_all(const std::vector<std::string>& keys);
 
-  // One atomic step: writes `desired` if the value is `expected`. Returns the value after that, with
-  // two exceptions for a missing key (store_test.cpp shows both):
+  // One atomic step: writes `desired` if the value is `expected`. Returns the value after that, empty
+  // if it is sealed with another key; with two exceptions for a missing key (store_test.cpp shows
+  // both):
   //   `expected` is empty: creates the key, and returns `desired`
   //   otherwise: does nothing, and returns `expected`, although there is no such value
   std::string compare_set(const std::string& key, const std::string& expected,
@@ -59,9 +64,13 @@ class Store {
   void connect();
   template <class Result>
   Result call(std::function<Result(c10d::TCPStore&)> use);
+  std::optional<std::string> opened(const std::string& key, const std::string& sealed);
 
   HostPort lighthouse_;
   double timeout_s_;
+  Seal seal_;
+  Log log_;
+  std::atomic<bool> has_warned_ = false;
   std::mutex mutex_;
   std::shared_ptr<Connection> connection_;  // null before the first call, and after one that failed
   std::vector<std::weak_ptr<Connection>> hanging_;  // in a call that nobody waits for any more

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +20,8 @@
 
 namespace ladder {
 namespace {
+
+using ::testing::StartsWith;
 
 HostPort local(int port) {
   return {"127.0.0.1", port};
@@ -50,6 +53,27 @@ TEST(Store, SetsAndGets) {
   EXPECT_EQ(other.get("b"), std::nullopt);
   EXPECT_TRUE(other.has_all({"a"}));
   EXPECT_FALSE(other.has_all({"a", "b"}));
+}
+
+TEST(Store, WhatOthersHaveSealedIsNotThere) {
+  Lighthouse lighthouse(0, false, say_nothing);
+  const CurveKeys keys = {"public", "secret"};
+  std::string said;
+  Store stranger(local(lighthouse.port()), 5);
+  Store store(local(lighthouse.port()), 5, Seal(keys),
+              [&](const std::string& message) { said += message + "\n"; });
+  for (const char* key : {"a", "b"}) {
+    stranger.set(key, "x");
+    EXPECT_EQ(store.get(key), std::nullopt);
+    EXPECT_FALSE(store.has_all({key}));
+    EXPECT_EQ(store.compare_set(key, "x", "y"), "");
+    EXPECT_EQ(stranger.get(key), "x");
+    store.set(key, "z");
+    EXPECT_EQ(store.compare_set(key, "z", "y"), "y");
+    EXPECT_TRUE(store.has_all({key}));
+  }
+  EXPECT_THAT(said, StartsWith("ignores a in the store"));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1);
 }
 
 TEST(Store, NobodyListens) {

@@ -180,6 +180,13 @@ TEST_F(ElasticTrainer, AWorkerWithAnotherModelIsRefused) {
   EXPECT_EQ(wait(0), 0) << output(0);
 }
 
+TEST_F(ElasticTrainer, APublicLighthouseNeedsAKey) {
+  const ProgramResult result =
+      run_program(words(one_word(LADDER_LIGHTHOUSE) + " --port 0 --public"), folder_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("--public needs --elastic-key"));
+}
+
 // What has no effect, or contradicts itself, is refused before anybody is asked.
 TEST_F(ElasticTrainer, OptionsThatMakeNoSenseAreRefused) {
   const auto expect_refused = [&](const std::string& options, const char* message) {
