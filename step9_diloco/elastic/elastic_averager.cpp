@@ -49,12 +49,10 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
           concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
       hash.update(text.data(), text.size());
     }
-  return concat(
-      "'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
-      options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
-      options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
-      options.merge == Merge::kEqual ? "equal" : "tokens", ", --elastic-key ",
-      options.key_file.empty() ? "(none)" : "with the public key " + keys_of(options)->public_key);
+  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
+                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
+                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
+                options.merge == Merge::kEqual ? "equal" : "tokens");
 }
 
 std::int64_t values_bytes(const WorkerState& state) {

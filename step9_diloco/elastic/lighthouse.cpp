@@ -152,7 +152,9 @@ void Lighthouse::read_heartbeats() {
 // By a process that is over, or that has to leave its place to a later one; or put back by somebody.
 bool Lighthouse::is_outdated(const BeatRecord& record) const {
   const std::uint64_t epoch = record.beat.epoch;
-  if (record.lighthouse_epoch != lighthouse_epoch_ || past_epochs_.contains(epoch)) return true;
+  if (record.lighthouse_epoch != lighthouse_epoch_ ||
+      past_epochs_.contains({record.beat.worker, epoch}))
+    return true;
   const auto found = workers_.find(record.beat.worker);
   if (found == workers_.end()) return false;
   const Worker& last = found->second;
@@ -170,7 +172,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   if (is_other_epoch || last.progress != record.beat.progress) worker.since_progress.restart();
   if (is_other_epoch || last.request != record.beat.request) worker.since_asking.restart();
   if (is_other_epoch) {
-    if (!is_new) past_epochs_.insert(last.epoch);
+    if (!is_new) past_epochs_.insert({record.beat.worker, last.epoch});
     worker.assigned = 0;
     log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
                 record.beat.outer_steps));
@@ -182,7 +184,7 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));
-  past_epochs_.insert(record.beat.epoch);
+  past_epochs_.insert({record.beat.worker, record.beat.epoch});
   workers_.erase(entry);
 }
 

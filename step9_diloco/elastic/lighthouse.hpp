@@ -18,6 +18,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/timer.hpp"
@@ -75,7 +76,7 @@ class Lighthouse {
   c10::intrusive_ptr<c10d::TCPStore> store_;
   std::map<int, Worker> workers_;
   std::set<int> unheard_;
-  std::set<std::uint64_t> past_epochs_;  // of workers
+  std::set<std::pair<int, std::uint64_t>> past_epochs_;  // of each worker
   Timer watching_;  // since somebody was there again, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;
