@@ -105,7 +105,10 @@ void adamw(benchmark::State& state, const Update& update) {
           [&] { update(params, grads, exp_avg, exp_avg_sq, rounded, step); });
 }
 void adamw_kernel(benchmark::State& state) {
-  adamw(state, adamw_on_gpu);
+  adamw(state, [](const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
+                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
+    adamw_on_gpu({params}, {grads}, {exp_avg}, {exp_avg_sq}, {rounded}, step);
+  });
 }
 void adamw_aten(benchmark::State& state) {
   adamw(state, adamw_with_aten);

@@ -58,7 +58,7 @@ __device__ SoftmaxSum merge_over_block(const SoftmaxSum& own) {
 }
 
 template <class Number>
-__global__ void cross_entropy_kernel(const Number* logits, int num_classes,
+__global__ void cross_entropy_kernel(const Number* logits, int num_classes, std::int64_t row_stride,
                                      const std::int64_t* targets, std::int64_t ignored_target,
                                      float* losses, SoftmaxSum* sums) {
   const std::int64_t r = blockIdx.x;
@@ -71,7 +71,7 @@ __global__ void cross_entropy_kernel(const Number* logits, int num_classes,
     return;
   }
   CUDA_KERNEL_ASSERT(target >= 0 && target < num_classes);
-  const Number* row = logits + r * num_classes;
+  const Number* row = logits + r * row_stride;
   SoftmaxSum sum = SoftmaxSum::of_nothing();
   for (int begin = 0; begin < num_classes; begin += kRound) {
     float numbers[kGroup];
@@ -87,7 +87,7 @@ __global__ void cross_entropy_kernel(const Number* logits, int num_classes,
 
 template <class Number>
 __global__ void cross_entropy_backward_kernel(const Number* logits, int num_classes,
-                                              const std::int64_t* targets,
+                                              std::int64_t row_stride, const std::int64_t* targets,
                                               std::int64_t ignored_target, const SoftmaxSum* sums,
                                               const float* upstream, Number* gradients) {
   const std::int64_t r = blockIdx.x;
@@ -97,12 +97,12 @@ __global__ void cross_entropy_backward_kernel(const Number* logits, int num_clas
   for (int begin = 0; begin < num_classes; begin += kRound) {
     float numbers[kGroup] = {};
     if (target != ignored_target) {  // the same for all threads of the block
-      read_group(logits + r * num_classes, begin, num_classes, numbers);
+      read_group(logits + r * row_stride, begin, num_classes, numbers);
 #pragma unroll
       for (int k = 0; k < kGroup; ++k)
         numbers[k] = sum.gradient(numbers[k], column_of(begin, k) == target, slope);
     }
-    write_group(gradients + r * num_classes, begin, num_classes, numbers);
+    write_group(gradients + r * row_stride, begin, num_classes, numbers);
   }
 }
 
@@ -123,7 +123,7 @@ void cross_entropy(const LogitRows& rows, float* losses, SoftmaxSum* sums, cudaS
     cross_entropy_kernel<Number>
         <<<static_cast<unsigned>(rows.num_rows), kThreadsPerBlock, 0, stream>>>(
             static_cast<const Number*>(rows.logits), static_cast<int>(rows.num_classes),
-            rows.targets, rows.ignored_target, losses, sums);
+            rows.row_stride, rows.targets, rows.ignored_target, losses, sums);
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -136,7 +136,8 @@ void cross_entropy_backward(const LogitRows& rows, const SoftmaxSum* sums, const
     cross_entropy_backward_kernel<Number>
         <<<static_cast<unsigned>(rows.num_rows), kThreadsPerBlock, 0, stream>>>(
             static_cast<const Number*>(rows.logits), static_cast<int>(rows.num_classes),
-            rows.targets, rows.ignored_target, sums, upstream, static_cast<Number*>(gradients));
+            rows.row_stride, rows.targets, rows.ignored_target, sums, upstream,
+            static_cast<Number*>(gradients));
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -17,6 +17,8 @@ struct LogitRows {
   c10::ScalarType type = c10::ScalarType::Float;
   std::int64_t num_rows = 0;
   std::int64_t num_classes = 0;
+  std::int64_t row_stride =
+      0;  // elements from one row's start to the next, of logits and gradients
   const std::int64_t* targets = nullptr;  // [num_rows]
   std::int64_t ignored_target = 0;
 };
@@ -24,8 +26,8 @@ struct LogitRows {
 // losses[num_rows]: 0 where the target is ignored. sums[num_rows] is what backward needs.
 void cross_entropy(const LogitRows& rows, float* losses, SoftmaxSum* sums, cudaStream_t stream);
 
-// gradients[num_rows, num_classes], in the type of the logits: those of upstream[0] times the sum
-// of the losses. `gradients` may not be the logits.
+// gradients[num_rows, num_classes], with the type and the row stride of the logits: those of
+// upstream[0] times the sum of the losses. `gradients` may not be the logits.
 void cross_entropy_backward(const LogitRows& rows, const SoftmaxSum* sums, const float* upstream,
                             void* gradients, cudaStream_t stream);
 

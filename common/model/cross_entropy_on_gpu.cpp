@@ -3,7 +3,7 @@
 #ifdef LADDER_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "common/model/cross_entropy_kernels.hpp"
@@ -30,11 +30,12 @@ kernels::LogitRows rows_of(const at::Tensor& logits, const at::Tensor& targets,
           .type = logits.scalar_type(),
           .num_rows = logits.size(0),
           .num_classes = logits.size(1),
+          .row_stride = logits.stride(0),
           .targets = targets.const_data_ptr<std::int64_t>(),
           .ignored_target = ignored_target};
 }
 
-// logits [N, V], targets [N], both contiguous -> [] fp32.
+// logits [N, V], each row contiguous, targets [N], contiguous -> [] fp32.
 struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits,
                             const at::Tensor& targets, std::int64_t ignored_target) {
@@ -50,11 +51,12 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     return losses.sum();
   }
 
-  // The gradients are new memory: the logits may be needed again.
+  // The gradients are new memory: the logits may be needed again. Their rows are as far apart.
   static variable_list backward(AutogradContext* context, const variable_list& outputs) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &logits = saved[0], &targets = saved[1], &sums = saved[2];
-    const at::Tensor gradients = at::empty_like(logits);
+    const at::Tensor gradients =
+        at::empty_strided(logits.sizes(), logits.strides(), logits.options());
     kernels::cross_entropy_backward(
         rows_of(logits, targets, context->saved_data["ignored_target"].toInt()),
         reinterpret_cast<const SoftmaxSum*>(sums.const_data_ptr<float>()),
@@ -63,6 +65,12 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
     return {gradients, {}, {}};
   }
 };
+
+// Rows may have gaps between them, but no row may.
+at::Tensor in_rows(const at::Tensor& logits, std::int64_t num_rows) {
+  const at::Tensor rows = logits.reshape({num_rows, logits.size(-1)});
+  return rows.stride(1) == 1 && rows.stride(0) >= rows.size(1) ? rows : rows.contiguous();
+}
 
 }  // namespace
 
@@ -76,8 +84,8 @@ at::Tensor cross_entropy_sum_on_gpu(const at::Tensor& logits, const at::Tensor& 
         " and targets on ", targets.device(), " should be on the same GPU");
   check(logits.dim() > 0 && logits.sizes().slice(0, logits.sizes().size() - 1) == targets.sizes(),
         "logits ", logits.sizes(), " have no row for each of the targets ", targets.sizes());
-  return CrossEntropySum::apply(logits.reshape({targets.numel(), logits.size(-1)}).contiguous(),
-                                targets.flatten().contiguous(), ignored_target);
+  return CrossEntropySum::apply(in_rows(logits, targets.numel()), targets.flatten().contiguous(),
+                                ignored_target);
 }
 
 #else

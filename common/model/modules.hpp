@@ -54,7 +54,7 @@ struct Attention {
 };
 
 // x [..., in] times the transpose of weight [out, in], for the head, whose weight may be the token
-// embedding. Returns [..., out].
+// embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
                    Products products = Products::kOneDnn);
 

@@ -35,7 +35,8 @@ bool fits(const at::Tensor& tensor, const Precision& precision) {
 }  // namespace
 
 std::int64_t FlatLayout::alignment() const {
-  return kTensorAlignmentBytes / precision.narrowest_bytes();
+  const std::int64_t bytes = device.is_cuda() ? kTensorAlignmentBytesOnGpu : kTensorAlignmentBytes;
+  return bytes / precision.narrowest_bytes();
 }
 
 FlatLayout in_fp32(FlatLayout layout) {

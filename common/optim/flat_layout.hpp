@@ -6,7 +6,8 @@
 // Tensors are stored unit by unit, in the order of the forward pass. Each starts at a multiple of
 // 64 bytes in every buffer with this layout, because kernels give the same bits for the same numbers
 // only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if parameters take
-// 16 bits. A unit's length is a multiple of the number that the caller passes, so that it can be cut
+// 16 bits. On a GPU it is a multiple of 256 bytes: up to there, cuBLAS looks at an address before it
+// chooses a kernel. A unit's length is a multiple of the number that the caller passes, so that it can be cut
 // into equal slices. Padding is part of every buffer with this layout, is always zero, and counts in
 // all figures of memory and traffic.
 #pragma once
@@ -24,6 +25,7 @@
 namespace ladder {
 
 inline constexpr std::int64_t kTensorAlignmentBytes = 64;
+inline constexpr std::int64_t kTensorAlignmentBytesOnGpu = 256;
 
 struct FlatTensor {
   std::string name;

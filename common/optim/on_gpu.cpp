@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
 
@@ -29,8 +30,12 @@ std::int64_t num_norm_blocks(const at::Tensor& piece) {
   return (piece.numel() + kNormBlock - 1) / kNormBlock;
 }
 
+// Through pinned memory, which the GPU writes by itself: a copy to other memory is two copies.
 std::vector<double> to_host(const at::Tensor& sums) {
-  const at::Tensor host = sums.cpu();
+  const at::Tensor host =
+      at::empty(sums.sizes(), at::TensorOptions(at::kDouble).pinned_memory(sums.is_cuda()));
+  host.copy_(sums, /*non_blocking=*/true);
+  wait_for(sums.device());
   const auto* data = host.const_data_ptr<double>();
   return {data, data + host.numel()};
 }
@@ -78,13 +83,19 @@ std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces) 
 
 #ifdef LADDER_WITH_CUDA
 
-void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
-                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
-  const bool is_rounded = rounded.defined();
-  kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grads.scalar_type(),
-                 exp_avg.mutable_data_ptr<float>(), exp_avg_sq.mutable_data_ptr<float>(),
-                 is_rounded ? rounded.mutable_data_ptr() : nullptr,
-                 is_rounded ? rounded.scalar_type() : at::kFloat, params.numel(), factors_of(step),
+void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                  at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step) {
+  if (params.empty()) return;
+  const bool is_rounded = rounded.front().defined();
+  std::vector<kernels::AdamWTensor> tensors;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    tensors.push_back({params[i].mutable_data_ptr<float>(), grads[i].const_data_ptr(),
+                       exp_avgs[i].mutable_data_ptr<float>(),
+                       exp_avg_sqs[i].mutable_data_ptr<float>(),
+                       is_rounded ? rounded[i].mutable_data_ptr() : nullptr, params[i].numel()});
+  }
+  kernels::adamw(tensors, grads.front().scalar_type(),
+                 is_rounded ? rounded.front().scalar_type() : at::kFloat, factors_of(step),
                  at::cuda::getCurrentCUDAStream());
 }
 
@@ -107,9 +118,10 @@ std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
 
 #else
 
-void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
-                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step) {
-  adamw_with_aten(params, grads, exp_avg, exp_avg_sq, rounded, step);
+void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                  at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step) {
+  for (std::size_t i = 0; i < params.size(); ++i)
+    adamw_with_aten(params[i], grads[i], exp_avgs[i], exp_avg_sqs[i], rounded[i], step);
 }
 
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {

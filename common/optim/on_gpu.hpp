@@ -17,11 +17,12 @@
 
 namespace ladder {
 
-// params [n], n a multiple of 4, and its state in fp32; gradients in fp32, bf16 or fp16. `rounded`,
-// unless undefined, is [n] in bf16 or fp16, and takes the new parameters. Throws CheckError for other
+// Updates any number of tensors, up to 128 in each launch. Of each, params [n], n a multiple of 4, and
+// its state in fp32; gradients in fp32, bf16 or fp16. `rounded` takes the new parameters in bf16 or
+// fp16, or is undefined. Gradients have one type, and so has `rounded`. Throws CheckError for other
 // types.
-void adamw_on_gpu(const at::Tensor& params, const at::Tensor& grads, const at::Tensor& exp_avg,
-                  const at::Tensor& exp_avg_sq, const at::Tensor& rounded, const AdamWStep& step);
+void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                  at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step);
 void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
                      at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step);
 

@@ -23,7 +23,7 @@ TEST(AdamWKernel, IsTheAtenVersion) {
       const at::Tensor m = noise(numel).mul_(0.1), v = noise(numel).square_();
       const at::Tensor rounded = noise(numel, at::kBFloat16);
       const at::Tensor wanted = params.clone(), wanted_m = m.clone(), wanted_v = v.clone();
-      adamw_on_gpu(params, grads, m, v, rounded, kStep);
+      adamw_on_gpu({params}, {grads}, {m}, {v}, {rounded}, kStep);
       adamw_with_aten(wanted, grads, wanted_m, wanted_v, {}, kStep);
       if (numel == 0) continue;
       EXPECT_TRUE(close_in_norm(params, wanted, 1e-6)) << grad_type << " " << numel;

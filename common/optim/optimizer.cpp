@@ -184,9 +184,7 @@ void Optimizer::adamw_step(const Group& group, double learning_rate, double grad
   if (has_own_kernel_) {
     const AdamWStep step = {learning_rate,      options_.beta1, options_.beta2, options_.eps,
                             group.weight_decay, num_steps_,     grad_factor};
-    for (std::size_t i = 0; i < group.params.size(); ++i)
-      adamw_on_gpu(group.params[i], group.grads[i], group.exp_avgs[i], group.exp_avg_sqs[i],
-                   group.rounded[i], step);
+    adamw_on_gpu(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs, group.rounded, step);
     return;
   }
   at::_fused_adamw_(group.params, group.grads, group.exp_avgs, group.exp_avg_sqs,

@@ -77,14 +77,18 @@ TEST(Precision, AShardWithNothingToUpdateHasItsStateAllTheSame) {
   EXPECT_FALSE(Optimizer({}, 64, FlatLayout{}, {}).masters().defined());
 }
 
-TEST(Precision, TensorsStartAtMultiplesOf64Bytes) {
-  for (const auto& [precision, alignment] :
+TEST(Precision, TensorsStartAtMultiplesOf64BytesAndOnAGpuOf256) {
+  for (const auto& [precision, on_cpu] :
        {std::pair{Precision{}, 16}, {kBf16, 32}, {kAllBf16, 32}}) {
-    const FlatLayout layout = plan_flat_layout(units_in(precision));
-    EXPECT_EQ(layout.precision, precision);
-    EXPECT_EQ(layout.alignment(), alignment);
-    for (const FlatTensor& tensor : layout.tensors) EXPECT_EQ(tensor.start % alignment, 0);
-    EXPECT_EQ(layout.num_parameters, 35 + 13 + 195);
+    for (const at::Device device : {at::Device(at::kCPU), at::Device(at::kCUDA)}) {
+      const int alignment = device.is_cuda() ? 4 * on_cpu : on_cpu;
+      const FlatLayout layout = plan_flat_layout(units_in(precision), /*unit_multiple=*/3, device);
+      EXPECT_EQ(layout.precision, precision);
+      EXPECT_EQ(layout.alignment(), alignment);
+      for (const FlatTensor& tensor : layout.tensors) EXPECT_EQ(tensor.start % alignment, 0);
+      for (const FlatUnit& unit : layout.units) EXPECT_EQ(unit.numel % (3 * alignment), 0);
+      EXPECT_EQ(layout.num_parameters, 35 + 13 + 195);
+    }
   }
   EXPECT_EQ(in_fp32(plan_flat_layout(units_in(kBf16))).tensors[2].start, 96);
 }

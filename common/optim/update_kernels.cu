@@ -1,5 +1,7 @@
 #include <c10/cuda/CUDAException.h>
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
 #include "common/optim/update_kernels.hpp"
@@ -12,49 +14,109 @@ struct None {
   __device__ None(float /*value*/) {}
 };
 
-// Four elements of one thread, read and written as one.
+// Four elements of one thread, read and written as one: a vectorized load and store.
 template <class Number>
-struct alignas(4 * sizeof(Number)) Four {
+struct alignas(4 * sizeof(Number)) Vec4 {
   Number values[4];
+};
+
+// What a launch updates: its tensors one after the other, counted in fours. Their addresses are
+// parameters of the kernel, of which there may be 32 KB.
+constexpr std::size_t kTensorsPerLaunch = 128;
+
+template <class Grad, class Rounded>
+struct Segment {
+  Vec4<float>* params;
+  const Vec4<Grad>* grads;
+  Vec4<float>*exp_avgs, *exp_avg_sqs;
+  Vec4<Rounded>* rounded;
+  std::int64_t end;  // where the next one begins
+};
+template <class Grad, class Rounded>
+struct Segments {
+  Segment<Grad, Rounded> of_tensor[kTensorsPerLaunch];
+  int count;
 };
 
 // The formula of optimizer.hpp, in this order of operations: 7 values of 4 bytes pass through memory
 // for each element, and the rounded one.
 template <class Grad, class Rounded>
-__global__ void adamw_kernel(Four<float>* params, const Four<Grad>* grads, Four<float>* exp_avgs,
-                             Four<float>* exp_avg_sqs, Rounded* rounded, std::int64_t num_fours,
-                             AdamWFactors f) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-       i < num_fours; i += stride) {
-    Four<float> p = params[i], m = exp_avgs[i], v = exp_avg_sqs[i];
-    const Four<Grad> gradient = grads[i];
-    for (int k = 0; k < 4; ++k) {
-      const float g = f.grad * static_cast<float>(gradient.values[k]);
-      m.values[k] = f.beta1 * m.values[k] + f.one_minus_beta1 * g;
-      v.values[k] = f.beta2 * v.values[k] + f.one_minus_beta2 * g * g;
-      const float denominator = sqrtf(v.values[k]) / f.root_of_correction + f.eps;
-      p.values[k] = f.kept * p.values[k] - f.step_size * m.values[k] / denominator;
-    }
-    params[i] = p;
-    exp_avgs[i] = m;
-    exp_avg_sqs[i] = v;
-    if constexpr (!std::is_same_v<Rounded, None>) {
-      Four<Rounded> low;
-      for (int k = 0; k < 4; ++k) low.values[k] = static_cast<Rounded>(p.values[k]);
-      reinterpret_cast<Four<Rounded>*>(rounded)[i] = low;
-    }
+__device__ void update(const Segment<Grad, Rounded>& of, std::int64_t i, const AdamWFactors& f) {
+  Vec4<float> p = of.params[i], m = of.exp_avgs[i], v = of.exp_avg_sqs[i];
+  const Vec4<Grad> gradient = of.grads[i];
+  for (int k = 0; k < 4; ++k) {
+    const float g = f.grad * static_cast<float>(gradient.values[k]);
+    m.values[k] = f.beta1 * m.values[k] + f.one_minus_beta1 * g;
+    v.values[k] = f.beta2 * v.values[k] + f.one_minus_beta2 * g * g;
+    const float denominator = sqrtf(v.values[k]) / f.root_of_correction + f.eps;
+    p.values[k] = f.kept * p.values[k] - f.step_size * m.values[k] / denominator;
+  }
+  of.params[i] = p;
+  of.exp_avgs[i] = m;
+  of.exp_avg_sqs[i] = v;
+  if constexpr (!std::is_same_v<Rounded, None>) {
+    Vec4<Rounded> low;
+    for (int k = 0; k < 4; ++k) low.values[k] = static_cast<Rounded>(p.values[k]);
+    of.rounded[i] = low;
   }
 }
 
+// A grid-stride loop over all segments at once: each thread goes from one to the next as it passes
+// its end. So many small tensors cost no more than one large one.
 template <class Grad, class Rounded>
-void start_adamw(float* params, const void* grads, float* exp_avg, float* exp_avg_sq, void* rounded,
-                 std::int64_t numel, const AdamWFactors& factors, cudaStream_t stream) {
-  const std::int64_t num_fours = numel / 4;
-  adamw_kernel<Grad, Rounded><<<num_blocks_for(num_fours), kThreadsPerBlock, 0, stream>>>(
-      reinterpret_cast<Four<float>*>(params), static_cast<const Four<Grad>*>(grads),
-      reinterpret_cast<Four<float>*>(exp_avg), reinterpret_cast<Four<float>*>(exp_avg_sq),
-      static_cast<Rounded*>(rounded), num_fours, factors);
+__global__ void adamw_kernel(Segments<Grad, Rounded> segments, AdamWFactors f) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t end = segments.of_tensor[segments.count - 1].end;
+  std::int64_t begin = 0;  // of segment s
+  int s = 0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < end;
+       i += stride) {
+    while (i >= segments.of_tensor[s].end) begin = segments.of_tensor[s++].end;
+    update(segments.of_tensor[s], i - begin, f);
+  }
+}
+
+// As many of the tensors as one launch takes.
+template <class Grad, class Rounded>
+Segments<Grad, Rounded> segments_of(const AdamWTensor* tensors, std::size_t count) {
+  Segments<Grad, Rounded> segments = {};
+  std::int64_t end = 0;
+  for (; segments.count < static_cast<int>(std::min(count, kTensorsPerLaunch)); ++segments.count) {
+    const AdamWTensor& tensor = tensors[segments.count];
+    end += tensor.numel / 4;
+    segments.of_tensor[segments.count] = {reinterpret_cast<Vec4<float>*>(tensor.params),
+                                          static_cast<const Vec4<Grad>*>(tensor.grads),
+                                          reinterpret_cast<Vec4<float>*>(tensor.exp_avg),
+                                          reinterpret_cast<Vec4<float>*>(tensor.exp_avg_sq),
+                                          static_cast<Vec4<Rounded>*>(tensor.rounded),
+                                          end};
+  }
+  return segments;
+}
+
+template <class Grad, class Rounded>
+void start_adamw(const std::vector<AdamWTensor>& tensors, const AdamWFactors& factors,
+                 cudaStream_t stream) {
+  for (std::size_t first = 0; first < tensors.size(); first += kTensorsPerLaunch) {
+    const auto segments = segments_of<Grad, Rounded>(&tensors[first], tensors.size() - first);
+    const std::int64_t num_fours = segments.of_tensor[segments.count - 1].end;
+    if (num_fours == 0) continue;
+    adamw_kernel<Grad, Rounded>
+        <<<num_blocks_for(num_fours), kThreadsPerBlock, 0, stream>>>(segments, factors);
+  }
+}
+
+void check_alignment(const AdamWTensor& tensor, c10::ScalarType grad_type,
+                     c10::ScalarType rounded_type) {
+  check(tensor.numel % 4 == 0, "adamw: ", tensor.numel, " elements are not a multiple of 4");
+  const auto is_aligned = [](const void* data, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
+  };
+  check(is_aligned(tensor.params, 16) && is_aligned(tensor.exp_avg, 16) &&
+            is_aligned(tensor.exp_avg_sq, 16) &&
+            is_aligned(tensor.grads, 4 * c10::elementSize(grad_type)) &&
+            is_aligned(tensor.rounded, 4 * c10::elementSize(rounded_type)),
+        "adamw: a tensor does not start at a multiple of four of its elements");
 }
 
 // As norm.cpp adds up: element i of a block goes to lane i mod 16, and the lanes are added in order.
@@ -77,7 +139,7 @@ __global__ void block_sums_kernel(const Number* values, double* sums, std::int64
       const double value = static_cast<float>(values[i]);
       sum += value * value;
     }
-    double total = 0;
+    double total = 0;  // by warp shuffles: each thread reads the sums of the others
     const unsigned members = 0xffffu << (threadIdx.x & kLanes);  // this half of the warp
     for (int other = 0; other < kLanes; ++other) total += __shfl_sync(members, sum, other, kLanes);
     if (lane == 0) sums[block] = total;
@@ -86,27 +148,18 @@ __global__ void block_sums_kernel(const Number* values, double* sums, std::int64
 
 }  // namespace
 
-void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* exp_avg,
-           float* exp_avg_sq, void* rounded, c10::ScalarType rounded_type, std::int64_t numel,
-           const AdamWFactors& factors, cudaStream_t stream) {
-  check(numel % 4 == 0, "adamw: ", numel, " elements are not a multiple of 4");
-  if (numel == 0) return;
-  const auto is_aligned = [](const void* data, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
-  };
-  check(is_aligned(params, 16) && is_aligned(exp_avg, 16) && is_aligned(exp_avg_sq, 16) &&
-            is_aligned(grads, 4 * c10::elementSize(grad_type)) &&
-            is_aligned(rounded, 4 * c10::elementSize(rounded_type)),
-        "adamw: a tensor does not start at a multiple of four of its elements");
+void adamw(const std::vector<AdamWTensor>& tensors, c10::ScalarType grad_type,
+           c10::ScalarType rounded_type, const AdamWFactors& factors, cudaStream_t stream) {
+  if (tensors.empty()) return;
+  for (const AdamWTensor& tensor : tensors) check_alignment(tensor, grad_type, rounded_type);
   with_float_type(grad_type, [&](auto grad) {
     using Grad = decltype(grad);
-    if (rounded == nullptr) {
-      start_adamw<Grad, None>(params, grads, exp_avg, exp_avg_sq, rounded, numel, factors, stream);
+    if (tensors.front().rounded == nullptr) {
+      start_adamw<Grad, None>(tensors, factors, stream);
       return;
     }
     with_float_type(rounded_type, [&](auto number) {
-      start_adamw<Grad, decltype(number)>(params, grads, exp_avg, exp_avg_sq, rounded, numel,
-                                          factors, stream);
+      start_adamw<Grad, decltype(number)>(tensors, factors, stream);
     });
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();

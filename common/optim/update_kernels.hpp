@@ -7,15 +7,22 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "common/optim/adamw_step.hpp"
 
 namespace ladder::kernels {
 
-// `rounded` may be null; otherwise the new parameters are also written there, in `rounded_type`.
-void adamw(float* params, const void* grads, c10::ScalarType grad_type, float* exp_avg,
-           float* exp_avg_sq, void* rounded, c10::ScalarType rounded_type, std::int64_t numel,
-           const AdamWFactors& factors, cudaStream_t stream);
+struct AdamWTensor {
+  float* params = nullptr;
+  const void* grads = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  void* rounded = nullptr;  // null for all tensors of a call or for none; takes the new parameters
+  std::int64_t numel = 0;   // a multiple of 4
+};
+void adamw(const std::vector<AdamWTensor>& tensors, c10::ScalarType grad_type,
+           c10::ScalarType rounded_type, const AdamWFactors& factors, cudaStream_t stream);
 
 // One sum for each 1024 elements: sums[ceil(numel / 1024)].
 void block_sums(const void* values, c10::ScalarType type, double* sums, std::int64_t numel,

@@ -30,6 +30,17 @@ std::byte* bytes_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
+kernels::AdamWTensor tensor_of(const at::Tensor& params, const at::Tensor& grads,
+                               const at::Tensor& m, const at::Tensor& v,
+                               const at::Tensor& rounded = {}) {
+  return {params.mutable_data_ptr<float>(),
+          grads.const_data_ptr(),
+          m.mutable_data_ptr<float>(),
+          v.mutable_data_ptr<float>(),
+          rounded.defined() ? rounded.mutable_data_ptr() : nullptr,
+          params.numel()};
+}
+
 // Fewer elements than a block has threads, and more than the grid has.
 TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
   constexpr AdamWStep kStep = {1e-2, 0.9, 0.95, 1e-8, 0.1, 3, /*grad_factor=*/0.37};
@@ -42,20 +53,38 @@ TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
       const at::Tensor rounded = noise(numel, at::kBFloat16);
       const at::Tensor wanted = params.clone(), wanted_m = m.clone(), wanted_v = v.clone();
       const AdamWFactors f = factors_of(kStep);
-      kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grad_type,
-                     m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(),
-                     rounded.mutable_data_ptr(), at::kBFloat16, numel, f, nullptr);
+      kernels::adamw({tensor_of(params, grads, m, v, rounded)}, grad_type, at::kBFloat16, f,
+                     nullptr);
       adamw_with_aten(wanted, grads, wanted_m, wanted_v, {}, kStep);
       EXPECT_TRUE(close_in_norm(params, wanted, 1e-6));
       EXPECT_TRUE(close_in_norm(m, wanted_m, 1e-6));
       EXPECT_TRUE(close_in_norm(v, wanted_v, 1e-6));
       EXPECT_TRUE(bits_equal(rounded, params.to(at::kBFloat16)));
-      kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grad_type,
-                     m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), nullptr, at::kFloat,
-                     numel, f, nullptr);
+      kernels::adamw({tensor_of(params, grads, m, v)}, grad_type, at::kFloat, f, nullptr);
       EXPECT_FALSE(bits_equal(rounded, params.to(at::kBFloat16)));  // params only
     }
   }
+}
+
+// More tensors than one launch takes, empty ones among them, some longer than the whole grid.
+TEST_F(KernelsOnCpu, AdamWUpdatesManyTensorsAsItDoesEach) {
+  const AdamWFactors f = factors_of({1e-2, 0.9, 0.95, 1e-8, 0.1, 3});
+  at::manual_seed(12);
+  std::vector<at::Tensor> results, wanted;
+  std::vector<kernels::AdamWTensor> together;
+  const at::Tensor grads = noise(4 * 700);
+  for (int i = 0; i < 150; ++i) {
+    const std::int64_t numel = i % 50 == 7 ? 4 * 700 : 4 * (i % 5);
+    const at::Tensor start = noise({3, numel}).square_(), alone = start.clone();
+    results.push_back(start);
+    wanted.push_back(alone);
+    together.push_back(tensor_of(start[0], grads.narrow(0, 0, numel), start[1], start[2]));
+    kernels::adamw({tensor_of(alone[0], grads.narrow(0, 0, numel), alone[1], alone[2])}, at::kFloat,
+                   at::kFloat, f, nullptr);
+  }
+  kernels::adamw(together, at::kFloat, at::kFloat, f, nullptr);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    EXPECT_TRUE(bits_equal(results[i], wanted[i])) << "tensor " << i;
 }
 
 // Gradients of a loss scaled by 2^16, which fp16 could not hold without that, against fp32 ones.
@@ -66,9 +95,8 @@ TEST_F(KernelsOnCpu, AdamWUnscalesInFp32) {
   const auto updated = [&](const at::Tensor& grads, double grad_factor) {
     const AdamWStep step = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, grad_factor};
     const at::Tensor params = start.clone(), m = at::zeros({kNumel}), v = at::zeros({kNumel});
-    kernels::adamw(params.mutable_data_ptr<float>(), grads.const_data_ptr(), grads.scalar_type(),
-                   m.mutable_data_ptr<float>(), v.mutable_data_ptr<float>(), nullptr, at::kFloat,
-                   kNumel, factors_of(step), nullptr);
+    kernels::adamw({tensor_of(params, grads, m, v)}, grads.scalar_type(), at::kFloat,
+                   factors_of(step), nullptr);
     return at::cat({params, m, v});
   };
   constexpr double kClip = 1.0 / 1024;
@@ -123,16 +151,20 @@ TEST_F(KernelsOnCpu, CrossEntropyIsTheAtenVersion) {
   for (const at::ScalarType type : kFloatTypes) {
     for (const std::int64_t num_classes : {1, 7, 2048, 5001}) {
       SCOPED_TRACE(::testing::Message() << type << " " << num_classes);
-      const at::Tensor logits = noise({kRows, num_classes}).mul_(4).to(type);
+      const std::int64_t row_stride = num_classes + 3;  // nobody writes between rows
+      const at::Tensor logits =
+          noise({kRows, row_stride}).mul_(4).to(type).narrow(1, 0, num_classes);
       at::Tensor targets = at::randint(num_classes, {kRows}, at::kLong);
       targets[1] = kIgnored;
       const at::Tensor losses = at::empty({kRows}), upstream = at::full({}, 0.37);
       std::vector<SoftmaxSum> sums(kRows);
-      const at::Tensor gradients = at::empty_like(logits);
+      const at::Tensor buffer = at::full({kRows, row_stride}, 7, type);
+      const at::Tensor gradients = buffer.narrow(1, 0, num_classes);
       const kernels::LogitRows rows = {.logits = logits.const_data_ptr(),
                                        .type = type,
                                        .num_rows = kRows,
                                        .num_classes = num_classes,
+                                       .row_stride = row_stride,
                                        .targets = targets.const_data_ptr<std::int64_t>(),
                                        .ignored_target = kIgnored};
       kernels::cross_entropy(rows, losses.mutable_data_ptr<float>(), sums.data(), nullptr);
@@ -147,6 +179,7 @@ TEST_F(KernelsOnCpu, CrossEntropyIsTheAtenVersion) {
       EXPECT_TRUE(close_in_norm(gradients.to(at::kFloat), wide.grad().to(type).to(at::kFloat),
                                 type == at::kFloat ? 2e-6 : 1e-3));
       EXPECT_TRUE(bits_equal(gradients[1], at::zeros({num_classes}, type)));
+      EXPECT_TRUE(bits_equal(buffer.narrow(1, num_classes, 3), at::full({kRows, 3}, 7, type)));
     }
   }
 }
