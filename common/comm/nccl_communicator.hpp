@@ -49,8 +49,8 @@ std::string nccl_version();
 class NcclCommunicator final : public Communicator {
  public:
   // The group of control's ranks, on the current device of each. Collective over control, which
-  // carries NCCL's id. Throws CheckError if NCCL's library is another version than the one that this
-  // program was built with, or if two ranks have the same GPU.
+  // carries NCCL's id. Throws UsageError if two ranks have the same GPU, CheckError if NCCL's library
+  // is another version than the one that this program was built with.
   static std::unique_ptr<NcclCommunicator> create(std::unique_ptr<Communicator> control,
                                                   const NcclOptions& options = {});
   ~NcclCommunicator() override;
