@@ -116,6 +116,17 @@ TEST_ON_PROCESSES(GpuCommunicator, KeepsTheOrderOfTheStream) {
   }
 }
 
+// What the GPU still computes before the operation is not the operation's time. One rank, because
+// several would also wait for one another.
+TEST_ON_PROCESSES(GpuCommunicator, TheTimeoutCountsFromTheBeginning) {
+  if (size_ > 1) return;
+  World world(Transport::kNccl, Link(), at::kCUDA, {.timeout_s = 0.5});
+  const at::Tensor x = on_gpu(at::ones({10}));
+  at::cuda::sleep(4'000'000'000);  // cycles: more than a second on any GPU
+  world.comm().all_reduce(x)->wait();
+  EXPECT_EQ(x.sum().item<double>(), 10);
+}
+
 TEST_ON_PROCESSES(GpuCommunicator, SplitsAndCarriesTensorsOfTheCpu) {
   for (const Way& way : ways_) {
     SCOPED_TRACE(way.name);

@@ -187,12 +187,14 @@ WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<a
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());
   ready.block(lane_->stream);
+  CUDAEvent begun;
+  begun.record(lane_->stream);
   launch(group_->comm, lane_->stream.stream());
   auto done = std::make_shared<CUDAEvent>();
   done->record(lane_->stream);
   const at::Tensor& largest = tensors.front();
   lane_->watchdog.watch(
-      group_->comm, done,
+      group_->comm, std::move(begun), done,
       [prefix = message_prefix(*this, op), numel = largest.numel(), type = largest.scalar_type()] {
         return concat(prefix, numel, " ", type);
       });

@@ -23,9 +23,10 @@
 // the stream until the receiver comes, with everything that is queued behind it. In a pipeline, every
 // stage sends and receives in both directions, and on one stream they would wait in a circle.
 //
-// Errors: a thread watches NCCL and the time that operations take. If NCCL reports an error, or an
-//         operation takes longer than the time-out, it says so, naming rank and operation, and ends
-//         the process, and the launcher ends the others: a kernel that waits cannot be called back.
+// Errors: a thread watches NCCL and the time that operations take on the GPU. If NCCL reports an
+//         error, or an operation takes longer than the time-out, it says so, naming rank and
+//         operation, and ends the process, and the launcher ends the others: a kernel that waits
+//         cannot be called back.
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ enum class Reduction { kNative, kOrdered };
 
 struct NcclOptions {
   Reduction reduction = Reduction::kNative;
-  double timeout_s = 600;  // after which an operation is taken for hung
+  double timeout_s = 600;  // on the GPU, after which an operation is taken for hung
 };
 
 // The version of the NCCL library that this process has loaded, for example "2.28.9".
