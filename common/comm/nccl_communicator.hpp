@@ -50,8 +50,8 @@ std::string nccl_version();
 class NcclCommunicator final : public Communicator {
  public:
   // The group of control's ranks, on the current device of each. Collective over control, which
-  // carries NCCL's id. Throws UsageError if two ranks have the same GPU, CheckError if NCCL's library
-  // is another version than the one that this program was built with.
+  // carries NCCL's id. Throws UsageError if two ranks have the same GPU, and CheckError if NCCL's
+  // library is another version than the one that this program was built with.
   static std::unique_ptr<NcclCommunicator> create(std::unique_ptr<Communicator> control,
                                                   const NcclOptions& options = {});
   ~NcclCommunicator() override;
@@ -70,10 +70,10 @@ class NcclCommunicator final : public Communicator {
   Traffic traffic() const override;
 
  private:
-  struct Group;  // NCCL's communicator
-  struct Lane;   // what all groups of a World share: stream, meter, options, watchdog
-  class OnLane;
-  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<Lane> lane);
+  struct Group;       // NCCL's communicator
+  struct CommStream;  // what all groups of a World share: stream, meter, options, watchdog
+  class NcclWork;
+  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<CommStream> comm_stream);
 
   template <class Launch>
   WorkPtr start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors, Launch launch);
@@ -81,7 +81,7 @@ class NcclCommunicator final : public Communicator {
   WorkPtr ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
 
   std::unique_ptr<Communicator> control_;
-  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<CommStream> comm_stream_;
   std::shared_ptr<Group> group_;  // shared with the operations in flight
 };
 

@@ -4,8 +4,8 @@
 // the process with exit code 1 and a message that names the rank and the operation; then the launcher
 // ends the other ranks. There is no gentler way: the GPU is waiting inside a kernel.
 //
-// The time counts from the moment at which the GPU gets to the operation. What is queued before it may
-// take as long as it likes.
+// The time counts from the moment at which the GPU gets to the operation. What is queued before it
+// may take as long as it likes.
 #pragma once
 
 #include <nccl.h>

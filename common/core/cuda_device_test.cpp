@@ -29,7 +29,7 @@ TEST(CudaDevice, DeterminismSetsEverySwitch) {
   using Reduction = at::CuBLASReductionOption;
   const at::Context& context = at::globalContext();
   for (const bool is_wanted : {true, false}) {
-    choose_gpu_kernels(is_wanted);
+    set_deterministic(is_wanted);
     const Reduction reduction = is_wanted ? Reduction::DisallowReducedPrecisionAllowSplitK
                                           : Reduction::AllowReducedPrecisionWithSplitK;
     EXPECT_EQ(context.deterministicAlgorithms(), is_wanted);

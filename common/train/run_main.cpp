@@ -217,7 +217,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       const std::string problem = cuda_problem();
       check_usage(problem.empty(), "--device cuda: ", problem,
                   "; without --device, the CPU trains the same model");
-      choose_gpu_kernels(line.options.is_deterministic);
+      set_deterministic(line.options.is_deterministic);
     }
     install_memory_ledger(line.options.device.type());
     at::set_num_threads(line.options.num_threads);

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 class GpuLadder : public RankTest {
  protected:
   GpuLadder() {
-    choose_gpu_kernels(/*are_deterministic=*/true);
+    set_deterministic(true);
     install_memory_ledger(at::kCUDA);
     const bool has_own = num_cuda_devices() >= size_;
     const Transport transport = has_own      ? Transport::kNccl
