@@ -7,6 +7,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/model/attention_backend.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step8_pipeline_ga/pipeline_schedule.hpp"
@@ -110,9 +111,9 @@ TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
 TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
   if (size_ > 1) return;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    SCOPED_TRACE(type);
     TrainOptions wanted = options(/*is_bf16=*/false);
     wanted.model.precision.params = type;
+    SCOPED_TRACE(concat(type, ", attention: ", attention_backend(wanted.model, wanted.device)));
     wanted.data.num_microbatches = 3;
     wanted.loss_scale.initial = 1024;  // of fp16: overflows nowhere, and NaN would equal nothing
     const FinishedRun usual = train(oracle(), wanted);
@@ -122,6 +123,26 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
     EXPECT_THAT(differences(graphs, usual), IsEmpty());
     const auto& other = graphs.report.memory.other_bytes;  // or it ran without graphs
     EXPECT_TRUE(other.contains("CUDA graphs"));
+  }
+}
+
+// What ./ladder bench gpu runs: with any kernel that libtorch likes, on an H100 cuDNN's attention.
+// Heads are as wide as GPT-2's.
+TEST_ON_PROCESSES(GpuLadder, TheFastestKernelsStayClose) {
+  if (size_ > 1) return;
+  TrainOptions wanted = options(/*is_bf16=*/true);
+  wanted.model.channels = 64 * wanted.model.heads;
+  const std::vector<double> repeatable = train(oracle(), wanted).report.losses;
+  set_deterministic(false);
+  for (const bool has_graphs : {false, true}) {
+    SCOPED_TRACE(concat("attention: ", attention_backend(wanted.model, wanted.device),
+                        has_graphs ? ", with CUDA graphs" : ""));
+    wanted.uses_cuda_graphs = has_graphs;
+    const std::vector<double> fastest = train(oracle(), wanted).report.losses;
+    ASSERT_EQ(fastest.size(), repeatable.size());
+    for (std::size_t i = 0; i < fastest.size(); ++i) {
+      EXPECT_NEAR(fastest[i], repeatable[i], 1e-2 * repeatable[i]) << "step " << i << kGuess;
+    }
   }
 }
 
