@@ -182,6 +182,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gpu_kernels_benchmark: %s\n", problem.c_str());
     return 2;
   }
-  ladder::choose_gpu_kernels(/*are_deterministic=*/true);
+  ladder::set_deterministic(true);
   return ladder::run_benchmarks(argc, argv);
 }

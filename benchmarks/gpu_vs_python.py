@@ -268,12 +268,15 @@ def measure(a):
     peak = f"a share of {a.peak_tflops:g} TFLOP/s (dense bf16)" if a.peak_tflops else "no peak without --peak-tflops"
     print(f"\nMFU: {flops / 1e6:.1f} MFLOP a token by PaLM's formula, 6·parameters + 12·L·C·T; {peak}.")
     print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    backends = {kind: run["attention_backend"] for kind, run in first.items() if run.get("attention_backend")}
+    if backends:
+        print("Attention: " + "; ".join(f"{NAMES[kind]} {backend}" for kind, backend in backends.items()))
     return {
         "device": a.device_name, "torch_version": step0["torch_version"], "num_parameters": step0["num_parameters"],
         "flops_per_token": flops, "peak_tflops": a.peak_tflops, "tokens_per_second": tokens_per_s,
         "mfu": {kind: mfu(statistics.median(speeds), flops, a.peak_tflops) for kind, speeds in tokens_per_s.items()},
         "ratios_to_step0": {kind: ratios_to(kind, "step0", tokens_per_s) for kind in tokens_per_s},
-        "peak_bytes": peak_bytes, "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
+        "peak_bytes": peak_bytes, "attention_backends": backends, "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
     }  # fmt: skip
 
 

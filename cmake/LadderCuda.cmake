@@ -1,6 +1,6 @@
 # Included where LADDER_CUDA is ON: enables nvcc and makes the targets
 #
-#   ladder::cuda   libtorch with CUDA, and its CUDA runtime; defines LADDER_WITH_CUDA for what links it
+#   ladder::cuda   libtorch with CUDA, its CUDA runtime and NVRTC; defines LADDER_WITH_CUDA for what links it
 #   ladder::nccl   the same, and libtorch's NCCL; linked by what calls NCCL itself
 #
 # A process must hold one CUDA runtime and one NCCL, so both are the very files that libtorch_cuda.so loads; in a Python
@@ -73,6 +73,21 @@ target_compile_options(ladder::cuda INTERFACE
   # CMake 3.25 does not know that nvcc 13 has C++20. libtorch's headers call constexpr functions on the GPU.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr>")
 target_link_libraries(ladder::cuda INTERFACE ladder::torch "${_cudart}")
+
+# cuDNN compiles kernels while a program runs. It opens NVRTC by name, and NVRTC, which has no RUNPATH, opens its builtins
+# by name. So both are loaded with the program, as Python's torch loads them.
+get_filename_component(_runtime_folder "${_cudart}" DIRECTORY)
+file(GLOB _nvrtc "${_runtime_folder}/libnvrtc.so.${_cuda_major}")
+file(GLOB _nvrtc_builtins "${_runtime_folder}/libnvrtc-builtins.so.${_cuda_major}.*")
+if(_nvrtc AND _nvrtc_builtins)
+  list(GET _nvrtc_builtins 0 _nvrtc_builtins)  # 13.0, not 13.0.88
+  target_link_options(ladder::cuda INTERFACE
+    "-Wl,--push-state,--no-as-needed,${_nvrtc},${_nvrtc_builtins},--pop-state")
+else()
+  message(WARNING
+    "${_runtime_folder} holds no libnvrtc.so.${_cuda_major}, or no libnvrtc-builtins: with --deterministic false, cuDNN may "
+    "end a run with 'No valid execution plans built'. NVIDIA's package nvidia-cuda-nvrtc has both.")
+endif()
 
 # ---- ladder::nccl ---------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ check_torch() {
 
 # What a CUDA build needs. It is missing only where there is such a build, or LADDER_CUDA=ON asks for one.
 check_cuda() {
-  local lacks=note version torch header
+  local lacks=note version torch header runtime
   if [[ $LADDER_CUDA == ON || -e $ROOT/.ladder/venv-cuda ]]; then lacks=missing; fi
   version=$(nvcc_version)
   if [[ $version == "$CUDA_MAJOR".* || -n $version && -n $(own_torch) ]]; then
@@ -84,6 +84,13 @@ check_cuda() {
   torch=$(use_cuda && own_or_installed_torch)
   if [[ -e $torch/lib/libtorch_cuda.so ]]; then
     here "CUDA libtorch" "${torch#"$ROOT/"}"
+    runtime=$(ldd "$torch/lib/libtorch_cuda.so" 2>/dev/null | sed -n 's|.* => \(/.*\)/libcudart\.so.*|\1|p' || true)
+    if compgen -G "$runtime/libnvrtc.so.*" >/dev/null && compgen -G "$runtime/libnvrtc-builtins.so.*" >/dev/null; then
+      here NVRTC "$(realpath --relative-base="$ROOT" "$runtime")"
+    else
+      "$lacks" NVRTC "no libnvrtc, or no libnvrtc-builtins, in ${runtime:-the folder of libcudart}: cuDNN needs them with \
+--deterministic false; remove ${VENV#"$ROOT/"} and run ./ladder setup --cuda, or install nvidia-cuda-nvrtc"
+    fi
   else
     "$lacks" "CUDA libtorch" "none in ${torch:-.ladder/venv-cuda}; ./ladder setup --cuda installs one (5 GB on disk)"
   fi

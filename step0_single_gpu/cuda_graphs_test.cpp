@@ -53,7 +53,7 @@ Microbatch random_rows(std::int64_t num_rows) {
 class CudaGraphs : public ::testing::Test {
  protected:
   CudaGraphs() {
-    choose_gpu_kernels(/*are_deterministic=*/true);
+    set_deterministic(true);
     at::manual_seed(11);
   }
 

@@ -30,7 +30,10 @@ __device__ c10::Half plus(c10::Half a, c10::Half b) {
   return static_cast<float>(a) + static_cast<float>(b);
 }
 
-// An element belongs to one thread, which reads it from all pieces before it writes it.
+// An element belongs to one thread, which reads it from all pieces before it writes it. This is a
+// grid-stride loop: a thread goes on to the element that is as many elements further on as the grid
+// has threads. So a grid of any size does the work, and neighboring threads read neighboring
+// elements (coalesced).
 template <class Number>
 __global__ void fold(Pieces<Number> pieces, Number* target, std::int64_t numel) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;

@@ -86,8 +86,8 @@ std::string nccl_version() {
   return version_text(runtime_version());
 }
 
-struct NcclCommunicator::Lane {
-  explicit Lane(const NcclOptions& the_options)
+struct NcclCommunicator::CommStream {
+  explicit CommStream(const NcclOptions& the_options)
       : options(the_options), watchdog(the_options.timeout_s) {}
 
   NcclOptions options;
@@ -97,42 +97,42 @@ struct NcclCommunicator::Lane {
 };
 
 struct NcclCommunicator::Group {
-  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<Lane> the_lane)
-      : lane(std::move(the_lane)) {
+  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<CommStream> the_stream)
+      : comm_stream(std::move(the_stream)) {
     check_nccl(ncclCommInitRank(&comm, size, id, rank), "ncclCommInitRank");
   }
   // Destroying waits for the other ranks, which after an exception here will not come.
   ~Group() {
     if (std::uncaught_exceptions() > exceptions_at_start) {
-      lane->watchdog.forget(comm);
+      comm_stream->watchdog.forget(comm);
       ncclCommAbort(comm);
     } else {
       cudaStreamSynchronize(
-          lane->stream.stream());  // watched; an error is the next call's to report
-      lane->watchdog.forget(comm);
+          comm_stream->stream.stream());  // watched; an error is the next call's to report
+      comm_stream->watchdog.forget(comm);
       ncclCommDestroy(comm);
     }
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<CommStream> comm_stream;
   ncclComm_t comm = nullptr;
   int exceptions_at_start = std::uncaught_exceptions();
 };
 
 // An operation on the communication stream, which keeps its tensors until it has been waited for.
-class NcclCommunicator::OnLane final : public Work {
+class NcclCommunicator::NcclWork final : public Work {
  public:
-  OnLane(std::shared_ptr<Group> group, std::shared_ptr<CUDAEvent> done,
-         std::vector<at::Tensor> tensors)
+  NcclWork(std::shared_ptr<Group> group, std::shared_ptr<CUDAEvent> done,
+           std::vector<at::Tensor> tensors)
       : group_(std::move(group)), done_(std::move(done)), tensors_(std::move(tensors)) {}
 
   // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with it.
-  ~OnLane() override {
+  ~NcclWork() override {
     for (const at::Tensor& tensor : tensors_)
       c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
-                                                    group_->lane->stream);
+                                                    group_->comm_stream->stream);
   }
 
   bool test() override { return done_->query(); }
@@ -149,9 +149,9 @@ class NcclCommunicator::OnLane final : public Work {
 };
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> control,
-                                   std::shared_ptr<Lane> lane)
-    : control_(std::move(control)), lane_(std::move(lane)) {
-  group_ = std::make_shared<Group>(agree_on_id(*control_), size(), rank(), lane_);
+                                   std::shared_ptr<CommStream> comm_stream)
+    : control_(std::move(control)), comm_stream_(std::move(comm_stream)) {
+  group_ = std::make_shared<Group>(agree_on_id(*control_), size(), rank(), comm_stream_);
 }
 
 NcclCommunicator::~NcclCommunicator() = default;
@@ -162,8 +162,9 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::create(std::unique_ptr<Commu
         ", but the program was built with ", version_text(NCCL_VERSION_CODE),
         ": is another one in LD_LIBRARY_PATH? It must be the one that libtorch loads");
   check_one_gpu_each(*control);
-  return std::unique_ptr<NcclCommunicator>(new NcclCommunicator(
-      std::make_unique<StagedCommunicator>(std::move(control)), std::make_shared<Lane>(options)));
+  return std::unique_ptr<NcclCommunicator>(
+      new NcclCommunicator(std::make_unique<StagedCommunicator>(std::move(control)),
+                           std::make_shared<CommStream>(options)));
 }
 
 int NcclCommunicator::rank() const {
@@ -175,7 +176,7 @@ int NcclCommunicator::size() const {
 
 Traffic NcclCommunicator::traffic() const {
   Traffic sum = control_->traffic();
-  return sum += lane_->meter;
+  return sum += comm_stream_->meter;
 }
 
 // Runs `launch(comm, stream)` behind what the caller's stream has been given so far.
@@ -183,26 +184,28 @@ template <class Launch>
 WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors,
                                 Launch launch) {
   const ProfilerRange range(to_string(op));
-  lane_->meter += traffic;
+  comm_stream_->meter += traffic;
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());
-  ready.block(lane_->stream);
-  launch(group_->comm, lane_->stream.stream());
+  ready.block(comm_stream_->stream);
+  CUDAEvent begun;
+  begun.record(comm_stream_->stream);
+  launch(group_->comm, comm_stream_->stream.stream());
   auto done = std::make_shared<CUDAEvent>();
-  done->record(lane_->stream);
+  done->record(comm_stream_->stream);
   const at::Tensor& largest = tensors.front();
-  lane_->watchdog.watch(
-      group_->comm, done,
+  comm_stream_->watchdog.watch(
+      group_->comm, std::move(begun), done,
       [prefix = message_prefix(*this, op), numel = largest.numel(), type = largest.scalar_type()] {
         return concat(prefix, numel, " ", type);
       });
-  return std::make_unique<OnLane>(group_, std::move(done), std::move(tensors));
+  return std::make_unique<NcclWork>(group_, std::move(done), std::move(tensors));
 }
 
 WorkPtr NcclCommunicator::all_reduce(at::Tensor inout) {
   check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
   if (inout.is_cpu()) return control_->all_reduce(inout);
-  if (lane_->options.reduction == Reduction::kOrdered) return ordered_all_reduce(inout);
+  if (comm_stream_->options.reduction == Reduction::kOrdered) return ordered_all_reduce(inout);
   return start(CommOp::kAllReduce,
                all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()), {inout},
                [&](ncclComm_t comm, cudaStream_t stream) {
@@ -217,7 +220,8 @@ WorkPtr NcclCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shar
   check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
   check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
   if (full.is_cpu()) return control_->reduce_scatter(full, shard);
-  if (lane_->options.reduction == Reduction::kOrdered) return ordered_reduce_scatter(full, shard);
+  if (comm_stream_->options.reduction == Reduction::kOrdered)
+    return ordered_reduce_scatter(full, shard);
   return start(CommOp::kReduceScatter,
                reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
                {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
@@ -282,14 +286,14 @@ WorkPtr NcclCommunicator::recv(at::Tensor tensor, int peer, int tag) {
 
 void NcclCommunicator::barrier() {
   at::cuda::getCurrentCUDAStream().synchronize();
-  lane_->stream.synchronize();
+  comm_stream_->stream.synchronize();
   control_->barrier();
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = control_->split(color, key);
   if (part == nullptr) return nullptr;
-  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), lane_));
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), comm_stream_));
 }
 
 }  // namespace ladder

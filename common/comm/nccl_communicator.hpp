@@ -23,9 +23,10 @@
 // the stream until the receiver comes, with everything that is queued behind it. In a pipeline, every
 // stage sends and receives in both directions, and on one stream they would wait in a circle.
 //
-// Errors: a thread watches NCCL and the time that operations take. If NCCL reports an error, or an
-//         operation takes longer than the time-out, it says so, naming rank and operation, and ends
-//         the process, and the launcher ends the others: a kernel that waits cannot be called back.
+// Errors: a thread watches NCCL and the time that operations take on the GPU. If NCCL reports an
+//         error, or an operation takes longer than the time-out, it says so, naming rank and
+//         operation, and ends the process, and the launcher ends the others: a kernel that waits
+//         cannot be called back.
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ enum class Reduction { kNative, kOrdered };
 
 struct NcclOptions {
   Reduction reduction = Reduction::kNative;
-  double timeout_s = 600;  // after which an operation is taken for hung
+  double timeout_s = 600;  // on the GPU, after which an operation is taken for hung
 };
 
 // The version of the NCCL library that this process has loaded, for example "2.28.9".
@@ -49,8 +50,8 @@ std::string nccl_version();
 class NcclCommunicator final : public Communicator {
  public:
   // The group of control's ranks, on the current device of each. Collective over control, which
-  // carries NCCL's id. Throws CheckError if NCCL's library is another version than the one that this
-  // program was built with, or if two ranks have the same GPU.
+  // carries NCCL's id. Throws UsageError if two ranks have the same GPU, and CheckError if NCCL's
+  // library is another version than the one that this program was built with.
   static std::unique_ptr<NcclCommunicator> create(std::unique_ptr<Communicator> control,
                                                   const NcclOptions& options = {});
   ~NcclCommunicator() override;
@@ -69,10 +70,10 @@ class NcclCommunicator final : public Communicator {
   Traffic traffic() const override;
 
  private:
-  struct Group;  // NCCL's communicator
-  struct Lane;   // what all groups of a World share: stream, meter, options, watchdog
-  class OnLane;
-  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<Lane> lane);
+  struct Group;       // NCCL's communicator
+  struct CommStream;  // what all groups of a World share: stream, meter, options, watchdog
+  class NcclWork;
+  NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<CommStream> comm_stream);
 
   template <class Launch>
   WorkPtr start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors, Launch launch);
@@ -80,7 +81,7 @@ class NcclCommunicator final : public Communicator {
   WorkPtr ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
 
   std::unique_ptr<Communicator> control_;
-  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<CommStream> comm_stream_;
   std::shared_ptr<Group> group_;  // shared with the operations in flight
 };
 

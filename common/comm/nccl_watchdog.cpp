@@ -35,10 +35,11 @@ NcclWatchdog::~NcclWatchdog() {
   thread_.join();
 }
 
-void NcclWatchdog::watch(ncclComm_t comm, std::shared_ptr<at::cuda::CUDAEvent> done,
+void NcclWatchdog::watch(ncclComm_t comm, at::cuda::CUDAEvent begun,
+                         std::shared_ptr<at::cuda::CUDAEvent> done,
                          std::function<std::string()> describe) {
   const std::lock_guard lock(mutex_);
-  in_flight_.push_back({comm, std::move(done), std::move(describe), Clock::now()});
+  in_flight_.push_back({comm, std::move(begun), std::move(done), std::move(describe)});
 }
 
 void NcclWatchdog::forget(ncclComm_t comm) {
@@ -51,9 +52,14 @@ void NcclWatchdog::run() {
   while (!wake_.wait_for(lock, kInterval, [this] { return is_ending_; })) check_oldest();
 }
 
+void NcclWatchdog::start_clock(Operation& operation) {
+  if (!operation.start && operation.begun.query()) operation.start = Clock::now();
+}
+
 void NcclWatchdog::check_oldest() {
   try {
     while (!in_flight_.empty() && in_flight_.front().done->query()) in_flight_.pop_front();
+    if (!in_flight_.empty()) start_clock(in_flight_.front());
   } catch (const c10::Error& error) {  // a kernel before it has failed
     end_process(concat(in_flight_.front().describe(), ": ", error.what_without_backtrace()));
   }
@@ -64,12 +70,13 @@ void NcclWatchdog::check_oldest() {
   if (error != ncclSuccess && error != ncclInProgress)
     end_process(concat(oldest.describe(), ": NCCL: ", ncclGetErrorString(error), ": ",
                        ncclGetLastError(oldest.comm)));
-  const std::chrono::duration<double> seconds = Clock::now() - oldest.start;
+  if (!oldest.start) return;
+  const std::chrono::duration<double> seconds = Clock::now() - *oldest.start;
   if (seconds.count() > timeout_s_)
     end_process(
-        concat(oldest.describe(), " is not done after ", timeout_s_,
-               " s: has another rank ended, or called something else? NCCL_DEBUG=INFO shows "
-               "what NCCL sees"));
+        concat(oldest.describe(), " is not done ", timeout_s_,
+               " s after the GPU began it (--nccl-timeout): has another rank ended, or called "
+               "something else? NCCL_DEBUG=INFO shows what NCCL sees"));
 }
 
 }  // namespace ladder

@@ -3,6 +3,9 @@
 // An operation that takes longer than the time-out, or an error that NCCL has met on the way, ends
 // the process with exit code 1 and a message that names the rank and the operation; then the launcher
 // ends the other ranks. There is no gentler way: the GPU is waiting inside a kernel.
+//
+// The time counts from the moment at which the GPU gets to the operation. What is queued before it
+// may take as long as it likes.
 #pragma once
 
 #include <nccl.h>
@@ -15,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,9 +31,10 @@ class NcclWatchdog {
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
-  // `done` has been recorded behind the operation. `comm` is a live communicator until forget(comm).
-  // `describe` says what it is, for the message: "rank 1 of 4: all_reduce of 1000 Float".
-  void watch(ncclComm_t comm, std::shared_ptr<at::cuda::CUDAEvent> done,
+  // `begun` has been recorded right before the operation, `done` behind it. `comm` is a live
+  // communicator until forget(comm). `describe` says what it is, for the message:
+  // "rank 1 of 4: all_reduce of 1000 Float".
+  void watch(ncclComm_t comm, at::cuda::CUDAEvent begun, std::shared_ptr<at::cuda::CUDAEvent> done,
              std::function<std::string()> describe);
   void forget(ncclComm_t comm);
 
@@ -37,12 +42,14 @@ class NcclWatchdog {
   using Clock = std::chrono::steady_clock;
   struct Operation {
     ncclComm_t comm;
+    at::cuda::CUDAEvent begun;
     std::shared_ptr<at::cuda::CUDAEvent> done;
     std::function<std::string()> describe;
-    Clock::time_point start;
+    std::optional<Clock::time_point> start = {};  // once it has begun
   };
   void run();
-  void check_oldest();  // operations end in the order in which they began
+  static void start_clock(Operation& operation);
+  void check_oldest();  // operations begin and end in the order in which they were queued
 
   double timeout_s_;
   std::mutex mutex_;

@@ -104,12 +104,16 @@ at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
   return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/device.is_cuda());
 }
 
-void choose_gpu_kernels(bool are_deterministic) {
-  at::globalContext().setDeterministicAlgorithms(are_deterministic, /*warn_only=*/false);
+void set_deterministic(bool is_deterministic) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(is_deterministic, /*warn_only=*/false);
   // New tensors need not be filled: nothing here reads what it has not written.
-  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicFillUninitializedMemory(false);
+  // cuBLAS may cut the sums of a 16-bit product into parts. It then adds the parts up in fp32, too.
+  context.setAllowBF16ReductionCuBLAS(!is_deterministic);
+  context.setAllowFP16ReductionCuBLAS(!is_deterministic);
   // cuBLAS adds up in an order of its own unless each stream has a workspace of a fixed size.
-  if (are_deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  if (is_deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
 
 }  // namespace ladder

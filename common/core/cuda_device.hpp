@@ -21,9 +21,9 @@ void use_cuda_device(int index);
 // What tells the current GPU from all others, on any machine. Throws CheckError in a build without CUDA.
 std::string current_gpu_id();
 
-// Lets libtorch take only kernels that give the same bits in every run, or any. Before the first
-// tensor on a GPU.
-void choose_gpu_kernels(bool are_deterministic);
+// Lets libtorch take only kernels that give the same bits in every run, and add up 16-bit products
+// in fp32 throughout; or any kernel. Before the first tensor on a GPU.
+void set_deterministic(bool is_deterministic);
 
 // The tensor itself if it is there, else a copy, for all work that is queued from now on. The host
 // does not wait for a copy of a pinned tensor to a GPU.

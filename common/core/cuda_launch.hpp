@@ -18,8 +18,8 @@ namespace ladder {
 
 inline constexpr int kThreadsPerBlock = 256;
 
-// Blocks for so many threads, which step through the elements with the grid's stride; not more than
-// keep a GPU busy, since each thread goes on to the next element.
+// Blocks for so many threads, of a kernel with a grid-stride loop (fold_kernel.cu); not more than
+// keep a GPU busy, since each thread goes on to its next element.
 inline unsigned num_blocks_for(std::int64_t num_threads) {
   constexpr std::int64_t kMostBlocks = LADDER_MOST_BLOCKS;
   return static_cast<unsigned>(

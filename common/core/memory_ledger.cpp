@@ -16,11 +16,10 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <type_traits>
 #include <unordered_map>
-
-#include "common/core/cuda_device.hpp"
 #endif
 
 namespace ladder {
@@ -200,18 +199,15 @@ void count_gpu_memory() {
   });
 }
 
-// Of every GPU, since this rank has not taken one yet. Beyond the fraction, libtorch's own error says
-// what was asked for and what is there.
+// Of the current GPU alone: a cap on another would make a CUDA context there, which takes 500 MB.
+// Beyond the fraction, libtorch's own error says what was asked for and what is there.
 void cap_gpu_memory(std::int64_t bytes) {
-  for (int device = 0; device < num_cuda_devices(); ++device) {
-    cudaDeviceProp properties = {};
-    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-    const double fraction =
-        bytes == 0 ? 1
-                   : static_cast<double>(bytes) / static_cast<double>(properties.totalGlobalMem);
-    c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0),
-                                                       static_cast<c10::DeviceIndex>(device));
-  }
+  const c10::DeviceIndex device = c10::cuda::current_device();
+  cudaDeviceProp properties = {};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  const double fraction =
+      bytes == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(properties.totalGlobalMem);
+  c10::cuda::CUDACachingAllocator::setMemoryFraction(std::min(fraction, 1.0), device);
 }
 
 #else

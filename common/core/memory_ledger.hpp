@@ -55,8 +55,9 @@ MemoryReading read_memory();
 void reset_memory_peaks();  // restarts all peaks from what is live now
 
 // Simulates a device with less memory: from now on, an allocation that would bring the total above
-// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU it
-// throws libtorch's error, and what its allocator keeps for later counts as well.
+// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU, it
+// is a cap on the current one, so choose that before; the error is libtorch's, and what its
+// allocator keeps for later counts as well.
 void set_memory_cap(std::int64_t bytes);
 
 // While a scope lives, this thread's allocations count under `category`. Scopes nest; the innermost

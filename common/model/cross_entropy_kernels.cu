@@ -10,9 +10,10 @@
 namespace ladder::kernels {
 namespace {
 
-// A block of threads takes one row, from left to right. In each round every thread reads kGroup
-// numbers before it needs the first of them, so that enough of them are on their way. Neighboring
-// threads read neighboring numbers; nothing depends on where in memory the row begins.
+// A block of threads takes one row, from left to right (a block-stride loop). In each round every
+// thread reads kGroup numbers before it needs the first of them, so that enough of them are on
+// their way (instruction-level parallelism). Neighboring threads read neighboring numbers
+// (coalesced); nothing depends on where in memory the row begins.
 constexpr int kGroup = 8;
 constexpr int kRound = kGroup * kThreadsPerBlock;
 
@@ -44,8 +45,8 @@ __device__ void write_group(Number* row, int round_begin, int num_classes,
   }
 }
 
-// Merges the threads' sums in a fixed order: the second half into the first, and so on. Thread 0
-// gets the result. Called by all threads of the block, once.
+// A tree reduction in shared memory. Merges the threads' sums in a fixed order: the second half
+// into the first, and so on. Thread 0 gets the result. Called by all threads of the block, once.
 __device__ SoftmaxSum merge_over_block(const SoftmaxSum& own) {
   __shared__ SoftmaxSum sums[kThreadsPerBlock];
   const int thread = static_cast<int>(threadIdx.x);

@@ -3,8 +3,8 @@
 //
 // softmax(x)_j = exp(x_j) / Σ exp(x_k), and in fp32 exp(89) overflows. So the sum is relative to
 // the largest number so far: when a larger one comes, the sum is scaled down. Two sums merge into
-// one, so a row can be read once, in pieces (Milakov and Gimelshein, "Online normalizer calculation
-// for softmax", arXiv 1805.02867).
+// one, so a row can be read once, in pieces. This is the online softmax (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", arXiv 1805.02867), on which flash attention rests.
 #pragma once
 
 #include <c10/macros/Macros.h>

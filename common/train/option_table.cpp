@@ -155,7 +155,8 @@ class OptionTable {
         "gives the bits of the other transports");
     number("--nccl-timeout", o_.nccl.timeout_s,
            {.least = 0, .most = kMostSeconds, .is_above = true},
-           "seconds after which an operation of nccl is taken for hung, and the run ended");
+           "seconds that an operation of nccl may take once the GPU has begun it; after that it is "
+           "taken for hung, and the run ended");
     value("--ranks", o_.num_ranks,
           "ranks to start with --transport threads; 0: those that the launcher has started");
     value("--link", o_.link,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/comm/gather_text.hpp"
+#include "common/model/attention_backend.hpp"
 
 namespace ladder {
 namespace {
@@ -74,6 +75,12 @@ Json rank_json(const TrainReport& report, const TrainOptions& options) {
           {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
 }
 
+// Null on the CPU, where modules.cpp chooses.
+Json attention_json(const TrainOptions& options) {
+  if (options.device.is_cpu()) return nullptr;
+  return attention_backend(options.model, options.device);
+}
+
 // The rows of each full step; null if --docs-per-step decides that anew in every step.
 Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
   if (options.pipeline.docs_per_step > 0) return nullptr;
@@ -105,6 +112,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"global_batch_size", global_batch_size(report, options)},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},
+               {"attention_backend", attention_json(options)},
                {"config", to_json(options)},
                {"first_step", report.first_step},
                {"losses", finite(report.losses)},

@@ -100,6 +100,7 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
+  set_memory_cap(memory_cap_bytes(options));  // on a GPU, the one that the World has chosen
   Communicator& comm = world.comm();
   check_same_options(options, comm);
   ReferenceFolder reference(options, comm.rank() == 0);
@@ -216,10 +217,9 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       const std::string problem = cuda_problem();
       check_usage(problem.empty(), "--device cuda: ", problem,
                   "; without --device, the CPU trains the same model");
-      choose_gpu_kernels(line.options.is_deterministic);
+      set_deterministic(line.options.is_deterministic);
     }
     install_memory_ledger(line.options.device.type());
-    set_memory_cap(memory_cap_bytes(line.options));
     at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
   } catch (const std::exception& error) {
