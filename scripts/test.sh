@@ -117,9 +117,10 @@ exercise_like_a_learner() {
 
 # Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
 # three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Graders and
-# stubs are left out: the exercises' own tests call the former, and nothing runs in the latter.
+# stubs are left out: the exercises' own tests call the former, and nothing runs in the latter. So are two that run the
+# same code as others here, in other processes or threads: elastic_test and the parity ladder have it, too.
 part_sanitizers() {
-  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$|_grade|_stub_test')
+  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$|_grade|_stub_test|^elastic_failure_test$|^thread_ladder_test$')
   need_configured asan --preset asan
   # shellcheck disable=SC2046
   need_built asan $(programs_of asan "${selection[@]}")
@@ -142,8 +143,9 @@ programs_of() {
 }
 
 # libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
+# The trainers run in thread_ladder_test; with LADDER_FULL=1 each step's own tests run as well.
 part_races() {
-  local selection=(-L '^threads$' -E 'threads_[1245]$')
+  local selection=(-L '^threads$' -E "threads_[1245]\$$([[ -n ${LADDER_FULL:-} ]] || echo '|^step')")
   need_configured tsan --preset tsan
   # shellcheck disable=SC2046
   need_built tsan $(programs_of tsan "${selection[@]}")
@@ -158,9 +160,8 @@ part_cuda() {
   part_setup
   need_configured cuda --preset cuda
   # shellcheck disable=SC2046
-  need_built cuda core_test train_test $(programs_of cuda -L gpu) "${steps[@]}"
+  need_built cuda core_test $(programs_of cuda -L gpu) "${steps[@]}"
   build/cuda/common/core/core_test --gtest_brief=1
-  build/cuda/common/train/train_test --gtest_brief=1
   for architecture in sm_80 sm_90; do
     "$(find_cuobjdump)" --list-elf build/cuda/common/core/core_gpu_test | grep "$architecture"
   done

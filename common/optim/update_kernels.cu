@@ -108,6 +108,7 @@ void start_adamw(const std::vector<AdamWTensor>& tensors, const AdamWFactors& fa
 
 void check_alignment(const AdamWTensor& tensor, c10::ScalarType grad_type,
                      c10::ScalarType rounded_type) {
+  if (tensor.numel == 0) return;
   check(tensor.numel % 4 == 0, "adamw: ", tensor.numel, " elements are not a multiple of 4");
   const auto is_aligned = [](const void* data, std::size_t bytes) {
     return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
