@@ -276,7 +276,8 @@ def measure(a):
         "flops_per_token": flops, "peak_tflops": a.peak_tflops, "tokens_per_second": tokens_per_s,
         "mfu": {kind: mfu(statistics.median(speeds), flops, a.peak_tflops) for kind, speeds in tokens_per_s.items()},
         "ratios_to_step0": {kind: ratios_to(kind, "step0", tokens_per_s) for kind in tokens_per_s},
-        "peak_bytes": peak_bytes, "attention_backends": backends, "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
+        "peak_bytes": peak_bytes, "attention_backends": backends,
+        "losses": {kind: run["losses"] for kind, run in first.items()}, "load": loads,
     }  # fmt: skip
 
 

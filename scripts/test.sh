@@ -120,7 +120,8 @@ exercise_like_a_learner() {
 # stubs are left out: the exercises' own tests call the former, and nothing runs in the latter. So are two that run the
 # same code as others here, in other processes or threads: elastic_test and the parity ladder have it, too.
 part_sanitizers() {
-  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap' -E '(ranks|threads)_[1245]$|_grade|_stub_test|^elastic_failure_test$|^thread_ladder_test$')
+  local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap'
+    -E '(ranks|threads)_[1245]$|_grade|_stub_test|^elastic_failure_test$|^thread_ladder_test$')
   need_configured asan --preset asan
   # shellcheck disable=SC2046
   need_built asan $(programs_of asan "${selection[@]}")

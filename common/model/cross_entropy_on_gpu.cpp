@@ -66,7 +66,7 @@ struct CrossEntropySum : torch::autograd::Function<CrossEntropySum> {
   }
 };
 
-// Rows may have gaps between them, but no row may.
+// [num_rows, V], each row without gaps; between rows there may be some.
 at::Tensor in_rows(const at::Tensor& logits, std::int64_t num_rows) {
   const at::Tensor rows = logits.reshape({num_rows, logits.size(-1)});
   return rows.stride(1) == 1 && rows.stride(0) >= rows.size(1) ? rows : rows.contiguous();
