@@ -211,7 +211,8 @@ need_configured() {
     rm -rf "$folder"
     have=""
   fi
-  if [[ -f $folder/build.ninja && $have == "$(printf '%s\n' "${options[@]}")" ]]; then return 0; fi
+  if [[ -f $folder/build.ninja && ! $ROOT/CMakePresets.json -nt $stamp &&
+    $have == "$(printf '%s\n' "${options[@]}")" ]]; then return 0; fi
   say "configuring build/$name"
   rm -f "$stamp"
   (cd "$ROOT" && logged "configure-$name" cmake -B "$folder" "${options[@]}") || exit 1

@@ -129,11 +129,11 @@ part_sanitizers() {
 }
 SANITIZER_FACTOR=5  # of the time limits
 # run_ctest FOLDER FACTOR OPTION…: runs the tests of build/FOLDER, whose time limits are FACTOR times the usual ones.
-# On a slow machine all limits are longer (measure_time_scale).
+# On a slow machine all limits are longer (measure_time_scale). Four at a time on two cores: many tests wait for processes.
 run_ctest() {
   local folder=$1 scale=$((TIME_SCALE * $2))
   shift 2
-  LADDER_TIME_SCALE=$scale ctest --test-dir "build/$folder" --timeout $((600 * scale)) --no-tests=error -j2 \
+  LADDER_TIME_SCALE=$scale ctest --test-dir "build/$folder" --timeout $((600 * scale)) --no-tests=error -j4 \
     --output-on-failure "$@" 2>&1 | tee "$LOGS/ctest-$folder.log"
 }
 # The programs that a selection of tests needs. A test's name is that of its program, followed by the number of ranks.

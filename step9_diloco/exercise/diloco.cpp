@@ -46,7 +46,8 @@ void Diloco::start_average() {
 
 bool Diloco::finish_round() {
   // Perhaps nobody has started this round's average, and perhaps a checkpoint has waited for it
-  // already: settle() knows. If the round has failed, what is fragment() to be next time?
+  // already: settle() knows. If the round has failed, what is fragment() to be next time? And when does
+  // the worker keep what it has learned all the same?
   // If not, outer_.step() works in place: on whose parameters? Whatever the worker keeps of its own,
   // none of it may get into the global ones. Are α = 0 and α = 1 exact in your formula?
   // And which memory is of no use to anybody now?

@@ -20,6 +20,7 @@ struct GradedRun {
   double alpha = 0;
   int num_rounds = 0;
   std::set<int> failures = {};       // rounds, counted from 1
+  bool stops = false;                // the averager gives up in the last of them
   bool starts = true;                // or leaves it to finish_round()
   bool settles = false;              // saves a checkpoint while the average is in flight
   bool resumes = false;              // from that checkpoint, as a new process does
@@ -49,7 +50,7 @@ class GradeDiloco : public GradePart {
     Workers(LockstepCommunicator& comm, const GradedRun& run)
         : model(global.layout(),
                 global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
-          averager(comm, run.failures),
+          averager(comm, run.failures, run.stops),
           wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
 
     FlatModel global{GradedWorkers::model()}, model;
@@ -96,7 +97,7 @@ class GradeDiloco : public GradePart {
     if (run.measures)
       expect_first("the number of bytes that finish_round() leaves behind", bytes_held() - held,
                    std::int64_t{0});
-    workers.wanted.finish(is_agreed);
+    workers.wanted.finish(is_agreed, workers.averager.has_given_up());
     expect_finished(workers);
     expect_first("what finish_round() returns", std::string(found ? "true" : "false"),
                  std::string(is_agreed ? "true" : "false"));

@@ -16,9 +16,9 @@ namespace ladder::step9 {
 // Lifetime: the communicator outlives it.
 class GradedAverager final : public Averager {
  public:
-  // Rounds are counted from 1.
-  GradedAverager(Communicator& comm, std::set<int> failures)
-      : comm_(comm), failures_(std::move(failures)) {}
+  // Rounds are counted from 1. In the last one that fails, this worker is about to stop if `stops`.
+  GradedAverager(Communicator& comm, std::set<int> failures, bool stops)
+      : comm_(comm), failures_(std::move(failures)), stops_(stops) {}
 
   struct Counts {
     int num_quorums = 0, num_started = 0, num_finished = 0;
@@ -36,6 +36,9 @@ class GradedAverager final : public Averager {
   void form_quorum() override {
     ++counts_.num_quorums;
     heal();
+  }
+  bool has_given_up() const override {
+    return stops_ && !failures_.empty() && round_ == *failures_.rbegin();
   }
   void start(at::Tensor values) override {
     check(!flight_, "an average is started, but the one before is still in flight");
@@ -61,6 +64,7 @@ class GradedAverager final : public Averager {
 
   Communicator& comm_;
   std::set<int> failures_;
+  bool stops_;
   int round_ = 0;
   Counts counts_;
   std::optional<InFlight> flight_;

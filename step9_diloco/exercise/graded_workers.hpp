@@ -86,13 +86,13 @@ class GradedWorkers {
     for (const at::Tensor& pseudogradient : pseudogradients_) average_.add_(pseudogradient);
     average_.div_(num_workers());
   }
-  void finish(bool is_agreed) {
+  void finish(bool is_agreed, bool has_given_up) {
     const at::Tensor global = part(global_, fragment()), velocity = part(velocity_, fragment());
     if (is_agreed) {
       velocity.copy_(options_.outer_momentum * velocity + average_);
       global.copy_(global - options_.outer_lr * (average_ + options_.outer_momentum * velocity));
     }
-    const double kept = is_agreed ? options_.alpha : 0;
+    const double kept = has_given_up ? 1 : is_agreed ? options_.alpha : 0;
     for (const at::Tensor& params : params_) {
       const at::Tensor local = part(params, fragment());
       if (kept == 0) local.copy_(global);

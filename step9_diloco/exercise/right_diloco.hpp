@@ -86,7 +86,9 @@ class RightDiloco {
   }
   virtual double kept() { return options_.alpha; }
 
-  virtual void give_up(const at::Tensor& /*meaningless*/) { local().copy_(global()); }
+  virtual void give_up(const at::Tensor& /*meaningless*/) {
+    if (!averager_.has_given_up()) local().copy_(global());
+  }
 
   virtual const Fragment& fragment() {
     return fragments_[static_cast<std::size_t>(outer_steps_) % fragments_.size()];

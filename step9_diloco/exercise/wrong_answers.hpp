@@ -189,6 +189,8 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
                 is_not(0.75 + 0.25 * learned, 1)),
       wrong("keeps all after a failure", diloco_with<KeepsAllAfterAFailure>(),
             in("rounds that fail, alpha 1", 1, 0) + "fragment 0 of this worker's parameters is "),
+      wrong("loses its round when it stops", diloco_with<LosesItsRoundWhenItStops>(),
+            in("stopped in a round", 3, 1) + "fragment 1 of this worker's parameters is "),
       wrong("loses the whole model", diloco_with<LosesTheWholeModel>(),
             in("rounds that fail", 1, 0) + "fragment 1 of this worker's parameters is 1, not "),
       wrong("moves the momentum", diloco_with<MovesTheMomentum>(),
