@@ -117,11 +117,13 @@ exercise_like_a_learner() {
 
 # Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
 # three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Graders and
-# stubs are left out: the exercises' own tests call the former, and nothing runs in the latter. So are two that run the
-# same code as others here, in other processes or threads: elastic_test and the parity ladder have it, too.
+# stubs are left out: the exercises' own tests call the former, and nothing runs in the latter. So is what runs the same
+# code as others here: workers that are killed (elastic_test has it), and the parity ladder, whose trainers run as threads
+# in thread_ladder_test. With LADDER_FULL=1 the parity ladder runs as well.
 part_sanitizers() {
   local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap'
-    -E '(ranks|threads)_[1245]$|_grade|_stub_test|^elastic_failure_test$|^thread_ladder_test$')
+    -E "(ranks|threads)_[1245]\$|^step.*threads_3\$|_grade|_stub_test|^elastic_failure_test\$$(
+      [[ -n ${LADDER_FULL:-} ]] || echo '|^parity_')")
   need_configured asan --preset asan
   # shellcheck disable=SC2046
   need_built asan $(programs_of asan "${selection[@]}")

@@ -147,6 +147,13 @@ TEST_ON_RANKS(NextBatch, ATeacherThatBalancesMicrobatchesGetsNoSampleAlone) {
   options.data.microbatch_size = 2;
   options.objective.distillation.scope = SinkhornScope::kBatch;
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
+  options.data.microbatch_size = options.data.num_microbatches = 1;
+  if (comm().size() == 1) {
+    EXPECT_THAT([&] { step_shard(options, mesh); },
+                ThrowsMessage<UsageError>(HasSubstr("--sinkhorn-scope batch: a step has one")));
+  } else {
+    step_shard(options, mesh);
+  }
 }
 
 // Every step would be a whole epoch, however large: a .txt file is one document.

@@ -58,9 +58,14 @@ DataOptions step_data(const TrainOptions& options) {
 DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
   DataShard shard = data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
   const ObjectiveOptions& objective = options.objective;
-  if (objective.kind != ObjectiveKind::kSelfDistillation ||
-      objective.distillation.scope != SinkhornScope::kMicrobatch)
+  if (objective.kind != ObjectiveKind::kSelfDistillation) return shard;
+  if (objective.distillation.scope == SinkhornScope::kBatch) {
+    check_usage(options.data.microbatch_size > 1 || microbatches_per_step(options) > 1 ||
+                    mesh.num_replicas() > 1 || options.pipeline.docs_per_step > 0,
+                "--sinkhorn-scope batch: a step has one sample, and balanced alone it teaches "
+                "nothing; take --micro-batch-size or --num-microbatches 2 or more");
     return shard;
+  }
   const auto rows = static_cast<std::size_t>(options.data.microbatch_size);
   shard.select = [rows, of_replica = shard.select](std::span<const std::int64_t> order,
                                                    std::int64_t position) {

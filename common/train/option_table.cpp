@@ -21,7 +21,6 @@ constexpr std::int64_t kMostContext = std::int64_t{1} << 22;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
 constexpr std::int64_t kMostChannels = std::int64_t{1} << 18;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 12;
-constexpr int kMostRanks = 1024;
 constexpr int kMostThreads = 1024;
 constexpr double kMostFloat = 1e30;
 constexpr double kMostDecay = 1e6;  // times the learning rate, it is still an fp32

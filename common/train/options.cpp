@@ -110,7 +110,6 @@ void finalize_precision(TrainOptions& options) {
 
 // Who starts the ranks.
 void finalize_ranks(const TrainOptions& options) {
-  constexpr int kMost = 1024;
   const int num_ranks = options.num_ranks;
   const bool are_threads = options.transport == Transport::kThreads;
   check_usage(are_threads || num_ranks == 0, "--ranks ", num_ranks,
@@ -119,8 +118,8 @@ void finalize_ranks(const TrainOptions& options) {
               num_ranks, " or ./ladder train ", options.step, " --ranks ", num_ranks);
   check_usage(!are_threads || num_ranks != 0,
               "--transport threads starts the ranks itself: give their number with --ranks N");
-  check_usage(num_ranks >= 0 && num_ranks <= kMost, "--ranks is ", num_ranks,
-              ", it must be at least 1 and at most ", kMost);
+  check_usage(num_ranks >= 0 && num_ranks <= kMostRanks, "--ranks is ", num_ranks,
+              ", it must be at least 1 and at most ", kMostRanks);
   constexpr int kMostTogether = 16384;
   check_usage(num_ranks * options.num_threads <= kMostTogether, "--ranks ", num_ranks,
               " with --threads ", options.num_threads, " is ", num_ranks * options.num_threads,

@@ -27,6 +27,8 @@ namespace ladder {
 // every microbatch).
 enum class Fold { kMicrobatchesFirst, kRanksFirst };
 
+constexpr int kMostRanks = 1024;  // also stages and workers: far beyond any use of a course
+
 // Options that only some steps have.
 enum class OptionGroup {
   kSimulatedRanks,
