@@ -139,13 +139,13 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
 }
 
 void check_is_countable(const TrainOptions& options) {
-  constexpr double kMostElements = 0x1p40, kMostBytes = 0x1p62, kMostRanks = 1e6;
+  constexpr double kMostElements = 0x1p40, kMostBytes = 0x1p62, kMostReplicas = 1e6;
   const double elements = num_elements(options);
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
               " parameters, more than Ladder computes with; choose smaller ones");
   const double samples = samples_per_step(options) * static_cast<double>(rows_per_sample(options));
   const double tokens = samples * static_cast<double>(options.model.context);
-  check_usage(tokens * kMostRanks <= kMostBytes &&
+  check_usage(tokens * kMostReplicas <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,
               batch_options(options), ", --context ", options.model.context, " make a step of ",
               tokens, " tokens, more than Ladder computes with; choose smaller ones");
