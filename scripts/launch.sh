@@ -8,19 +8,19 @@ STOPPED="saved and stopped (exit code 75); ./ladder train with --resume auto and
 EXPLAINS_ITSELF=0  # 1: the command says why it failed
 interrupts=0 is_stopping=0
 supervise() {
-  local status=0 comes_early=0
+  local status is_interrupted comes_early=0
   child=""
   trap 'interrupts=$((interrupts + 1)); stop_child' INT
   trap stop_child TERM HUP USR1
   setsid "$@" </dev/null &
   child=$!
   if ((comes_early)); then stop_child; fi
-  # bash runs no trap while it waits, and one that comes just before wait would stay unseen: look again each second.
-  while kill -0 "$child" 2>/dev/null; do
-    sleep 1 >/dev/null 2>&1 &
-    wait -n "$child" "$!" 2>/dev/null || true
+  while :; do
+    is_interrupted=0
+    status=0
+    wait "$child" 2>/dev/null || status=$?
+    if ((is_interrupted == 0)); then break; fi
   done
-  wait "$child" 2>/dev/null || status=$?
   trap 'exit 130' INT  # not "trap - INT": if INT is ignored, as after a "&", bash would ignore it again
   trap - TERM HUP USR1
   if ((interrupts > 1 || interrupts == 1 && status > 128)); then status=130; fi
@@ -32,7 +32,7 @@ supervise() {
 }
 # Uses variables of supervise. A signal may come before there is a child.
 stop_child() {
-  is_stopping=1
+  is_interrupted=1 is_stopping=1
   if [[ -z $child ]]; then
     comes_early=1
   elif ((interrupts > 1)); then

@@ -9,12 +9,11 @@ namespace ladder {
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
                             double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
-  at::Tensor
-      loss;  // stays on the device until all of it is there: reading it would wait for the device
+  at::Tensor loss;  // on the device until the end: reading it would wait for the device
   for (const Microbatch& microbatch : batch) {
     const at::Tensor share = loss_sum(microbatch) / num_targets;
-    share.backward(
-        at::full_like(share, loss_scale));  // autograd adds to .grad: 0 + g0, then + g1, …
+    // Autograd adds to .grad: 0 + g0, then + g1, …
+    share.backward(at::full_like(share, loss_scale));
     const at::Tensor value = share.detach().to(at::kDouble);
     loss = loss.defined() ? loss + value : value;
   }
