@@ -1,14 +1,15 @@
 #include "step0_single_gpu/evaluate.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 namespace ladder {
 
 double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
   const at::NoGradGuard no_grad;
-  double sum = 0;
-  for (const Microbatch& microbatch : batches) sum += loss_sum(microbatch).item<double>();
-  return sum / static_cast<double>(batches.num_targets());
+  at::Tensor sum = at::zeros({}, at::kDouble);  // on the device: reading it waits for the device
+  for (const Microbatch& microbatch : batches) sum = sum + loss_sum(microbatch);
+  return sum.item<double>() / static_cast<double>(batches.num_targets());
 }
 
 }  // namespace ladder

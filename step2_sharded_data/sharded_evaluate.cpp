@@ -1,18 +1,24 @@
 #include "step2_sharded_data/sharded_evaluate.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+
+#include <optional>
+#include <vector>
 
 namespace ladder {
 
 double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicator& comm) {
   const at::NoGradGuard no_grad;
-  const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
-  auto* const values = sums.mutable_data_ptr<double>();
+  std::vector<at::Tensor> own;  // read after the loop: reading waits for the device
   for (std::int64_t i = comm.rank(); i < batches.size(); i += comm.size()) {
-    values[i] = loss_sum(batches[i]).item<double>();
+    own.push_back(loss_sum(batches[i]).to(at::kDouble));
   }
+  const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
+  if (!own.empty()) sums.slice(0, comm.rank(), std::nullopt, comm.size()).copy_(at::stack(own));
   comm.all_reduce(sums)->wait();  // one rank's value and zeros: no rounding
+  const auto* const values = sums.const_data_ptr<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < batches.size(); ++i) sum += values[i];
   return sum / static_cast<double>(batches.num_targets());

@@ -1,7 +1,11 @@
 #include "step7_zero3/sharded_use.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+
+#include <optional>
+#include <vector>
 
 #include "step5_zero1/sharded_state.hpp"
 
@@ -17,15 +21,19 @@ TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchS
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
                            Communicator& comm) {
   const at::NoGradGuard no_grad;
-  const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
-  auto* const values = sums.mutable_data_ptr<double>();
+  std::vector<at::Tensor> own_sums;  // read after the loop: reading waits for the device
   for (std::int64_t first = 0; first < batches.size(); first += comm.size()) {
     const std::int64_t own = first + comm.rank();
     const bool has_one = own < batches.size();
-    const double sum = loss_sum(batches[has_one ? own : 0]).item<double>();
-    if (has_one) values[own] = sum;
+    const at::Tensor sum = loss_sum(batches[has_one ? own : 0]);
+    if (has_one) own_sums.push_back(sum.to(at::kDouble));
+  }
+  const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
+  if (!own_sums.empty()) {
+    sums.slice(0, comm.rank(), std::nullopt, comm.size()).copy_(at::stack(own_sums));
   }
   comm.all_reduce(sums)->wait();  // one rank's value and zeros: no rounding
+  const auto* const values = sums.const_data_ptr<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < batches.size(); ++i) sum += values[i];
   return sum / static_cast<double>(batches.num_targets());

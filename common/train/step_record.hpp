@@ -20,7 +20,8 @@ inline Metrics join(Metrics first, const Metrics& second) {
 }
 
 // What metrics are formed from, once everything has been added up: sums can be added up over
-// microbatches and ranks, means cannot.
+// microbatches and ranks, means cannot. Unlike the loss, these are plain sums in double: the order of
+// addition, and so the number of ranks, may change their last digit.
 using MetricSums = std::vector<double>;
 
 // What the loop knows about a step once it is done: global values, the same on every rank.
