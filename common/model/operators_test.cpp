@@ -1,0 +1,109 @@
+// How many operators one microbatch launches: the table in docs/gpu.md.
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/model/gpt.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Counts = std::map<std::string, int>;  // of an operator's name
+
+struct Passes {
+  Counts forward, backward;
+};
+
+// What the dispatcher is asked for while a model of so many blocks computes the gradients of one
+// microbatch, and adds them to those of another.
+Passes count_operators(std::int64_t layers) {
+  static Counts* counts;
+  const Model model =
+      build_gpt({.vocab_size = 50, .context = 16, .layers = layers, .heads = 2, .channels = 32}, 1);
+  for (const Unit& unit : model.units())
+    for (const NamedTensor& parameter : unit.tensors)
+      parameter.tensor.mutable_grad() = at::zeros_like(parameter.tensor);
+  const at::Tensor tokens = at::zeros({4, 16}, at::kLong);
+
+  Passes passes;
+  counts = &passes.forward;
+  const at::CallbackHandle listener = at::addThreadLocalCallback(at::RecordFunctionCallback(
+      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+        ++(*counts)[function.name()];
+        return nullptr;
+      }));
+  const at::Tensor logits = model.forward(tokens);
+  const at::Tensor loss =
+      at::cross_entropy_loss(logits.flatten(0, 1), tokens.flatten(), {}, at::Reduction::Sum);
+  counts = &passes.backward;
+  loss.backward();
+  at::removeCallback(listener);
+  return passes;
+}
+
+struct Row {
+  const char* name;
+  std::vector<const char*> operators;
+};
+
+int count(const Row& row, const Counts& counts) {
+  int sum = 0;
+  for (const char* name : row.operators)
+    if (const auto found = counts.find(name); found != counts.end()) sum += found->second;
+  return sum;
+}
+
+// Views launch nothing. Copies and fills depend on the library that multiplies.
+TEST(Operators, OfOneMicrobatchAreThoseOfTheTable) {
+  const std::vector<Row> rows = {
+      {"products", {"mkldnn::_linear_pointwise"}},
+      {"attention",
+       {"aten::_scaled_dot_product_flash_attention_for_cpu",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward"}},
+      {"LayerNorm", {"aten::native_layer_norm", "aten::native_layer_norm_backward"}},
+      {"GELU", {"aten::gelu", "aten::gelu_backward"}},
+      {"additions: residuals, gradients to `.grad`", {"aten::add", "aten::add_"}},
+      {"sums over rows: gradients of biases and positions", {"aten::sum"}},
+      {"gradients of queries, keys and values, joined", {"aten::cat"}},
+      {"look-up of tokens", {"aten::index_select", "aten::embedding_dense_backward"}},
+      {"loss",
+       {"aten::_log_softmax", "aten::nll_loss_forward", "aten::_log_softmax_backward_data",
+        "aten::nll_loss_backward"}},
+  };
+  std::ostringstream contents;
+  contents << std::ifstream(LADDER_SOURCE "/docs/gpu.md").rdbuf();
+  const std::string page = contents.str();
+  const Passes one = count_operators(1), two = count_operators(2), twelve = count_operators(12);
+  int total[4] = {};
+  for (const Row& row : rows) {
+    const int block[] = {count(row, two.forward) - count(row, one.forward),
+                         count(row, two.backward) - count(row, one.backward)};
+    const int rest[] = {count(row, one.forward) - block[0], count(row, one.backward) - block[1]};
+    EXPECT_EQ(count(row, twelve.forward), 12 * block[0] + rest[0]) << row.name;
+    EXPECT_EQ(count(row, twelve.backward), 12 * block[1] + rest[1]) << row.name;
+    EXPECT_THAT(page, HasSubstr(concat("| ", row.name, " | ", block[0], " | ", block[1], " | ",
+                                       rest[0], " | ", rest[1], " |\n")));
+    total[0] += block[0], total[1] += block[1], total[2] += rest[0], total[3] += rest[1];
+  }
+  EXPECT_THAT(page, HasSubstr(concat("| **all** | **", total[0], "** | **", total[1], "** | **",
+                                     total[2], "** | **", total[3], "** |\n")));
+  EXPECT_THAT(page, HasSubstr(concat(12 * total[0] + total[2], " operators forward and ",
+                                     12 * total[1] + total[3], " backward")));
+}
+
+}  // namespace
+}  // namespace ladder
