@@ -121,8 +121,8 @@ TEST(ShardPlan, OwnUpdatesMakeUpThoseOfOneProcess) {
       wanted.narrow(0, range.start, range.numel).fill_(range.has_decay ? 2 : 1);
     for (int rank = 0; rank < n; ++rank) {
       const ShardPlan plan = plan_shards(layout, n, rank);
-      const at::Tensor state =
-          at::zeros({plan.numel});  // what it says of each element of the shard
+      // What the plan says of each element of the shard.
+      const at::Tensor state = at::zeros({plan.numel});
       const std::vector<at::Tensor> params = plan.slices_of_full(found);
       for (const OptimizerSlice& update : plan_own_updates(plan, params, params)) {
         EXPECT_EQ(update.state_start % kUpdateAlignment, 0);

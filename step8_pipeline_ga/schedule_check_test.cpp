@@ -327,8 +327,8 @@ class Execution {
   const PipelinePlan& plan_;
   std::vector<std::size_t> next_;
   std::map<std::string, std::string> slots_;
-  std::vector<std::array<std::string, 2>>
-      sums_;  // of a chunk, in input halves and in weight halves
+  // Of a chunk, in input halves and in weight halves.
+  std::vector<std::array<std::string, 2>> sums_;
   bool is_right_ = true;
 };
 

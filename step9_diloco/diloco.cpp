@@ -34,8 +34,8 @@ void Diloco::start_average() {
   averager_.form_quorum();  // before anything is read: it may replace this worker's state
   const MemoryScope scope(MemoryCategory::kGradients);
   const at::Tensor global = fragment().of(global_.params()), local = fragment().of(model_.params());
-  const bool is_narrow =
-      is_16_bit(local.scalar_type());  // without masters; at::sub() would copy it
+  // Without masters, parameters have 16 bits, and at::sub() would copy them.
+  const bool is_narrow = is_16_bit(local.scalar_type());
   pseudogradient_ = is_narrow ? local.to(at::kFloat).neg_().add_(global) : at::sub(global, local);
   averager_.start(pseudogradient_);
   is_in_flight_ = true;

@@ -33,8 +33,8 @@ class DilocoProgress : public RankTest {
 
   // Of the averages of a run whose transport wants ten polls for each of them.
   double share_hidden(std::int64_t sync_delay) const {
-    constexpr std::size_t kEagerBytes =
-        4096;  // the averages are larger, the round's records are not
+    // The averages are larger, the round's records are not.
+    constexpr std::size_t kEagerBytes = 4096;
     auto lazy = std::make_unique<LazyCommunicator>(comm_, /*num_tests=*/10, kEagerBytes);
     const LazyCommunicator& transport = *lazy;
     World world(std::move(lazy), test_world().transport());

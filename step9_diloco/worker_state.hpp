@@ -12,8 +12,8 @@ namespace ladder {
 
 // All tensors are contiguous and on the CPU.
 struct WorkerState {
-  std::vector<NamedTensor>
-      shared;                    // equal on all healthy workers: global parameters, outer momentum
+  // Equal on all healthy workers: global parameters, outer momentum.
+  std::vector<NamedTensor> shared;
   std::vector<NamedTensor> own;  // the worker's parameters, the state of its inner optimizer
   std::function<std::int64_t()> outer_steps;
   std::function<std::vector<std::int64_t>()> counters;  // always as many; the first: outer steps

@@ -107,8 +107,8 @@ struct NcclCommunicator::Group {
       comm_stream->watchdog.forget(comm);
       ncclCommAbort(comm);
     } else {
-      cudaStreamSynchronize(
-          comm_stream->stream.stream());  // watched; an error is the next call's to report
+      // Watched; an error is the next call's to report.
+      cudaStreamSynchronize(comm_stream->stream.stream());
       comm_stream->watchdog.forget(comm);
       ncclCommDestroy(comm);
     }

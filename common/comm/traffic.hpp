@@ -12,8 +12,8 @@ const char* to_string(CommOp op);  // "all_reduce", "reduce_scatter", …
 
 struct OpTraffic {
   std::int64_t calls = 0;
-  std::int64_t bytes_sent =
-      0;  // payload handed to the transport for another rank, counted where it leaves
+  // Payload handed to the transport for another rank, counted where it leaves.
+  std::int64_t bytes_sent = 0;
   std::int64_t messages = 0;  // non-empty messages sent
   bool operator==(const OpTraffic&) const = default;
 };

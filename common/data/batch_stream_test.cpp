@@ -126,8 +126,8 @@ TEST_F(BatchStreamTest, SequentialValuesAndAShortLastStep) {
   EXPECT_EQ(first.num_targets(), 4);
   EXPECT_EQ(stream.position(), (DataPosition{0, 4}));
   EXPECT_THAT(samples_of(stream.next()), ElementsAre(4, 5, 6, 7));
-  const Microbatches last =
-      stream.next();  // fewer rows in the last microbatch, none from the next epoch
+  // Fewer rows in the last microbatch, none from the next epoch.
+  const Microbatches last = stream.next();
   ASSERT_EQ(last.size(), 2);
   EXPECT_THAT(samples_of(last[0]), ElementsAre(8, 9));
   EXPECT_THAT(samples_of(last[1]), ElementsAre(10));

@@ -17,8 +17,8 @@ struct LogitRows {
   c10::ScalarType type = c10::ScalarType::Float;
   std::int64_t num_rows = 0;
   std::int64_t num_classes = 0;
-  std::int64_t row_stride =
-      0;  // elements from one row's start to the next, of logits and gradients
+  // Elements from one row's start to the next, of logits and gradients.
+  std::int64_t row_stride = 0;
   const std::int64_t* targets = nullptr;  // [num_rows]
   std::int64_t ignored_target = 0;
 };

@@ -16,9 +16,9 @@ struct ElasticOptions {
   int min_workers = 1;          // --min-workers: fewer than these train nothing
   double join_timeout_s = 60;   // --join-timeout: how long a quorum waits for a worker that trains;
                                 // longer than the slowest inner step, evaluation or save
-  double round_timeout_s =
-      30;                   // --round-timeout: for the average of a fragment, and the vote on it
-  double patience_s = 600;  // --patience: without a committed round for so long, it gives up
+  // --round-timeout: for the average of a fragment, and the vote on it.
+  double round_timeout_s = 30;
+  double patience_s = 600;      // --patience: without a committed round for so long, it gives up
   Merge merge = Merge::kEqual;  // --merge equal|tokens
 };
 

@@ -114,8 +114,8 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
                   double limit_bytes) {
   MemoryNeed need = memory_need(options, ranks);
   const bool is_pipeline = options.groups.contains(OptionGroup::kPipeline);
-  if (need.state <= limit_bytes && !is_pipeline &&
-      options.device.is_cpu()) {  // all ranks are alike
+  // Without a pipeline, all ranks are alike.
+  if (need.state <= limit_bytes && !is_pipeline && options.device.is_cpu()) {
     const StateBytes state = trainer.state_bytes(options, ranks.in_world, /*rank=*/0);
     need.state = ranks.here * static_cast<double>(state.total());
   }

@@ -20,8 +20,8 @@ Json finite(const std::vector<double>& values) {
 Json memory_json(const TrainReport& report, const TrainOptions& options) {
   if (!memory_ledger_is_installed() || options.transport == Transport::kThreads) return nullptr;
   const MemoryReading& memory = report.memory;
-  const std::int64_t unnamed =
-      memory.live(MemoryCategory::kActivations);  // alive between steps, claimed by no scope
+  // Bytes that stay alive between steps, and that no scope claims.
+  const std::int64_t unnamed = memory.live(MemoryCategory::kActivations);
   Json by_name = memory.other_bytes;
   if (unnamed != 0) by_name["unnamed"] = unnamed;
   return {{"parameters", memory.live(MemoryCategory::kParameters)},

@@ -135,8 +135,8 @@ void Run::open_files() {
   make_folders(out_);
   sweep_partial_checkpoints(out_);
   std::error_code ignored;
-  if (step_ < options_.num_steps)
-    fs::remove(out_ / "report.json", ignored);  // from an earlier part of this run, now outdated
+  // A report of an earlier part of this run is outdated now.
+  if (step_ < options_.num_steps) fs::remove(out_ / "report.json", ignored);
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;  // what an earlier run wrote up to the checkpoint
   if (step_ > 0 && fs::exists(path)) {
@@ -237,8 +237,8 @@ void Run::count_traffic() {
 
 void Run::log_step(std::int64_t step, const StepRecord& record) {
   const std::size_t i = report_.losses.size();
-  if (non_finite_value(record, needs_loss_scale(options_)) !=
-      nullptr) {  // no later step can repair it: save nothing
+  // No later step can repair it: save nothing.
+  if (non_finite_value(record, needs_loss_scale(options_)) != nullptr) {
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
     throw CheckError(concat(explain_divergence(record, step, options_),
                             newest ? "; the newest good checkpoint is " + newest->string() : ""));

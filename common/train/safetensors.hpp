@@ -22,9 +22,9 @@ class SafetensorsWriter {
   // Creates the file and writes its header. Throws CheckError with the file's name if that fails.
   SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
-  void write(
-      const at::Tensor& tensor);  // the next tensor in the list: its dtype and shape must match
-  void finish();                  // flushes to disk; throws unless every tensor was written
+  // The next tensor in the list: its dtype and shape must match.
+  void write(const at::Tensor& tensor);
+  void finish();  // flushes to disk; throws unless every tensor was written
 
  private:
   std::string path_;

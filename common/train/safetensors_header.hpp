@@ -20,8 +20,8 @@ struct StoredTensor {
 
 struct SafetensorsHeader {
   std::vector<StoredTensor> tensors;  // in the order of their data
-  std::vector<std::int64_t>
-      offsets;  // where each tensor's data begins, counted from the header's end
+  // Where each tensor's data begins, counted from the header's end.
+  std::vector<std::int64_t> offsets;
   std::map<std::string, std::string> metadata;
 };
 

@@ -95,8 +95,8 @@ class GradedPipeline {
   }
 
   struct Gradients {
-    std::map<Place, std::map<std::string, at::Tensor>>
-        of_leaves;                          // what a backward of a chunk adds
+    // What a backward of a chunk adds.
+    std::map<Place, std::map<std::string, at::Tensor>> of_leaves;
     std::map<Place, at::Tensor> of_inputs;  // what it sends to the chunk before
     double loss = 0;                        // not scaled
   };

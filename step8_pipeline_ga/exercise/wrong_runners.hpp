@@ -23,8 +23,8 @@ struct NotWritten : WrongRunner {
 
 // ---- where backward begins
 
-struct ScalesTheLoss
-    : WrongRunner {  // by the number of microbatches, although the loss is a share already
+// Scales the loss by the number of microbatches, although it is a share already.
+struct ScalesTheLoss : WrongRunner {
   using WrongRunner::WrongRunner;
   at::Tensor first_gradient(const Action& action, const at::Tensor& received) override {
     const at::Tensor gradient = WrongRunner::first_gradient(action, received);

@@ -88,8 +88,8 @@ struct NeedsMoreMicrobatches : RightSchedule {  // than stages
 
 // ---- messages
 
-struct WaitsToSend
-    : RightSchedule {  // each message next to its computation, whatever the neighbor does
+// Sends each message next to its computation, whatever the neighbor does.
+struct WaitsToSend : RightSchedule {
   void add_messages(PipelinePlan& plan, const std::vector<Actions>& computations) override {
     for (const Actions& actions : computations) {
       for (const Action& action : actions) {

@@ -125,8 +125,8 @@ TEST(Decision, AnAttemptThatTookTooLongIsNotTheLast) {
   Store store({"127.0.0.1", port}, 1.3);
   std::optional<Lighthouse> lighthouse;
   std::thread wakes([&] {
-    silent
-        ->accept();  // of Store's two connections, the one that finds out whether somebody listens
+    // The one of Store's two connections that finds out whether somebody listens.
+    silent->accept();
     silent->accept();
     silent->stop_listening();
     lighthouse.emplace(port, /*is_public=*/false, say_nothing);

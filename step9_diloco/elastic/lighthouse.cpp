@@ -140,8 +140,8 @@ void Lighthouse::read_heartbeats() {
     try {
       const BeatRecord record = parse_beat(*text);
       check(keys[i] == beat_key(record.beat.worker) && record.beat.weight > 0, "it lies");
-      if (record.fingerprint == fingerprint_ && !is_outdated(record))
-        see(record, *text);  // others are refused: membership.hpp
+      // Others are refused, as membership.hpp says.
+      if (record.fingerprint == fingerprint_ && !is_outdated(record)) see(record, *text);
     } catch (const CheckError& error) {
       store_->deleteKey(keys[i]);
       log_(concat("ignores what is no heartbeat, in ", keys[i], ": ", error.what()));
@@ -179,8 +179,8 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   }
   worker.record = record;
   worker.text = text;
-  last_quorum_ =
-      std::max(last_quorum_, record.beat.last_quorum);  // of a lighthouse before this one
+  // The record may be of a lighthouse before this one.
+  last_quorum_ = std::max(last_quorum_, record.beat.last_quorum);
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));

@@ -166,8 +166,8 @@ void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport
   const Widths widths = widths_of(options.model);
   const Size whole = size_of(tensors_of(options.model), widths.alignment(), /*num_ranks=*/1);
   const DilocoOptions& diloco = options.diloco;
-  const std::int64_t outer =
-      4 * whole.aligned;  // global parameters, and as much for their momentum
+  // Global parameters, and as much for their momentum.
+  const std::int64_t outer = 4 * whole.aligned;
   expect_size(options.model, whole);
   EXPECT_EQ(report.num_parameters, whole.parameters);
   EXPECT_EQ(report.memory.live(MemoryCategory::kParameters),

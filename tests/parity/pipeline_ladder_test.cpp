@@ -311,8 +311,8 @@ TEST(PipelineLadder, FindsEveryPlantedErrorAndSaysWhere) {
     using enum PipelineError;
     std::vector<PipelineError> errors = {kScaledAgainAfterEachFlush, kWipedBetweenFlushes,
                                          kAnotherMicrobatchsActivation};
-    if (climber.size() > 2)
-      errors.push_back(kSummedBeforeTheLastBackward);  // one replica sums nothing
+    // With a single replica, nothing is summed.
+    if (climber.size() > 2) errors.push_back(kSummedBeforeTheLastBackward);
     if (is_tied) errors = {kMissingTiedPart};
     for (const PipelineError error : errors) {
       const FinishedRun wrong = climber.climb_with(error, options);

@@ -12,8 +12,8 @@ namespace ladder {
 
 struct SchemaTable {
   std::string_view name;
-  std::vector<const CorpusColumn*>
-      columns;  // three to five, including at least one text and one number
+  // Three to five, including at least one text and one number.
+  std::vector<const CorpusColumn*> columns;
 
   // Returns a random column that `accept` accepts and that is not in `except`; nullptr if there is
   // none.
