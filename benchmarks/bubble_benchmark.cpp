@@ -17,7 +17,7 @@
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/train/run_main.hpp"
-#include "step8_pipeline_ga/schedule_drawing.hpp"
+#include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
 
 namespace ladder {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "common/core/check.hpp"
 #include "common/model/weight_gradients.hpp"
-#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder {
 namespace {

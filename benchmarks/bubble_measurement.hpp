@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "common/comm/communicator.hpp"
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
-#include "step8_pipeline_ga/schedule_simulation.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
 

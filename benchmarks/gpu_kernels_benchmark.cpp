@@ -22,7 +22,7 @@
 #include <cstdio>
 
 #include "benchmarks/training_process.hpp"
-#include "common/comm/fold_kernel.hpp"
+#include "common/comm/nccl/fold_kernel.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"

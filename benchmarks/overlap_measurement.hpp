@@ -23,7 +23,7 @@
 #include "common/data/batch.hpp"
 #include "common/model/gpt.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
 namespace ladder {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "benchmarks/polled_communicator.hpp"
-#include "common/comm/run_as_threads.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"

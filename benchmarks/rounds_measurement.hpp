@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/comm/paced_communicator.hpp"
-#include "common/train/diloco_options.hpp"
+#include "common/train/options/diloco_options.hpp"
 
 namespace ladder {
 

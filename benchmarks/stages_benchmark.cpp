@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "benchmarks/training_process.hpp"
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/world.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"

@@ -8,7 +8,7 @@
 #   step5_zero1_grade  the grader of the exercise, on the answer that is linked
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
-# EXERCISE names the ideas that the learner writes, by default the first; each has a stub exercise/NAME.cpp. With
+# EXERCISE names the ideas that the learner writes, by default the first; each has a stub in exercise/. With
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
 # and all later ones. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
 # include check and the map in README.md are made from it.
@@ -21,13 +21,14 @@ function(ladder_add_step step)
   if(NOT arg_EXERCISE)
     list(GET arg_IDEA 0 arg_EXERCISE)
   endif()
-  set(exercise_folder "${folder}")
-  if(LADDER_EXERCISE STREQUAL step)
-    set(exercise_folder "${LADDER_EXERCISES}/${step}")
-  endif()
   list(TRANSFORM arg_EXERCISE APPEND .cpp)
-  list(TRANSFORM arg_EXERCISE PREPEND "${folder}/exercise/" OUTPUT_VARIABLE stubs)
-  list(TRANSFORM arg_EXERCISE PREPEND "${exercise_folder}/" OUTPUT_VARIABLE answers)
+  list(TRANSFORM arg_EXERCISE REPLACE "^.*/" "" OUTPUT_VARIABLE written)  # by the learner
+  list(TRANSFORM written PREPEND "${folder}/exercise/" OUTPUT_VARIABLE stubs)
+  if(LADDER_EXERCISE STREQUAL step)
+    list(TRANSFORM written PREPEND "${LADDER_EXERCISES}/${step}/" OUTPUT_VARIABLE answers)
+  else()
+    list(TRANSFORM arg_EXERCISE PREPEND "${folder}/" OUTPUT_VARIABLE answers)
+  endif()
   list(TRANSFORM arg_IDEA APPEND .cpp)
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})
   list(TRANSFORM arg_IDEA PREPEND "${folder}/")

@@ -20,7 +20,8 @@ lesson_of_exercise() {
 solution_of() {
   local folder solution
   folder=$(dirname "$1")
-  for solution in "$(dirname "$folder")/${1##*/}" "$folder/solution/${1##*/}"; do
+  for solution in "$(dirname "$folder")/${1##*/}" "$(dirname "$folder")"/{schedule,runner}/"${1##*/}" \
+    "$folder/solution/${1##*/}"; do
     if [[ -e $solution ]]; then printf '%s' "$solution"; fi
   done
 }

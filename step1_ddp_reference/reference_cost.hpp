@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/comm/traffic.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

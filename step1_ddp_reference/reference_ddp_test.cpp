@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/rank_order_fold.hpp"
-#include "common/comm/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"

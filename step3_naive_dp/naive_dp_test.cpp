@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"

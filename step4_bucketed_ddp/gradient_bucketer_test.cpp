@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"

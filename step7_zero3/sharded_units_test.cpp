@@ -13,7 +13,7 @@
 
 #include <limits>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"

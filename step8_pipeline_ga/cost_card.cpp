@@ -3,9 +3,8 @@
 #include "common/train/cost.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
-#include "step8_pipeline_ga/pipeline_use.hpp"
-#include "step8_pipeline_ga/stage_plan.hpp"
-#include "step8_pipeline_ga/step_objective.hpp"
+#include "step8_pipeline_ga/objectives/step_objective.hpp"
+#include "step8_pipeline_ga/stage/stage_plan.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 namespace ladder::step8 {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
-#include "step8_pipeline_ga/pipeline_use.hpp"
+#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
 namespace ladder::step8 {
 

@@ -9,7 +9,7 @@
 #include <functional>
 #include <limits>
 
-#include "common/comm/run_as_threads.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step9_diloco/diloco.hpp"

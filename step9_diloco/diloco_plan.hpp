@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "common/train/diloco_options.hpp"
+#include "common/train/options/diloco_options.hpp"
 
 namespace ladder {
 

@@ -14,8 +14,8 @@
 #pragma once
 
 #include "common/comm/communicator.hpp"
+#include "common/train/checkpoint/train_state.hpp"
 #include "common/train/run.hpp"
-#include "common/train/train_state.hpp"
 #include "step9_diloco/diloco.hpp"
 
 namespace ladder {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <set>
 
-#include "common/comm/run_as_threads.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"

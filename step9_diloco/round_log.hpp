@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
-#include "common/train/step_record.hpp"
+#include "common/train/report/step_record.hpp"
 
 namespace ladder {
 

@@ -31,7 +31,7 @@
 
 #include <cstdint>
 
-#include "common/train/diloco_options.hpp"
+#include "common/train/options/diloco_options.hpp"
 
 namespace ladder {
 

@@ -7,7 +7,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/data/batch_stream.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "step9_diloco/averager.hpp"
 
 namespace ladder {

@@ -14,7 +14,7 @@
 #include "common/core/seed.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/paced_communicator.hpp"
-#include "common/comm/rank_values.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/paced_communicator.hpp"
-#include "common/comm/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"

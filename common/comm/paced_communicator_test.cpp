@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"

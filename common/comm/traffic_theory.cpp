@@ -1,6 +1,6 @@
 #include "common/comm/traffic_theory.hpp"
 
-#include "common/comm/message_group.hpp"
+#include "common/comm/messages/message_group.hpp"
 #include "common/comm/rank_order_fold.hpp"
 
 namespace ladder {

@@ -10,16 +10,16 @@
 
 #include "common/comm/gather_text.hpp"
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/self_communicator.hpp"
-#include "common/comm/staged_communicator.hpp"
-#include "common/comm/store_process.hpp"
+#include "common/comm/store/store_process.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #ifdef LADDER_WITH_MPI
 #include <mpi.h>
 
-#include "common/comm/mpi_communicator.hpp"
-#include "common/comm/mpi_process.hpp"
+#include "common/comm/mpi/mpi_communicator.hpp"
+#include "common/comm/mpi/mpi_process.hpp"
 #endif
 
 namespace ladder {

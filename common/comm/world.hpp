@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/comm/communicator.hpp"
-#include "common/comm/nccl_communicator.hpp"
+#include "common/comm/nccl/nccl_communicator.hpp"
 #include "common/comm/paced_communicator.hpp"
 
 namespace ladder {

@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "common/comm/key_value_store.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/self_communicator.hpp"
-#include "common/comm/store_communicator.hpp"
-#include "common/comm/thread_communicator.hpp"
+#include "common/comm/store/key_value_store.hpp"
+#include "common/comm/store/store_communicator.hpp"
+#include "common/comm/threads/thread_communicator.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {

@@ -19,9 +19,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/comm/key_value_store.hpp"
-#include "common/comm/staged_communicator.hpp"
-#include "common/comm/store_communicator.hpp"
+#include "common/comm/nccl/staged_communicator.hpp"
+#include "common/comm/store/key_value_store.hpp"
+#include "common/comm/store/store_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"

@@ -1,9 +1,9 @@
 #include "common/testing/rank_test.hpp"
 
 #ifdef LADDER_WITH_MPI
-#include "common/comm/mpi_communicator.hpp"
+#include "common/comm/mpi/mpi_communicator.hpp"
 #endif
-#include "common/comm/run_as_threads.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/mpi_world.hpp"
 

@@ -8,7 +8,7 @@
 #include "common/model/model.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ladder {
 

@@ -3,8 +3,8 @@
 
 #include "common/comm/traffic.hpp"
 #include "common/train/build_model.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ladder {
 

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "common/train/trainer.hpp"
 
 namespace ladder {

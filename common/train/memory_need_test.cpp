@@ -5,8 +5,8 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/command_line.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/options/command_line.hpp"
 
 namespace ladder {
 namespace {

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "common/core/check.hpp"
-#include "common/train/checkpoint.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
 

@@ -13,8 +13,8 @@
 #include <filesystem>
 #include <string>
 
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
 

@@ -19,11 +19,11 @@
 #include "common/comm/mesh.hpp"
 #include "common/core/profiler_range.hpp"
 #include "common/core/timer.hpp"
-#include "common/train/checkpoint.hpp"
-#include "common/train/console.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
-#include "common/train/step_record.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/console.hpp"
+#include "common/train/report/report.hpp"
+#include "common/train/report/step_record.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {

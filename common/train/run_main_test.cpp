@@ -13,9 +13,9 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/command_line.hpp"
-#include "common/train/disk.hpp"
-#include "common/train/folder_lock.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/folder_lock.hpp"
+#include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"
 
 namespace ladder {

@@ -11,7 +11,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
 namespace {

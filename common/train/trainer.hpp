@@ -7,8 +7,8 @@
 
 #include "common/comm/traffic.hpp"
 #include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

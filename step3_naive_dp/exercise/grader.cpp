@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
 #include "common/testing/recording_communicator.hpp"

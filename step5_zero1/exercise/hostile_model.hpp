@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/optim/flat_model.hpp"
 #include "step5_zero1/shard_plan.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/exercise/graded_pipeline.hpp"
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 namespace ladder::step8 {
 

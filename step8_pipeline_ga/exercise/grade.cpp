@@ -2,7 +2,7 @@
 // learner's?
 #include "common/testing/grade_main.hpp"
 #include "step8_pipeline_ga/exercise/grader.hpp"
-#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "common/testing/grade_part.hpp"
 #include "step8_pipeline_ga/exercise/grader.hpp"
-#include "step8_pipeline_ga/schedule_check.hpp"
-#include "step8_pipeline_ga/schedule_simulation.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder::step8 {
 

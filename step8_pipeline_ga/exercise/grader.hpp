@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder::step8 {
 

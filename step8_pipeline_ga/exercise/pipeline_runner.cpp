@@ -1,11 +1,11 @@
 // Exercise of step 8, part 2: run a microbatch backward through a chunk.
 //
 // run() goes through the plan; forwards and messages are written. Write the two halves of backward
-// as step8_pipeline_ga/pipeline_runner.hpp and common/model/weight_gradients.hpp describe them,
+// as step8_pipeline_ga/runner/pipeline_runner.hpp and common/model/weight_gradients.hpp describe them,
 // then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 1 is in pipeline_schedule.cpp; this part is graded without it.
-#include "step8_pipeline_ga/pipeline_runner.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -21,7 +21,7 @@
 
 #include "common/core/check.hpp"
 #include "common/model/weight_gradients.hpp"
-#include "step8_pipeline_ga/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
 
 namespace ladder {
 namespace {

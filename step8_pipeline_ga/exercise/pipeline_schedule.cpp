@@ -1,10 +1,10 @@
 // Exercise of step 8, part 1: plan 1F1B.
 //
 // GPipe works, and add_messages() finds the place of every message in any order of computations.
-// Write the rest as step8_pipeline_ga/pipeline_schedule.hpp describes 1F1B, then run:
+// Write the rest as step8_pipeline_ga/schedule/pipeline_schedule.hpp describes 1F1B, then run:
 //   ./ladder exercise step8_pipeline_ga
 // Part 2 is in pipeline_runner.cpp.
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "common/testing/lockstep_communicator.hpp"
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 namespace ladder::step8 {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 namespace ladder::step8 {
 

@@ -6,8 +6,8 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
-#include "step8_pipeline_ga/pipeline_runner.hpp"
-#include "step8_pipeline_ga/schedule_check.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
 
 namespace ladder {
 namespace {

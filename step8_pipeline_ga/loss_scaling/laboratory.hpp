@@ -12,7 +12,7 @@
 #include "common/data/dataset.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/build_model.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/loss_scaling/mistakes.hpp"
 
 namespace ladder::lab {

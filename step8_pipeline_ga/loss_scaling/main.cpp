@@ -7,7 +7,7 @@
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/core/process_memory.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
 #include "step8_pipeline_ga/loss_scaling/effects.hpp"
 #include "step8_pipeline_ga/loss_scaling/puzzle.hpp"

@@ -16,8 +16,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "common/data/batch.hpp"
-#include "common/train/objective_options.hpp"
-#include "common/train/step_record.hpp"
+#include "common/train/options/objective_options.hpp"
+#include "common/train/report/step_record.hpp"
 
 namespace ladder {
 

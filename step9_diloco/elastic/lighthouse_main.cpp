@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/train/option_values.hpp"
+#include "common/train/options/option_values.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/testing/grade_part.hpp"
 #include "common/testing/recording_communicator.hpp"

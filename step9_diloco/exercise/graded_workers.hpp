@@ -19,10 +19,10 @@
 #include <iterator>
 #include <vector>
 
-#include "common/comm/rank_values.hpp"
+#include "common/comm/contract/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/unit.hpp"
-#include "common/train/diloco_options.hpp"
+#include "common/train/options/diloco_options.hpp"
 
 namespace ladder::step9 {
 

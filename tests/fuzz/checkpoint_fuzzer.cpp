@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "common/testing/temp_folder.hpp"
-#include "common/train/disk.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 #include "tests/fuzz/small_checkpoint.hpp"
 

@@ -2,7 +2,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
-#include "common/train/safetensors.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/core/unit.hpp"
-#include "common/train/checkpoint.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 
 namespace ladder {
 

@@ -8,8 +8,8 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/disk.hpp"
-#include "common/train/safetensors.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
 #include "step9_diloco/elastic/message.hpp"
 #include "tests/fuzz/small_checkpoint.hpp"
 

@@ -10,7 +10,7 @@
 #include "common/model/attention_backend.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
-#include "step8_pipeline_ga/pipeline_schedule.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"

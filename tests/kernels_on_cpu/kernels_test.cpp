@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/fold_kernel.hpp"
+#include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/rank_order_fold.hpp"
 #include "common/model/cross_entropy_kernels.hpp"
 #include "common/optim/norm.hpp"

@@ -7,7 +7,6 @@
 #include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "step8_pipeline_ga/pipeline_use.hpp"
 #include "tests/parity/closed_form.hpp"
 
 namespace ladder {

@@ -5,7 +5,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/planted_errors.hpp"

@@ -5,8 +5,8 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/model/gpt.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

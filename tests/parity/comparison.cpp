@@ -8,8 +8,8 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/train/checkpoint.hpp"
-#include "common/train/safetensors.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
 
 namespace ladder {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/report.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

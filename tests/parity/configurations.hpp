@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/testing/temp_folder.hpp"
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ladder {
 

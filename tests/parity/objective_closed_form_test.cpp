@@ -11,10 +11,10 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/train/checkpoint.hpp"
-#include "common/train/disk.hpp"
-#include "common/train/folder_lock.hpp"
-#include "common/train/safetensors.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/folder_lock.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
 #include "tests/parity/objective_climber.hpp"
 
 namespace ladder {

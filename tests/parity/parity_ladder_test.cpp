@@ -12,7 +12,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "common/train/checkpoint.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/mpi_communicator.hpp"
+#include "common/comm/mpi/mpi_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "common/train/checkpoint.hpp"
-#include "step8_pipeline_ga/schedule_simulation.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "tests/parity/climber.hpp"
 
 namespace ladder {

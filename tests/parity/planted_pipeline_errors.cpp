@@ -10,11 +10,13 @@
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-#include "step8_pipeline_ga/pipeline_runner.hpp"
-#include "step8_pipeline_ga/pipeline_use.hpp"
-#include "step8_pipeline_ga/stage_plan.hpp"
-#include "step8_pipeline_ga/stage_state.hpp"
-#include "step8_pipeline_ga/stage_sums.hpp"
+#include "step8_pipeline_ga/objectives/evaluate.hpp"
+#include "step8_pipeline_ga/objectives/step_data.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
+#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+#include "step8_pipeline_ga/stage/stage_plan.hpp"
+#include "step8_pipeline_ga/stage/stage_state.hpp"
+#include "step8_pipeline_ga/stage/stage_sums.hpp"
 
 namespace ladder {
 namespace {

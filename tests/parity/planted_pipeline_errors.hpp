@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/comm/world.hpp"
-#include "common/train/options.hpp"
-#include "common/train/report.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/options.hpp"
+#include "common/train/options/options.hpp"
 
 namespace ladder {
 

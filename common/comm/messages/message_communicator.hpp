@@ -1,0 +1,55 @@
+// A communicator whose collectives are composed of messages from rank to rank, for tensors on the
+// CPU: all of a transport between processes but its messages (message_group.hpp) and split().
+//
+// The number of elements that rank r of N sends for a tensor of k elements, in chunks of sizes
+// k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
+//
+//   reduce_scatter  k − k_r        N−1 messages: chunk q to rank q, which folds in rank order
+//   all_gather      (N−1) k_r      N−1 messages: its own shard to every other rank
+//   all_reduce      k + (N−2) k_r  both, one after the other; on average 2k(N−1)/N, as in a ring
+//   broadcast       (N−1) k        N−1 messages from the root, none from other ranks
+//   send            k              one message
+//   barrier         not counted
+//
+// Empty messages are not sent; messages longer than kLongestMessageBytes count as several. A
+// reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
+// fold is done.
+#pragma once
+
+#include <memory>
+
+#include "common/comm/communicator.hpp"
+#include "common/comm/messages/message_group.hpp"
+
+namespace ladder {
+
+class OperationEngine;
+class MessageOperation;
+
+class MessageCommunicator : public Communicator {
+ public:
+  int rank() const final { return group_->rank; }
+  int size() const final { return group_->size; }
+  WorkPtr all_reduce(at::Tensor inout) final;
+  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) final;
+  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) final;
+  WorkPtr broadcast(at::Tensor inout, int root) final;
+  WorkPtr send(const at::Tensor& tensor, int peer, int tag) final;
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) final;
+  void barrier() final;
+  Traffic traffic() const final { return *group_->meter; }
+
+ protected:
+  MessageCommunicator(std::shared_ptr<MessageGroup> group, std::shared_ptr<OperationEngine> engine);
+  // A barrier that split() needs for itself. It moves all operations on, and is not counted.
+  void meet();
+  const std::shared_ptr<OperationEngine>& engine() const { return engine_; }
+
+ private:
+  std::shared_ptr<MessageOperation> new_collective(CommOp op);
+
+  std::shared_ptr<MessageGroup> group_;      // shared with the operations in flight
+  std::shared_ptr<OperationEngine> engine_;  // shared by all groups of the World
+};
+
+}  // namespace ladder

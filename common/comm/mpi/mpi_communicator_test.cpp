@@ -1,0 +1,152 @@
+// What only the mpi transport does. Whatever all transports of several ranks do is tested in
+// reduction_test.cpp, movement_test.cpp, progress_test.cpp and errors_test.cpp.
+#include "common/comm/mpi/mpi_communicator.hpp"
+#include "common/comm/launcher_environment.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/contract/rank_values.hpp"
+#include "common/comm/paced_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/core/timer.hpp"
+#include "common/testing/closeness.hpp"
+#include "common/testing/mpi_world.hpp"
+
+namespace ladder {
+namespace {
+
+class MpiTransport : public ::testing::Test {
+ protected:
+  Communicator& comm_ = mpi_world().comm();
+  const int rank_ = comm_.rank();
+  const int size_ = comm_.size();
+  const int next_ = (rank_ + 1) % size_;
+  const int previous_ = (rank_ + size_ - 1) % size_;
+};
+
+TEST_F(MpiTransport, WorldKnowsItsLauncher) {
+  EXPECT_EQ(mpi_world().transport(), Transport::kMpi);
+  EXPECT_EQ(launched_ranks(), size_);
+  EXPECT_EQ(launched_rank(), rank_);
+  EXPECT_GE(mpi_world().local_rank(), 0);
+  EXPECT_LE(mpi_world().local_rank(), rank_);
+}
+
+TEST_F(MpiTransport, ScratchIsTheOtherRanksPiecesAndGoesAway) {
+  install_memory_ledger();
+  const at::Tensor tensor = at::ones({size_ * 1000});
+  const MemoryReading before = read_memory();
+  reset_memory_peaks();
+  const WorkPtr work = comm_.all_reduce(tensor);
+  work->wait();
+  const MemoryReading after = read_memory();
+  EXPECT_EQ(after.live(MemoryCategory::kCommunication),
+            before.live(MemoryCategory::kCommunication));
+  EXPECT_EQ(after.peak_bytes - before.total_live_bytes, (size_ - 1) * 4000);
+}
+
+// All ranks send to the next one and wait before they receive. MPI promises nothing here; it ends
+// because Open MPI buffers short messages.
+TEST_F(MpiTransport, ShortSendsAreDoneBeforeTheyAreReceived) {
+  if (size_ == 1) return;
+  const at::Tensor received = at::zeros({1});
+  comm_.send(at::full({1}, float(rank_)), next_, 0)->wait();
+  comm_.recv(received, previous_, 0)->wait();
+  EXPECT_EQ(received.item<float>(), float(previous_));
+}
+
+// A limit of 42 bytes stands in for MPI's 2 GiB. Sizes are such that pieces end inside elements.
+TEST_F(MpiTransport, LongMessagesTravelInPieces) {
+  const auto comm = MpiCommunicator::create({.message_bytes = 42});
+  for (const std::int64_t numel : {1, 10, 21, 1000}) {
+    const at::Tensor full = values_of(rank_, numel * size_, at::kDouble);
+    const at::Tensor shard = at::zeros({numel}, at::kDouble);
+    const Traffic before = comm->traffic();
+    comm->reduce_scatter(full, shard)->wait();
+    comm->all_gather(shard, full)->wait();
+    EXPECT_TRUE(bits_equal(full, fold_of_all(size_, numel * size_, at::kDouble))) << numel;
+    Traffic sent = comm->traffic();
+    sent -= before;
+    const OpTraffic expected = {1, (size_ - 1) * numel * 8, (size_ - 1) * ((numel * 8 + 41) / 42)};
+    EXPECT_EQ(sent[CommOp::kReduceScatter], expected) << numel;
+    EXPECT_EQ(sent[CommOp::kAllGather], expected) << numel;
+  }
+  const auto part = comm->split(0, 0);  // with the same limits
+  part->broadcast(at::zeros({43}, at::kByte), 0)->wait();
+  EXPECT_EQ(comm->traffic()[CommOp::kBroadcast].messages, rank_ == 0 ? 2 * (size_ - 1) : 0);
+}
+
+// All-reduces of different lengths; their results are known in advance.
+struct Reductions {
+  explicit Reductions(Communicator& the_comm) : comm(the_comm) {}
+  void start() {
+    const std::uint64_t seed = works.size() + 1;
+    tensors.push_back(values_of(comm.rank(), length_of(seed), at::kFloat, seed));
+    works.push_back(comm.all_reduce(tensors.back()));
+  }
+  void wait_last_first() {
+    for (std::size_t i = works.size(); i > 0; --i) {
+      works[i - 1]->wait();
+      EXPECT_TRUE(bits_equal(tensors[i - 1], fold_of_all(comm.size(), length_of(i), at::kFloat, i)))
+          << "all_reduce " << i;
+    }
+  }
+  static std::int64_t length_of(std::uint64_t seed) {
+    return static_cast<std::int64_t>(seed * 977 % 20011);
+  }
+
+  Communicator& comm;
+  std::vector<at::Tensor> tensors;
+  std::vector<WorkPtr> works;
+};
+
+TEST_F(MpiTransport, TagsAreUsedAgain) {
+  const auto comm = MpiCommunicator::create({.num_tags = 3});
+  for (int round = 0; round < 3; ++round) {
+    Reductions reductions(*comm);
+    for (int i = 1; i <= 20; ++i) {
+      reductions.start();
+      if (i % 7 == rank_) reductions.works.front()->wait();
+    }
+    reductions.wait_last_first();
+  }
+}
+
+// The link time of a paced message travels under the message's own tag, so every tag of the inner
+// communicator is free, and collectives take turns with few tags, too.
+TEST_F(MpiTransport, APacedOneHasTheSameTags) {
+  PacedCommunicator paced(MpiCommunicator::create({.num_tags = 3}),
+                          {.latency_us = 1, .gbit_per_s = 100});
+  const at::Tensor received = at::zeros({2});
+  if (size_ > 1) {
+    const WorkPtr sent = paced.send(at::full({2}, float(rank_)), next_, 2);
+    paced.recv(received, previous_, 2)->wait();
+    sent->wait();
+    EXPECT_TRUE(bits_equal(received, at::full({2}, float(previous_))));
+    EXPECT_THROW(paced.send(received, next_, 3), CheckError);
+    EXPECT_THROW(paced.recv(received, previous_, 3), CheckError);
+  }
+  Reductions reductions(paced);
+  for (int i = 1; i <= 10; ++i) reductions.start();
+  reductions.wait_last_first();
+}
+
+TEST_F(MpiTransport, AWorldOnASlowLink) {
+  const double latency_us = 10e3;
+  World world(Transport::kMpi, {.latency_us = latency_us, .gbit_per_s = 1});  // MPI runs already
+  comm_.barrier();
+  const Timer timer;
+  EXPECT_EQ(all_reduce_sum(1.0, world.comm()), size_);
+  const Traffic sent = all_reduce_traffic(1, 8, size_, rank_);
+  EXPECT_GE(timer.seconds(),
+            static_cast<double>(sent[CommOp::kAllReduce].messages) * latency_us * 1e-6);
+}
+
+}  // namespace
+}  // namespace ladder

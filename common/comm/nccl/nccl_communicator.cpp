@@ -1,0 +1,299 @@
+#include "common/comm/nccl/nccl_communicator.hpp"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "common/comm/argument_checks.hpp"
+#include "common/comm/gather_text.hpp"
+#include "common/comm/nccl/nccl_calls.hpp"
+#include "common/comm/nccl/nccl_fold.hpp"
+#include "common/comm/nccl/nccl_watchdog.hpp"
+#include "common/comm/nccl/staged_communicator.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
+#include "common/core/profiler_range.hpp"
+
+namespace ladder {
+namespace {
+
+using at::cuda::CUDAEvent;
+using at::cuda::CUDAStream;
+
+int runtime_version() {
+  int version = 0;
+  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
+  return version;
+}
+
+std::string version_text(int version) {  // 22809 is 2.28.9
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+// Sums are computed in the tensor's own type.
+ncclDataType_t nccl_type(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    default:
+      throw CheckError(concat("NCCL cannot sum ", type));
+  }
+}
+
+// A group's id, made by rank 0.
+ncclUniqueId agree_on_id(Communicator& control) {
+  ncclUniqueId id = {};
+  if (control.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const at::Tensor bytes = at::empty({sizeof id}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), &id, sizeof id);
+  control.broadcast(bytes, 0)->wait();
+  std::memcpy(&id, bytes.const_data_ptr(), sizeof id);
+  return id;
+}
+
+// NCCL itself would only say "invalid usage".
+void check_one_gpu_each(Communicator& control) {
+  const std::vector<std::string> gpus = all_gather_text(current_gpu_id(), control);
+  for (std::size_t b = 1; b < gpus.size(); ++b) {
+    const auto a = std::find(gpus.begin(), gpus.end(), gpus[b]) - gpus.begin();
+    check_usage(
+        a == static_cast<std::ptrdiff_t>(b), "ranks ", a, " and ", b, " have the same GPU, and ",
+        "NCCL needs one for each rank: start fewer ranks, or leave --transport out, and messages ",
+        "pass through the host's memory");
+  }
+}
+
+}  // namespace
+
+std::string nccl_version() {
+  return version_text(runtime_version());
+}
+
+struct NcclCommunicator::CommStream {
+  explicit CommStream(const NcclOptions& the_options)
+      : options(the_options), watchdog(the_options.timeout_s) {}
+
+  NcclOptions options;
+  CUDAStream stream = at::cuda::getStreamFromPool(/*isHighPriority=*/true);
+  Traffic meter;
+  NcclWatchdog watchdog;
+};
+
+struct NcclCommunicator::Group {
+  Group(ncclUniqueId id, int size, int rank, std::shared_ptr<CommStream> the_stream)
+      : comm_stream(std::move(the_stream)) {
+    check_nccl(ncclCommInitRank(&comm, size, id, rank), "ncclCommInitRank");
+  }
+  // Destroying waits for the other ranks, which after an exception here will not come.
+  ~Group() {
+    if (std::uncaught_exceptions() > exceptions_at_start) {
+      comm_stream->watchdog.forget(comm);
+      ncclCommAbort(comm);
+    } else {
+      // Watched; an error is the next call's to report.
+      cudaStreamSynchronize(comm_stream->stream.stream());
+      comm_stream->watchdog.forget(comm);
+      ncclCommDestroy(comm);
+    }
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  std::shared_ptr<CommStream> comm_stream;
+  ncclComm_t comm = nullptr;
+  int exceptions_at_start = std::uncaught_exceptions();
+};
+
+// An operation on the communication stream, which keeps its tensors until it has been waited for.
+class NcclCommunicator::NcclWork final : public Work {
+ public:
+  NcclWork(std::shared_ptr<Group> group, std::shared_ptr<CUDAEvent> done,
+           std::vector<at::Tensor> tensors)
+      : group_(std::move(group)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+
+  // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with it.
+  ~NcclWork() override {
+    for (const at::Tensor& tensor : tensors_)
+      c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
+                                                    group_->comm_stream->stream);
+  }
+
+  bool test() override { return done_->query(); }
+
+  void wait() override {
+    done_->block(at::cuda::getCurrentCUDAStream());
+    tensors_.clear();  // freed in the order of the current stream, and so after the operation
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<CUDAEvent> done_;
+  std::vector<at::Tensor> tensors_;
+};
+
+NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> control,
+                                   std::shared_ptr<CommStream> comm_stream)
+    : control_(std::move(control)), comm_stream_(std::move(comm_stream)) {
+  group_ = std::make_shared<Group>(agree_on_id(*control_), size(), rank(), comm_stream_);
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+std::unique_ptr<NcclCommunicator> NcclCommunicator::create(std::unique_ptr<Communicator> control,
+                                                           const NcclOptions& options) {
+  check(runtime_version() == NCCL_VERSION_CODE, "this process has loaded NCCL ", nccl_version(),
+        ", but the program was built with ", version_text(NCCL_VERSION_CODE),
+        ": is another one in LD_LIBRARY_PATH? It must be the one that libtorch loads");
+  check_one_gpu_each(*control);
+  return std::unique_ptr<NcclCommunicator>(
+      new NcclCommunicator(std::make_unique<StagedCommunicator>(std::move(control)),
+                           std::make_shared<CommStream>(options)));
+}
+
+int NcclCommunicator::rank() const {
+  return control_->rank();
+}
+int NcclCommunicator::size() const {
+  return control_->size();
+}
+
+Traffic NcclCommunicator::traffic() const {
+  Traffic sum = control_->traffic();
+  return sum += comm_stream_->meter;
+}
+
+// Runs `launch(comm, stream)` behind what the caller's stream has been given so far.
+template <class Launch>
+WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors,
+                                Launch launch) {
+  const ProfilerRange range(to_string(op));
+  comm_stream_->meter += traffic;
+  CUDAEvent ready;
+  ready.record(at::cuda::getCurrentCUDAStream());
+  ready.block(comm_stream_->stream);
+  CUDAEvent begun;
+  begun.record(comm_stream_->stream);
+  launch(group_->comm, comm_stream_->stream.stream());
+  auto done = std::make_shared<CUDAEvent>();
+  done->record(comm_stream_->stream);
+  const at::Tensor& largest = tensors.front();
+  comm_stream_->watchdog.watch(
+      group_->comm, std::move(begun), done,
+      [prefix = message_prefix(*this, op), numel = largest.numel(), type = largest.scalar_type()] {
+        return concat(prefix, numel, " ", type);
+      });
+  return std::make_unique<NcclWork>(group_, std::move(done), std::move(tensors));
+}
+
+WorkPtr NcclCommunicator::all_reduce(at::Tensor inout) {
+  check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
+  if (inout.is_cpu()) return control_->all_reduce(inout);
+  if (comm_stream_->options.reduction == Reduction::kOrdered) return ordered_all_reduce(inout);
+  return start(CommOp::kAllReduce,
+               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()), {inout},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclAllReduce(data_of(inout), data_of(inout),
+                                          static_cast<std::size_t>(inout.numel()),
+                                          nccl_type(inout.scalar_type()), ncclSum, comm, stream),
+                            "ncclAllReduce");
+               });
+}
+
+WorkPtr NcclCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
+  check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
+  check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
+  if (full.is_cpu()) return control_->reduce_scatter(full, shard);
+  if (comm_stream_->options.reduction == Reduction::kOrdered)
+    return ordered_reduce_scatter(full, shard);
+  return start(CommOp::kReduceScatter,
+               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
+               {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclReduceScatter(data_of(full), data_of(shard),
+                                              static_cast<std::size_t>(shard.numel()),
+                                              nccl_type(full.scalar_type()), ncclSum, comm, stream),
+                            "ncclReduceScatter");
+               });
+}
+
+WorkPtr NcclCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
+  check_shards(*this, CommOp::kAllGather, full, shard, Reach::kAnyDevice);
+  if (full.is_cpu()) return control_->all_gather(shard, full);
+  return start(
+      CommOp::kAllGather, all_gather_traffic(full.numel(), full.element_size(), size(), rank()),
+      {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
+        check_nccl(
+            ncclAllGather(data_of(shard), data_of(full), shard.nbytes(), ncclUint8, comm, stream),
+            "ncclAllGather");
+      });
+}
+
+WorkPtr NcclCommunicator::broadcast(at::Tensor inout, int root) {
+  check_movable(*this, CommOp::kBroadcast, inout, Reach::kAnyDevice);
+  check_root(*this, CommOp::kBroadcast, root);
+  if (inout.is_cpu()) return control_->broadcast(inout, root);
+  return start(CommOp::kBroadcast,
+               broadcast_traffic(inout.numel(), inout.element_size(), size(), rank(), root),
+               {inout}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 check_nccl(ncclBroadcast(data_of(inout), data_of(inout), inout.nbytes(), ncclUint8,
+                                          root, comm, stream),
+                            "ncclBroadcast");
+               });
+}
+
+WorkPtr NcclCommunicator::ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
+  const NcclFold fold(full, size(), rank());
+  return start(CommOp::kReduceScatter,
+               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
+               {full, shard, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 fold.scatter_and_fold(data_of(shard), comm, stream);
+               });
+}
+
+WorkPtr NcclCommunicator::ordered_all_reduce(const at::Tensor& inout) {
+  const NcclFold fold(inout, size(), rank());
+  return start(CommOp::kAllReduce,
+               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()),
+               {inout, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
+                 fold.scatter_and_fold(fold.own_chunk(), comm, stream);
+                 fold.gather(comm, stream);
+               });
+}
+
+WorkPtr NcclCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
+  return control_->send(tensor, peer, tag);
+}
+
+WorkPtr NcclCommunicator::recv(at::Tensor tensor, int peer, int tag) {
+  return control_->recv(std::move(tensor), peer, tag);
+}
+
+void NcclCommunicator::barrier() {
+  at::cuda::getCurrentCUDAStream().synchronize();
+  comm_stream_->stream.synchronize();
+  control_->barrier();
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
+  std::unique_ptr<Communicator> part = control_->split(color, key);
+  if (part == nullptr) return nullptr;
+  return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), comm_stream_));
+}
+
+}  // namespace ladder

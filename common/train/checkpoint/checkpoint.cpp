@@ -1,0 +1,362 @@
+#include "common/train/checkpoint/checkpoint.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "common/core/byte_hash.hpp"
+#include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFormatVersion = 2;  // 1 had no state_hash
+constexpr const char* kPartialPrefix = ".partial_";
+constexpr const char* kShapeHint =
+    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings, "
+    "--precision, for the state of a round also --fragments, with the config in state.json)";
+
+fs::path checkpoints_of(const fs::path& run) {
+  return run / "checkpoints";
+}
+
+// The step in a folder name "step_NNNNNN"; -1 for any other name.
+std::int64_t step_of(const fs::path& checkpoint) {
+  const std::string name = checkpoint.filename().string();
+  if (!name.starts_with("step_") || name.size() < 11 || name.size() > 20) return -1;
+  if (name.find_first_not_of("0123456789", 5) != std::string::npos) return -1;
+  return std::stoll(name.substr(5));
+}
+
+std::vector<fs::path> checkpoints_by_step(const fs::path& run) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(checkpoints_of(run))) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+    if (entry.is_directory() && step_of(entry.path()) >= 0) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end(),
+            [](const fs::path& a, const fs::path& b) { return step_of(a) < step_of(b); });
+  return found;
+}
+
+// Checks that the file holds every wanted tensor with its shape and type, and no others.
+void check_fits(const SafetensorsReader& reader, const StateTensors& wanted, const fs::path& path) {
+  std::map<std::string, const StoredTensor*> stored;
+  for (const StoredTensor& tensor : reader.tensors()) stored[tensor.name] = &tensor;
+  for (const auto& [name, dtype, shape] : wanted.stored) {
+    const auto found = stored.find(name);
+    check(found != stored.end(), path.string(), ": holds no tensor \"", name,
+          "\", which this run needs", kShapeHint);
+    check(found->second->shape == shape, path.string(), ": \"", name, "\" has the shape ",
+          at::IntArrayRef(found->second->shape), ", this run needs ", at::IntArrayRef(shape),
+          kShapeHint);
+    check(found->second->dtype == dtype, path.string(), ": \"", name, "\" has type ",
+          c10::toString(found->second->dtype), ", this run needs ", c10::toString(dtype));
+    stored.erase(found);
+  }
+  check(stored.empty(), path.string(), ": holds \"", stored.empty() ? "" : stored.begin()->first,
+        "\", which this run has no place for", kShapeHint);
+}
+
+void read_all(SafetensorsReader& reader, const StateTensors& tensors, const std::string& wanted,
+              const fs::path& path) {
+  TensorHash hash;
+  for (const StoredTensor& tensor : tensors.stored) {
+    tensors.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
+      reader.read(name, values);
+      hash.update(name, values);
+    });
+  }
+  const std::string actual = hash.digest();
+  check(actual == wanted, path.string(), ": damaged: its tensors hash to ", actual,
+        ", state.json says ", wanted);
+}
+
+// FOLDER/model.safetensors with the same tensors in 16 bits.
+class NarrowCopy {
+ public:
+  NarrowCopy(const fs::path& folder, const StateTensors& tensors, at::ScalarType dtype)
+      : folder_(folder), dtype_(dtype) {
+    make_folders(folder);
+    std::vector<StoredTensor> stored = tensors.stored;
+    for (StoredTensor& tensor : stored) tensor.dtype = dtype;
+    writer_.emplace(folder / "model.safetensors", stored);
+  }
+  void write(const at::Tensor& values) { writer_->write(values.to(dtype_)); }
+  void finish() {
+    writer_->finish();
+    sync_to_disk(folder_);
+  }
+
+ private:
+  fs::path folder_;
+  at::ScalarType dtype_;
+  std::optional<SafetensorsWriter> writer_;
+};
+
+// Returns the hash of what was written.
+std::string write_all(const fs::path& path, const StateTensors& tensors,
+                      NarrowCopy* copy = nullptr) {
+  SafetensorsWriter writer(path, tensors.stored);
+  TensorHash hash;
+  tensors.for_each([&](const std::string& name, const at::Tensor& values) {
+    writer.write(values);
+    hash.update(name, values);
+    if (copy != nullptr) copy->write(values);
+  });
+  writer.finish();
+  if (copy != nullptr) copy->finish();
+  return hash.digest();
+}
+
+// Returns what state.json says of them.
+Json write_extras(const fs::path& checkpoint, const TrainState& state) {
+  Json hashes = Json::object();
+  for (const ExtraFile& file : state.extra_files) {
+    const fs::path path = checkpoint / file.name;
+    make_folders(path.parent_path());
+    hashes[file.name] = write_all(path, file.tensors);
+    sync_to_disk(path.parent_path());
+  }
+  return {{"files", hashes}, {"counts", state.extra_counts}};
+}
+
+bool has_all_extras(const std::map<std::string, std::string>& saved, const TrainState& state) {
+  return !state.extra_files.empty() && saved.size() == state.extra_files.size() &&
+         std::all_of(state.extra_files.begin(), state.extra_files.end(),
+                     [&](const ExtraFile& file) { return saved.contains(file.name); });
+}
+
+Json to_json(const std::optional<LossScaleState>& state) {
+  if (!state) return nullptr;
+  return {{"scale", static_cast<std::int64_t>(state->scale)},
+          {"good_steps", state->good_steps},
+          {"skipped_steps", state->skipped_steps}};
+}
+
+std::optional<LossScaleState> loss_scale_in(const Json& json, const fs::path& path) {
+  const auto found = json.find("loss_scale");
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  const LossScaleState state = {.scale = static_cast<double>(count_in(*found, "scale", path)),
+                                .good_steps = count_in(*found, "good_steps", path),
+                                .skipped_steps = count_in(*found, "skipped_steps", path)};
+  check(state.scale >= 1, path.string(), ": damaged: the loss scale is ", state.scale,
+        ", it must be at least 1");
+  return state;
+}
+
+// The hash of everything else in state.json, as one line: indentation does not matter,
+// the order of keys does.
+std::string state_hash(Json json) {
+  json.erase("state_hash");
+  const std::string text = to_text(json);
+  ByteHash hash;
+  hash.update(text.data(), text.size());
+  return hash.digest();
+}
+
+void check_state_hash(const Json& json, const fs::path& path) {
+  check(json.contains("state_hash"), path.string(), ": damaged: \"state_hash\" is missing");
+  const auto wanted = json["state_hash"].get<std::string>();
+  const std::string actual = state_hash(json);
+  check(actual == wanted, path.string(), ": damaged: its values hash to ", actual,
+        ", its state_hash is ", excerpt(wanted),
+        "; take an older checkpoint of this run (to --resume from it, choose another --out)");
+}
+
+// The contents of state.json, all checked.
+struct SavedState {
+  LoadedCheckpoint loaded;
+  std::int64_t optimizer_steps = 0;
+  DataPosition data;
+  std::string tokenizer;
+  std::int64_t heads = 0;  // 0: it does not say
+  std::string reference_hash;
+  std::string optimizer_hash;
+  std::map<std::string, std::int64_t> extra_counts;
+};
+
+SavedState read_state(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "state.json";
+  check(fs::is_directory(checkpoint), checkpoint.string(), ": no such checkpoint");
+  const Json json = parse_json(read_text_file(path), path);
+  const std::int64_t version = count_in(json, "format_version", path);
+  check(version == 1 || version == kFormatVersion, path.string(), ": has format version ", version,
+        ", this program reads 1 and ", kFormatVersion);
+  try {
+    const Json& data = json.at("data");
+    SavedState state;  // filled in one by one: each of these may throw
+    state.loaded.step = count_in(json, "step", path);
+    state.loaded.config = json.at("config");
+    state.loaded.param_hash = json.at("param_hash").get<std::string>();
+    state.optimizer_steps = count_in(json, "optimizer_steps", path);
+    state.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
+    state.tokenizer = data.at("tokenizer").get<std::string>();
+    state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
+    check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
+    if (state.loaded.config.contains("heads"))
+      state.heads = count_in(state.loaded.config, "heads", path);
+    state.reference_hash = json.value("reference_hash", "");
+    state.loaded.loss_scale = loss_scale_in(json, path);
+    state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
+    if (json.contains("extra")) {
+      const Json& extra = json.at("extra");
+      state.loaded.extra_hashes = extra.at("files").get<std::map<std::string, std::string>>();
+      for (const auto& [name, value] : extra.at("counts").items())
+        state.extra_counts[name] = count_in(extra.at("counts"), name.c_str(), path);
+    }
+    if (version > 1 || json.contains("state_hash")) check_state_hash(json, path);
+    return state;
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", excerpt(json_problem(error.what()))));
+  }
+}
+
+// What no shape tells of a model: what its tokens mean, and how its channels are divided into heads.
+void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
+        excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer, "'");
+  check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
+        ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
+        ": its parameters would fit, but mean something else; give --heads ", saved.heads);
+}
+
+// A reference that changes in the middle of a run would be another objective, and nothing would show.
+void check_same_reference(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  const std::string &before = saved.reference_hash, &now = state.reference_hash;
+  check(before.empty() || now.empty() || before == now, path.string(),
+        ": was trained with the reference model ", excerpt(before), ", this run has ", now,
+        ". If --dpo-reference or --init-from names a run, that is its newest checkpoint, which may "
+        "have changed since: give --dpo-reference the checkpoint itself (RUN/checkpoints/step_N), "
+        "or start a new run with another --out");
+}
+
+}  // namespace
+
+SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
+                                const Json& config, const SaveOptions& options) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%06lld", static_cast<long long>(step));
+  const fs::path target = checkpoints_of(run) / name;
+  const fs::path partial = checkpoints_of(run) / (std::string(kPartialPrefix) + name);
+  check(!fs::exists(target), target.string(), ": a checkpoint of this step already exists");
+  fs::remove_all(partial);
+  make_folders(partial);
+  const fs::path copy = partial / (options.copy_dtype == at::kHalf ? "fp16" : "bf16");
+  std::optional<NarrowCopy> narrow_copy;
+  if (options.copy_dtype != at::kFloat)
+    narrow_copy.emplace(copy, state.parameters, options.copy_dtype);
+  const std::string param_hash = write_all(partial / "model.safetensors", state.parameters,
+                                           narrow_copy ? &*narrow_copy : nullptr);
+  const std::string optimizer_hash = write_all(partial / "optimizer.safetensors", state.optimizer);
+  Json json = {{"format_version", kFormatVersion},
+               {"step", step},
+               {"optimizer_steps", state.optimizer_steps},
+               {"data",
+                {{"epoch", state.data.epoch},
+                 {"samples", state.data.samples},
+                 {"tokenizer", state.tokenizer}}},
+               {"rng",
+                {{"kind", "derived from seed, stream and step"},
+                 {"seed", config.value("seed", Json(nullptr))}}},
+               {"loss_scale", to_json(options.loss_scale)},
+               {"param_hash", param_hash},
+               {"optimizer_hash", optimizer_hash},
+               {"config", config}};
+  if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
+  if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
+  json["state_hash"] = state_hash(json);
+  write_text_file(partial / "state.json", to_text(json, 2) + "\n");
+  sync_to_disk(partial);
+  rename_on_disk(partial, target);
+  return {target, param_hash};
+}
+
+LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) {
+  const SavedState saved = read_state(checkpoint);
+  check_same_model(saved, state, checkpoint);
+  check_same_reference(saved, state, checkpoint);
+  const fs::path model_path = checkpoint / "model.safetensors";
+  const fs::path optimizer_path = checkpoint / "optimizer.safetensors";
+  SafetensorsReader model(model_path);
+  SafetensorsReader optimizer(optimizer_path);
+  check_fits(model, state.parameters, model_path);
+  check(optimizer.tensors().empty() == state.optimizer.stored.empty(), optimizer_path.string(),
+        state.optimizer.stored.empty()
+            ? ": holds the state of AdamW, but this run has --optimizer sgd"
+            : ": holds no state, as after SGD, but this run has --optimizer adamw",
+        "; --init-from takes only the parameters");
+  check_fits(optimizer, state.optimizer, optimizer_path);
+  std::vector<std::pair<const ExtraFile*, SafetensorsReader>> extras;
+  state.has_extras = has_all_extras(saved.loaded.extra_hashes, state);
+  for (const ExtraFile& file : state.extra_files) {
+    if (!state.has_extras || !file.is_read_here) continue;
+    extras.emplace_back(&file, checkpoint / file.name);
+    check_fits(extras.back().second, file.tensors, checkpoint / file.name);
+  }
+  if (state.has_extras) state.extra_counts = saved.extra_counts;
+  state.optimizer_steps = saved.optimizer_steps;
+  state.data = saved.data;
+  read_all(model, state.parameters, saved.loaded.param_hash, model_path);
+  read_all(optimizer, state.optimizer, saved.optimizer_hash, optimizer_path);
+  for (auto& [file, reader] : extras) {
+    read_all(reader, file->tensors, saved.loaded.extra_hashes.at(file->name),
+             checkpoint / file->name);
+  }
+  return saved.loaded;
+}
+
+std::string load_parameters(const fs::path& checkpoint, const TrainState& state) {
+  const SavedState saved = read_state(checkpoint);
+  check_same_model(saved, state, checkpoint);
+  SafetensorsReader model(checkpoint / "model.safetensors");
+  check_fits(model, state.parameters, checkpoint / "model.safetensors");
+  read_all(model, state.parameters, saved.loaded.param_hash, checkpoint / "model.safetensors");
+  return saved.loaded.param_hash;
+}
+
+std::string saved_param_hash(const fs::path& checkpoint) {
+  return read_state(checkpoint).loaded.param_hash;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  const std::vector<fs::path> all = checkpoints_by_step(run);
+  return all.empty() ? std::nullopt : std::optional(all.back());
+}
+
+fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
+  check(fs::is_directory(folder), option, " ", folder.string(), ": no such folder");
+  if (fs::exists(folder / "state.json")) return folder;
+  const std::optional<fs::path> newest = newest_checkpoint(folder);
+  check(newest.has_value(), option, " ", folder.string(),
+        ": holds neither a checkpoint (state.json) nor a run with checkpoints");
+  return *newest;
+}
+
+void prune_checkpoints(const fs::path& run, std::int64_t keep) {
+  const std::vector<fs::path> all = checkpoints_by_step(run);
+  if (keep == 0 || static_cast<std::int64_t>(all.size()) <= keep) return;
+  for (auto old = all.begin(); old != all.end() - keep; ++old) {
+    // Renamed first: a kill in between must not leave half a checkpoint under its name.
+    const fs::path hidden = checkpoints_of(run) / (kPartialPrefix + old->filename().string());
+    fs::rename(*old, hidden);
+    fs::remove_all(hidden);
+  }
+}
+
+void sweep_partial_checkpoints(const fs::path& run) {
+  if (!fs::is_directory(checkpoints_of(run))) return;
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_of(run))) {
+    if (entry.path().filename().string().starts_with(kPartialPrefix))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove_all(leftover);
+}
+
+}  // namespace ladder

@@ -1,0 +1,81 @@
+// Checkpoints: one canonical, unsharded state, whichever step wrote it, so that any step can resume
+// from any other's.
+//
+//   step_000100/model.safetensors       parameters by their GPT-2 names
+//   step_000100/optimizer.safetensors   NAME.exp_avg and NAME.exp_avg_sq for each parameter (AdamW)
+//   step_000100/state.json              step, position in the data, configuration, hashes
+//
+// A step whose ranks hold more than that, such as step 9's workers, adds files that only it reads.
+//
+// A checkpoint is written under another folder name, flushed and renamed: if the process is killed,
+// the new checkpoint is there completely or not at all, and the old ones stay. Format:
+// docs/checkpoint.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/optim/loss_scaler.hpp"
+#include "common/train/checkpoint/train_state.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+
+struct SavedCheckpoint {
+  std::filesystem::path path;
+  std::string param_hash;
+};
+
+struct SaveOptions {
+  std::optional<LossScaleState> loss_scale = {};  // of a run that has, or once had, fp16
+  // bf16 or fp16: the parameters are also written as such, to a folder of that name. fp32: they are not.
+  at::ScalarType copy_dtype = at::kFloat;
+};
+
+// Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
+// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then those
+// of the extra files.
+SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
+                                const TrainState& state, const Json& config,
+                                const SaveOptions& options = {});
+
+struct LoadedCheckpoint {
+  std::int64_t step = 0;
+  Json config;  // of the run that wrote it
+  std::string param_hash;
+  std::string hashes;                               // of its parameters and its optimizer's state
+  std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
+  std::optional<LossScaleState> loss_scale;         // of a run that has, or once had, fp16
+};
+
+// Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
+// checkpoint is damaged or belongs to another model (heads included), optimizer, tokenizer or reference
+// model, throws CheckError naming the file and both values before any tensor changes. Only a wrong hash is found after the
+// tensors have been read. Extra files are read if the checkpoint has just those that the state has;
+// otherwise they stay unread, and the state's own stay as they are.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
+
+// Loads only the parameters, to start a new run from them. Checks names, shapes, heads and tokenizer
+// in the same way. Returns their hash.
+std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
+
+// The hash of its parameters, without reading them. Throws CheckError if its state.json is damaged.
+std::string saved_param_hash(const std::filesystem::path& checkpoint);
+
+// The checkpoint with the highest step in RUN/checkpoints, if there is one.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
+
+// The checkpoint that the value of `option` names: itself a checkpoint, or a run, which means that
+// run's newest one. Throws CheckError naming the option if it is neither.
+std::filesystem::path checkpoint_in(const std::string& option, const std::filesystem::path& folder);
+
+// Deletes all but the newest `keep` checkpoints; 0 deletes none.
+void prune_checkpoints(const std::filesystem::path& run, std::int64_t keep);
+
+// Deletes half-written checkpoints that killed runs left behind.
+void sweep_partial_checkpoints(const std::filesystem::path& run);
+
+}  // namespace ladder

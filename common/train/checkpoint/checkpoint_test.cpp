@@ -1,0 +1,384 @@
+#include "common/train/checkpoint/checkpoint.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/disk.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+// What a state is made of: tensors that a test can change.
+struct Tensors {
+  std::vector<NamedTensor> parameters = {{"w", at::randn({3, 4})}, {"b", at::randn({4})}};
+  std::vector<NamedTensor> optimizer = {{"w.exp_avg", at::randn({3, 4})},
+                                        {"b.exp_avg", at::randn({4})}};
+  std::string tokenizer = "bytes";
+
+  TrainState state() const {
+    return {whole_tensors(parameters),
+            whole_tensors(optimizer),
+            /*optimizer_steps=*/17,
+            {.epoch = 2, .samples = 30},
+            tokenizer};
+  }
+};
+
+Tensors zeros() {
+  Tensors zeros;
+  for (auto* list : {&zeros.parameters, &zeros.optimizer}) {
+    for (NamedTensor& named : *list) named.tensor.zero_();
+  }
+  return zeros;
+}
+
+TrainState zero_state() {
+  TrainState state = zeros().state();
+  state.optimizer_steps = 0;
+  state.data = {};
+  return state;
+}
+
+void flip_byte(const fs::path& path, std::streamoff from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  const char byte = static_cast<char>(file.peek() ^ 1);
+  file.seekp(-from_end, std::ios::end);
+  file.put(byte);
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  const Tensors tensors_;
+  const TrainState state_ = tensors_.state();
+  TempFolder folder_;
+};
+
+TEST_F(CheckpointTest, RoundTripKeepsEveryBit) {
+  const fs::path saved = save_checkpoint(folder_.path(), 40, state_, {{"seed", 3}}).path;
+  EXPECT_EQ(saved.filename(), "step_000040");
+  TrainState loaded = zero_state();
+  const LoadedCheckpoint found = load_checkpoint(saved, loaded);
+  EXPECT_EQ(found.step, 40);
+  EXPECT_EQ(found.config["seed"], 3);
+  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
+  EXPECT_EQ(tensor_hash(loaded.optimizer), tensor_hash(state_.optimizer));
+  EXPECT_EQ(loaded.optimizer_steps, 17);
+  EXPECT_EQ(loaded.data, state_.data);
+  EXPECT_EQ(*newest_checkpoint(folder_.path()), saved);
+}
+
+TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
+  std::vector<NamedTensor> tensors = tensors_.parameters;
+  const std::string hash = tensor_hash(whole_tensors(tensors));
+  EXPECT_EQ(hash.size(), 32u);
+  std::swap(tensors[0], tensors[1]);
+  EXPECT_EQ(tensor_hash(whole_tensors(tensors)), hash);
+  tensors[0].name = "c";
+  EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
+  tensors = tensors_.parameters;
+  tensors[0].tensor = tensors[0].tensor.clone();
+  tensors[0].tensor[0][0] = std::nextafter(tensors[0].tensor[0][0].item<float>(), 10.0F);
+  EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
+}
+
+// As the first version of the format had it, without a hash, so that a reader must look at each value.
+Json first_version_of(const fs::path& checkpoint) {
+  Json json = Json::parse(read_text_file(checkpoint / "state.json"));
+  json["format_version"] = 1;
+  json.erase("state_hash");
+  return json;
+}
+
+TEST_F(CheckpointTest, ALossScaleComesBackAndADamagedOneIsRefused) {
+  const LossScaleState state = {.scale = 4096, .good_steps = 17, .skipped_steps = 3};
+  const fs::path saved =
+      save_checkpoint(folder_.path(), 1, state_, Json::object(), {.loss_scale = state}).path;
+  TrainState loaded = zero_state();
+  EXPECT_EQ(load_checkpoint(saved, loaded).loss_scale, state);
+  const fs::path without = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
+  EXPECT_FALSE(load_checkpoint(without, loaded).loss_scale.has_value());
+  Json json = first_version_of(saved);
+  for (const Json& damaged :
+       {Json(7), Json::object(), Json({{"scale", 0}, {"good_steps", 0}, {"skipped_steps", 0}}),
+        Json({{"scale", -2}, {"good_steps", 0}, {"skipped_steps", 0}})}) {
+    json["loss_scale"] = damaged;
+    std::ofstream(saved / "state.json") << json.dump();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr("state.json")))
+        << damaged.dump();
+  }
+}
+
+// Other tools find model.safetensors in a folder of its own; the checkpoint itself stays what it was.
+TEST_F(CheckpointTest, ACopyIn16BitsIsWrittenBeside) {
+  const std::string param_hash =
+      save_checkpoint(folder_.path(), 1, state_, Json::object()).param_hash;
+  for (const auto& [type, name] : {std::pair{at::kBFloat16, "bf16"}, {at::kHalf, "fp16"}}) {
+    fs::remove_all(folder_.path() / "checkpoints");
+    const SavedCheckpoint saved =
+        save_checkpoint(folder_.path(), 1, state_, Json::object(), {.copy_dtype = type});
+    EXPECT_EQ(saved.param_hash, param_hash);
+    SafetensorsReader copy(saved.path / name / "model.safetensors");
+    ASSERT_EQ(copy.tensors().size(), state_.parameters.stored.size());
+    for (const NamedTensor& wanted : tensors_.parameters) {
+      const at::Tensor found = at::empty(wanted.tensor.sizes(), type);
+      copy.read(wanted.name, found);
+      EXPECT_TRUE(found.equal(wanted.tensor.to(type))) << wanted.name;
+    }
+    TrainState loaded = zero_state();
+    load_checkpoint(saved.path, loaded);
+    EXPECT_EQ(tensor_hash(loaded.parameters), param_hash);
+  }
+}
+
+// What 16-bit parameters store: their masters, or themselves, as fp32 either way.
+TEST_F(CheckpointTest, SixteenBitParametersAreStoredInFp32) {
+  for (const Masters kind : {Masters::kFp32, Masters::kNone}) {
+    FlatModel model(
+        {{"unit", {{"w", at::randn({320}).to(at::kBFloat16).set_requires_grad(true)}}}});
+    const FlatGradients grads(model);
+    Optimizer optimizer(model, grads, {.masters = kind});
+    // As if another rank's parameters arrived: masters follow them until they are used.
+    model.params().copy_(at::randn({320}));
+    const StateTensors stored = stored_parameters(model, optimizer);
+    EXPECT_EQ(stored.stored[0].dtype, at::kFloat);
+    EXPECT_EQ(tensor_hash(stored),
+              tensor_hash(whole_tensors({{"w", model.params().to(at::kFloat)}})));
+    const at::Tensor saved = at::randn({320});
+    stored.fill("w", [&](const std::string&, const at::Tensor& into) { into.copy_(saved); });
+    EXPECT_TRUE(model.params().equal(saved.to(at::kBFloat16)));
+    const bool has_masters = kind == Masters::kFp32;
+    EXPECT_EQ(tensor_hash(stored),
+              tensor_hash(whole_tensors(
+                  {{"w", has_masters ? saved : saved.to(at::kBFloat16).to(at::kFloat)}})));
+    EXPECT_EQ(optimizer.masters().defined(), has_masters);
+  }
+}
+
+TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    fs::remove_all(folder_.path() / "checkpoints");
+    const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
+    flip_byte(saved / name, 3);
+    TrainState loaded = zero_state();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(name), HasSubstr("damaged"))));
+    fs::resize_file(saved / name, fs::file_size(saved / name) - 1);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr(name)));
+    fs::remove(saved / name);
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr(name)));
+  }
+  const fs::path saved = save_checkpoint(folder_.path(), 2, state_, Json::object()).path;
+  TrainState loaded = zero_state();
+  for (const char* text :
+       {"", "{", "{}", R"({"format_version": 3})", R"({"format_version": 1, "step": 2})"}) {
+    std::ofstream(saved / "state.json") << text;
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(HasSubstr("state.json")))
+        << text;
+  }
+}
+
+TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
+  const auto refused = [&](const Tensors& other, const std::string& first,
+                           const std::string& second) {
+    TrainState loaded = other.state();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second))));
+    EXPECT_EQ(other.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  Tensors other = zeros();
+  other.parameters[1].tensor = at::zeros({5});
+  refused(other, "[4]", "[5]");
+  other = zeros();
+  other.parameters.push_back({"extra", at::zeros({1})});
+  refused(other, "no tensor \"extra\"", "");
+  other = zeros();
+  other.parameters.pop_back();
+  refused(other, "no place for", "\"b\"");
+  other = zeros();
+  other.optimizer.clear();  // a run with SGD
+  refused(other, "optimizer.safetensors", "--optimizer sgd");
+  other = zeros();
+  other.tokenizer = "token file";
+  refused(other, "'bytes'", "'token file'");
+}
+
+// Shapes tell neither, so that a wrong model would train on without a word.
+TEST_F(CheckpointTest, OtherHeadsOrAnotherTokenizerAreRefusedForParametersAloneAsWell) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, {{"heads", 4}}).path;
+  const Tensors untouched = zeros();
+  TrainState other_heads = untouched.state(), other_tokens = other_heads, same = zero_state();
+  other_heads.heads = 2;
+  other_tokens.tokenizer = "token file";
+  same.heads = 4;
+  const auto refused = [&](TrainState& state, const std::string& first, const std::string& second) {
+    const auto names_both = ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second)));
+    EXPECT_THAT([&] { load_checkpoint(saved, state); }, names_both);
+    EXPECT_THAT([&] { load_parameters(saved, state); }, names_both);
+    EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  refused(other_heads, "--heads 4", "--heads 2");
+  refused(other_tokens, "'bytes'", "'token file'");
+  load_checkpoint(saved, same);
+  EXPECT_EQ(load_parameters(saved, same), tensor_hash(state_.parameters));
+}
+
+TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {
+  TrainState held = state_, other = zero_state(), same = other, none = other;
+  held.reference_hash = same.reference_hash = std::string(32, 'a');
+  other.reference_hash = std::string(32, 'b');
+  const fs::path saved = save_checkpoint(folder_.path(), 1, held, Json::object()).path;
+  EXPECT_THAT([&] { load_checkpoint(saved, other); },
+              ThrowsMessage<CheckError>(AllOf(HasSubstr(held.reference_hash),
+                                              HasSubstr(other.reference_hash),
+                                              HasSubstr("--dpo-reference the checkpoint itself"))));
+  load_checkpoint(saved, same);
+  load_checkpoint(saved, none);   // a run that has no reference
+  load_parameters(saved, other);  // a new run
+}
+
+TEST_F(CheckpointTest, ImpossibleNumbersAreRefusedBeforeAnythingChanges) {
+  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
+  const Json good = first_version_of(saved);
+  const auto refused = [&](const Json& json) {
+    std::ofstream(saved / "state.json") << json;
+    const Tensors untouched = zeros();
+    TrainState loaded = untouched.state();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr("damaged"))))
+        << json;
+    EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
+  };
+  for (const char* name : {"step", "optimizer_steps"}) {
+    Json bad = good;
+    for (const double number : {-3.0, 2.9, 2.0, 1e300}) {
+      bad[name] = number;
+      refused(bad);
+    }
+    bad[name] = -3;
+    refused(bad);
+    bad[name] = (std::int64_t{1} << 53) + 1;
+    refused(bad);
+    bad[name] = "three";
+    refused(bad);
+    bad.erase(name);
+    refused(bad);
+  }
+  refused(Json::array());
+  Json bad = good;
+  bad["data"]["samples"] = -1;
+  refused(bad);
+  bad = good;
+  bad["format_version"] = "1";
+  refused(bad);
+  bad = good;
+  bad["config"] = "none";
+  refused(bad);
+}
+
+// All that a run goes on from.
+std::string all_of(const LoadedCheckpoint& loaded, const TrainState& state) {
+  const LossScaleState scale = loaded.loss_scale.value_or(LossScaleState());
+  return concat(loaded.step, " ", loaded.config, " ", loaded.hashes, " ", scale.scale, " ",
+                scale.good_steps, " ", scale.skipped_steps, " ", state.optimizer_steps, " ",
+                state.data.epoch, " ", state.data.samples);
+}
+
+// A digit in the number of optimizer steps, say, would otherwise change the run and nobody would know.
+TEST_F(CheckpointTest, AnyDamagedByteOfTheStateIsRefusedOrHarmless) {
+  const SaveOptions options = {
+      .loss_scale = LossScaleState{.scale = 4096, .good_steps = 17, .skipped_steps = 3}};
+  const fs::path saved =
+      save_checkpoint(folder_.path(), 8, state_, {{"seed", 3}, {"lr", 1e-05}}, options).path;
+  const std::string good = read_text_file(saved / "state.json");
+  TrainState loaded = zero_state();
+  const std::string wanted = all_of(load_checkpoint(saved, loaded), loaded);
+  std::size_t num_refused = 0;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const int flip : {1, 3, 128}) {
+      std::string damaged = good;
+      damaged[i] = static_cast<char>(damaged[i] ^ flip);
+      std::ofstream(saved / "state.json") << damaged;
+      try {
+        loaded = zero_state();
+        EXPECT_EQ(all_of(load_checkpoint(saved, loaded), loaded), wanted) << damaged;
+      } catch (const CheckError& error) {
+        ++num_refused;
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("state.json"), Not(HasSubstr("json.exception"))));
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 2 * good.size()) << "most bytes are no spaces";
+}
+
+TEST_F(CheckpointTest, ACheckpointOfTheFirstVersionIsReadWithoutAHash) {
+  const fs::path saved = save_checkpoint(folder_.path(), 8, state_, {{"seed", 3}}).path;
+  TrainState loaded = zero_state();
+  Json json = first_version_of(saved);
+  std::ofstream(saved / "state.json") << json;
+  EXPECT_EQ(load_checkpoint(saved, loaded).step, 8);
+  EXPECT_EQ(loaded.optimizer_steps, 17);
+  json["format_version"] = 2;
+  std::ofstream(saved / "state.json") << json;
+  EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+              ThrowsMessage<CheckError>(HasSubstr("\"state_hash\" is missing")));
+}
+
+TEST_F(CheckpointTest, AStateThatWouldTakeHoursToReadIsRefused) {
+  const fs::path saved = save_checkpoint(folder_.path(), 3, state_, Json::object()).path;
+  const auto refused = [&](const std::string& text, const char* why) {
+    std::ofstream(saved / "state.json") << text;
+    TrainState loaded = zero_state();
+    EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("state.json"), HasSubstr(why))));
+  };
+  refused(std::string(1'000'000, '['), "deeper than 32 levels");
+  std::string keys = "{\"0\":0";
+  for (int i = 1; i < 300'000; ++i) keys += concat(",\"", i, "\":0");
+  refused(keys + "}", "more than 1000 keys");
+}
+
+TEST_F(CheckpointTest, NothingIsEverReplaced) {
+  const fs::path saved = save_checkpoint(folder_.path(), 5, state_, Json::object()).path;
+  EXPECT_THROW(save_checkpoint(folder_.path(), 5, Tensors().state(), Json::object()), CheckError);
+  TrainState loaded = zero_state();
+  load_checkpoint(saved, loaded);
+  EXPECT_EQ(tensor_hash(loaded.parameters), tensor_hash(state_.parameters));
+}
+
+TEST_F(CheckpointTest, PruningKeepsTheNewestAndSweepsUpLeftovers) {
+  for (const std::int64_t step : {9, 10, 100, 1000000})
+    save_checkpoint(folder_.path(), step, state_, Json::object());
+  fs::create_directories(folder_.path() / "checkpoints" / ".partial_step_000011");
+  prune_checkpoints(folder_.path(), 0);
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000009"));
+  sweep_partial_checkpoints(folder_.path());
+  EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / ".partial_step_000011"));
+  prune_checkpoints(folder_.path(), 2);
+  EXPECT_FALSE(fs::exists(folder_.path() / "checkpoints" / "step_000010"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "checkpoints" / "step_000100"));
+  EXPECT_EQ(newest_checkpoint(folder_.path())->filename(), "step_1000000");
+  EXPECT_FALSE(newest_checkpoint(folder_.path() / "nowhere").has_value());
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,97 @@
+#include "common/train/checkpoint/safetensors.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "common/core/check.hpp"
+#include "common/train/checkpoint/disk.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
+
+// Returns the header's JSON, after checking the length in front of it.
+std::string read_header(std::ifstream& file, const std::string& path, std::int64_t file_bytes) {
+  check(file_bytes >= 8, path, ": not a safetensors file: ", file_bytes, " bytes are too few");
+  std::uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length),
+            sizeof length);  // little-endian, like the machines we run on
+  check(length <= static_cast<std::uint64_t>(kMaxHeaderBytes), path,
+        ": not a safetensors file: its header would have ", length, " bytes, the format allows ",
+        kMaxHeaderBytes);
+  check(static_cast<std::int64_t>(length) <= file_bytes - 8, path, ": cut off: the header has ",
+        length, " bytes, the file ", file_bytes);
+  std::string header(length, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(length));
+  check(file.good() && header.starts_with('{'), path,
+        ": not a safetensors file: the header does not start with {");
+  return header;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(std::move(path)), tensors_(tensors), file_(path_, std::ios::binary | std::ios::trunc) {
+  std::string text = safetensors_header(tensors_, metadata, path_);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  file_.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file_ << text;
+  check(file_.good(), path_, ": cannot be written: ", std::strerror(errno));
+}
+
+void SafetensorsWriter::write(const at::Tensor& tensor) {
+  check(num_written_ < tensors_.size(), path_, ": more tensors than the header names");
+  const StoredTensor& expected = tensors_[num_written_++];
+  const StoredTensor actual{expected.name, tensor.scalar_type(), tensor.sizes().vec()};
+  check(actual.dtype == expected.dtype && actual.shape == expected.shape, path_, ": \"",
+        expected.name, "\" is ", type_and_shape(actual), ", the header says ",
+        type_and_shape(expected));
+  const at::Tensor bytes = tensor.detach().cpu().contiguous();
+  file_.write(static_cast<const char*>(bytes.const_data_ptr()),
+              static_cast<std::streamsize>(bytes.nbytes()));
+  check(file_.good(), path_, ": cannot be written: ", std::strerror(errno));
+}
+
+void SafetensorsWriter::finish() {
+  check(num_written_ == tensors_.size(), path_, ": ", num_written_, " of ", tensors_.size(),
+        " tensors were written");
+  file_.close();
+  check(!file_.fail(), path_, ": cannot be written: ", std::strerror(errno));
+  sync_to_disk(path_);
+}
+
+SafetensorsReader::SafetensorsReader(std::string path)
+    : path_(std::move(path)), file_(path_, std::ios::binary) {
+  std::error_code error;
+  const auto file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path_, error));
+  check(!error && file_.good(), path_,
+        ": cannot be opened: ", error ? error.message() : std::strerror(errno));
+  const std::string json = read_header(file_, path_, file_bytes);
+  data_start_ = 8 + static_cast<std::int64_t>(json.size());
+  header_ = parse_safetensors_header(json, file_bytes - data_start_, path_);
+  for (std::size_t i = 0; i < header_.tensors.size(); ++i) index_[header_.tensors[i].name] = i;
+}
+
+void SafetensorsReader::read(const std::string& name, const at::Tensor& target) {
+  const auto found = index_.find(name);
+  check(found != index_.end(), path_, ": holds no tensor \"", name, "\"");
+  const StoredTensor& stored = header_.tensors[found->second];
+  const StoredTensor wanted{name, target.scalar_type(), target.sizes().vec()};
+  check(stored.dtype == wanted.dtype && stored.shape == wanted.shape, path_, ": \"", name, "\" is ",
+        type_and_shape(stored), " in the file, the model needs ", type_and_shape(wanted));
+  at::Tensor bytes = target.is_contiguous() && target.is_cpu()
+                         ? target.detach()
+                         : at::empty(target.sizes(), wanted.dtype);
+  file_.seekg(data_start_ + header_.offsets[found->second]);
+  file_.read(static_cast<char*>(bytes.data_ptr()), static_cast<std::streamsize>(bytes.nbytes()));
+  check(file_.good(), path_, ": cannot be read: ", std::strerror(errno));
+  if (bytes.data_ptr() != target.data_ptr()) target.detach().copy_(bytes);
+}
+
+}  // namespace ladder

@@ -1,0 +1,57 @@
+// Reading and writing safetensors files: an 8-byte length, a JSON header, then the tensors' bytes.
+//
+// The writer takes the tensors one by one, so a caller that holds only part of a model at a time
+// can stream it. The reader maps nothing and trusts nothing: it refuses a file whose header and
+// length do not agree to the byte. Format: https://huggingface.co/docs/safetensors
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/train/checkpoint/safetensors_header.hpp"
+
+namespace ladder {
+
+class SafetensorsWriter {
+ public:
+  // Creates the file and writes its header. Throws CheckError with the file's name if that fails.
+  SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+  // The next tensor in the list: its dtype and shape must match.
+  void write(const at::Tensor& tensor);
+  void finish();  // flushes to disk; throws unless every tensor was written
+
+ private:
+  std::string path_;
+  std::vector<StoredTensor> tensors_;
+  std::size_t num_written_ = 0;
+  std::ofstream file_;
+};
+
+class SafetensorsReader {
+ public:
+  // Throws CheckError with the file's name and what is wrong with it.
+  explicit SafetensorsReader(std::string path);
+
+  // In the order of their data.
+  const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+
+  // Copies the named tensor into `target`, which must have its shape and dtype; otherwise throws
+  // CheckError with both.
+  void read(const std::string& name, const at::Tensor& target);
+
+ private:
+  std::string path_;
+  std::ifstream file_;
+  SafetensorsHeader header_;
+  std::int64_t data_start_ = 0;               // in the file
+  std::map<std::string, std::size_t> index_;  // name -> position in the header's lists
+};
+
+}  // namespace ladder

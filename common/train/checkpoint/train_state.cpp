@@ -1,0 +1,52 @@
+#include "common/train/checkpoint/train_state.hpp"
+
+#include <utility>
+
+namespace ladder {
+
+TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
+  return state_of(stored_parameters(model, optimizer),
+                  whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
+}
+
+StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer) {
+  const StateTensors parameters = whole_tensors(model.named_params());
+  if (!optimizer.masters().defined()) return in_fp32(parameters);
+  return rounded_to(parameters, whole_tensors(optimizer.updated_model(model).named_params()),
+                    optimizer);
+}
+
+StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters,
+                        Optimizer& optimizer) {
+  StateTensors both = masters;
+  both.for_each = [=, &optimizer](const TensorVisitor& visit) {
+    optimizer.start_masters();  // saved before the first step
+    masters.for_each(visit);
+  };
+  both.fill = [=, &optimizer](const std::string& name, const TensorVisitor& read) {
+    optimizer.start_masters();  // from here on, they no longer follow the parameters
+    masters.fill(name, [&](const std::string& to, const at::Tensor& values) {
+      read(to, values);
+      parameters.fill(name,
+                      [&](const std::string&, const at::Tensor& buffer) { buffer.copy_(values); });
+    });
+  };
+  return both;
+}
+
+TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
+                    BatchStream& batches) {
+  return {std::move(parameters),
+          std::move(optimizer_tensors),
+          optimizer.num_steps(),
+          batches.position(),
+          batches.training_data().tokenizer(),
+          batches.training_data().bytes_read(),
+          batches.counts(),
+          [&optimizer, &batches](const TrainState& loaded) {
+            optimizer.set_num_steps(loaded.optimizer_steps);
+            batches.seek(loaded.data);
+          }};
+}
+
+}  // namespace ladder

@@ -1,0 +1,56 @@
+// What a run needs to continue, besides its step number: the contents of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/data/batch_stream.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/optim/optimizer.hpp"
+#include "common/train/checkpoint/state_tensors.hpp"
+
+namespace ladder {
+
+// What only the step that wrote it can use: another file beside the canonical ones.
+struct ExtraFile {
+  std::string name;  // in the checkpoint's folder, such as "workers/0/model.safetensors"
+  StateTensors tensors;
+  bool is_read_here = true;  // false: another rank's; this one only takes part in saving it
+};
+
+// Tensors are accessed in place; no copy is made.
+struct TrainState {
+  StateTensors parameters;
+  StateTensors optimizer;  // no tensors if the optimizer keeps none
+  std::int64_t optimizer_steps = 0;
+  DataPosition data;
+  std::string tokenizer;
+  std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
+  BatchCounts batch_counts = {};     // likewise
+  // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
+  std::function<void(const TrainState& loaded)> restore = {};
+  std::vector<ExtraFile> extra_files = {};
+  std::map<std::string, std::int64_t> extra_counts = {};
+  bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
+  std::int64_t heads = 0;   // of the model: no tensor's shape tells; 0: not known
+  std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
+};
+
+// The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.
+TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);
+
+// The same with these tensors instead of a whole replica's.
+TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
+                    BatchStream& batches);
+
+// What a checkpoint stores of a whole replica's parameters, in fp32: their masters, or themselves.
+StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer);
+
+// Stores these masters of the optimizer's. What is read into them is also rounded into the parameters.
+StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters,
+                        Optimizer& optimizer);
+
+}  // namespace ladder

@@ -1,0 +1,207 @@
+#include "common/train/options/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "common/core/check.hpp"
+#include "common/train/options/option_values.hpp"
+
+namespace ladder {
+namespace {
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0u);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_option(const CLI::App& app, const std::string& unknown) {
+  std::string best;
+  // Anything farther away is not a typo. Half the length, because the two dashes always agree.
+  std::size_t best_distance = std::min<std::size_t>(unknown.size() / 2, 4);
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const std::size_t distance = edit_distance(unknown, name);
+    const bool begins_alike = distance == best_distance && unknown.starts_with(name);
+    if (distance < best_distance || begins_alike) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+// --num-microbatches was given: no other option may decide how many microbatches a step has.
+void refuse_a_second_count(const TrainOptions& options) {
+  const auto refuse = [&](const char* option, std::int64_t value, const char* why) {
+    check_usage(value <= 0, option, " ", value, " and --num-microbatches ",
+                options.data.num_microbatches, " ", why, ": give only one of them");
+  };
+  refuse("--local-batch-size", options.pipeline.local_batch_size, "say the same");
+  refuse("--docs-per-step", options.pipeline.docs_per_step,
+         "both say how many microbatches a step has");
+}
+
+// Every name in a --config file is an option, with one value.
+std::string check_config_file(const CLI::App& app, const std::string& path) {
+  std::error_code error;
+  check_usage(std::filesystem::is_regular_file(path, error), "--config ", path,
+              error ? ": " + error.message() : ": is not a regular file");
+  for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
+    const std::string name = "--" + item.fullname();
+    if (item.name == "++" || item.name == "--") {
+      throw UsageError(
+          concat(path, ": sections like [", item.fullname(), "] have no meaning here"));
+    }
+    if (app.get_option_no_throw(name) == nullptr) {
+      const std::string nearest = nearest_option(app, name);
+      throw UsageError(concat(path, ": unknown option ", item.fullname(),
+                              nearest.empty() ? "" : ", did you mean " + nearest.substr(2) + "?"));
+    }
+    check_usage(item.inputs.size() == 1, path, ": ", item.fullname(), " has ", item.inputs.size(),
+                " values, it takes one");
+  }
+  return {};
+}
+
+// The options as a --config file, without the number of microbatches if other options decide it. Such a
+// file has no escapes and no "#" but for comments, so a value that would need one is left out.
+std::string config_text(const TrainOptions& options) {
+  const bool has_derived_count =
+      options.pipeline.local_batch_size > 0 || options.pipeline.docs_per_step > 0;
+  const Json values = to_json(options);
+  std::string text;
+  for (const auto& [name, value] : values.items()) {
+    const std::string quoted = to_text(value);
+    if (name == "num-microbatches" && has_derived_count) {
+      text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
+    } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
+      text +=
+          concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");
+    } else {
+      text += concat(name, " = ", quoted, "\n");
+    }
+  }
+  return text;
+}
+
+// For an option without a value, at the end of the line or before an "=" that nothing follows. The
+// parser's own message begins with the option's name.
+std::string explain_missing_value(const CLI::App& app, const std::string& message) {
+  const std::string name = message.substr(0, message.find(':'));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option == nullptr ? message : concat(name, " needs a value: ", expected_value(*option));
+}
+
+// Whether any step has this option.
+bool is_known(const std::string& name) {
+  TrainOptions options;
+  options.groups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference, OptionGroup::kCudaGraphs,
+                    OptionGroup::kBuckets,        OptionGroup::kPrefetch,  OptionGroup::kPipeline,
+                    OptionGroup::kDiloco};
+  CLI::App app;
+  add_options(app, options);
+  return app.get_option_no_throw(name) != nullptr;
+}
+
+void refuse_unknown(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string unknown = extras.front().substr(0, extras.front().find('='));
+  check_usage(!is_known(unknown), "unknown option ", unknown, ": ", app.get_name(),
+              " does not have it, though other steps do (--help lists all)");
+  const std::string nearest = nearest_option(app, unknown);
+  throw UsageError(concat("unknown option ", unknown,
+                          nearest.empty() ? "" : ", did you mean " + nearest + "?",
+                          " (--help lists all)"));
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
+                               const std::set<OptionGroup>& groups) {
+  CommandLine line;
+  line.options.step = step;
+  line.options.groups = groups;
+  if (groups.contains(OptionGroup::kPipeline)) line.options.data.num_microbatches = 4;
+  CLI::App app("Trains a GPT: " + step + " of Ladder. Its README.md is the lesson.", step);
+  app.allow_extras();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_options(app, line.options);
+  bool print_config = false;
+  std::string dry_run;
+  app.add_flag("--print-config", print_config,
+               "show all options with their current values, as a --config file, and exit")
+      ->group("Help")
+      ->configurable(false);
+  CLI::Option* dry_run_option =
+      app.add_option(
+             "--dry-run", dry_run,
+             "show parameters, memory and tokens on RANKS ranks (default: as started), and exit")
+          ->expected(0, 1)
+          ->type_name("[RANKS]")
+          ->group("Help")
+          ->configurable(false);
+  std::string schedule_file;
+  CLI::Option* show_schedule = nullptr;
+  if (groups.contains(OptionGroup::kPipeline)) {
+    show_schedule = app.add_option("--show-schedule", schedule_file,
+                                   "draw what each stage computes when, as text or into FILE.svg, "
+                                   "and exit")
+                        ->expected(0, 1)
+                        ->type_name("[FILE.svg]")
+                        ->group("Help")
+                        ->configurable(false);
+  }
+  app.set_config("--config", "", "read options from this file, with lines like steps = 100")
+      ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
+      ->type_name("FILE")
+      ->group("Help");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.get_option("--help")->group("Help");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.should_exit = true;
+    line.text = app.help();
+    return line;
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw UsageError(explain_missing_value(app, error.what()));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(concat(error.what(), " (--help lists all options)"));
+  }
+  refuse_unknown(app);
+  if (app.get_option("--num-microbatches")->count() > 0) refuse_a_second_count(line.options);
+  // Any GPU that this can run on multiplies bf16 many times faster than fp32.
+  if (line.options.device.is_cuda() && app.get_option("--precision")->count() == 0)
+    line.options.model.precision.params = at::kBFloat16;
+  finalize(line.options);
+  if (print_config) {
+    line.should_exit = true;
+    line.text = config_text(line.options);
+  }
+  if (show_schedule != nullptr && show_schedule->count() > 0) {
+    check_usage(schedule_file.empty() || schedule_file.ends_with(".svg"), "--show-schedule is '",
+                schedule_file, "', it must be the name of an .svg file, or nothing for text");
+    line.show_schedule = schedule_file;
+  }
+  if (dry_run_option->count() > 0) {
+    check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&
+                    dry_run.size() < 7 && dry_run != "0",
+                "--dry-run takes a number of ranks, not '", dry_run, "'");
+    line.dry_run_ranks = dry_run.empty() ? num_ranks_of(line.options) : std::stoi(dry_run);
+  }
+  return line;
+}
+
+}  // namespace ladder

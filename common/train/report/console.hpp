@@ -1,0 +1,46 @@
+// What a run shows while it works: on a terminal, a progress line that is rewritten; elsewhere,
+// plain lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/train/report/step_record.hpp"
+
+namespace ladder {
+
+struct Progress {
+  std::int64_t step = 0;  // steps taken, of num_steps
+  std::int64_t num_steps = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double units_per_second = 0;
+  double seconds_left = 0;
+  std::string unit = {};  // "target tokens"
+  Metrics metrics = {};
+};
+
+class Console {
+ public:
+  // Writes nothing unless `is_enabled` (rank 0, not --quiet).
+  explicit Console(bool is_enabled);
+  ~Console();  // ends a progress line that is still open
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  void line(const std::string& text);  // permanent
+  // Permanent if is_logged; otherwise only on terminals, until the next one replaces it.
+  void progress(const Progress& progress, bool is_logged);
+
+ private:
+  void clear_progress();
+
+  bool is_enabled_;
+  bool is_terminal_;
+  bool has_progress_line_ = false;
+};
+
+std::string format_duration(double seconds);  // "42 s", "3 min 05 s", "2 h 10 min"
+
+}  // namespace ladder

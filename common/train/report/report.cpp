@@ -1,0 +1,151 @@
+#include "common/train/report/report.hpp"
+
+#include <torch/headeronly/version.h>
+
+#include <cmath>
+
+#include "common/comm/gather_text.hpp"
+#include "common/model/attention_backend.hpp"
+
+namespace ladder {
+namespace {
+
+Json finite(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(finite_or_null(value));
+  return list;
+}
+
+// Null for ranks that are threads: they share the ledger, and all else, of their process.
+Json memory_json(const TrainReport& report, const TrainOptions& options) {
+  if (!memory_ledger_is_installed() || options.transport == Transport::kThreads) return nullptr;
+  const MemoryReading& memory = report.memory;
+  // Bytes that stay alive between steps, and that no scope claims.
+  const std::int64_t unnamed = memory.live(MemoryCategory::kActivations);
+  Json by_name = memory.other_bytes;
+  if (unnamed != 0) by_name["unnamed"] = unnamed;
+  return {{"parameters", memory.live(MemoryCategory::kParameters)},
+          {"gradients", memory.live(MemoryCategory::kGradients)},
+          {"optimizer", memory.live(MemoryCategory::kOptimizer)},
+          {"communication", memory.live(MemoryCategory::kCommunication)},
+          {"other", memory.live(MemoryCategory::kOther) + unnamed},
+          {"other_by_name", by_name.is_null() ? Json::object() : by_name},
+          {"parameters_peak", memory.peak(MemoryCategory::kParameters)},
+          {"gradients_peak", memory.peak(MemoryCategory::kGradients)},
+          {"optimizer_peak", memory.peak(MemoryCategory::kOptimizer)},
+          {"communication_peak", memory.peak(MemoryCategory::kCommunication)},
+          {"activations_peak", memory.peak(MemoryCategory::kActivations)},
+          {"live_at_step_end", memory.total_live_bytes},
+          {"peak", memory.peak_bytes},
+          {"save_peak", report.save_peak_bytes},
+          {"resident", report.resident.bytes},
+          {"resident_peak", report.resident.peak_bytes}};
+}
+
+Json traffic_json(const Traffic& traffic) {
+  Json json = Json::object();
+  for (int i = 0; i < kNumCommOps; ++i) {
+    const auto op = static_cast<CommOp>(i);
+    json[to_string(op)] = {{"calls", traffic[op].calls},
+                           {"bytes_sent", traffic[op].bytes_sent},
+                           {"messages", traffic[op].messages}};
+  }
+  return json;
+}
+
+Json traffic_theory_json(const Traffic& traffic) {
+  Json json = traffic_json(traffic);
+  json["bytes_sent"] = traffic.bytes_sent();
+  return json;
+}
+
+// What differs from rank to rank.
+Json rank_json(const TrainReport& report, const TrainOptions& options) {
+  return {{"data_bytes_read", report.data_bytes_read},
+          {"memory", memory_json(report, options)},
+          {"memory_theory",
+           {{"parameters", report.memory_theory.parameters},
+            {"gradients", report.memory_theory.gradients},
+            {"optimizer", report.memory_theory.optimizer},
+            {"communication", report.memory_theory.communication},
+            {"parameters_peak", report.peak_theory.parameters},
+            {"gradients_peak", report.peak_theory.gradients},
+            {"optimizer_peak", report.peak_theory.optimizer}}},
+          {"traffic", traffic_json(report.traffic)},
+          {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
+}
+
+// Null on the CPU, where modules.cpp chooses.
+Json attention_json(const TrainOptions& options) {
+  if (options.device.is_cpu()) return nullptr;
+  return attention_backend(options.model, options.device);
+}
+
+// The rows of each full step; null if --docs-per-step decides that anew in every step.
+Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
+  if (options.pipeline.docs_per_step > 0) return nullptr;
+  return rows_per_step(options, report.num_replicas);
+}
+
+}  // namespace
+
+void Speed::add(double units, double seconds) {
+  if (++num_steps_ == 2) units_ = seconds_ = 0;
+  units_ += units;
+  seconds_ += seconds;
+}
+
+Json finite_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
+  const std::vector<std::string> texts = all_gather_text(to_text(rank_json(report, options)), comm);
+  if (comm.rank() != 0) return nullptr;
+  Json json = {{"schema_version", 1},
+               {"step", options.step},
+               {"world_size", comm.size()},
+               {"transport", to_string(report.transport)},
+               {"traffic_is_modelled", report.transport == Transport::kNccl},
+               {"data_parallel_size", report.num_replicas},
+               {"pipeline_stages", report.num_stages},
+               {"global_batch_size", global_batch_size(report, options)},
+               {"num_parameters", report.num_parameters},
+               {"torch_version", TORCH_VERSION},
+               {"attention_backend", attention_json(options)},
+               {"config", to_json(options)},
+               {"first_step", report.first_step},
+               {"losses", finite(report.losses)},
+               {"grad_norms", finite(report.grad_norms)},
+               {"param_norms", finite(report.param_norms)},
+               {"learning_rates", finite(report.learning_rates)},
+               {"unit", unit_of(options.objective)},
+               {"units", report.units},
+               {"val_losses", Json::array()},
+               {"skipped_steps", report.skipped_steps},
+               {"param_hash", report.param_hash},
+               {"step_seconds", finite(report.step_seconds)},
+               {"units_per_second", report.units_per_second},
+               {"was_stopped", report.was_stopped},
+               {"sample", report.sample}};
+  if (options.objective.kind == ObjectiveKind::kLanguageModel) {  // whose unit is the target token
+    json["target_tokens"] = report.units;
+    json["tokens_per_second"] = report.units_per_second;
+  }
+  for (const Metrics& metrics : report.metrics) {
+    for (const auto& [name, value] : metrics)
+      json["metrics"][name].push_back(finite_or_null(value));
+  }
+  for (const ValidationLoss& loss : report.val_losses) {
+    Json entry = {{"step", loss.step}, {"loss", finite_or_null(loss.loss)}};
+    for (const auto& [name, value] : loss.metrics) entry[name] = finite_or_null(value);
+    json["val_losses"].push_back(entry);
+  }
+  for (const std::string& text : texts) {
+    const Json rank = parse_json(text, "a rank's report");
+    for (const auto& [key, value] : rank.items()) json[key].push_back(value);
+  }
+  return json;
+}
+
+}  // namespace ladder

@@ -1,0 +1,105 @@
+// A run's account of itself: report.json.
+//
+// The keys are a contract on which tests, benchmarks and outside tools rely; docs/report.md lists
+// them. Doubles are written so that they read back to the same bits; other than finite ones are
+// null.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/comm/traffic.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/core/process_memory.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/train/json.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/report/step_record.hpp"
+
+namespace ladder {
+
+struct ValidationLoss {
+  std::int64_t step = 0;  // optimizer steps taken before it
+  double loss = 0;        // nats per unit of the objective
+  Metrics metrics = {};
+};
+
+// Bytes of model state per rank, padding included: as theory predicts, or as the ledger measured.
+struct StateBytes {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t communication = 0;  // held between steps; scratch that comes and goes is not state
+  std::int64_t total() const { return parameters + gradients + optimizer + communication; }
+  bool operator==(const StateBytes&) const = default;
+};
+
+// The most bytes of each category that a rank holds during training, padding included. The
+// categories need not peak at the same moment. Communication is left out: how much scratch exists
+// at once depends on timing.
+struct PeakBytes {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  bool operator==(const PeakBytes&) const = default;
+};
+
+// The peak of a step that always holds the same amounts.
+inline PeakBytes peak_of(const StateBytes& held) {
+  return {held.parameters, held.gradients, held.optimizer};
+}
+
+// One rank's account of a run. The series have one entry per optimizer step of this run; losses and
+// norms are global values, the same on every rank.
+struct TrainReport {
+  std::int64_t first_step = 0;             // number of steps that an earlier run had taken
+  Transport transport = Transport::kSelf;  // that carried the messages
+  int num_replicas = 1;                    // of the model, each on its own samples
+  int num_stages = 1;                      // into which each replica is cut
+  std::int64_t num_parameters = 0;         // without padding
+  std::vector<double> losses;              // nats per unit of the objective
+  std::vector<double> grad_norms;          // before clipping
+  std::vector<double> param_norms;         // after the step
+  std::vector<double> learning_rates;
+  std::vector<std::int64_t> units;  // of the objective: by default, target tokens
+  std::vector<Metrics> metrics;     // of each step the same names
+  std::vector<double> step_seconds;
+  BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
+  double units_per_second = 0;
+  std::vector<ValidationLoss> val_losses;
+  std::int64_t skipped_steps = 0;
+  std::string param_hash;            // of the final parameters; empty if no state was handed over
+  std::int64_t data_bytes_read = 0;  // by this rank
+  MemoryReading memory;              // live: between steps; peaks: during training, saves left out
+  std::int64_t save_peak_bytes = 0;  // largest total during a save; 0: nothing was saved
+  ResidentMemory resident;           // after the last step; peak: from the start to the last save
+  StateBytes memory_theory;
+  PeakBytes peak_theory;
+  Traffic traffic;           // of the training steps, as metered where bytes leave
+  Traffic traffic_theory;    // the same as the formulas predict
+  bool was_stopped = false;  // by a signal, before the last step
+  std::string sample;        // the text that --sample asked for
+};
+
+// The objective's units (by default, target tokens) per second, over all ranks. The first step warms up, so it is left out as soon as
+// there is a second one.
+class Speed {
+ public:
+  void add(double units, double seconds);
+  double units_per_second() const { return seconds_ > 0 ? units_ / seconds_ : 0; }
+
+ private:
+  std::int64_t num_steps_ = 0;
+  double units_ = 0;
+  double seconds_ = 0;
+};
+
+Json finite_or_null(double value);
+
+// Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
+// gets the result, the others null.
+Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm);
+
+}  // namespace ladder

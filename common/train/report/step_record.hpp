@@ -1,0 +1,46 @@
+// What a step leaves in the log, and whether training can continue after it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/train/options/options.hpp"
+
+namespace ladder {
+
+// What an objective measures besides the loss: names and values, in the order in which they are
+// shown.
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+inline Metrics join(Metrics first, const Metrics& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// What metrics are formed from, once everything has been added up: sums can be added up over
+// microbatches and ranks, means cannot. Unlike the loss, these are plain sums in double: the order of
+// addition, and so the number of ranks, may change their last digit.
+using MetricSums = std::vector<double>;
+
+// What the loop knows about a step once it is done: global values, the same on every rank.
+struct StepRecord {
+  double loss = 0;                 // nats per unit of the objective
+  double grad_norm = 0;            // before clipping
+  double param_norm = 0;           // after the step
+  double num_units = 0;            // of the objective, usually target tokens; of all ranks
+  bool is_stop_requested = false;  // any rank has received a signal
+  Metrics metrics = {};
+};
+
+// The name of the first value that is infinite or not a number; nullptr if all are finite. With a loss
+// scale, the gradient norm may be either: that step was skipped.
+const char* non_finite_value(const StepRecord& record, bool has_loss_scale = false);
+
+// The message to a user whose run has diverged in this step (the first is 1): the values, and the
+// options that may help.
+std::string explain_divergence(const StepRecord& record, std::int64_t step,
+                               const TrainOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,41 @@
+#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
+
+#include "common/core/check.hpp"
+#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
+
+namespace ladder {
+
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
+                              int num_replicas) {
+  const std::int64_t docs = options.pipeline.docs_per_step;
+  const std::string flushes =
+      docs > 0 ? concat("as many microbatches as hold ", docs, " documents")
+               : concat(options.data.num_microbatches, " microbatch(es) per flush, ",
+                        options.pipeline.accumulation, " flush(es)");
+  const std::string rows = docs > 0 ? "" : concat(rows_per_step(options, num_replicas), " ");
+  return concat(to_string(cut), "global batch: ", rows, "rows (", options.data.microbatch_size,
+                " per microbatch, ", flushes, ", ", num_replicas, " replica(s)), schedule ",
+                to_string(options.pipeline.schedule));
+}
+
+std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::int64_t num_forwards =
+      num_stages * options.pipeline.chunks_per_stage * options.data.num_microbatches;
+  check_usage(num_forwards <= kMost, "--show-schedule of ", num_stages,
+              " stages (--pipeline-stages), ", options.pipeline.chunks_per_stage,
+              " chunk(s) per stage (--chunks-per-stage) and ", options.data.num_microbatches,
+              " microbatches (--num-microbatches) has ", num_forwards,
+              " forwards to draw; choose fewer, at most ", kMost);
+  const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
+  check_plan(plan);
+  const Timeline timeline = simulate(plan, {});
+  const std::string title = concat(to_string(options.pipeline.schedule), ", ", num_stages,
+                                   " stages, ", plan.num_microbatches, " microbatches");
+  return is_svg ? draw_svg(timeline, title, "units") : title + "\n" + draw_text(timeline, "units");
+}
+
+}  // namespace ladder

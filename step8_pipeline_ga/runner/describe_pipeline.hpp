@@ -1,0 +1,19 @@
+// What a run says about its pipeline: the cut, the batch, the schedule as a picture.
+#pragma once
+
+#include <string>
+
+#include "common/train/options/options.hpp"
+#include "step8_pipeline_ga/stage/pipeline_cut.hpp"
+
+namespace ladder {
+
+// What the run does, for its log: the layers of each stage, and what makes up the global batch.
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
+                              int num_replicas);
+
+// The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
+// as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
+std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
+
+}  // namespace ladder

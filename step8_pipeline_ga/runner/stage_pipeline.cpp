@@ -1,0 +1,30 @@
+#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+
+#include <utility>
+
+#include "common/train/build_model.hpp"
+
+namespace ladder {
+
+Planner planner_of(const TrainOptions& options, int num_stages) {
+  return [=, pipeline = options.pipeline](std::int64_t num_microbatches) {
+    return plan_pipeline(pipeline.schedule, num_stages, num_microbatches,
+                         pipeline.chunks_per_stage);
+  };
+}
+
+PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
+                              Communicator& stages) {
+  const Model model = build_model(options, plan.cut.layers_of(plan.stage), flat);
+  std::vector<Model> chunks;
+  auto layer = model.layers.begin();
+  for (const std::size_t c : plan.cut.chunks_on(plan.stage)) {
+    const auto end = layer + static_cast<std::ptrdiff_t>(plan.cut.chunks[c].size());
+    chunks.push_back({{layer, end}});
+    layer = end;
+  }
+  return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
+          at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
+}
+
+}  // namespace ladder

@@ -1,0 +1,34 @@
+// Proves a pipeline plan right before it runs, whichever schedule it came from.
+//
+// A plan is right if
+//   - every stage computes its own chunks only, and nothing twice;
+//   - every microbatch goes forward through every chunk, and either through no backward at all (an
+//     evaluation) or through each chunk's backward, whole or in two halves;
+//   - every action comes after those that it needs: a send after what it sends, a computation
+//     after it has received its input, an input half after its forward, a weight half after its
+//     input half;
+//   - a chunk goes backward in the order of its microbatches, weight halves included. They add to
+//     the same gradients, and floating-point sums depend on the order;
+//   - every send meets its receive, and no stages wait for one another in a cycle. This is proved
+//     for the strictest transport: there is one channel between two stages, for both directions,
+//     without tags; every send and every receive blocks until its partner does the other. What
+//     runs there runs with buffers, too, and with sends in the background.
+#pragma once
+
+#include <string>
+
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+
+namespace ladder {
+
+// The first thing found wrong, with the stage and the action, such as
+//   "stage 1: F2 comes before receive activation 2, which it needs"
+//   "deadlock: stage 0 waits to send activation 1 to stage 1, which waits to send gradient 0 to
+//    stage 0"
+// and "" for a plan that is right. Actions name their chunk only where stages have several.
+std::string what_is_wrong_with(const PipelinePlan& plan);
+
+// Throws CheckError with what_is_wrong_with(plan), if there is anything.
+void check_plan(const PipelinePlan& plan);
+
+}  // namespace ladder

@@ -1,0 +1,31 @@
+// Draws when each stage of a pipeline computed what: for the terminal, and as a figure.
+//
+// Both draw a simulated timeline and a measured one alike, begin at the first action, and leave out
+// messages. `unit` is what a second of the timeline is called: for costs of 1 it is not a second.
+#pragma once
+
+#include <string>
+
+#include "step8_pipeline_ga/schedule/pipeline_timeline.hpp"
+
+namespace ladder {
+
+// One row per stage. A computation begins with its letter and its microbatch, and a line shows how
+// long it takes; dots are idle time. Of two and more chunks per stage, small letters tell which:
+//
+//   stage 0 |F0F1....B0==F2B1==F3B2==....B3==|
+//   stage 1 |..F0B0==F1B1==F2B2==F3B3==......|
+//   F forward, B backward, with the number of the microbatch; . idle
+//   15 units; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
+//
+// The shortest computation has room for its number, unless a row would get longer than
+// max_columns; then numbers are left out where they do not fit. Throws CheckError if max_columns
+// has no room at all.
+std::string draw_text(const Timeline& timeline, const std::string& unit = "s",
+                      int max_columns = 160);
+
+// A stand-alone SVG file, for light and for dark pages, with `title` and the figures in words.
+std::string draw_svg(const Timeline& timeline, const std::string& title,
+                     const std::string& unit = "s");
+
+}  // namespace ladder

@@ -1,0 +1,142 @@
+#include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/core/check.hpp"
+#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+Timeline simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
+                   int chunks_per_stage = 1) {
+  return simulate(plan_pipeline(schedule, num_stages, num_microbatches, chunks_per_stage), {});
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line) && line.starts_with("stage");) {
+    longest = std::max(longest, line.size());
+  }
+  return longest;
+}
+
+// As in the header.
+TEST(ScheduleDrawing, DrawsAScheduleAsText) {
+  EXPECT_EQ(draw_text(simulated(Schedule::k1f1b, 2, 4), "units"),
+            "stage 0 |F0F1....B0==F2B1==F3B2==..B3==|\n"
+            "stage 1 |..F0B0==F1B1==F2B2==F3B3==....|\n"
+            "F forward, B backward, with the number of the microbatch; . idle\n"
+            "15 units; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per "
+            "stage: 2, 1\n");
+}
+
+TEST(ScheduleDrawing, DrawsHalvesAsText) {
+  EXPECT_THAT(draw_text(simulated(Schedule::kZeroBubble, 3, 3), "units"),
+              StartsWith("stage 0 |F0F1F2....I0W0I1W1I2W2|\n"
+                         "stage 1 |..F0F1..I0F2I1W0I2W1W2|\n"
+                         "stage 2 |....F0I0F1I1F2I2W0W1W2|\n"
+                         "F forward, I input half of a backward, W weight half of a backward, "));
+}
+
+// Two digits take three columns, a chunk one more; every computation shows all of it.
+TEST(ScheduleDrawing, LabelsGrowWithMicrobatchesAndChunks) {
+  const std::string two_digits = draw_text(simulated(Schedule::kGpipe, 2, 11));
+  EXPECT_THAT(two_digits, AllOf(HasSubstr("F8-F9-F10.........B0===="), HasSubstr("B9====B10===")));
+  const std::string chunks = draw_text(simulated(Schedule::kInterleaved, 2, 2, 2));
+  EXPECT_THAT(chunks, AllOf(HasSubstr("stage 0 |F0aF1aF0bF1b"), HasSubstr("B0b===F1bB1b==="),
+                            HasSubstr("a, b, … the chunk of the stage"),
+                            HasSubstr("live microbatches per stage: 4, 3 (each chunk counts)")));
+}
+
+TEST(ScheduleDrawing, KeepsRowsShort) {
+  for (const int max_columns : {24, 40, 80, 160}) {
+    const std::string text =
+        draw_text(simulated(Schedule::kInterleaved, 4, 16, 4), "s", max_columns);
+    EXPECT_LE(longest_line(text), static_cast<std::size_t>(max_columns));
+    EXPECT_GT(longest_line(text), static_cast<std::size_t>(max_columns) / 2);
+    EXPECT_EQ(count(text, "\nstage "), 3u);
+  }
+  // Two columns for a forward have no room for its two digits.
+  EXPECT_THAT(draw_text(simulated(Schedule::kGpipe, 2, 11), "s", 90),
+              AllOf(StartsWith("stage 0 |F0F1F2F3F4F5F6F7F8F9F-..."), HasSubstr("B9==B10=|\n")));
+  EXPECT_THROW(draw_text(simulated(Schedule::k1f1b, 2, 2), "s", 10), CheckError);
+}
+
+// Any clock will do; a computation that takes no time is not seen, and messages are idle time.
+Timeline measured() {
+  return {{{{ActionKind::kForward, 0, 0}, 100.0, 100.2},
+           {{ActionKind::kRecvGradient, 0, 0}, 100.2, 100.5},
+           {{ActionKind::kBackward, 0, 0}, 100.5, 100.9}},
+          {{{ActionKind::kForward, 1, 0}, 100.25, 100.25},
+           {{ActionKind::kBackward, 1, 0}, 100.3, 100.5}}};
+}
+
+TEST(ScheduleDrawing, DrawsMeasuredTimelines) {
+  EXPECT_THAT(draw_text(measured(), "s", 100),
+              AllOf(StartsWith("stage 0 |F0---"), HasSubstr("0.9 s; bubble: 125 %")));
+  EXPECT_EQ(longest_line(draw_text(measured(), "s", 100)), 100u);
+  EXPECT_THAT(draw_svg(measured(), "one", "s"), Not(HasSubstr("nan")));
+}
+
+TEST(ScheduleDrawing, DrawsNothing) {
+  EXPECT_THAT(draw_text({{}, {}}), StartsWith("stage 0 ||\nstage 1 ||\n"));
+  EXPECT_THAT(draw_svg({{}, {}}, "nothing"), AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST(ScheduleDrawing, DrawsAFigure) {
+  const std::string svg = draw_svg(simulated(Schedule::k1f1b, 2, 4), "a < b & c", "units");
+  EXPECT_THAT(svg,
+              AllOf(StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""),
+                    HasSubstr("<title>a &lt; b &amp; c</title>"),
+                    HasSubstr("<desc>When each of the 2 stages"), HasSubstr("15 units; bubble"),
+                    HasSubstr("prefers-color-scheme:dark"), HasSubstr(">stage 1</text>")));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(count(svg, "<rect "), 2u * 8 + 2);  // and the legend
+  EXPECT_EQ(count(svg, "class=\"number\""), 16u);
+  EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
+}
+
+// Distinct fills for every kind and every chunk.
+TEST(ScheduleDrawing, KindsAndChunksHaveTheirColors) {
+  const std::string chunks = draw_svg(simulated(Schedule::kInterleaved, 2, 4, 2), "chunks");
+  for (const char* fill : {"#77aadd", "#ee8866", "#a7c8e9", "#f4b29c"}) {
+    EXPECT_EQ(count(chunks, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
+  }
+  const std::string halves = draw_svg(simulated(Schedule::kZeroBubble, 2, 4), "halves");
+  for (const char* fill : {"#77aadd", "#ffaabb", "#eedd88"}) {
+    EXPECT_EQ(count(halves, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
+  }
+}
+
+// A drawing of a million boxes shows nothing, and its plan takes minutes.
+TEST(ScheduleDrawing, OfTooMuchIsRefused) {
+  TrainOptions options;
+  options.data.num_microbatches = 1000;
+  EXPECT_THAT([&] { draw_schedule(options, 1000, /*is_svg=*/false); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("1000 stages (--pipeline-stages)"),
+                                              HasSubstr("1000 microbatches (--num-microbatches)"),
+                                              HasSubstr("at most 100000"))));
+  EXPECT_THAT(draw_schedule(options, 2, /*is_svg=*/false), HasSubstr("2 stages, 1000 microb"));
+}
+
+}  // namespace
+}  // namespace ladder

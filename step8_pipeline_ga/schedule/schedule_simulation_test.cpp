@@ -1,0 +1,198 @@
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr PipelineCosts kEqual = {.forward_s = 1, .backward_s = 1};
+constexpr PipelineCosts kTwice = {.forward_s = 1, .backward_s = 2};
+
+TimelineSummary simulated(Schedule schedule, int num_stages, std::int64_t num_microbatches,
+                          int chunks_per_stage, const PipelineCosts& costs) {
+  return summarize(
+      simulate(plan_pipeline(schedule, num_stages, num_microbatches, chunks_per_stage), costs));
+}
+
+TEST(ScheduleSimulation, FourStagesEightMicrobatches) {
+  EXPECT_EQ(simulated(Schedule::kGpipe, 4, 8, 1, kEqual).total_s, 22);
+  EXPECT_EQ(simulated(Schedule::k1f1b, 4, 8, 1, kEqual).total_s, 22);
+  EXPECT_EQ(simulated(Schedule::k1f1b, 4, 8, 1, kTwice).total_s, 33);
+  EXPECT_EQ(simulated(Schedule::kZeroBubble, 4, 8, 1, kTwice).total_s, 27);
+  EXPECT_THAT(simulated(Schedule::kGpipe, 4, 8, 1, kEqual).live, ElementsAre(8, 8, 8, 8));
+  EXPECT_THAT(simulated(Schedule::k1f1b, 4, 8, 1, kEqual).live, ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(simulated(Schedule::kZeroBubble, 4, 8, 1, kTwice).live, ElementsAre(4, 4, 4, 4));
+}
+
+// What stage `stage` of 3 with 2 chunks each computes if 4 microbatches go in rounds of three and
+// one.
+std::vector<Action> in_rounds_of_three_and_one(int stage) {
+  std::vector<Action> forwards, backwards, order;
+  for (const auto& [begin, end] : {std::pair(0, 3), std::pair(3, 4)}) {
+    for (const int nth : {0, 1}) {
+      for (int microbatch = begin; microbatch < end; ++microbatch) {
+        forwards.push_back({ActionKind::kForward, stage + 3 * nth, microbatch});
+        backwards.push_back({ActionKind::kBackward, stage + 3 * (1 - nth), microbatch});
+      }
+    }
+  }
+  const std::size_t head_start = 3 + 2 * (2 - static_cast<std::size_t>(stage));  // Megatron's
+  for (std::size_t i = 0; i < forwards.size() + head_start; ++i) {
+    if (i < forwards.size()) order.push_back(forwards[i]);
+    if (i >= head_start && i - head_start < backwards.size()) {
+      order.push_back(backwards[i - head_start]);
+    }
+  }
+  return order;
+}
+
+TEST(ScheduleSimulation, OneLongerRoundIsBetterThanAShortOne) {
+  EXPECT_EQ(simulated(Schedule::kInterleaved, 3, 4, 2, kEqual).total_s, 20);
+  PipelinePlan plan = {3, 2, 4, {}};
+  for (const int stage : {0, 1, 2}) plan.stages.push_back(in_rounds_of_three_and_one(stage));
+  EXPECT_EQ(summarize(simulate(plan, kEqual)).total_s, 24);
+}
+
+// The time of a flush, its bubble in both meanings, and what is remembered, as the papers have it.
+// Costs are binary fractions, so that sums are exact.
+void expect_formulas(Schedule schedule, int stages, std::int64_t microbatches, int chunks,
+                     const PipelineCosts& costs) {
+  SCOPED_TRACE(concat(to_string(schedule), ", ", stages, " stages, ", microbatches,
+                      " microbatches, ", chunks, " chunks, backward ", costs.backward_s));
+  const TimelineSummary summary = simulated(schedule, stages, microbatches, chunks, costs);
+  for (int stage = 0; stage < stages; ++stage) {
+    EXPECT_EQ(summary.live[static_cast<std::size_t>(stage)],
+              most_live_microbatches(schedule, stages, microbatches, chunks, stage));
+  }
+  if (schedule == Schedule::kZeroBubble && microbatches < stages) return;
+  const double total_s = formula_s(schedule, stages, microbatches, chunks, costs);
+  const double ideal = ideal_s(schedule, microbatches, chunks, costs);
+  EXPECT_EQ(summary.total_s, total_s);
+  EXPECT_NEAR(summary.bubble_per_ideal, (total_s - ideal) / ideal, 1e-12);
+  EXPECT_NEAR(summary.bubble_per_total, (total_s - ideal) / total_s, 1e-12);
+}
+
+TEST(ScheduleSimulation, AgreesWithTheFormulas) {
+  const PipelineCosts uneven = {
+      .forward_s = 1, .backward_s = 2, .input_backward_s = 1.5, .weight_backward_s = 0.5};
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (std::int64_t microbatches = 1; microbatches <= 16; ++microbatches) {
+      for (const PipelineCosts& costs : {kEqual, kTwice, uneven}) {
+        for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
+          expect_formulas(schedule, stages, microbatches, 1, costs);
+        }
+        for (int chunks = 1; chunks <= (stages == 1 ? 1 : 4); ++chunks) {
+          expect_formulas(Schedule::kInterleaved, stages, microbatches, chunks, costs);
+        }
+      }
+    }
+  }
+}
+
+// The table of the theory, in its own words: t_f and t_b are of a whole stage.
+TEST(ScheduleSimulation, TheFormulasAreThoseOfTheTable) {
+  const double t_f = 1, t_b = 2;
+  for (int p = 2; p <= 8; ++p) {
+    for (int m = 1; m <= 16; ++m) {
+      const PipelineCosts whole = {.forward_s = t_f, .backward_s = t_b};
+      const double time = (m + p - 1) * (t_f + t_b);
+      EXPECT_DOUBLE_EQ(formula_s(Schedule::kGpipe, p, m, 1, whole), time);
+      EXPECT_DOUBLE_EQ(formula_s(Schedule::k1f1b, p, m, 1, whole), time);
+      const double ideal = ideal_s(Schedule::k1f1b, m, 1, whole);
+      EXPECT_NEAR((time - ideal) / ideal, (p - 1.0) / m, 1e-12);
+      EXPECT_NEAR((time - ideal) / time, (p - 1.0) / (m + p - 1), 1e-12);
+      for (int r = 0; r < p; ++r) {
+        EXPECT_EQ(most_live_microbatches(Schedule::kGpipe, p, m, 1, r), m);
+        EXPECT_EQ(most_live_microbatches(Schedule::k1f1b, p, m, 1, r), std::min(m, p - r));
+        EXPECT_EQ(most_live_microbatches(Schedule::kZeroBubble, p, m, 1, r), std::min(m, p));
+      }
+      for (int v = 2; v <= 4 && m % p == 0; ++v) {
+        const PipelineCosts parts = {.forward_s = t_f / v, .backward_s = t_b / v};
+        EXPECT_DOUBLE_EQ(formula_s(Schedule::kInterleaved, p, m, v, parts),
+                         m * (t_f + t_b) + (p - 1) * (t_f + t_b) / v);
+        for (int r = 0; r < p; ++r) {
+          EXPECT_EQ(most_live_microbatches(Schedule::kInterleaved, p, m, v, r),
+                    std::min(m * v, 2 * (p - r - 1) + (v - 1) * p + 1));
+        }
+      }
+    }
+  }
+}
+
+// m (t_f + t_b) + (p − 1)(t_f + t_I − t_W), and where this is no longer so.
+TEST(ScheduleSimulation, ZeroBubbleHidesTheWeightHalves) {
+  const PipelineCosts costs = {
+      .forward_s = 2, .backward_s = 0, .input_backward_s = 3, .weight_backward_s = 1};
+  EXPECT_EQ(formula_s(Schedule::kZeroBubble, 5, 9, 1, costs), 9 * 6 + 4 * (2 + 3 - 1));
+  EXPECT_EQ(simulated(Schedule::kZeroBubble, 5, 9, 1, costs).total_s, 70);
+  EXPECT_THROW(formula_s(Schedule::kZeroBubble, 5, 4, 1, costs), CheckError);
+  const PipelineCosts long_weight_half = {.forward_s = 1, .weight_backward_s = 2};
+  EXPECT_THROW(formula_s(Schedule::kZeroBubble, 2, 2, 1, long_weight_half), CheckError);
+  EXPECT_EQ(simulated(Schedule::kZeroBubble, 2, 2, 1, long_weight_half).total_s, 9);  // not 8
+}
+
+TEST(ScheduleSimulation, RemembersUntilTheWeightHalf) {
+  const Timeline timeline = simulate(plan_pipeline(Schedule::kZeroBubble, 4, 8), kTwice);
+  EXPECT_THAT(peak_live(timeline), ElementsAre(4, 4, 4, 4));
+  EXPECT_THAT(peak_live(timeline, ActionKind::kInputBackward), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(peak_live(simulate(plan_forwards(3, 5), kTwice)), ElementsAre(0, 0, 0));
+}
+
+TEST(ScheduleSimulation, GivesTheTimeOfEveryComputation) {
+  const Timeline timeline = simulate(plan_pipeline(Schedule::k1f1b, 2, 2), kTwice);
+  std::vector<std::string> texts;
+  for (const std::vector<TimedAction>& stage : timeline) {
+    std::string& text = texts.emplace_back();
+    for (const auto& [action, begin_s, end_s] : stage) {
+      text += concat(to_string(action), " ", begin_s, "-", end_s, ", ");
+    }
+  }
+  EXPECT_THAT(texts, ElementsAre("F0 0-1, F1 1-2, B0 4-6, B1 7-9, ",
+                                 "F0.c1 1-2, B0.c1 2-4, F1.c1 4-5, B1.c1 5-7, "));
+}
+
+// A message of l seconds: the sender goes on meanwhile, and whoever needs it waits.
+TEST(ScheduleSimulation, LinksDelayTheReceiver) {
+  PipelineCosts costs = kTwice;
+  costs.link_s = 0.5;
+  EXPECT_EQ(simulated(Schedule::k1f1b, 2, 1, 1, costs).total_s, 1 + 0.5 + 3 + 0.5 + 2);
+  EXPECT_EQ(simulated(Schedule::k1f1b, 1, 4, 1, costs).total_s, 12);
+  // GPipe pays once on the way there and once on the way back, however many microbatches there are.
+  EXPECT_EQ(simulated(Schedule::kGpipe, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
+  // In 1F1B a stage and the next one wait for each other in turn.
+  EXPECT_GT(simulated(Schedule::k1f1b, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
+}
+
+TEST(ScheduleSimulation, SummarizesMeasuredTimelines) {
+  const auto action = [](ActionKind kind, int chunk) { return Action{kind, chunk, 0}; };
+  const Timeline timeline = {
+      {{action(ActionKind::kForward, 0), 10, 12},
+       {action(ActionKind::kRecvGradient, 0), 12, 15},
+       {action(ActionKind::kBackward, 0), 15, 18}},
+      {{action(ActionKind::kForward, 1), 12, 13}, {action(ActionKind::kBackward, 1), 13, 15}}};
+  const TimelineSummary summary = summarize(timeline);
+  EXPECT_EQ(summary.total_s, 8);
+  EXPECT_EQ(summary.bubble_per_ideal, 1);  // computing 5 + 3, idle 3 + 5
+  EXPECT_EQ(summary.bubble_per_total, 0.5);
+  EXPECT_THAT(summary.live, ElementsAre(1, 1));
+  EXPECT_EQ(summarize({{}, {}}).total_s, 0);
+}
+
+TEST(ScheduleSimulation, RefusesAPlanThatCannotGoOn) {
+  PipelinePlan plan = plan_pipeline(Schedule::k1f1b, 2, 2);
+  std::reverse(plan.stages[0].begin(), plan.stages[0].end());
+  EXPECT_THAT([&] { simulate(plan, kEqual); },
+              ::testing::ThrowsMessage<CheckError>(HasSubstr("check_plan")));
+}
+
+}  // namespace
+}  // namespace ladder

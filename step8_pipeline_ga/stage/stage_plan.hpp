@@ -1,0 +1,47 @@
+// What one stage holds, and its place in the whole model.
+//
+// Each stage keeps parameters, gradients and optimizer state of its own layers only: their layout
+// is the stage's own. Three things still concern the whole model: the gradient norm, which adds up
+// blocks of all stages in the whole model's order; a checkpoint, which stores each tensor once; and
+// a tied token embedding, which the first stage looks up and the last one multiplies with. If these
+// are different stages, the last one has a copy. The copy counts in neither norm nor checkpoint.
+//
+// A plan is a value; it depends only on the options, the number of stages and the stage.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/optim/flat_layout.hpp"
+#include "common/train/options/options.hpp"
+#include "step8_pipeline_ga/stage/pipeline_cut.hpp"
+
+namespace ladder {
+
+struct StagePlan {
+  PipelineCut cut;
+  int stage = 0;
+  FlatLayout whole;   // of all layers: the layout of a single process
+  FlatLayout layout;  // of this stage's own
+
+  // A piece of the stage's buffers that starts at a block boundary, and the place of its first
+  // block of 1024 elements among the blocks of the whole model.
+  struct NormPiece {
+    std::int64_t start = 0;
+    std::int64_t numel = 0;
+    std::int64_t first_block = 0;
+  };
+  std::vector<NormPiece> norm_pieces;  // what this stage adds to a norm: every unit, without a copy
+  std::int64_t num_norm_blocks = 0;    // of the whole model
+
+  std::vector<int> owners;  // of each tensor of `whole`: the stage that stores it in a checkpoint
+  // The tied embedding in this stage's layout, if the first and the last stage both have it.
+  std::optional<FlatTensor> tied;
+};
+
+// Throws what cut_layers() throws.
+StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage);
+
+}  // namespace ladder

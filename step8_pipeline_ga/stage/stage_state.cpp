@@ -1,0 +1,95 @@
+#include "step8_pipeline_ga/stage/stage_state.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <map>
+
+#include "common/core/memory_ledger.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr int kSaveTag = 8;
+
+// A stored tensor: its owner, and its memory on this stage, if it is here.
+struct Place {
+  std::vector<std::int64_t> shape;
+  int owner = 0;
+  at::Tensor own = {};
+};
+
+at::Tensor scratch(at::IntArrayRef shape, at::ScalarType type) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  return at::empty(shape, type);
+}
+
+// By the stored names: those of the whole model's tensors, each with one of the suffixes.
+std::map<std::string, Place> places_of(const StagePlan& plan,
+                                       const std::vector<std::string>& suffixes,
+                                       const std::vector<NamedTensor>& own) {
+  std::map<std::string, Place> places;
+  for (std::size_t i = 0; i < plan.whole.tensors.size(); ++i) {
+    const FlatTensor& tensor = plan.whole.tensors[i];
+    for (const std::string& suffix : suffixes)
+      places[tensor.name + suffix] = {tensor.shape, plan.owners[i]};
+  }
+  for (const auto& [name, tensor] : own) places.at(name).own = tensor;
+  return places;
+}
+
+StateTensors staged_tensors(const std::map<std::string, Place>& places, const Mesh& mesh,
+                            at::ScalarType type = at::kFloat) {
+  StateTensors state;
+  for (const auto& [name, place] : places) state.stored.push_back({name, type, place.shape});
+
+  state.for_each = [=](const TensorVisitor& visit) {
+    if (mesh.dp_rank() != 0) return;
+    for (const auto& [name, place] : places) {
+      at::Tensor values = place.own;
+      if (place.owner != 0 && mesh.pp_rank() == place.owner) {
+        mesh.stages.send(values, /*peer=*/0, kSaveTag)->wait();
+      } else if (place.owner != 0 && mesh.pp_rank() == 0) {
+        values = scratch(place.shape, type);
+        mesh.stages.recv(values, place.owner, kSaveTag)->wait();
+      }
+      if (mesh.pp_rank() == 0) visit(name, values);
+    }
+  };
+
+  state.fill = [=](const std::string& name, const TensorVisitor& read) {
+    const Place& place = places.at(name);
+    read(name, place.own.defined() ? place.own : scratch(place.shape, type));
+  };
+  return state;
+}
+
+}  // namespace
+
+StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh) {
+  return in_fp32(staged_tensors(places_of(plan, {""}, model.named_params()), mesh,
+                                plan.layout.precision.params));
+}
+
+TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
+                       BatchStream& batches, const Mesh& mesh, const ObjectiveState& objective) {
+  std::vector<NamedTensor> own = optimizer.named_state(model.layout());
+  std::vector<std::string> suffixes;
+  for (const NamedTensor& state : optimizer.state()) suffixes.push_back("." + state.name);
+  for (const auto& [name, flat] : objective.tensors) {
+    suffixes.push_back("." + name);
+    for (const NamedTensor& tensor : named_views(model.layout(), flat))
+      own.push_back({tensor.name + suffixes.back(), tensor.tensor});
+  }
+  StateTensors parameters = stage_parameters(plan, model, mesh);
+  if (optimizer.masters().defined()) {
+    const auto masters = named_views(model.layout(), optimizer.masters());
+    parameters =
+        rounded_to(parameters, staged_tensors(places_of(plan, {""}, masters), mesh), optimizer);
+  }
+  TrainState state = state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh),
+                              optimizer, batches);
+  state.reference_hash = objective.reference_hash;
+  return state;
+}
+
+}  // namespace ladder

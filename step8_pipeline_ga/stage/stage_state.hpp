@@ -1,0 +1,38 @@
+// Checkpoints of a model that is spread over stages: the same files as those of one process.
+//
+// A save goes tensor by tensor. The stage that owns a tensor sends it to the first stage, which
+// writes it and frees it before the next one arrives. So no rank ever holds more than its own stage
+// and one tensor. A load needs no messages: every rank reads the file and keeps what belongs to its
+// stage. The replicas are equal; the first one writes.
+//
+// Collective over the stages of the first replica: saving what this returns. Construction and load
+// are local.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/comm/mesh.hpp"
+#include "common/optim/flat_model.hpp"
+#include "common/train/checkpoint/train_state.hpp"
+#include "step8_pipeline_ga/stage/stage_plan.hpp"
+
+namespace ladder {
+
+// The parameters alone. Lifetime: the mesh's communicators outlive the result.
+StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh);
+
+// What an objective adds to a checkpoint.
+struct ObjectiveState {
+  // In this stage's layout, stored beside the optimizer's: each under the names of the parameters,
+  // with a dot and its own name appended.
+  std::vector<NamedTensor> tensors = {};
+  std::string reference_hash = {};  // of a frozen model's parameters; empty: there is none
+};
+
+// Lifetime: the arguments outlive the state, but for the plan.
+TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
+                       BatchStream& batches, const Mesh& mesh,
+                       const ObjectiveState& objective = {});
+
+}  // namespace ladder

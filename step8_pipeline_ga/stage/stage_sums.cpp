@@ -1,0 +1,28 @@
+#include "step8_pipeline_ga/stage/stage_sums.hpp"
+
+#include <algorithm>
+
+#include "common/optim/norm.hpp"
+
+namespace ladder {
+
+double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages) {
+  std::vector<double> sums(static_cast<std::size_t>(plan.num_norm_blocks));
+  for (const StagePlan::NormPiece& piece : plan.norm_pieces) {
+    const std::vector<double> own = block_sums({flat.narrow(0, piece.start, piece.numel)});
+    std::copy(own.begin(), own.end(), sums.begin() + piece.first_block);
+  }
+  all_reduce_sum(sums, stages);  // one stage's value and zeros: no rounding
+  return norm_of(sums);
+}
+
+std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {
+  return stages.split(plan.tied ? 0 : -1, stages.rank());
+}
+
+void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied) {
+  if (tied == nullptr) return;
+  tied->all_reduce(grads.flat().narrow(0, plan.tied->start, plan.tied->numel))->wait();
+}
+
+}  // namespace ladder
