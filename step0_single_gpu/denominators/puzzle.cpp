@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/loss_scaling/puzzle.hpp"
+#include "step0_single_gpu/denominators/puzzle.hpp"
 
 #include <cstdio>
 #include <iterator>

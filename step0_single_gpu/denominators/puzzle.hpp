@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "step8_pipeline_ga/loss_scaling/laboratory.hpp"
+#include "step0_single_gpu/denominators/laboratory.hpp"
 
 namespace ladder::lab {
 

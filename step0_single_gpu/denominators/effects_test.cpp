@@ -1,5 +1,5 @@
 // What an optimizer makes of a wrong gradient, and the table that shows it.
-#include "step8_pipeline_ga/loss_scaling/effects.hpp"
+#include "step0_single_gpu/denominators/effects.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
@@ -10,7 +10,7 @@
 
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
-#include "step8_pipeline_ga/loss_scaling/lab_testing.hpp"
+#include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {
 namespace {

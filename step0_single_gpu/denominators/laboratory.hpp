@@ -13,7 +13,7 @@
 #include "common/optim/optimizer.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/options/options.hpp"
-#include "step8_pipeline_ga/loss_scaling/mistakes.hpp"
+#include "step0_single_gpu/denominators/mistakes.hpp"
 
 namespace ladder::lab {
 

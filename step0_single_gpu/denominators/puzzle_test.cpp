@@ -1,6 +1,6 @@
 // The exercise: its reports can be regenerated, read, and judged from their numbers alone; its
 // grader accepts right answers only; and the program around it.
-#include "step8_pipeline_ga/loss_scaling/puzzle.hpp"
+#include "step0_single_gpu/denominators/puzzle.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/json.hpp"
-#include "step8_pipeline_ga/loss_scaling/lab_testing.hpp"
+#include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {
 namespace {
@@ -149,7 +149,7 @@ TEST(Grader, SaysWhatIsNoAnswer) {
 }
 
 ProgramResult run_lab(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {LADDER_LOSS_SCALING};
+  std::vector<std::string> command = {LADDER_DENOMINATORS};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return run_program(command);
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/closeness.hpp"
-#include "step8_pipeline_ga/loss_scaling/lab_testing.hpp"
+#include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {
 namespace {

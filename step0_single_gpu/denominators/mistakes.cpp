@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/loss_scaling/mistakes.hpp"
+#include "step0_single_gpu/denominators/mistakes.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>

@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/loss_scaling/effects.hpp"
+#include "step0_single_gpu/denominators/effects.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/loss_scaling/laboratory.hpp"
+#include "step0_single_gpu/denominators/laboratory.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/argsort.h>
@@ -61,7 +61,7 @@ double clip_norm_of(Recipe recipe) {
 TrainOptions options_of(const Experiment& experiment) {
   const bool is_sgd = experiment.recipe == Recipe::kSgd;
   TrainOptions options;
-  options.step = "loss_scaling";
+  options.step = "denominators";
   options.num_steps = experiment.num_steps;
   options.seed = experiment.data_seed;
   options.model = {.context = kContext, .layers = 1, .heads = 2, .channels = 32};

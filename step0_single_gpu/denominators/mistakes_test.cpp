@@ -1,6 +1,6 @@
 // Numbers small enough for paper: a model of one parameter, and microbatches whose mean losses are
 // given. All that a denominator can get wrong shows in one gradient.
-#include "step8_pipeline_ga/loss_scaling/mistakes.hpp"
+#include "step0_single_gpu/denominators/mistakes.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-// The loss-scaling laboratory: the table of README.md, and its exercise.
+// The denominator laboratory: the table of README.md, and its exercise.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -9,8 +9,8 @@
 #include "common/core/process_memory.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
-#include "step8_pipeline_ga/loss_scaling/effects.hpp"
-#include "step8_pipeline_ga/loss_scaling/puzzle.hpp"
+#include "step0_single_gpu/denominators/effects.hpp"
+#include "step0_single_gpu/denominators/puzzle.hpp"
 
 namespace ladder::lab {
 namespace {
@@ -38,7 +38,7 @@ constexpr const char* kAbout =
     "  true validation  the same model's loss with one denominator\n"
     "The last four are there twice: for plain SGD without clipping, and for AdamW with "
     "clipping.\n\n"
-    "step8_pipeline_ga/loss_scaling/README.md explains all of it.";
+    "step0_single_gpu/denominators/README.md explains all of it.";
 
 struct LabOptions {
   std::int64_t num_steps = 30;
@@ -48,7 +48,7 @@ struct LabOptions {
 
 // Returns --help's text, or nothing if there is work to do.
 std::string parse(int argc, char** argv, LabOptions& options) {
-  CLI::App app(kAbout, "loss_scaling");
+  CLI::App app(kAbout, "denominators");
   app.allow_extras();
   const auto add = [&app](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->type_name(type);
