@@ -29,10 +29,8 @@ using Words = std::vector<std::string>;
 // A model and data that take milliseconds per step.
 const std::string kSmall = " --layers 1 --heads 2 --channels 16 --context 16 --data text.txt ";
 
-const std::vector<std::string> kSteps = {
-    "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp",
-    "step4_bucketed_ddp",  "step5_zero1",        "step6_zero2",
-    "step7_zero3",         "step8_pipeline_ga",  "step9_diloco"};
+const std::vector<std::string> kAllSteps = words(LADDER_STEPS);
+const std::vector<std::string> kSteps(kAllSteps.begin() + 1, kAllSteps.end());  // on several ranks
 
 // What a step needs on two ranks, besides the small model.
 std::string needed_by(const std::string& step) {
@@ -240,17 +238,17 @@ TEST_F(Failure, ARankThatIsKilledWhileAllSave) {
   for (const std::string& step : {kSteps[4], kSteps[5], kSteps[6], kSteps[7], kSteps[8]}) {
     for (const int rank : {0, 1}) {
       SCOPED_TRACE(concat(step, ", rank ", rank));
-      const std::string options = "--layers 4 --channels 128 --keep 2 --save-every 1";
-      Program run(two_ranks(trainer(step, options), trainer(step, options)), folder_.path());
+      const std::string model = "--layers 4 --channels 128 ";
+      const std::string saving = trainer(step, model + "--keep 2 --save-every 1");
+      Program run(two_ranks(saving, saving), folder_.path());
       ASSERT_TRUE(saves_after_step_3(folder_.path("run/checkpoints"))) << run.output();
       std::vector<pid_t> ranks = run.children();
       ASSERT_EQ(ranks.size(), 2u);
       std::sort(ranks.begin(), ranks.end());
       ::kill(ranks[static_cast<std::size_t>(rank)], SIGKILL);
       EXPECT_NE(run.wait(kSeconds), 0);
-      const std::string resumed = concat(options, " --resume auto --quiet --steps 20");
-      const Words again = two_ranks(trainer(step, resumed), trainer(step, resumed));
-      EXPECT_EQ(run_program(again, folder_.path()).exit_code, 0);
+      const std::string resumed = trainer(step, model + "--resume auto --quiet --steps 20");
+      EXPECT_EQ(run_program(two_ranks(resumed, resumed), folder_.path()).exit_code, 0);
       const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
       EXPECT_GE(report["first_step"].get<int>(), 3);  // the previous one was whole
       fs::remove_all(folder_.path("run"));
@@ -282,7 +280,7 @@ TEST_F(Failure, ASignalToOneRankStopsAll) {
 
 TEST_F(Failure, AParameterThatOneRankDoesNotUse) {
   for (const char* who : {"reducer", "bucketer"}) {
-    const std::string command = concat(one_word(LADDER_UNUSED_PARAMETER), " ", who);
+    const std::string command = concat(one_word(LADDER_BUILD "/tests/unused_parameter"), " ", who);
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
                 AllOf(HasSubstr("error: rank 1"), HasSubstr("'bias'")));
   }

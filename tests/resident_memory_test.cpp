@@ -68,11 +68,7 @@ TEST_P(Resident, IsWhatTheLedgerCountsAndLittleMore) {
   EXPECT_LE(more_bytes, allowed_bytes_per_parameter(GetParam()) * num_more + kSlack);
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, Resident,
-                         ::testing::Values("step0_single_gpu", "step1_ddp_reference",
-                                           "step2_sharded_data", "step3_naive_dp",
-                                           "step4_bucketed_ddp", "step5_zero1", "step6_zero2",
-                                           "step7_zero3", "step8_pipeline_ga", "step9_diloco"),
+INSTANTIATE_TEST_SUITE_P(Steps, Resident, ::testing::ValuesIn(words(LADDER_STEPS)),
                          [](const auto& step) { return step.param; });
 
 }  // namespace

@@ -26,6 +26,8 @@ using ::testing::HasSubstr;
 
 using Arguments = std::vector<std::string>;
 
+const std::string kProgram = LADDER_BUILD "/step0_single_gpu/step0_single_gpu";
+
 // A run that takes a few milliseconds per step and ends in the middle of its second epoch. With
 // 20 channels, tensors need padding.
 const std::string kOptions =
@@ -41,8 +43,7 @@ class Step0Process : public ::testing::Test {
   }
 
   Arguments command(const Arguments& more) const {
-    Arguments all =
-        words(concat(one_word(LADDER_PROGRAM), " ", kOptions, " --data ", one_word(data_)));
+    Arguments all = words(concat(one_word(kProgram), " ", kOptions, " --data ", one_word(data_)));
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -107,9 +108,8 @@ TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
 // The figures of the lessons' cost cards.
 TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
   const auto run_default = [&](const std::string& options) {
-    return run_program(
-        words(concat(one_word(LADDER_PROGRAM), " --data ", one_word(data_), " ", options)),
-        folder_.path());
+    return run_program(words(concat(one_word(kProgram), " --data ", one_word(data_), " ", options)),
+                       folder_.path());
   };
   ASSERT_EQ(run_default("--steps 1 --out run").exit_code, 0);
   const Json memory = report("run")["memory"][0];

@@ -19,10 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kSteps = {
-    "step0_single_gpu",   "step1_ddp_reference", "step2_sharded_data", "step3_naive_dp",
-    "step4_bucketed_ddp", "step5_zero1",         "step6_zero2",        "step7_zero3",
-    "step8_pipeline_ga",  "step9_diloco"};
+const std::vector<std::string> kSteps = words(LADDER_STEPS);
 
 class Threads : public ::testing::Test {
  protected:
