@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/comm/paced_communicator.hpp"
-#include "common/train/options/diloco_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 

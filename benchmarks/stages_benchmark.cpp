@@ -45,7 +45,7 @@ TrainOptions options_of(const Trainer& trainer) {
   options.num_steps = kWarmup + kSteps;
   options.model = {.context = 256, .layers = 6, .heads = 6, .channels = 384};
   options.data.microbatch_size = kRows;
-  options.bucket_mb = 1;
+  options.set<BucketOptions>().capacity_mb = 1;
   options.output.is_quiet = true;
   finalize(options);
   return options;

@@ -21,8 +21,23 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/train/options/option_table.hpp"
 
 namespace ladder {
+
+void CudaGraphOptions::declare(OptionTable& table) {
+  table.heading("CUDA graphs");
+  table
+      .value("--cuda-graphs", are_wanted,
+             "true: record what a GPU does for a microbatch, and launch the recording from then on")
+      .changes_no_bits();
+}
+
+void CudaGraphOptions::finalize(TrainOptions& options) {
+  check_usage(!are_wanted || options.device.is_cuda(),
+              "--cuda-graphs true records what a GPU does, but --device is cpu: give --device cuda "
+              "as well, or leave out --cuda-graphs");
+}
 
 #ifdef LADDER_WITH_CUDA
 

@@ -25,9 +25,17 @@
 #pragma once
 
 #include "common/optim/flat_model.hpp"
+#include "common/train/options/step_options.hpp"
 #include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
+
+struct CudaGraphOptions {
+  bool are_wanted = false;  // --cuda-graphs
+
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& options);
+};
 
 // Returns a function that does what `loss_sum` does, by graphs, or loss_sum itself if !is_wanted.
 //

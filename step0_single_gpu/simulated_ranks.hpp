@@ -18,8 +18,8 @@
 
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
-#include "common/train/options/options.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 

@@ -23,11 +23,12 @@ TrainReport train(const TrainOptions& options, World& world) {
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
-  SimulatedRanks ranks(options.simulate_ranks, options.fold, grads);  // 1, or N for the oracle
-  BatchStream batches = global_batches(options.data, options.simulate_ranks);
+  const auto& oracle = options.get<OracleOptions>();
+  SimulatedRanks ranks(oracle.simulate_ranks, oracle.fold, grads);  // 1, or N for the oracle
+  BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   // Forward and loss in one; with --cuda-graphs, a recording of them that a GPU repeats.
-  const LossSum loss_sum = captured_if(options.uses_cuda_graphs, loss_of(model, kNextToken), grads);
+  const LossSum loss_sum = captured_if(options.get<CudaGraphOptions>().are_wanted, loss_of(model, kNextToken), grads);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder::step0 {
 
@@ -24,8 +26,8 @@ inline Trainer trainer() {
       .step = "step0_single_gpu",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .groups = {OptionGroup::kSimulatedRanks, OptionGroup::kCudaGraphs},
+      .traffic = every_step<step_traffic>,
+      .options = {.own = step_options<OracleOptions, CudaGraphOptions>()},
   };
 }
 

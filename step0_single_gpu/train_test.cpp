@@ -6,6 +6,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -38,6 +39,17 @@ class Step0Test : public ::testing::Test {
   TempFolder folder_;
   TrainOptions options_;
 };
+
+TEST_F(Step0Test, CudaGraphsNeedAGpu) {
+  const auto are_wanted = [](const std::vector<const char*>& words) {
+    return parse_words(step0::trainer(), words).options.get<CudaGraphOptions>().are_wanted;
+  };
+  EXPECT_FALSE(are_wanted({}));
+  EXPECT_FALSE(are_wanted({"--cuda-graphs", "false"}));
+  EXPECT_TRUE(are_wanted({"--device", "cuda", "--cuda-graphs", "true"}));
+  expect_refused(step0::trainer(), {"--cuda-graphs", "true"},
+                 {"--cuda-graphs true", "--device is cpu: give --device cuda"});
+}
 
 TEST_F(Step0Test, SameSeedSameBitsOtherSeedOthers) {
   const TrainReport first = train(options_), again = train(options_);
@@ -146,7 +158,7 @@ TEST_F(Step0Test, ResumeContinuesBitForBit) {
         Case{OptimizerKind::kSgd, 13, 1, false}, Case{OptimizerKind::kSgd, 39, 3, true}}) {
     TrainOptions whole = options_;
     whole.optimizer.kind = kind;
-    whole.simulate_ranks = ranks;
+    whole.set<OracleOptions>().simulate_ranks = ranks;
     whole.model.tie_embeddings = is_tied;
     const TrainReport uninterrupted = train(whole);
     TrainOptions second = whole;
@@ -170,8 +182,8 @@ TEST_F(Step0Test, ResumeContinuesBitForBit) {
 
 TEST_F(Step0Test, OneSimulatedRankIsStep0) {
   const TrainReport plain = train(options_);
-  options_.fold = Fold::kRanksFirst;
-  options_.simulate_ranks = 1;
+  options_.set<OracleOptions>().fold = Fold::kRanksFirst;
+  options_.set<OracleOptions>().simulate_ranks = 1;
   EXPECT_EQ(train(options_).param_hash, plain.param_hash);
 }
 

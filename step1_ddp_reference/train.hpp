@@ -20,8 +20,7 @@ inline Trainer trainer() {
       .step = "step1_ddp_reference",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .groups = {OptionGroup::kReference},
+      .traffic = every_step<step_traffic>,
   };
 }
 

@@ -20,7 +20,7 @@ inline Trainer trainer() {
       .step = "step3_naive_dp",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
+      .traffic = every_step<step_traffic>,
   };
 }
 

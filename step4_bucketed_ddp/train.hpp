@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 
 namespace ladder::step4 {
 
@@ -20,8 +21,8 @@ inline Trainer trainer() {
       .step = "step4_bucketed_ddp",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .groups = {OptionGroup::kBuckets},
+      .traffic = every_step<step_traffic>,
+      .options = {.own = step_options<BucketOptions>()},
   };
 }
 

@@ -21,7 +21,7 @@ inline Trainer trainer() {
       .step = "step5_zero1",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
+      .traffic = every_step<step_traffic>,
   };
 }
 

@@ -21,17 +21,17 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
   return peak;
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
-  traffic += norm_traffic(layout, world_size, rank);
+  Traffic sent = scalars_traffic(1, world_size, rank);
+  sent += scalars_traffic(2, world_size, rank);
+  sent += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout))
-    traffic +=
+    sent +=
         all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
+  sent *= steps.count();
   Traffic gradients = microbatch_traffic(options, world_size, rank);
-  traffic += gradients *= options.data.num_microbatches;
-  return traffic;
+  return sent += gradients *= steps.batches.microbatches;
 }
 
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {

@@ -15,9 +15,9 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // In addition, the full gradients of the two neighboring units that are largest together.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Per unit, one reduce_scatter per microbatch and one all_gather; one all_gather of the norm's
+// Per unit and optimizer step, one reduce_scatter per microbatch and one all_gather; one all_gather of the norm's
 // block sums; one all-reduce of a single double and one of two.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 // The part of that which each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
 
@@ -26,8 +26,7 @@ inline Trainer trainer() {
       .step = "step6_zero2",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .microbatch_traffic = microbatch_traffic,
+      .traffic = traffic,
       .peak_bytes = peak_bytes,
   };
 }

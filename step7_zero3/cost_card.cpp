@@ -19,18 +19,19 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
   PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
   peak.parameters += layout.precision.param_bytes() *
-                     peak_whole_numel(layout, options.prefetch, options.model.tie_embeddings);
+                     peak_whole_numel(layout, options.get<PrefetchOptions>().num_units, options.model.tie_embeddings);
   peak.gradients += gradient_bytes_in_flight(layout, options.data.num_microbatches);
   return peak;
 }
 
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  Traffic traffic = scalars_traffic(1, world_size, rank);
-  traffic += scalars_traffic(2, world_size, rank);
-  for (int norm = 0; norm < 2; ++norm) traffic += norm_traffic(layout, world_size, rank);
+  Traffic sent = scalars_traffic(1, world_size, rank);
+  sent += scalars_traffic(2, world_size, rank);
+  for (int norm = 0; norm < 2; ++norm) sent += norm_traffic(layout, world_size, rank);
+  sent *= steps.count();
   Traffic microbatches = microbatch_traffic(options, world_size, rank);
-  return traffic += microbatches *= options.data.num_microbatches;
+  return sent += microbatches *= steps.batches.microbatches;
 }
 
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {

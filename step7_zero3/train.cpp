@@ -20,7 +20,8 @@ namespace ladder::step7 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  ShardedModel model(model_builder(options), options.prefetch, comm, options.device);  // 1/N of it
+  const int prefetch = options.get<PrefetchOptions>().num_units;
+  ShardedModel model(model_builder(options), prefetch, comm, options.device);  // 1/N of it
   const ShardPlan& plan = model.plan();
   GradientSharder sharder(plan, model.leaves(), comm);
   const std::vector<at::Tensor> own_params = plan.slices_of_shard(model.param_shard());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step7_zero3/prefetch_options.hpp"
 
 namespace ladder::step7 {
 
@@ -18,7 +19,7 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
 // Per unit and microbatch, one reduce_scatter and one all_gather (two for a block); two all_gathers
 // of block sums, for two norms; one all-reduce of a single double and one of two.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 // The part of that which each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
 
@@ -27,10 +28,9 @@ inline Trainer trainer() {
       .step = "step7_zero3",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .microbatch_traffic = microbatch_traffic,
+      .traffic = traffic,
       .peak_bytes = peak_bytes,
-      .groups = {OptionGroup::kPrefetch},
+      .options = {.own = step_options<PrefetchOptions>()},
   };
 }
 

@@ -26,7 +26,7 @@ struct Messages {
   std::int64_t sent, received;
 };
 Messages messages_per_microbatch(const TrainOptions& options, const Place& place) {
-  const std::int64_t own = options.pipeline.chunks_per_stage;
+  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
   const std::int64_t forwards = has_second_model(options) ? 2 : 1;
   const std::int64_t not_first = own - (place.stage == 0 ? 1 : 0);
   const std::int64_t not_last = own - (place.stage == place.num_stages - 1 ? 1 : 0);
@@ -36,7 +36,7 @@ Messages messages_per_microbatch(const TrainOptions& options, const Place& place
 // What the last stages gather so that assignments are balanced over the whole step: the scores of
 // so many samples, all replicas' together.
 Traffic gathered_scores(const TrainOptions& options, const Place& place, std::int64_t samples) {
-  const ObjectiveOptions& objective = options.objective;
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   if (objective.kind != ObjectiveKind::kSelfDistillation ||
       objective.distillation.scope != SinkhornScope::kBatch || place.stage + 1 < place.num_stages)
     return {};
@@ -57,6 +57,27 @@ std::int64_t num_metric_sums(const ObjectiveOptions& objective) {
   return 0;
 }
 
+// What each microbatch sends.
+Traffic microbatch_traffic(const TrainOptions& options, const Place& place) {
+  const auto [sent, received] = messages_per_microbatch(options, place);
+  Traffic traffic;
+  if (options.get<PipelineOptions>().docs_per_step > 0)  // its documents are counted
+    traffic = scalars_traffic(1, place.num_replicas, place.replica);
+  traffic[CommOp::kSend] = {.calls = sent, .messages = sent};
+  traffic[CommOp::kRecv] = {.calls = received};
+  return traffic;
+}
+
+// Besides, what each row of it sends.
+Traffic row_traffic(const TrainOptions& options, const Place& place) {
+  Traffic traffic = gathered_scores(options, place, place.num_replicas);
+  traffic[CommOp::kAllGather] = {.bytes_sent = traffic[CommOp::kAllGather].bytes_sent};
+  traffic[CommOp::kSend].bytes_sent =
+      messages_per_microbatch(options, place).sent * options.shape.rows_per_sample *
+      options.model.context * options.model.channels * options.model.precision.param_bytes();
+  return traffic;
+}
+
 }  // namespace
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
@@ -68,50 +89,29 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
           .optimizer = optimizer_bytes(options, own)};
 }
 
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank) {
-  const Place place = place_of(options, world_size, rank);
-  const auto [sent, received] = messages_per_microbatch(options, place);
-  Traffic traffic;
-  if (options.pipeline.docs_per_step > 0)  // its documents are counted
-    traffic = scalars_traffic(1, place.num_replicas, place.replica);
-  traffic[CommOp::kSend] = {.calls = sent, .messages = sent};
-  traffic[CommOp::kRecv] = {.calls = received};
-  return traffic;
-}
-
-Traffic row_traffic(const TrainOptions& options, int world_size, int rank) {
-  const Place place = place_of(options, world_size, rank);
-  Traffic traffic = gathered_scores(options, place, place.num_replicas);
-  traffic[CommOp::kAllGather] = {.bytes_sent = traffic[CommOp::kAllGather].bytes_sent};
-  traffic[CommOp::kSend].bytes_sent =
-      messages_per_microbatch(options, place).sent * rows_per_sample(options) *
-      options.model.context * options.model.channels * options.model.precision.param_bytes();
-  return traffic;
-}
-
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
   const StagePlan plan = plan_stage(options, place.num_stages, place.stage);
-  Traffic traffic = scalars_traffic(1, place.num_replicas, place.replica);
-  traffic += scalars_traffic(2, world_size, rank);
+  Traffic sent = scalars_traffic(1, place.num_replicas, place.replica);
+  sent += scalars_traffic(2, world_size, rank);
   for (int norm = 0; norm < 2; ++norm)
-    traffic += scalars_traffic(plan.num_norm_blocks, place.num_stages, place.stage);
-  if (const std::int64_t sums = num_metric_sums(options.objective); sums > 0)
-    traffic += scalars_traffic(sums, world_size, rank);
+    sent += scalars_traffic(plan.num_norm_blocks, place.num_stages, place.stage);
+  if (const std::int64_t sums = num_metric_sums(options.get<ObjectiveOptions>()); sums > 0)
+    sent += scalars_traffic(sums, world_size, rank);
   Traffic gather = gathered_scores(options, place, place.num_replicas);
   gather[CommOp::kAllGather].bytes_sent = 0;  // the rows below have them
-  traffic += gather;
+  sent += gather;
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
   const std::int64_t grad_bytes = options.model.precision.grad_bytes();
   for (const GradientBucket& bucket : plan_buckets(plan.layout, capacity_bytes))
-    traffic += all_reduce_traffic(bucket.numel, grad_bytes, place.num_replicas, place.replica);
+    sent += all_reduce_traffic(bucket.numel, grad_bytes, place.num_replicas, place.replica);
   if (plan.tied)
-    traffic += all_reduce_traffic(plan.tied->numel, grad_bytes, 2, place.stage == 0 ? 0 : 1);
-  const std::int64_t microbatches = microbatches_per_step(options);
-  Traffic messages = microbatch_traffic(options, world_size, rank);
-  Traffic bytes = row_traffic(options, world_size, rank);
-  traffic += messages *= microbatches;
-  return traffic += bytes *= microbatches * options.data.microbatch_size;
+    sent += all_reduce_traffic(plan.tied->numel, grad_bytes, 2, place.stage == 0 ? 0 : 1);
+  sent *= steps.count();
+  Traffic messages = microbatch_traffic(options, place);
+  Traffic rows = row_traffic(options, place);
+  sent += messages *= steps.batches.microbatches;
+  return sent += rows *= steps.batches.rows;
 }
 
 }  // namespace ladder::step8

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
 namespace ladder::step8 {
@@ -17,22 +20,26 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 // The buckets of the stage's own gradients among its replicas, activations and their gradients to
 // its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 
-// The messages to the neighboring stages: their number, and their bytes.
-Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
-Traffic row_traffic(const TrainOptions& options, int world_size, int rank);
+// Four microbatches, so that stages have something to do at the same time.
+inline TrainOptions default_options() {
+  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>()};
+  options.data.num_microbatches = 4;
+  return options;
+}
 
 inline Trainer trainer() {
   return {
       .step = "step8_pipeline_ga",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
-      .microbatch_traffic = microbatch_traffic,
-      .row_traffic = row_traffic,
-      .draw_schedule = draw_schedule,
-      .groups = {OptionGroup::kBuckets, OptionGroup::kPipeline},
+      .traffic = traffic,
+      .num_stages = num_stages_of,
+      .picture = {"--show-schedule",
+                  "draw what each stage computes when, as text or into FILE.svg, and exit",
+                  draw_schedule},
+      .options = default_options(),
   };
 }
 

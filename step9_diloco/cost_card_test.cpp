@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "common/testing/parse_options.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -17,12 +18,11 @@ class DilocoCostCard : public RankTest {
     TrainOptions options;
     options.data.source = text_;
     options.step = "step9_diloco";
-    options.groups = {OptionGroup::kDiloco};
     options.num_steps = 12;
     options.model = {.context = 16, .layers = 1, .heads = 2, .channels = 20};
     options.data.microbatch_size = 1;
     options.data.num_microbatches = 1;
-    options.diloco = {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire};
+    options.set<DilocoOptions>() = {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire};
     options.output = {.save_every = 3, .is_quiet = true};
     finalize(options);
     return options;
@@ -40,7 +40,7 @@ TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
       const TrainOptions options = tiny_run(wire, sync_delay);
       const TrainReport report = step9::train(options, test_world());
       EXPECT_EQ(report.losses.size(), 12U);
-      EXPECT_EQ(report.traffic, run_traffic(step9::trainer(), options, report, size_, rank_));
+      EXPECT_EQ(report.traffic, step9::traffic(options, steps_of(report), size_, rank_));
     }
   }
 }
@@ -50,11 +50,22 @@ TEST_ON_RANKS(DilocoCostCard, FewerBitsAreFewerBytes) {
   if (size_ == 1) return;  // sends nothing in any format
   const auto sent = [&](WireFormat wire) {
     const TrainOptions options = tiny_run(wire, 0);
-    return static_cast<double>(step9::traffic_between(options, 0, 4, size_, rank_).bytes_sent());
+    return static_cast<double>(step9::traffic(options, {0, 4}, size_, rank_).bytes_sent());
   };
   const double exact = sent(WireFormat::kFp32);
   EXPECT_NEAR(sent(WireFormat::kBf16) / exact, 0.5, 0.02);
   EXPECT_NEAR(sent(WireFormat::kInt8) / exact, 0.25, 0.03);
+}
+
+TEST(DilocoOptions, AWireHasOneOfThreeFormats) {
+  const auto wire = [](const std::vector<const char*>& words) {
+    return parse_words(step9::trainer(), words).options.get<DilocoOptions>().wire;
+  };
+  EXPECT_EQ(wire({}), WireFormat::kFp32);
+  EXPECT_EQ(wire({"--wire", "bf16"}), WireFormat::kBf16);
+  EXPECT_EQ(wire({"--wire", "int8"}), WireFormat::kInt8);
+  expect_refused(step9::trainer(), {"--wire", "fp8"},
+                 {"--wire is 'fp8', it must be fp32 or bf16 or int8"});
 }
 
 }  // namespace

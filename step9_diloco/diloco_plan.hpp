@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "common/train/options/diloco_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 

@@ -148,7 +148,7 @@ WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel
                        .own = {{"parameters", local.params()}}};
   for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
   state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
-  const std::int64_t length = steps_per_round(options.diloco);
+  const std::int64_t length = steps_per_round(options.get<DilocoOptions>());
   const std::int64_t last_round = options.num_steps / length - 1;
   state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {
     return {diloco.round().outer_steps, inner.num_steps(), run.num_steps_taken() / length};

@@ -18,7 +18,7 @@ TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
   options.data.source = folder.write("text.txt", std::string(1000, 'x'));
   options.output.is_quiet = true;
   options.num_steps = 60;
-  options.diloco.sync_every = 6;
+  options.set<DilocoOptions>().sync_every = 6;
   finalize(options);
   const auto make_model = [] {
     return FlatModel({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
@@ -27,7 +27,7 @@ TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
   const FlatGradients grads(model);
   Optimizer inner(model, grads, options.optimizer);
   GroupAverager averager(comm);
-  Diloco diloco(model, global, options.diloco, averager);
+  Diloco diloco(model, global, options.set<DilocoOptions>(), averager);
   ladder::Run run(options, comm);
   const WorkerState state = worker_state(diloco, model, global, inner, run, options);
   run.continue_from(2);

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "common/comm/traffic.hpp"
-#include "common/train/options/diloco_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/averager.hpp"
 
 namespace ladder {

@@ -20,12 +20,11 @@ class DilocoProgress : public RankTest {
     TrainOptions options;
     options.data.source = text_;
     options.step = "step9_diloco";
-    options.groups = {OptionGroup::kDiloco};
     options.num_steps = 16;
     options.model = {.context = 16, .layers = 1, .heads = 2, .channels = 20};
     options.data.microbatch_size = 1;
     options.data.num_microbatches = 1;
-    options.diloco = {.sync_every = 4, .sync_delay = sync_delay};
+    options.set<DilocoOptions>() = {.sync_every = 4, .sync_delay = sync_delay};
     options.output.is_quiet = true;
     finalize(options);
     return options;

@@ -32,7 +32,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
   BatchStream batches(options.data, worker_shard(options, comm));
   const std::unique_ptr<Averager> workers = find_workers(options, comm);
-  Diloco diloco(local, global, options.diloco, *workers);  // with the outer optimizer
+  Diloco diloco(local, global, options.get<DilocoOptions>(), *workers);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
@@ -54,7 +54,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     workers->note_step(num_targets);
-    const DilocoAction due = plan_diloco(options.diloco, run.num_steps_taken() + 1);
+    const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
     if (due.starts || due.finishes) inner.round_masters();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "common/train/trainer.hpp"
+#include "step9_diloco/diloco_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 
 namespace ladder::step9 {
 
@@ -18,23 +20,22 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
 // The step of a cycle that sends the most: it starts the average of the largest fragment, and with no
 // delay it also ends the round.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+Traffic largest_traffic(const TrainOptions& options, int world_size, int rank);
 
 // One average of a fragment per round, counted in the inner step that starts it (in fp32 an
 // all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at the
 // round's end and before a save; on one rank, in each step.
-Traffic traffic_between(const TrainOptions& options, std::int64_t first_step,
-                        std::int64_t last_step, int world_size, int rank);
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 
 inline Trainer trainer() {
   return {
       .step = "step9_diloco",
       .train = train,
       .state_bytes = state_bytes,
-      .step_traffic = step_traffic,
+      .traffic = traffic,
       .peak_bytes = peak_bytes,
-      .traffic_between = traffic_between,
-      .groups = {OptionGroup::kDiloco},
+      .largest_traffic = largest_traffic,
+      .options = {.own = step_options<DilocoOptions, ElasticOptions>()},
   };
 }
 

@@ -31,7 +31,7 @@
 
 #include <cstdint>
 
-#include "common/train/options/diloco_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 

@@ -13,25 +13,25 @@ namespace ladder {
 namespace {
 
 bool is_elastic(const TrainOptions& options) {
-  return !options.elastic.lighthouse.empty();
+  return !options.get<ElasticOptions>().lighthouse.empty();
 }
 
 }  // namespace
 
 std::unique_ptr<Averager> find_workers(const TrainOptions& options, Communicator& comm) {
-  if (!is_elastic(options)) return make_averager(options.diloco, comm);
-  check_usage(comm.size() == 1, "--elastic ", options.elastic.lighthouse,
+  if (!is_elastic(options)) return make_averager(options.get<DilocoOptions>(), comm);
+  check_usage(comm.size() == 1, "--elastic ", options.get<ElasticOptions>().lighthouse,
               ": a worker is a process of its own, but this run has ", comm.size(),
               " ranks; start each worker by itself");
 #ifdef LADDER_ELASTIC
-  const auto log = [worker = options.elastic.worker,
+  const auto log = [worker = options.get<ElasticOptions>().worker,
                     is_quiet = options.output.is_quiet](const std::string& message) {
     if (!is_quiet) std::fprintf(stderr, "worker %d %s\n", worker, message.c_str());
   };
-  return std::make_unique<ElasticAverager>(options.elastic, log);
+  return std::make_unique<ElasticAverager>(options.get<ElasticOptions>(), log);
 #else
   throw UsageError(
-      concat("--elastic ", options.elastic.lighthouse,
+      concat("--elastic ", options.get<ElasticOptions>().lighthouse,
              ": this program was built without ZeroMQ or libsodium (LADDER_ELASTIC is off): "
              "install libzmq3-dev, cppzmq-dev and libsodium-dev, and configure again"));
 #endif
@@ -39,7 +39,7 @@ std::unique_ptr<Averager> find_workers(const TrainOptions& options, Communicator
 
 DataShard worker_shard(const TrainOptions& options, const Communicator& comm) {
   if (!is_elastic(options)) return data_shard(comm.rank(), comm.size(), options.data.tail);
-  return data_shard(options.elastic.worker, options.elastic.num_workers, options.data.tail);
+  return data_shard(options.get<ElasticOptions>().worker, options.get<ElasticOptions>().num_workers, options.data.tail);
 }
 
 std::string describe_group(const TrainOptions& options) {

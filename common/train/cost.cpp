@@ -18,10 +18,6 @@ std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel) {
   return ((has_masters ? 4 : 0) + moments) * numel;
 }
 
-std::int64_t rows_per_sample(const TrainOptions& options) {
-  return options.objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
-}
-
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank) {
   return all_reduce_traffic(count, sizeof(double), world_size, rank);
 }

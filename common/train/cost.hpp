@@ -15,9 +15,6 @@ StateBytes replica_state_bytes(const TrainOptions& options);
 // The optimizer state for `numel` elements: AdamW's two moments, and masters if there are any.
 std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
-// Rows that one sample becomes: 1; or 2, a pair's two answers or a sample's two views.
-std::int64_t rows_per_sample(const TrainOptions& options);
-
 // One all-reduce of `count` doubles: the scalars of a step.
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
 

@@ -42,8 +42,8 @@ double activation_bytes_per_row(const TrainOptions& options) {
 double samples_per_step(const TrainOptions& options) {
   return static_cast<double>(options.data.microbatch_size) *
          static_cast<double>(options.data.num_microbatches) *
-         static_cast<double>(options.pipeline.accumulation) *
-         static_cast<double>(options.simulate_ranks);
+         static_cast<double>(options.shape.flushes_per_step) *
+         static_cast<double>(options.shape.replicas_per_rank);
 }
 
 std::string model_options(const TrainOptions& options) {
@@ -58,8 +58,8 @@ std::string batch_options(const TrainOptions& options) {
   };
   return concat("--micro-batch-size ", options.data.microbatch_size,
                 unless_one("--num-microbatches", options.data.num_microbatches),
-                unless_one("--accumulation", options.pipeline.accumulation),
-                unless_one("--simulate-ranks", options.simulate_ranks));
+                unless_one("--accumulation", options.shape.flushes_per_step),
+                unless_one("--simulate-ranks", options.shape.replicas_per_rank));
 }
 
 std::string in_words(double bytes) {
@@ -68,7 +68,7 @@ std::string in_words(double bytes) {
 
 double count_samples(const TrainOptions& options) {
   DataOptions data = options.data;
-  if (options.objective.kind == ObjectiveKind::kDpo) data.rows = Rows::kPairs;
+  data.rows = options.shape.rows;
   return static_cast<double>(Dataset::open_training(data).num_samples());
 }
 
@@ -80,22 +80,22 @@ Ranks ranks_here(const TrainOptions& options) {
   return {in_world, are_threads ? in_world : std::min(in_world, launched_local_ranks())};
 }
 
-MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, double num_samples) {
-  const bool is_pipeline = options.groups.contains(OptionGroup::kPipeline);
-  const int num_stages = is_pipeline ? num_stages_of(options, ranks.in_world) : 1;
+MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages,
+                       double num_samples) {
+  const bool is_pipeline = num_stages > 1;
   const int num_replicas = ranks.in_world / num_stages;
   // Stages differ, and which of them are here is not known: they count if it is all of them.
   const double replicas_here = !is_pipeline                   ? ranks.here
                                : ranks.here == ranks.in_world ? num_replicas
                                                               : 0;
-  const double num_readers = static_cast<double>(num_replicas) * options.elastic.num_workers;
+  const double num_readers = static_cast<double>(num_replicas) * static_cast<double>(options.shape.num_data_parts);
   const double most_samples = std::max(1.0, std::floor(num_samples / num_readers));
-  const double rows_each = static_cast<double>(rows_per_sample(options));
+  const double rows_each = static_cast<double>(options.shape.rows_per_sample);
   const double microbatch =
       rows_each *
       std::min(
           static_cast<double>(options.data.microbatch_size),
-          std::max(1.0, std::floor(most_samples / static_cast<double>(options.simulate_ranks))));
+          std::max(1.0, std::floor(most_samples / static_cast<double>(options.shape.replicas_per_rank))));
   const double step = rows_each * std::min(samples_per_step(options), most_samples);
   constexpr double kTokenBytes = 2 * sizeof(std::int64_t);  // its id and its target
   MemoryNeed need;
@@ -112,15 +112,16 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, double n
 
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
                   double limit_bytes) {
-  MemoryNeed need = memory_need(options, ranks);
-  const bool is_pipeline = options.groups.contains(OptionGroup::kPipeline);
-  // Without a pipeline, all ranks are alike.
-  if (need.state <= limit_bytes && !is_pipeline && options.device.is_cpu()) {
+  check_is_countable(options);
+  const int num_stages = num_stages_of(trainer, options, ranks.in_world);
+  MemoryNeed need = memory_need(options, ranks, num_stages);
+  // Without stages, all ranks are alike.
+  if (need.state <= limit_bytes && num_stages == 1 && options.device.is_cpu()) {
     const StateBytes state = trainer.state_bytes(options, ranks.in_world, /*rank=*/0);
     need.state = ranks.here * static_cast<double>(state.total());
   }
   if (need.state <= limit_bytes && need.total() > limit_bytes) {
-    const MemoryNeed of_data = memory_need(options, ranks, count_samples(options));
+    const MemoryNeed of_data = memory_need(options, ranks, num_stages, count_samples(options));
     need.activations = of_data.activations;
     need.tokens = of_data.tokens;
   }
@@ -143,14 +144,14 @@ void check_is_countable(const TrainOptions& options) {
   const double elements = num_elements(options);
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
               " parameters, more than Ladder computes with; choose smaller ones");
-  const double samples = samples_per_step(options) * static_cast<double>(rows_per_sample(options));
+  const double samples = samples_per_step(options) * static_cast<double>(options.shape.rows_per_sample);
   const double tokens = samples * static_cast<double>(options.model.context);
   check_usage(tokens * kMostReplicas <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,
               batch_options(options), ", --context ", options.model.context, " make a step of ",
               tokens, " tokens, more than Ladder computes with; choose smaller ones");
   const double microbatches = static_cast<double>(options.data.num_microbatches) *
-                              static_cast<double>(options.pipeline.accumulation);
+                              static_cast<double>(options.shape.flushes_per_step);
   check_usage(16 * elements * microbatches <= kMostBytes, model_options(options),
               " with --num-microbatches ", options.data.num_microbatches,
               " send more bytes per step than Ladder computes with; choose smaller ones");

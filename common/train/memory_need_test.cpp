@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/cost.hpp"
-#include "common/train/options/command_line.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 namespace {
@@ -16,19 +16,17 @@ using ::testing::ThrowsMessage;
 
 constexpr double kGiB = 0x1p30;
 
-TrainOptions options_of(std::vector<const char*> words,
-                        const std::set<OptionGroup>& groups = {OptionGroup::kSimulatedRanks}) {
-  words.insert(words.begin(), "step_x");
-  return parse_command_line(static_cast<int>(words.size()), words.data(), "step_x", groups).options;
-}
-
 // Every rank holds a whole replica.
 Trainer replicas() {
   return {.step = "step_x",
           .train = nullptr,
           .state_bytes = [](const TrainOptions& options, int,
                             int) { return replica_state_bytes(options); },
-          .step_traffic = nullptr};
+          .traffic = nullptr};
+}
+
+TrainOptions options_of(const std::vector<const char*>& words) {
+  return parse_words(replicas(), words).options;
 }
 
 // As on a machine with 24 GiB.
@@ -69,14 +67,14 @@ TEST(MemoryNeed, CountsEveryRankOfThisMachine) {
 
 // The stages of a replica share it, and all ranks that are here share the machine.
 TEST(MemoryNeed, OfAPipelineIsThatOfItsReplicas) {
-  const std::set<OptionGroup> pipeline = {OptionGroup::kPipeline};
-  const MemoryNeed one = memory_need(options_of({}, pipeline), {});
-  const TrainOptions two = options_of({"--pipeline-stages", "2"}, pipeline);
-  EXPECT_EQ(memory_need(two, {2, 2}).activations, one.activations);
-  EXPECT_EQ(memory_need(two, {4, 4}).activations, 2 * one.activations);
-  EXPECT_EQ(memory_need(two, {4, 4}).state, 2 * one.state);
-  EXPECT_EQ(memory_need(two, {4, 2}).state, 0);  // these two may be small stages
-  const TrainOptions pairs = options_of({"--objective", "dpo", "--init-from", "a"}, pipeline);
+  const TrainOptions o = options_of({});
+  const MemoryNeed one = memory_need(o, {});
+  EXPECT_EQ(memory_need(o, {2, 2}, /*num_stages=*/2).activations, one.activations);
+  EXPECT_EQ(memory_need(o, {4, 4}, 2).activations, 2 * one.activations);
+  EXPECT_EQ(memory_need(o, {4, 4}, 2).state, 2 * one.state);
+  EXPECT_EQ(memory_need(o, {4, 2}, 2).state, 0);  // these two may be small stages
+  TrainOptions pairs = o;
+  pairs.shape.rows_per_sample = 2;
   EXPECT_EQ(memory_need(pairs, {}).activations, 2 * one.activations);
 }
 
@@ -93,8 +91,8 @@ TEST(MemoryNeed, IsBoundedByTheData) {
   const TrainOptions small =
       options_of({"--data", text.c_str(), "--micro-batch-size", "2147483648"});
   EXPECT_NO_THROW(check_memory(small, replicas(), {}, kGiB));
-  EXPECT_EQ(memory_need(small, {}, 15).tokens, 15 * 128 * 16);
-  EXPECT_EQ(memory_need(small, {4, 4}, 15).tokens, 4 * 3 * 128 * 16);
+  EXPECT_EQ(memory_need(small, {}, 1, 15).tokens, 15 * 128 * 16);
+  EXPECT_EQ(memory_need(small, {4, 4}, 1, 15).tokens, 4 * 3 * 128 * 16);
   expect_too_much(
       {"--micro-batch-size", "2147483648"},
       {"this run needs at least 198.0 GiB", "it can have at most 24.0 GiB",
@@ -114,14 +112,20 @@ TEST(MemoryNeed, OfManyLayersOrWideOnesIsRefused) {
 
 // The largest sizes that their rows allow, one with another.
 TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
-  const auto refused = [](const std::vector<const char*>& words, const char* part) {
-    EXPECT_THAT([&] { options_of(words); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+  const auto refused = [](const std::vector<const char*>& words, const char* part,
+                          std::int64_t replicas_per_rank = 1) {
+    TrainOptions options = options_of(words);
+    options.shape.replicas_per_rank = replicas_per_rank;
+    EXPECT_THAT([&] { check_is_countable(options); },
+                ThrowsMessage<UsageError>(HasSubstr(part)));
+    EXPECT_THROW(check_memory(options, replicas(), {}, 0x1p200), UsageError);
+    EXPECT_THROW(describe_run(options, replicas(), 1), UsageError);
   };
   refused({"--layers", "65536", "--channels", "262144"}, "--channels 262144, ");
   refused({"--vocab-size", "4294967296", "--channels", "262144"}, "more than Ladder computes with");
   refused({"--micro-batch-size", "2147483648", "--num-microbatches", "2147483648",
-           "--simulate-ranks", "1024", "--context", "4194304"},
-          "--simulate-ranks 1024, --context 4194304");
+           "--context", "4194304"},
+          "--simulate-ranks 1024, --context 4194304", 1024);
   refused({"--heads", "4096", "--channels", "4096", "--context", "4194304", "--layers", "65536",
            "--precision", "fp16", "--micro-batch-size", "2147483648"},
           "more than Ladder computes with");

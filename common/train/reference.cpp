@@ -19,7 +19,7 @@ bool is_taken(const fs::path& path) {  // true also for a dangling link
 }  // namespace
 
 ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
-  const std::string& name = options.save_reference;
+  const std::string& name = options.output.save_reference;
   if (name.empty() || !is_main) return;
   const std::string& out = options.output.out;
   const fs::path folder = plain_path(name);

@@ -29,7 +29,7 @@ class ReferenceFolderTest : public ::testing::Test {
 
   TrainOptions options(const std::string& reference, const std::string& out = "run") const {
     TrainOptions options;
-    options.save_reference = folder_.path(reference);
+    options.output.save_reference = folder_.path(reference);
     options.output.out = out.empty() ? "" : folder_.path(out);
     return options;
   }

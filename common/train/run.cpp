@@ -9,6 +9,7 @@
 
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/options/option_table.hpp"
 
 namespace ladder {
 
@@ -23,19 +24,11 @@ bool holds_a_run(const fs::path& folder) {
 
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
 // the run then continues, but not as the old one would have.
-std::string describe_changes(const Json& before, const Json& now) {
-  static const std::set<std::string> kHarmless = {
-      // where results go, and what is shown and measured on the way
-      "out", "resume", "init-from", "log-every", "eval-every", "eval-samples", "save-every",
-      "save-dtype", "keep", "sample", "quiet", "val-data", "save-reference", "memory-cap-mb",
-      // who computes what, and when
-      "device", "deterministic", "cuda-graphs", "transport", "reduction", "nccl-timeout", "ranks",
-      "link", "prefetch", "bucket-mb", "simulate-ranks", "pipeline-stages", "pipeline-schedule",
-      "chunks-per-stage", "dpo-reference-cache", "elastic", "elastic-key", "min-workers",
-      "join-timeout", "round-timeout", "patience"};
+std::string describe_changes(const Json& before, const TrainOptions& options) {
+  const std::set<std::string> harmless = options_that_change_no_bits(options);
   std::string changes;
-  for (const auto& [name, value] : now.items()) {
-    if (kHarmless.contains(name) || !before.contains(name) || before[name] == value) continue;
+  for (const auto& [name, value] : to_json(options).items()) {
+    if (harmless.contains(name) || !before.contains(name) || before[name] == value) continue;
     changes += concat(changes.empty() ? "" : ", ", "--", name, " ", to_text(value), " (was ",
                       to_text(before[name]), ")");
   }
@@ -127,7 +120,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
                          saved_ranks,
                          " rank(s): here, training goes on from the global parameters"));
   }
-  const std::string changes = describe_changes(loaded.config, to_json(options_));
+  const std::string changes = describe_changes(loaded.config, options_);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
 }
 
@@ -259,10 +252,10 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const auto steps_left = static_cast<double>(options_.num_steps - step);
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       steps_left * seconds_per_step, unit_of(options_.objective), record.metrics},
+       steps_left * seconds_per_step, options_.shape.unit, record.metrics},
       is_logged);
   if (!is_logged) return;
-  const bool is_tokens = options_.objective.kind == ObjectiveKind::kLanguageModel;
+  const bool is_tokens = options_.shape.is_of_tokens();
   Json line = {{"step", step},
                {"loss", finite_or_null(record.loss)},
                {"grad_norm", finite_or_null(record.grad_norm)},

@@ -94,9 +94,8 @@ class RunFolder {
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
                 int world_size, int rank) {
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
-  report.peak_theory = trainer.peak_bytes != nullptr ? trainer.peak_bytes(options, world_size, rank)
-                                                     : peak_of(report.memory_theory);
-  report.traffic_theory = run_traffic(trainer, options, report, world_size, rank);
+  report.peak_theory = peak_bytes_of(trainer, options, world_size, rank);
+  report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
 }
 
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
@@ -127,14 +126,14 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
 }
 
 bool is_for_training(const CommandLine& line) {
-  return !line.should_exit && !line.show_schedule && line.dry_run_ranks == 0;
+  return !line.should_exit && !line.picture_file && line.dry_run_ranks == 0;
 }
 
 // A command line that is wrong on only one rank must end the others too, which wait for that rank
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
-    const CommandLine line = parse_command_line(argc, argv, trainer.step, trainer.groups);
+    const CommandLine line = parse_command_line(argc, argv, trainer);
     check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
                 "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
@@ -148,15 +147,15 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
   }
 }
 
-void show_schedule(const CommandLine& line, const Trainer& trainer, int num_ranks) {
-  const int num_stages =
-      line.options.pipeline.num_stages > 0 ? line.options.pipeline.num_stages : num_ranks;
-  const std::string& file = *line.show_schedule;
-  const std::string drawing = trainer.draw_schedule(line.options, num_stages, !file.empty());
+void show_picture(const CommandLine& line, const Trainer& trainer) {
+  const std::string& file = *line.picture_file;
+  const std::string drawing =
+      trainer.picture.draw(line.options, num_ranks_of(line.options), !file.empty());
   if (file.empty()) {
     std::fputs(drawing.c_str(), stdout);
   } else {
-    check(!fs::exists(file), "--show-schedule ", file, ": already exists; choose another name");
+    check(!fs::exists(file), trainer.picture.option, " ", file,
+          ": already exists; choose another name");
     write_text_file(file, drawing);
     std::printf("wrote %s\n", file.c_str());
   }
@@ -202,8 +201,8 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     rank = launched_rank();
     num_ranks = launched_ranks();
     const CommandLine line = parse_or_abort(argc, argv, trainer, rank, num_ranks);
-    if (line.show_schedule) {
-      if (rank == 0) show_schedule(line, trainer, num_ranks_of(line.options));
+    if (line.picture_file) {
+      if (rank == 0) show_picture(line, trainer);
       return kExitDone;
     }
     if (line.should_exit || line.dry_run_ranks > 0) {
@@ -247,17 +246,22 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
                        concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
                               ", optimizer ", peak.optimizer, " bytes during a step"));
   }
-  const std::int64_t sent = trainer.step_traffic(options, world_size, rank).bytes_sent();
-  const bool is_every_step = trainer.traffic_between == nullptr;
+  const bool is_every_step = trainer.largest_traffic == nullptr;
+  const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
+    const StepsTaken steps = {.last = num_steps, .batches = batches};
+    return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
+  };
+  const std::int64_t sent =
+      is_every_step ? average(1, full_step(options).batches)
+                    : trainer.largest_traffic(options, world_size, rank).bytes_sent();
   lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
                                      is_every_step ? "per step" : "in the step that sends most"));
   if (is_every_step || options.num_steps == 0) return lines;
   constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
   const std::int64_t num_steps = std::min(options.num_steps, kEnough);
-  const std::int64_t average =
-      trainer.traffic_between(options, 0, num_steps, world_size, rank).bytes_sent() / num_steps;
+  const std::int64_t on_average = average(num_steps, {});
   lines.emplace_back(
-      "sends", concat(average, " bytes (", format_bytes(average), ") per step on average",
+      "sends", concat(on_average, " bytes (", format_bytes(on_average), ") per step on average",
                       num_steps < options.num_steps ? concat(" of the first ", kEnough) : ""));
   return lines;
 }
@@ -265,17 +269,17 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
 }  // namespace
 
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
+  check_is_countable(options);
   const std::int64_t num_parameters = layout_of(options).num_parameters;
-  const bool is_pipeline = trainer.groups.contains(OptionGroup::kPipeline);
-  const int num_stages = is_pipeline ? num_stages_of(options, world_size) : 1;
-  const std::int64_t rows_each = rows_per_sample(options);
+  const int num_stages = num_stages_of(trainer, options, world_size);
+  const std::int64_t rows_each = options.shape.rows_per_sample;
   const std::int64_t rows = rows_each * rows_per_step(options, world_size / num_stages);
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
   text += concat("parameters          ", num_parameters, "\n");
   text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
                  options.model.context, rows_each > 1 ? ", two per sample" : "", ")\n");
-  if (is_pipeline)
+  if (trainer.num_stages != nullptr)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
   text += describe_ranks(world_size, [&](int rank) {

@@ -33,7 +33,7 @@ Trainer trainer_of(Train train) {
           .train = train,
           .state_bytes = [](const TrainOptions&, int,
                             int rank) { return StateBytes{.parameters = 100 + rank}; },
-          .step_traffic = [](const TrainOptions&, int, int) { return Traffic(); }};
+          .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); }};
 }
 
 class RunMain : public ::testing::Test {
@@ -210,22 +210,18 @@ TEST(DryRun, RanksThatHoldOrSendTheSameShareALine) {
   EXPECT_LT(std::count(many.begin(), many.end(), '\n'), 12) << many;
 }
 
-// A pair has two answers, and self-distillation looks at a sample twice: both are rows.
+// A sample may become several rows.
 TEST(DescribeRun, CountsTheRowsOfEachSample) {
-  const auto describe = [](std::vector<const char*> words) {
-    words.insert(words.begin(), "step_x");
-    const CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(),
-                                                "step_x", {OptionGroup::kPipeline});
-    return describe_run(line.options, trainer_of(nullptr), 1);
-  };
-  EXPECT_THAT(describe({}), AllOf(HasSubstr(" 2048 (16 rows of 128)"),
-                                  HasSubstr("forward keeps 17899520 bytes")));
-  for (const char* objective : {"dpo", "self_distillation"}) {
-    EXPECT_THAT(describe({"--objective", objective, "--init-from", "runs/a"}),
-                AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),
-                      HasSubstr("forward keeps 35799040 bytes")))
-        << objective;
-  }
+  TrainOptions options = {.step = "step_x"};
+  options.data.num_microbatches = 4;
+  finalize(options);
+  EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
+              AllOf(HasSubstr(" 2048 (16 rows of 128)"),
+                    HasSubstr("forward keeps 17899520 bytes")));
+  options.shape.rows_per_sample = 2;
+  EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
+              AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),
+                    HasSubstr("forward keeps 35799040 bytes")));
 }
 
 }  // namespace

@@ -2,25 +2,32 @@
 
 namespace ladder {
 
-Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, const TrainReport& report,
-                    int world_size, int rank) {
+TrainOptions options_for(const Trainer& trainer, TrainOptions options) {
+  options.step = trainer.step;
+  options.own.keep_only(trainer.options.own);
+  finalize(options);
+  return options;
+}
+
+StepsTaken full_step(const TrainOptions& options) {
+  const std::int64_t microbatches = microbatches_per_step(options);
+  return {.batches = {.microbatches = microbatches,
+                      .rows = microbatches * options.data.microbatch_size}};
+}
+
+StepsTaken steps_of(const TrainReport& report) {
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
-  if (trainer.traffic_between != nullptr) {
-    return trainer.traffic_between(options, report.first_step, report.first_step + num_steps,
-                                   world_size, rank);
-  }
-  const BatchCounts& counts = report.batch_counts;
-  Traffic traffic = trainer.step_traffic(options, world_size, rank);
-  traffic *= num_steps;
-  const auto subtract = [&](auto part_of, std::int64_t times) {
-    if (part_of == nullptr) return;
-    Traffic missing = part_of(options, world_size, rank);
-    traffic -= missing *= times;
-  };
-  const std::int64_t full = num_steps * microbatches_per_step(options);
-  subtract(trainer.microbatch_traffic, full - counts.microbatches);
-  subtract(trainer.row_traffic, full * options.data.microbatch_size - counts.rows);
-  return traffic;
+  return {report.first_step, report.first_step + num_steps, report.batch_counts};
+}
+
+int num_stages_of(const Trainer& trainer, const TrainOptions& options, int world_size) {
+  return trainer.num_stages == nullptr ? 1 : trainer.num_stages(options, world_size);
+}
+
+PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int world_size,
+                        int rank) {
+  return trainer.peak_bytes == nullptr ? peak_of(trainer.state_bytes(options, world_size, rank))
+                                       : trainer.peak_bytes(options, world_size, rank);
 }
 
 }  // namespace ladder

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 
 #include "common/comm/traffic.hpp"
@@ -12,32 +11,59 @@
 
 namespace ladder {
 
+// Optimizer steps that were taken, or are imagined, one after the other, and what they trained on.
+struct StepsTaken {
+  std::int64_t first = 0, last = 1;  // numbers first + 1 to last
+  BatchCounts batches = {};          // of one rank, in all of them together: an epoch ends in a part
+  std::int64_t count() const { return last - first; }
+};
+
 struct Trainer {
   std::string step;  // "step0_single_gpu"
   // Collective: every rank calls it.
   TrainReport (*train)(const TrainOptions& options, World& world);
   // Theory, padding included. Throws UsageError for a world in which the step cannot run.
   StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
-  // Theory: what one optimizer step with all its microbatches sends, scalars included.
-  Traffic (*step_traffic)(const TrainOptions& options, int world_size, int rank);
-  // The part of it that each microbatch sends (an epoch's last step may have fewer); null: nothing.
-  Traffic (*microbatch_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
-  // On top of that, what each row of a microbatch sends (an epoch's last one may have fewer).
-  Traffic (*row_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // Theory: what these optimizer steps send, scalars included.
+  Traffic (*traffic)(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
-  // Replaces the three above in a step whose optimizer steps do not all send the same: theory of what
-  // those numbered first_step + 1 to last_step send together.
-  Traffic (*traffic_between)(const TrainOptions& options, std::int64_t first_step,
-                             std::int64_t last_step, int world_size, int rank) = nullptr;
-  // --show-schedule: a pipeline's schedule as text or as an SVG file; null: there is no pipeline.
-  std::string (*draw_schedule)(const TrainOptions& options, int num_stages, bool is_svg) = nullptr;
-  std::set<OptionGroup> groups = {};  // options that this step adds
+  // Theory: what the optimizer step that sends most sends; null: all full steps send the same.
+  Traffic (*largest_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // The stages into which the model is cut on so many ranks; null: there is no pipeline.
+  int (*num_stages)(const TrainOptions& options, int world_size) = nullptr;
+  // A picture that an option asks for instead of training; no name: there is none.
+  struct Picture {
+    const char* option = nullptr;  // "--show-schedule"
+    const char* help = nullptr;
+    // As text, or as an SVG file.
+    std::string (*draw)(const TrainOptions& options, int world_size, bool is_svg) = nullptr;
+  } picture = {};
+  // Those of this step, with their defaults.
+  TrainOptions options = {};
 };
 
-// Theory: what the run of this report sends: so many optimizer steps, with so many microbatches and
-//         rows in all of them together.
-Traffic run_traffic(const Trainer& trainer, const TrainOptions& options, const TrainReport& report,
-                    int world_size, int rank);
+// These options, finalized, as this step sees them: with its own ones and no other step's.
+TrainOptions options_for(const Trainer& trainer, TrainOptions options);
+
+// The traffic of a step that always sends this much per optimizer step, whatever it trains on.
+template <Traffic (*step_traffic)(const TrainOptions&, int world_size, int rank)>
+Traffic every_step(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+  Traffic traffic = step_traffic(options, world_size, rank);
+  return traffic *= steps.count();
+}
+
+// One optimizer step with all its microbatches and rows.
+StepsTaken full_step(const TrainOptions& options);
+
+// The steps of a run.
+StepsTaken steps_of(const TrainReport& report);
+
+// How many stages a replica has; 1 if the step has no pipeline.
+int num_stages_of(const Trainer& trainer, const TrainOptions& options, int world_size);
+
+// Theory: the most bytes that a rank holds during training.
+PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int world_size,
+                        int rank);
 
 }  // namespace ladder

@@ -97,9 +97,9 @@ TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
 
 // README.md's example: --local-batch-size 8 --micro-batch-size 2 --accumulation 4.
 TEST(LossScale, OneSixteenthInAPipelineAndAQuarterWithout) {
-  TrainOptions options = {.groups = {OptionGroup::kPipeline}};
+  TrainOptions options;
   options.data.microbatch_size = 2;
-  options.pipeline = {.accumulation = 4, .local_batch_size = 8};
+  options.set<PipelineOptions>() = {.accumulation = 4, .local_batch_size = 8};
   finalize(options);
   EXPECT_EQ(options.data.num_microbatches, 4);
   EXPECT_EQ(microbatches_per_step(options), 16);

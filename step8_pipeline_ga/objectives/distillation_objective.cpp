@@ -72,7 +72,7 @@ class SelfDistillation {
   }
 
  private:
-  const DistillationOptions& own() const { return options_.objective.distillation; }
+  const DistillationOptions& own() const { return options_.get<ObjectiveOptions>().distillation; }
 
   // Each of the two views by itself: [2B, K] -> [2B, K].
   at::Tensor balance_views(const at::Tensor& scores) const {

@@ -58,7 +58,7 @@ class Dpo {
   Metrics take_metrics() { return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_.world)); }
 
  private:
-  const DpoOptions& own() const { return options_.objective.dpo; }
+  const DpoOptions& own() const { return options_.get<ObjectiveOptions>().dpo; }
 
   TrainOptions options_;
   StagePlan plan_;
@@ -76,7 +76,7 @@ class Dpo {
 StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                             const BatchStream& batches) {
   const auto dpo = std::make_shared<Dpo>(options, plan, mesh, batches);
-  const DpoUnit unit = options.objective.dpo.unit;
+  const DpoUnit unit = options.get<ObjectiveOptions>().dpo.unit;
   StepObjective objective;
   objective.count = [unit](const Microbatches& batch) { return count_pairs(batch, unit); };
   objective.loss_sum = [dpo](const auto& logits, const auto& m) {

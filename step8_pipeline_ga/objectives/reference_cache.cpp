@@ -78,7 +78,7 @@ ReferenceCache::ReferenceCache(const TrainOptions& options, const std::string& r
                                const BatchStream& batches, const LoadReference& load_reference,
                                const Mesh& mesh, Run& run) {
   const MemoryScope scope(MemoryCategory::kOther, "reference log-probabilities");
-  const std::string& file = options.objective.dpo.cache;
+  const std::string& file = options.get<ObjectiveOptions>().dpo.cache;
   const Metadata metadata = {{"model", reference_hash},
                              {"--heads", std::to_string(options.model.heads)},
                              {"--precision", to_json(options).at("precision").get<std::string>()},

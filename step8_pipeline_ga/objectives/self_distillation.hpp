@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "common/data/batch.hpp"
-#include "common/train/options/objective_options.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "common/train/report/step_record.hpp"
 
 namespace ladder {

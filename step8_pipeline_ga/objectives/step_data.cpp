@@ -11,17 +11,17 @@ namespace ladder {
 DataOptions step_data(const TrainOptions& options) {
   DataOptions data = options.data;
   data.num_microbatches = microbatches_per_step(options);
-  if (options.objective.kind == ObjectiveKind::kDpo) data.rows = Rows::kPairs;
+  data.rows = options.shape.rows;
   return data;
 }
 
 DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
   DataShard shard = data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
-  const ObjectiveOptions& objective = options.objective;
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   if (objective.kind != ObjectiveKind::kSelfDistillation) return shard;
   if (objective.distillation.scope == SinkhornScope::kBatch) {
     check_usage(options.data.microbatch_size > 1 || microbatches_per_step(options) > 1 ||
-                    mesh.num_replicas() > 1 || options.pipeline.docs_per_step > 0,
+                    mesh.num_replicas() > 1 || options.get<PipelineOptions>().docs_per_step > 0,
                 "--sinkhorn-scope batch: a step has one sample, and balanced alone it teaches "
                 "nothing; take --micro-batch-size or --num-microbatches 2 or more");
     return shard;

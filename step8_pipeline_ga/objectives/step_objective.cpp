@@ -17,7 +17,7 @@ MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world) {
 StepObjective make_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                              const FlatModel& student, Optimizer& optimizer,
                              const BatchStream& batches) {
-  switch (options.objective.kind) {
+  switch (options.get<ObjectiveOptions>().kind) {
     case ObjectiveKind::kLanguageModel:
       return {kNextToken};
     case ObjectiveKind::kDpo:
@@ -29,7 +29,7 @@ StepObjective make_objective(const TrainOptions& options, const StagePlan& plan,
 }
 
 bool has_second_model(const TrainOptions& options) {
-  const ObjectiveOptions& objective = options.objective;
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   return objective.kind == ObjectiveKind::kSelfDistillation ||
          (objective.kind == ObjectiveKind::kDpo && objective.dpo.cache.empty());
 }
@@ -37,7 +37,7 @@ bool has_second_model(const TrainOptions& options) {
 std::int64_t second_model_bytes(const TrainOptions& options) {
   if (!has_second_model(options)) return 0;
   const Precision& precision = options.model.precision;
-  const bool is_teacher = options.objective.kind == ObjectiveKind::kSelfDistillation;
+  const bool is_teacher = options.get<ObjectiveOptions>().kind == ObjectiveKind::kSelfDistillation;
   return precision.param_bytes() + (is_teacher && precision.has_16_bit_params() ? 4 : 0);
 }
 

@@ -10,30 +10,32 @@ namespace ladder {
 
 std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
                               int num_replicas) {
-  const std::int64_t docs = options.pipeline.docs_per_step;
+  const std::int64_t docs = options.get<PipelineOptions>().docs_per_step;
   const std::string flushes =
       docs > 0 ? concat("as many microbatches as hold ", docs, " documents")
                : concat(options.data.num_microbatches, " microbatch(es) per flush, ",
-                        options.pipeline.accumulation, " flush(es)");
+                        options.get<PipelineOptions>().accumulation, " flush(es)");
   const std::string rows = docs > 0 ? "" : concat(rows_per_step(options, num_replicas), " ");
   return concat(to_string(cut), "global batch: ", rows, "rows (", options.data.microbatch_size,
                 " per microbatch, ", flushes, ", ", num_replicas, " replica(s)), schedule ",
-                to_string(options.pipeline.schedule));
+                to_string(options.get<PipelineOptions>().schedule));
 }
 
-std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg) {
+std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg) {
+  const auto& pipeline = options.get<PipelineOptions>();
+  const int num_stages = pipeline.num_stages > 0 ? pipeline.num_stages : world_size;
   constexpr std::int64_t kMost = 100'000;
   const std::int64_t num_forwards =
-      num_stages * options.pipeline.chunks_per_stage * options.data.num_microbatches;
+      num_stages * pipeline.chunks_per_stage * options.data.num_microbatches;
   check_usage(num_forwards <= kMost, "--show-schedule of ", num_stages,
-              " stages (--pipeline-stages), ", options.pipeline.chunks_per_stage,
+              " stages (--pipeline-stages), ", pipeline.chunks_per_stage,
               " chunk(s) per stage (--chunks-per-stage) and ", options.data.num_microbatches,
               " microbatches (--num-microbatches) has ", num_forwards,
               " forwards to draw; choose fewer, at most ", kMost);
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);
   const Timeline timeline = simulate(plan, {});
-  const std::string title = concat(to_string(options.pipeline.schedule), ", ", num_stages,
+  const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages,
                                    " stages, ", plan.num_microbatches, " microbatches");
   return is_svg ? draw_svg(timeline, title, "units") : title + "\n" + draw_text(timeline, "units");
 }

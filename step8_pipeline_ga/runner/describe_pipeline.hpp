@@ -14,6 +14,6 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
 // as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
-std::string draw_schedule(const TrainOptions& options, int num_stages, bool is_svg);
+std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg);
 
 }  // namespace ladder

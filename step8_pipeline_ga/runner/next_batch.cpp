@@ -5,7 +5,7 @@
 namespace ladder {
 
 StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas) {
-  const std::int64_t wanted = options.pipeline.docs_per_step;
+  const std::int64_t wanted = options.get<PipelineOptions>().docs_per_step;
   if (wanted == 0) return {batches.next(), {}};
   check_usage(batches.training_data().num_documents() > 0, "--docs-per-step ", wanted,
               " counts documents, but --data ", options.data.source,
@@ -26,7 +26,7 @@ StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communic
 }
 
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch) {
-  return options.pipeline.docs_per_step > 0 ? batch.size() : options.data.num_microbatches;
+  return options.get<PipelineOptions>().docs_per_step > 0 ? batch.size() : options.data.num_microbatches;
 }
 
 }  // namespace ladder

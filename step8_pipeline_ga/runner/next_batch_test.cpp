@@ -44,7 +44,7 @@ class NextBatch : public RankTest {
   }
   static TrainOptions wanting(std::int64_t docs_per_step) {
     TrainOptions options;
-    options.pipeline.docs_per_step = docs_per_step;
+    options.set<PipelineOptions>().docs_per_step = docs_per_step;
     return options;
   }
   Pairs steps(BatchStream& batches, std::int64_t docs_per_step, int count) {
@@ -139,13 +139,13 @@ TEST_ON_RANKS(NextBatch, ATeacherThatBalancesMicrobatchesGetsNoSampleAlone) {
   };
   options.data = documents_in_rows(11 * comm().size(), 2);
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
-  options.objective.kind = ObjectiveKind::kSelfDistillation;
+  options.set<ObjectiveOptions>().kind = ObjectiveKind::kSelfDistillation;
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2));
   EXPECT_THAT(rows_of_epoch(10), ElementsAre(2, 2, 2, 2, 2));  // of the next epoch
   options.data.microbatch_size = 3;
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(3, 2));
   options.data.microbatch_size = 2;
-  options.objective.distillation.scope = SinkhornScope::kBatch;
+  options.set<ObjectiveOptions>().distillation.scope = SinkhornScope::kBatch;
   EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
   options.data.microbatch_size = options.data.num_microbatches = 1;
   if (comm().size() == 1) {

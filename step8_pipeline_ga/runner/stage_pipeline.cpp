@@ -7,7 +7,7 @@
 namespace ladder {
 
 Planner planner_of(const TrainOptions& options, int num_stages) {
-  return [=, pipeline = options.pipeline](std::int64_t num_microbatches) {
+  return [=, pipeline = options.get<PipelineOptions>()](std::int64_t num_microbatches) {
     return plan_pipeline(pipeline.schedule, num_stages, num_microbatches,
                          pipeline.chunks_per_stage);
   };

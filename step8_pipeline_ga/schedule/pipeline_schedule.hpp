@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/options/pipeline_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 

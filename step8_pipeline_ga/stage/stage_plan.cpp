@@ -47,7 +47,7 @@ void plan_norm(StagePlan& plan) {
 
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
   StagePlan plan = {
-      .cut = cut_layers(layer_costs(options), num_stages, options.pipeline.chunks_per_stage),
+      .cut = cut_layers(layer_costs(options), num_stages, options.get<PipelineOptions>().chunks_per_stage),
       .stage = stage,
       .whole = layout_of(options)};
   std::vector<FlatLayout> layouts;

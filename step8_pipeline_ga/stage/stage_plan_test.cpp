@@ -15,8 +15,8 @@ TrainOptions options(bool is_tied, int chunks_per_stage = 1) {
   TrainOptions options;
   options.model = {
       .context = 8, .layers = 6, .heads = 2, .channels = 20, .tie_embeddings = is_tied};
-  options.pipeline.chunks_per_stage = chunks_per_stage;
-  if (chunks_per_stage > 1) options.pipeline.schedule = Schedule::kInterleaved;
+  options.set<PipelineOptions>().chunks_per_stage = chunks_per_stage;
+  if (chunks_per_stage > 1) options.set<PipelineOptions>().schedule = Schedule::kInterleaved;
   finalize(options);
   return options;
 }

@@ -32,7 +32,7 @@
 #include <string>
 
 #include "common/core/timer.hpp"
-#include "common/train/options/elastic_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/exchange.hpp"

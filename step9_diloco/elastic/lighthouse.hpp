@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "common/core/timer.hpp"
-#include "common/train/options/elastic_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/records.hpp"

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "common/core/check.hpp"
-#include "common/train/options/elastic_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 
 namespace ladder {
 

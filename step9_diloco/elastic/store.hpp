@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "common/core/timer.hpp"
-#include "common/train/options/elastic_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/seal.hpp"
 

@@ -22,7 +22,7 @@
 #include "common/comm/contract/rank_values.hpp"
 #include "common/core/check.hpp"
 #include "common/core/unit.hpp"
-#include "common/train/options/diloco_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder::step9 {
 

@@ -45,14 +45,12 @@ class GpuLadder : public RankTest {
   }
   // Each rank in a folder of its own: only rank 0 writes.
   FinishedRun train(const Rung& rung, TrainOptions options) {
-    options.step = rung.step();
+    options = options_for(rung.trainer, options);
     options.output.out = folder_.path(concat("run ", num_runs_++));
-    options.groups = rung.trainer.groups;
     const TrainReport report = rung.trainer.train(options, *world_);
     return {rung.step(), report, options.output.out};
   }
   FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas) {
-    options.pipeline = {};
     return ladder::ask_oracle(options, fold, num_replicas,
                               folder_.path(concat("run ", num_runs_++)));
   }
@@ -117,7 +115,7 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
     wanted.data.num_microbatches = 3;
     wanted.loss_scale.initial = 1024;  // of fp16: overflows nowhere, and NaN would equal nothing
     const FinishedRun usual = train(oracle(), wanted);
-    wanted.uses_cuda_graphs = true;
+    wanted.set<CudaGraphOptions>().are_wanted = true;
     const FinishedRun graphs = train(oracle(), wanted);
     EXPECT_EQ(graphs.report.grad_norms, usual.report.grad_norms);
     EXPECT_THAT(differences(graphs, usual), IsEmpty());
@@ -137,7 +135,7 @@ TEST_ON_PROCESSES(GpuLadder, TheFastestKernelsStayClose) {
   for (const bool has_graphs : {false, true}) {
     SCOPED_TRACE(concat("attention: ", attention_backend(wanted.model, wanted.device),
                         has_graphs ? ", with CUDA graphs" : ""));
-    wanted.uses_cuda_graphs = has_graphs;
+    wanted.set<CudaGraphOptions>().are_wanted = has_graphs;
     const std::vector<double> fastest = train(oracle(), wanted).report.losses;
     ASSERT_EQ(fastest.size(), repeatable.size());
     for (std::size_t i = 0; i < fastest.size(); ++i) {
@@ -153,7 +151,7 @@ TEST_ON_PROCESSES(GpuLadder, APipelineEqualsTheOracle) {
   wanted.model.tie_embeddings = false;  // a tied head would add up two parts in another order
   wanted.model.layers = size_;
   wanted.data.num_microbatches = size_ + 1;
-  wanted.pipeline = {.num_stages = size_, .schedule = Schedule::k1f1b};
+  wanted.set<PipelineOptions>() = {.num_stages = size_, .schedule = Schedule::k1f1b};
   const FinishedRun run = train(pipeline(), wanted);
   const FinishedRun oracle = ask_oracle(wanted, Fold::kMicrobatchesFirst, 1);
   EXPECT_EQ(run.report.losses, oracle.report.losses);
@@ -164,7 +162,7 @@ TEST_ON_PROCESSES(GpuLadder, APipelineEqualsTheOracle) {
 TEST_ON_PROCESSES(GpuLadder, DilocoResumes) {
   for (const WireFormat wire : {WireFormat::kFp32, WireFormat::kInt8}) {
     TrainOptions wanted = options(/*is_bf16=*/true);
-    wanted.diloco = {.sync_every = 4, .num_fragments = 2, .sync_delay = 1, .wire = wire};
+    wanted.set<DilocoOptions>() = {.sync_every = 4, .num_fragments = 2, .sync_delay = 1, .wire = wire};
     const FinishedRun whole = train(diloco(), wanted);
     wanted.num_steps = 3;  // in the middle of the second round
     const std::string folder = all_gather_text(train(diloco(), wanted).folder, comm_)[0];

@@ -25,8 +25,8 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options) {
 }
 
 FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world) {
+  options = options_for(rung.trainer, options);
   start_apart(size(), rung, options);
-  options.step = rung.step();
   options.output.out = folder_for(rung.step());
   const std::int64_t before = read_memory().total_live_bytes;
   FinishedRun run = {rung.step(), rung.trainer.train(options, world), options.output.out};
@@ -36,8 +36,8 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world)
 }
 
 FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
+  options = options_for(rung.trainer, options);
   start_apart(num_ranks, rung, options);
-  options.step = rung.step();
   options.output.out = folder_for(rung.step());
   FinishedRun run = {rung.step(), {}, options.output.out};
   const bool takes_part = rank() < num_ranks;
@@ -59,7 +59,7 @@ FinishedRun Climber::climb_with(PlantedError error, TrainOptions options) {
 }
 
 FinishedRun Climber::climb_with(PipelineError error, TrainOptions options) {
-  options.step = pipeline().step();
+  options = options_for(pipeline().trainer, options);
   options.output.out = folder_for("planted");
   FinishedRun run = {to_string(error), train_pipeline_with(error, options, mpi_world()),
                      options.output.out};
@@ -76,8 +76,7 @@ FinishedRun Climber::ask_oracle(const TrainOptions& options, Fold fold, int num_
 // here. The data keep the common seed, which finalize() has already passed on.
 void Climber::start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
-  const bool is_pipeline = rung.step() == pipeline().step();
-  const int num_stages = is_pipeline ? num_stages_of(options, num_ranks) : 1;
+  const int num_stages = num_stages_of(rung.trainer, options, num_ranks);
   options.seed += static_cast<std::uint64_t>(rank() / num_stages);
 }
 
@@ -108,19 +107,18 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
   // Step 9 may hold the scratch of an average in flight from one step to the next.
   const std::int64_t communication = report.memory.live(MemoryCategory::kCommunication);
-  if (options.diloco.sync_delay == 0) {
+  const auto* diloco_options = options.own.find<DilocoOptions>();
+  if (diloco_options == nullptr || diloco_options->sync_delay == 0) {
     EXPECT_EQ(communication, theory.communication);
   }
   const std::int64_t named = report.memory.live(MemoryCategory::kOther);  // a cache
   EXPECT_EQ(report.memory.total_live_bytes - live_before - named - communication,
             theory.total() - theory.communication);
-  const PeakBytes peak = rung.trainer.peak_bytes != nullptr
-                             ? rung.trainer.peak_bytes(options, size(), rank())
-                             : peak_of(theory);
+  const PeakBytes peak = peak_bytes_of(rung.trainer, options, size(), rank());
   EXPECT_EQ(report.memory.peak(MemoryCategory::kParameters), peak.parameters);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kGradients), peak.gradients);
   EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
-  const Traffic traffic = run_traffic(rung.trainer, options, report, size(), rank());
+  const Traffic traffic = rung.trainer.traffic(options, steps_of(report), size(), rank());
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);

@@ -138,7 +138,7 @@ void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainRepo
   const std::int64_t copy = round_up(model.vocab_size * model.channels, widths.alignment());
   const std::int64_t numel = report.num_replicas * (whole.aligned + (has_copy ? copy : 0));
   // Another model beside the one that is trained: dpo's reference, or a teacher.
-  const ObjectiveOptions& objective = options.objective;
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   const bool has_teacher = objective.kind == ObjectiveKind::kSelfDistillation;
   const bool has_two =
       has_teacher || (objective.kind == ObjectiveKind::kDpo && objective.dpo.cache.empty());
@@ -152,7 +152,7 @@ void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainRepo
   const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / report.num_stages;
   const std::int64_t microbatches =
       of_all_ranks(report.batch_counts.microbatches) / report.num_stages;
-  const std::int64_t boundaries = report.num_stages * options.pipeline.chunks_per_stage - 1;
+  const std::int64_t boundaries = report.num_stages * options.get<PipelineOptions>().chunks_per_stage - 1;
   const OpTraffic& sent = report.traffic[CommOp::kSend];
   const std::int64_t passes = has_two ? 3 : 2;  // a forward, a backward, the other's forward
   const std::int64_t rows_of_sample = objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;
@@ -165,7 +165,7 @@ void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport
                                   Communicator& comm) {
   const Widths widths = widths_of(options.model);
   const Size whole = size_of(tensors_of(options.model), widths.alignment(), /*num_ranks=*/1);
-  const DilocoOptions& diloco = options.diloco;
+  const DilocoOptions& diloco = options.get<DilocoOptions>();
   // Global parameters, and as much for their momentum.
   const std::int64_t outer = 4 * whole.aligned;
   expect_size(options.model, whole);

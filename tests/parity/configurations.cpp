@@ -77,7 +77,7 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
   options.lr = {.lr = configuration.optimizer == OptimizerKind::kAdamW ? 1e-3 : 0.1,
                 .warmup_steps = 3};
   options.clip_norm = configuration.clip_norm;
-  options.bucket_mb = configuration.has_small_buckets ? 8.0 / 1024 : 25;
+  options.set<BucketOptions>().capacity_mb = configuration.has_small_buckets ? 8.0 / 1024 : 25;
   options.output.is_quiet = true;
   options.output.eval_every = 6;
   finalize(options);

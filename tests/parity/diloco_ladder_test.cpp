@@ -30,7 +30,7 @@ class DilocoLadder : public ::testing::Test {
   TrainOptions options(const DilocoOptions& diloco, int configuration = 1) {
     TrainOptions options =
         climber_.options(covering_set()[static_cast<std::size_t>(configuration)]);
-    options.diloco = diloco;
+    options.set<DilocoOptions>() = diloco;
     return options;
   }
   FinishedRun climb(const TrainOptions& options) { return climber_.climb(diloco(), options); }
@@ -91,7 +91,7 @@ TEST_F(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
     TrainOptions sgd =
         climber_.options({.num_microbatches = num_microbatches, .optimizer = OptimizerKind::kSgd});
     sgd.optimizer.weight_decay = 0;
-    sgd.diloco = plain(1);
+    sgd.set<DilocoOptions>() = plain(1);
     const FinishedRun run = climb(sgd), wanted = climber_.climb(rung_of("step3_naive_dp"), sgd);
     expect_near(run, wanted, 1e-5);
     expect_near_validation(run, wanted);

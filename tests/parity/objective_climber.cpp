@@ -56,16 +56,16 @@ TrainOptions ObjectiveClimber::options(const ObjectiveCase& which, int num_stage
   options.num_steps = 6;
   options.model.layers = 4;
   options.data.source = options.data.validation_source = samples_for(which, 37);
-  options.pipeline.num_stages = num_stages;
-  options.objective = which.objective;
+  options.set<PipelineOptions>().num_stages = num_stages;
+  options.set<ObjectiveOptions>() = which.objective;
   if (which.docs_per_step > 0) {
-    options.pipeline.docs_per_step = which.docs_per_step;
+    options.set<PipelineOptions>().docs_per_step = which.docs_per_step;
     options.data.num_microbatches = 1;
   }
   if (which.has_reference) {
-    options.objective.dpo.reference = options.output.init_from = reference();
+    options.set<ObjectiveOptions>().dpo.reference = options.output.init_from = reference();
   }
-  if (which.has_cache) options.objective.dpo.cache = climber_.folder_for("cache");
+  if (which.has_cache) options.set<ObjectiveOptions>().dpo.cache = climber_.folder_for("cache");
   return options;
 }
 
@@ -101,7 +101,7 @@ const std::string& ObjectiveClimber::reference() {
   TrainOptions options = climber_.options({.num_microbatches = 4, .tie_embeddings = false});
   options.model.layers = 4;
   options.num_steps = 3;
-  options.pipeline.num_stages = climber_.size();
+  options.set<PipelineOptions>().num_stages = climber_.size();
   reference_ = climb(options).folder;
   climber_.wait_for_all();
   return reference_;

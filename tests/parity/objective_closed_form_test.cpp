@@ -46,9 +46,9 @@ TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
   TrainOptions named = options(dpo(), climber_.size());
   named.num_steps = 1;
   TrainOptions by_default = named, by_tokens = named, other = named;
-  by_default.objective.dpo.reference = {};  // that of --init-from
+  by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
   other.output.init_from = {};              // the model starts from its seed
-  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
+  by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
   for (const TrainOptions& own : {named, by_default, by_tokens})
     EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
   EXPECT_GT(std::abs(climb(other).report.losses[0] - std::log(2.0)), 1e-3);
@@ -58,7 +58,7 @@ TEST_F(ObjectiveClosedForm, ACacheSaysWhatTheModelSays) {
   TrainOptions from_model = options(dpo(), climber_.size());
   from_model.data.validation_source = pairs(20, /*first=*/41);  // not what the training data hold
   TrainOptions from_cache = from_model;
-  from_cache.objective.dpo.cache = climber_.folder_for("cache");
+  from_cache.set<ObjectiveOptions>().dpo.cache = climber_.folder_for("cache");
   const FinishedRun wanted = climb(from_model);
   const FinishedRun made = climb(from_cache);
   const FinishedRun read = climb(from_cache);
@@ -76,7 +76,7 @@ TEST_F(ObjectiveClosedForm, OfACachedReferenceOnlyTheHashIsRead) {
   TrainOptions cached = options(dpo_from_cache(), climber_.size());
   cached.num_steps = 1;
   const FinishedRun made = climb(cached);
-  cached.objective.dpo.reference = state_of_reference();
+  cached.set<ObjectiveOptions>().dpo.reference = state_of_reference();
   EXPECT_EQ(climb(cached).report.losses, made.report.losses);
 }
 
@@ -85,12 +85,12 @@ TEST_F(ObjectiveClosedForm, ReplicasWriteTheSameCacheAsStages) {
   TrainOptions by_stages = options(dpo_from_cache(), climber_.size());
   by_stages.num_steps = 1;
   TrainOptions by_replicas = by_stages;
-  by_replicas.pipeline.num_stages = 1;
-  by_replicas.objective.dpo.cache = climber_.folder_for("cache");
+  by_replicas.set<PipelineOptions>().num_stages = 1;
+  by_replicas.set<ObjectiveOptions>().dpo.cache = climber_.folder_for("cache");
   climb(by_stages);
   climb(by_replicas);
-  EXPECT_TRUE(read_text_file(by_replicas.objective.dpo.cache) ==
-              read_text_file(by_stages.objective.dpo.cache));
+  EXPECT_TRUE(read_text_file(by_replicas.set<ObjectiveOptions>().dpo.cache) ==
+              read_text_file(by_stages.set<ObjectiveOptions>().dpo.cache));
 }
 
 // Refused by every rank.
@@ -98,7 +98,7 @@ TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
   TrainOptions cached = options(dpo_from_cache(), climber_.size());
   cached.num_steps = 1;
   TrainOptions other_model = cached, other_data = cached, other_validation = cached;
-  other_model.objective.dpo.reference = climb(cached).folder;
+  other_model.set<ObjectiveOptions>().dpo.reference = climb(cached).folder;
   other_data.data.source = pairs(36);
   other_validation.data.validation_source = pairs(20);
   const auto expect_stale = [&](const TrainOptions& other, const std::string& what) {
@@ -135,9 +135,9 @@ TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
   cached.num_steps = 1;
   climb(cached);
   if (climber_.rank() == 0) {
-    std::string bytes = read_text_file(cached.objective.dpo.cache);
+    std::string bytes = read_text_file(cached.set<ObjectiveOptions>().dpo.cache);
     bytes.back() ^= 1;
-    write_text_file(cached.objective.dpo.cache, bytes);
+    write_text_file(cached.set<ObjectiveOptions>().dpo.cache, bytes);
   }
   climber_.wait_for_all();
   EXPECT_THAT([&] { climb(cached); },
@@ -147,11 +147,11 @@ TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
 // Before the reference is even read: here its parameters are missing.
 TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   TrainOptions cached = options(dpo_from_cache(), 1);
-  cached.objective.dpo.reference = state_of_reference();
+  cached.set<ObjectiveOptions>().dpo.reference = state_of_reference();
   const fs::path folder = climber_.folder_for("caches");
   if (climber_.rank() == 0) fs::create_directories(folder);
   const auto refused = [&](const std::string& name, const std::string& why) {
-    cached.objective.dpo.cache = folder / name;
+    cached.set<ObjectiveOptions>().dpo.cache = folder / name;
     const auto climb_alone = [&] { climber_.climb_on(1, pipeline(), cached); };
     if (climber_.rank() != 0) return climb_alone();
     EXPECT_THAT(climb_alone, ThrowsMessage<CheckError>(AllOf(HasSubstr("--dpo-reference-cache"),
@@ -164,12 +164,12 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   if (climber_.rank() == 0) other_run.emplace(folder / "pairs.safetensors.partial", "it");
   refused("pairs.safetensors", "is in use by process");
 
-  cached.objective.dpo = options(dpo(), 1).objective.dpo;  // whose reference can be read
-  cached.objective.dpo.cache = folder / "new" / "pairs.safetensors";
+  cached.set<ObjectiveOptions>().dpo = options(dpo(), 1).get<ObjectiveOptions>().dpo;  // whose reference can be read
+  cached.set<ObjectiveOptions>().dpo.cache = folder / "new" / "pairs.safetensors";
   cached.num_steps = 1;
   climber_.climb_on(1, pipeline(), cached);
   const std::vector<fs::path> made{fs::directory_iterator(folder / "new"), {}};
-  EXPECT_EQ(made, std::vector<fs::path>{cached.objective.dpo.cache});
+  EXPECT_EQ(made, std::vector<fs::path>{cached.set<ObjectiveOptions>().dpo.cache});
 }
 
 // A run's folder names its newest checkpoint, which changes when that run goes on.
@@ -192,7 +192,7 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
             HasSubstr(saved_param_hash(old.parent_path() / "step_000009")));
   EXPECT_THAT([&] { climb(rest); }, ThrowsMessage<CheckError>(names_both));
   climber_.wait_for_all();
-  rest.objective.dpo.reference = old;
+  rest.set<ObjectiveOptions>().dpo.reference = old;
   EXPECT_EQ(climb(rest).report.first_step, 1);
 }
 
@@ -201,7 +201,7 @@ TEST_F(ObjectiveClosedForm, RanksWithDifferentReferencesAreRefused) {
   TrainOptions options = this->options(dpo(), climber_.size());
   options.num_steps = 1;
   const std::string other = climb(options).folder;
-  if (climber_.rank() > 0) options.objective.dpo.reference = other;
+  if (climber_.rank() > 0) options.set<ObjectiveOptions>().dpo.reference = other;
   if (climber_.size() == 1) return;  // one rank has one
   EXPECT_THAT([&] { climb(options); },
               ThrowsMessage<CheckError>(
@@ -212,7 +212,7 @@ TEST_F(ObjectiveClosedForm, RanksWithDifferentReferencesAreRefused) {
 // has made of the student. In 16 bits it follows the student's masters, not what they round to.
 TEST_F(ObjectiveClosedForm, TheTeacherFollowsTheStudent) {
   TrainOptions slow = options(self_distillation(SinkhornScope::kMicrobatch), climber_.size());
-  slow.objective.distillation.teacher_momentum = 0.75;
+  slow.set<ObjectiveOptions>().distillation.teacher_momentum = 0.75;
   slow.num_steps = 3;
   slow.output.save_every = 1;
   slow.output.keep = 0;
@@ -275,7 +275,7 @@ TEST_F(ObjectiveClosedForm, NoSampleIsBalancedAlone) {
   for (TrainOptions sharp : {whole, rest}) {
     sharp.lr = {.schedule = LrSchedule::kConstant, .lr = 0};
     TrainOptions soft = sharp;
-    soft.objective.distillation.teacher_temperature = 1;
+    soft.set<ObjectiveOptions>().distillation.teacher_temperature = 1;
     const std::vector<double> found = climb(sharp).report.losses, other = climb(soft).report.losses;
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_GT(std::abs(found[i] - other[i]), 1e-4) << "step " << i + 1;
@@ -288,12 +288,12 @@ TEST_F(ObjectiveClosedForm, EveryEpochHasItsOwnViews) {
   noisy.num_steps = 3;
   noisy.output.eval_every = 1;
   noisy.lr = {.schedule = LrSchedule::kConstant, .lr = 0};
-  noisy.objective.distillation.teacher_momentum = 1;
+  noisy.set<ObjectiveOptions>().distillation.teacher_momentum = 1;
   noisy.data.order = SampleOrder::kSequential;
   noisy.data.source = documents(12);
   noisy.data.microbatch_size = 3;  // an epoch is a step of four microbatches
   TrainOptions plain = noisy, other_seed = noisy;
-  plain.objective.distillation.view_noise = 0;
+  plain.set<ObjectiveOptions>().distillation.view_noise = 0;
   other_seed.data.seed += 1;
   const TrainReport found = climb(noisy).report;
   const TrainReport same = climb(plain).report;

@@ -30,7 +30,7 @@ TEST_F(ObjectiveLadder, StagesChangeNoBit) {
     for (const int num_stages : cuts) {
       SCOPED_TRACE(concat(which.name, ", ", num_stages, " stages on ", size, " ranks"));
       TrainOptions whole = options(which, 1);
-      whole.pipeline.schedule = Schedule::kGpipe;
+      whole.set<PipelineOptions>().schedule = Schedule::kGpipe;
       const FinishedRun run = climb(options(which, num_stages));
       const FinishedRun wanted = climber_.climb_on(size / num_stages, pipeline(), whole);
       if (climber_.rank() != 0) continue;
@@ -124,7 +124,7 @@ std::vector<Cut> cuts_on(std::int64_t num_ranks) {
 TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
   ObjectiveCase by_tokens = dpo();
   by_tokens.name = "dpo over tokens";
-  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
+  by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
   for (const ObjectiveCase& which :
        {ObjectiveCase{.name = "lm"}, dpo(), by_tokens, self_distillation(SinkhornScope::kBatch)}) {
     TrainOptions common = options(which, 1);
@@ -138,8 +138,8 @@ TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
       TrainOptions options = common;
       options.data.microbatch_size = cut.microbatch_size;
       options.data.num_microbatches = cut.num_microbatches();
-      options.pipeline.num_stages = static_cast<int>(cut.num_stages);
-      options.pipeline.schedule = cut.schedule;
+      options.set<PipelineOptions>().num_stages = static_cast<int>(cut.num_stages);
+      options.set<PipelineOptions>().schedule = cut.schedule;
       return options;
     };
     const FinishedRun wanted = climber_.climb_on(1, pipeline(), with(Cut()));

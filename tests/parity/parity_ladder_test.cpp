@@ -89,7 +89,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
         // Only one rank has the oracle's answer.
         if (i == own) runs[oracle().step()] = answers[rung.fold];
         TrainOptions options = climber.options(group[i]);
-        options.prefetch = static_cast<int>((first + i) % 3);  // of step 7
+        options.set<PrefetchOptions>().num_units = static_cast<int>((first + i) % 3);  // of step 7
         const FinishedRun& run = runs[rung.step()] = climber.climb(rung, options);
         EXPECT_EQ(run.report.losses.size(), 12u);
         for (const std::string& wanted : rung.equals) {
@@ -228,7 +228,7 @@ TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
     for (const Leg& leg : legs) {
       TrainOptions options = climber.options(configuration);
       options.num_steps = leg.end;
-      options.diloco.sync_every = 4;
+      options.set<DilocoOptions>().sync_every = 4;
       options.output.resume = checkpoint;
       const Rung& rung = rung_of(leg.step);
       const FinishedRun run = climber.climb_on(leg.num_ranks, rung, options);

@@ -35,7 +35,7 @@ struct Shape {
 };
 
 TrainOptions with_shape(TrainOptions options, const Shape& shape) {
-  options.pipeline = {.num_stages = shape.num_stages,
+  options.set<PipelineOptions>() = {.num_stages = shape.num_stages,
                       .schedule = shape.schedule,
                       .chunks_per_stage = shape.chunks_per_stage,
                       .accumulation = shape.accumulation};
@@ -47,8 +47,7 @@ TrainOptions with_shape(TrainOptions options, const Shape& shape) {
 
 // As many microbatches per step, for a trainer without flushes.
 TrainOptions without_flushes(TrainOptions options) {
-  options.data.num_microbatches = microbatches_per_step(options);
-  options.pipeline = {};
+  options.data.num_microbatches *= std::exchange(options.set<PipelineOptions>().accumulation, 1);
   return options;
 }
 
@@ -202,7 +201,7 @@ TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
   options.model.channels = 64;
   options.data.microbatch_size = 4;  // 24 KiB
   for (const Schedule schedule : {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble}) {
-    options.pipeline.schedule = schedule;
+    options.set<PipelineOptions>().schedule = schedule;
     const FinishedRun run = climber.climb(pipeline(), options, world);
     if (climber.rank() != 0) continue;
     const FinishedRun oracle =
@@ -265,7 +264,7 @@ TEST(PipelineLadder, ACheckpointWalksThroughPipelines) {
     options.model.layers = 3;
     options.num_steps = leg.end;
     options.output.resume = checkpoint;
-    options.pipeline.num_stages = leg.num_stages;
+    options.set<PipelineOptions>().num_stages = leg.num_stages;
     const Rung& rung = rung_of(leg.step);
     const FinishedRun run = climber.climb_on(leg.num_ranks, rung, options);
     if (climber.rank() == 0) {

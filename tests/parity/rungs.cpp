@@ -22,11 +22,9 @@ const Rung& oracle() {
 
 FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out) {
   World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-  options.step = oracle().step();
-  options.groups = {OptionGroup::kSimulatedRanks};
-  options.simulate_ranks = num_replicas;
-  options.fold = fold;
+  options.set<OracleOptions>() = {num_replicas, fold};
   options.output.out = out;
+  options = options_for(oracle().trainer, options);
   return {oracle().step(), oracle().trainer.train(options, alone), out};
 }
 

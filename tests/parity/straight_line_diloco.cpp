@@ -60,7 +60,7 @@ std::string hash_of(const FlatModel& model) {
 }  // namespace
 
 StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) {
-  const DilocoOptions& o = options.diloco;
+  const DilocoOptions& o = options.get<DilocoOptions>();
   StraightLine result;
   std::vector<std::unique_ptr<Worker>> workers;
   for (int w = 0; w < num_workers; ++w)

@@ -27,10 +27,9 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
   // Every rank's account must be the same as rank 0's, which is returned, and every rank must send
   // what theory says.
   FinishedRun train_on_threads(const Rung& rung, TrainOptions options) {
-    options.step = rung.step();
+    options = options_for(rung.trainer, options);
     options.output.out = fresh_folder();
-    const bool is_pipeline = rung.step() == pipeline().step();
-    const int num_stages = is_pipeline ? num_stages_of(options, num_ranks()) : 1;
+    const int num_stages = num_stages_of(rung.trainer, options, num_ranks());
     std::vector<TrainReport> reports(static_cast<std::size_t>(num_ranks()));
     run_as_threads(num_ranks(), [&](Communicator& comm) {
       World world(comm.split(0, 0), Transport::kThreads);
@@ -46,13 +45,12 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
       EXPECT_EQ(report.losses, reports[0].losses);
       EXPECT_EQ(report.grad_norms, reports[0].grad_norms);
       EXPECT_EQ(report.param_norms, reports[0].param_norms);
-      EXPECT_EQ(report.traffic, run_traffic(rung.trainer, options, report, num_ranks(), rank));
+      EXPECT_EQ(report.traffic, rung.trainer.traffic(options, steps_of(report), num_ranks(), rank));
     }
     return {concat(rung.step(), " on threads"), reports[0], options.output.out};
   }
 
   FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas) {
-    options.pipeline = {};
     return ladder::ask_oracle(options, fold, num_replicas, fresh_folder());
   }
 
@@ -87,7 +85,7 @@ TEST_P(ThreadLadder, EveryScheduleOfThePipelineEqualsTheOracle) {
        {Schedule::kGpipe, Schedule::k1f1b, Schedule::kInterleaved, Schedule::kZeroBubble}) {
     SCOPED_TRACE(to_string(schedule));
     const int chunks = schedule == Schedule::kInterleaved ? 2 : 1;
-    options.pipeline = {
+    options.set<PipelineOptions>() = {
         .num_stages = num_ranks(), .schedule = schedule, .chunks_per_stage = chunks};
     options.data.num_microbatches = num_ranks() + 1;
     options.model.layers = num_ranks() * chunks;
@@ -100,12 +98,12 @@ TEST_P(ThreadLadder, EveryScheduleOfThePipelineEqualsTheOracle) {
 // Workers that meet now and then, with an average in flight, in fp32 and in fewer bytes.
 TEST_P(ThreadLadder, DilocoEqualsItsDefinition) {
   TrainOptions options = options_of(covering_set()[4], texts_);
-  options.diloco = {.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25};
+  options.set<DilocoOptions>() = {.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25};
   const FinishedRun run = train_on_threads(diloco(), options);
   const StraightLine wanted = straight_line_diloco(options, num_ranks());
   EXPECT_EQ(run.report.losses, wanted.losses);
   EXPECT_EQ(run.report.param_hash, wanted.global_hashes.back());
-  options.diloco.wire = WireFormat::kInt8;
+  options.set<DilocoOptions>().wire = WireFormat::kInt8;
   EXPECT_NE(train_on_threads(diloco(), options).report.param_hash, run.report.param_hash);
 }
 

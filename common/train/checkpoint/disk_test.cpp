@@ -103,7 +103,7 @@ TEST_F(DiskTest, AKeptReferenceIsFlushedUpToTheFolderThatWasThere) {
   write_text_file(folder_.path("run/report.json"), "report");
   flushed.clear();
   TrainOptions options;
-  options.save_reference = folder_.path("kept/here");
+  options.output.save_reference = folder_.path("kept/here");
   options.output.out = folder_.path("run");
   TrainReport report;
   report.losses = {1};

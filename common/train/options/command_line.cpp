@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/core/check.hpp"
+#include "common/train/options/option_table.hpp"
 #include "common/train/options/option_values.hpp"
 
 namespace ladder {
@@ -41,17 +42,6 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   return best;
 }
 
-// --num-microbatches was given: no other option may decide how many microbatches a step has.
-void refuse_a_second_count(const TrainOptions& options) {
-  const auto refuse = [&](const char* option, std::int64_t value, const char* why) {
-    check_usage(value <= 0, option, " ", value, " and --num-microbatches ",
-                options.data.num_microbatches, " ", why, ": give only one of them");
-  };
-  refuse("--local-batch-size", options.pipeline.local_batch_size, "say the same");
-  refuse("--docs-per-step", options.pipeline.docs_per_step,
-         "both say how many microbatches a step has");
-}
-
 // Every name in a --config file is an option, with one value.
 std::string check_config_file(const CLI::App& app, const std::string& path) {
   std::error_code error;
@@ -74,16 +64,13 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   return {};
 }
 
-// The options as a --config file, without the number of microbatches if other options decide it. Such a
-// file has no escapes and no "#" but for comments, so a value that would need one is left out.
+// The options as a --config file, without those that follow from others. Such a file has no escapes and no "#" but for comments, so a value that would need one is left out.
 std::string config_text(const TrainOptions& options) {
-  const bool has_derived_count =
-      options.pipeline.local_batch_size > 0 || options.pipeline.docs_per_step > 0;
   const Json values = to_json(options);
   std::string text;
   for (const auto& [name, value] : values.items()) {
     const std::string quoted = to_text(value);
-    if (name == "num-microbatches" && has_derived_count) {
+    if (options.derived.contains(name)) {
       text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
     } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
       text +=
@@ -103,65 +90,46 @@ std::string explain_missing_value(const CLI::App& app, const std::string& messag
   return option == nullptr ? message : concat(name, " needs a value: ", expected_value(*option));
 }
 
-// Whether any step has this option.
-bool is_known(const std::string& name) {
-  TrainOptions options;
-  options.groups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference, OptionGroup::kCudaGraphs,
-                    OptionGroup::kBuckets,        OptionGroup::kPrefetch,  OptionGroup::kPipeline,
-                    OptionGroup::kDiloco};
-  CLI::App app;
-  add_options(app, options);
-  return app.get_option_no_throw(name) != nullptr;
-}
-
 void refuse_unknown(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string unknown = extras.front().substr(0, extras.front().find('='));
-  check_usage(!is_known(unknown), "unknown option ", unknown, ": ", app.get_name(),
-              " does not have it, though other steps do (--help lists all)");
   const std::string nearest = nearest_option(app, unknown);
   throw UsageError(concat("unknown option ", unknown,
                           nearest.empty() ? "" : ", did you mean " + nearest + "?",
-                          " (--help lists all)"));
+                          " (--help lists those of ", app.get_name(), ")"));
 }
 
 }  // namespace
 
-CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
-                               const std::set<OptionGroup>& groups) {
-  CommandLine line;
-  line.options.step = step;
-  line.options.groups = groups;
-  if (groups.contains(OptionGroup::kPipeline)) line.options.data.num_microbatches = 4;
-  CLI::App app("Trains a GPT: " + step + " of Ladder. Its README.md is the lesson.", step);
-  app.allow_extras();
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_options(app, line.options);
+namespace {
+
+// --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
+struct Requests {
   bool print_config = false;
   std::string dry_run;
-  app.add_flag("--print-config", print_config,
+  std::string picture_file;
+  CLI::Option* dry_run_option = nullptr;
+  CLI::Option* picture_option = nullptr;
+};
+
+void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests) {
+  const auto describe = [](CLI::Option* option, const char* type) {
+    return option->expected(0, 1)->type_name(type)->group("Help")->configurable(false);
+  };
+  app.add_flag("--print-config", requests.print_config,
                "show all options with their current values, as a --config file, and exit")
       ->group("Help")
       ->configurable(false);
-  CLI::Option* dry_run_option =
+  requests.dry_run_option = describe(
       app.add_option(
-             "--dry-run", dry_run,
-             "show parameters, memory and tokens on RANKS ranks (default: as started), and exit")
-          ->expected(0, 1)
-          ->type_name("[RANKS]")
-          ->group("Help")
-          ->configurable(false);
-  std::string schedule_file;
-  CLI::Option* show_schedule = nullptr;
-  if (groups.contains(OptionGroup::kPipeline)) {
-    show_schedule = app.add_option("--show-schedule", schedule_file,
-                                   "draw what each stage computes when, as text or into FILE.svg, "
-                                   "and exit")
-                        ->expected(0, 1)
-                        ->type_name("[FILE.svg]")
-                        ->group("Help")
-                        ->configurable(false);
+          "--dry-run", requests.dry_run,
+          "show parameters, memory and tokens on RANKS ranks (default: as started), and exit"),
+      "[RANKS]");
+  if (trainer.picture.option != nullptr) {
+    requests.picture_option = describe(
+        app.add_option(trainer.picture.option, requests.picture_file, trainer.picture.help),
+        "[FILE.svg]");
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
       ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
@@ -169,6 +137,41 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
       ->group("Help");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.get_option("--help")->group("Help");
+}
+
+void answer(const Requests& requests, CommandLine& line) {
+  if (requests.print_config) {
+    line.should_exit = true;
+    line.text = config_text(line.options);
+  }
+  if (requests.picture_option != nullptr && requests.picture_option->count() > 0) {
+    const std::string& file = requests.picture_file;
+    check_usage(file.empty() || file.ends_with(".svg"), requests.picture_option->get_name(),
+                " is '", file, "', it must be the name of an .svg file, or nothing for text");
+    line.picture_file = file;
+  }
+  if (requests.dry_run_option->count() > 0) {
+    const std::string& ranks = requests.dry_run;
+    check_usage(ranks.find_first_not_of("0123456789") == std::string::npos && ranks.size() < 7 &&
+                    ranks != "0",
+                "--dry-run takes a number of ranks, not '", ranks, "'");
+    line.dry_run_ranks = ranks.empty() ? num_ranks_of(line.options) : std::stoi(ranks);
+  }
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer) {
+  CommandLine line;
+  line.options = trainer.options;
+  line.options.step = trainer.step;
+  CLI::App app("Trains a GPT: " + trainer.step + " of Ladder. Its README.md is the lesson.",
+               trainer.step);
+  app.allow_extras();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  const OptionTable table(app, line.options);
+  Requests requests;
+  declare_requests(app, trainer, requests);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -181,26 +184,13 @@ CommandLine parse_command_line(int argc, const char* const* argv, const std::str
     throw UsageError(concat(error.what(), " (--help lists all options)"));
   }
   refuse_unknown(app);
-  if (app.get_option("--num-microbatches")->count() > 0) refuse_a_second_count(line.options);
+  for (const CLI::Option* option : app.get_options())
+    if (option->count() > 0) line.options.given.insert(option->get_name().substr(2));
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
-  if (line.options.device.is_cuda() && app.get_option("--precision")->count() == 0)
+  if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;
   finalize(line.options);
-  if (print_config) {
-    line.should_exit = true;
-    line.text = config_text(line.options);
-  }
-  if (show_schedule != nullptr && show_schedule->count() > 0) {
-    check_usage(schedule_file.empty() || schedule_file.ends_with(".svg"), "--show-schedule is '",
-                schedule_file, "', it must be the name of an .svg file, or nothing for text");
-    line.show_schedule = schedule_file;
-  }
-  if (dry_run_option->count() > 0) {
-    check_usage(dry_run.find_first_not_of("0123456789") == std::string::npos &&
-                    dry_run.size() < 7 && dry_run != "0",
-                "--dry-run takes a number of ranks, not '", dry_run, "'");
-    line.dry_run_ranks = dry_run.empty() ? num_ranks_of(line.options) : std::stoi(dry_run);
-  }
+  answer(requests, line);
   return line;
 }
 

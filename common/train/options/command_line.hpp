@@ -2,11 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 
-#include "common/train/options/option_table.hpp"
-#include "common/train/options/options.hpp"
+#include "common/train/trainer.hpp"
 
 namespace ladder {
 
@@ -16,14 +14,13 @@ struct CommandLine {
   bool should_exit = false;  // --help, --print-config: print `text` and exit
   std::string text;
   int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
-  // --show-schedule: the SVG file to write, empty for text on the terminal.
-  std::optional<std::string> show_schedule;
+  // The step's picture (Trainer): the SVG file to write, empty for text on the terminal.
+  std::optional<std::string> picture_file;
 };
 
 // Reads and validates the command line and the file of --config; the command line takes precedence.
 // Throws UsageError naming the option, its value and the way out; for an unknown option, also the
 // most similar one that exists.
-CommandLine parse_command_line(int argc, const char* const* argv, const std::string& step,
-                               const std::set<OptionGroup>& groups);
+CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer);
 
 }  // namespace ladder

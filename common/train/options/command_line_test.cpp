@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <optional>
-#include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/options/option_table.hpp"
 
 namespace ladder {
 namespace {
@@ -18,21 +18,44 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-CommandLine parse(std::vector<const char*> arguments,
-                  const std::set<OptionGroup>& groups = {OptionGroup::kSimulatedRanks}) {
-  arguments.insert(arguments.begin(), "program");
-  return parse_command_line(static_cast<int>(arguments.size()), arguments.data(), "step_x", groups);
+// What a step may add.
+struct LevelOptions {
+  std::int64_t level = 3;
+  bool has_rows = false;
+  void declare(OptionTable& table) {
+    table.heading("Levels");
+    table.number("--level", level, {1, 9}, "how high").changes_no_bits();
+    table.value("--level-rows", has_rows, "rows of its own");
+    table.moved("--old-level", "it is --level now");
+  }
+  void finalize(TrainOptions& options) {
+    check_usage(level < 9 || options.num_steps < 100, "--level 9 is for fewer steps");
+    if (!has_rows) return;
+    check_usage(!options.given.contains("num-microbatches"), "rows twice");
+    options.data.num_microbatches = level;
+    options.derived.insert("num-microbatches");
+  }
+};
+
+Trainer trainer_x() {
+  return {.step = "step_x",
+          .train = nullptr,
+          .state_bytes = nullptr,
+          .traffic = nullptr,
+          .picture = {"--show-level", "draw it", nullptr},
+          .options = {.own = step_options<LevelOptions>()}};
 }
 
-void expect_refused(const std::vector<const char*>& arguments,
-                    const std::vector<const char*>& parts) {
-  for (const char* part : parts) {
-    EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<UsageError>(HasSubstr(part)));
-  }
+CommandLine parse(std::vector<const char*> words) {
+  return parse_words(trainer_x(), std::move(words));
+}
+
+void expect_refused(const std::vector<const char*>& words, const std::vector<const char*>& parts) {
+  ladder::expect_refused(trainer_x(), words, parts);
 }
 
 TEST(Options, DefaultsAreTheStructs) {
-  TrainOptions defaults{.groups = {OptionGroup::kSimulatedRanks}};
+  TrainOptions defaults = trainer_x().options;
   finalize(defaults);
   EXPECT_EQ(to_json(parse({}).options), to_json(defaults));
   EXPECT_EQ(defaults.model.vocab_size, 258);
@@ -82,30 +105,6 @@ TEST(Options, OnAGpuTheDefaultIsBf16) {
                  {"--transport threads is for the CPU", "./ladder train step_x --ranks 2"});
 }
 
-TEST(Options, CudaGraphsNeedAGpuAndAStepWithoutHooks) {
-  const auto parse_graphs = [](std::vector<const char*> arguments) {
-    return parse(std::move(arguments), {OptionGroup::kCudaGraphs}).options;
-  };
-  EXPECT_FALSE(parse_graphs({}).uses_cuda_graphs);
-  EXPECT_FALSE(parse_graphs({"--cuda-graphs", "false"}).uses_cuda_graphs);
-  TrainOptions o = parse_graphs({"--device", "cuda", "--cuda-graphs", "true"});
-  EXPECT_TRUE(o.uses_cuda_graphs);
-  EXPECT_THAT(
-      [&] {
-        parse_graphs({"--cuda-graphs", "true"});
-      },
-      ThrowsMessage<UsageError>(AllOf(HasSubstr("--cuda-graphs true"),
-                                      HasSubstr("--device is cpu: give --device cuda"))));
-  EXPECT_THAT(
-      [] {
-        parse({"--device", "cuda", "--cuda-graphs", "true"}, {OptionGroup::kBuckets});
-      },
-      ThrowsMessage<UsageError>(HasSubstr("--cuda-graphs: step_x does not have it")));
-  o.groups = {OptionGroup::kBuckets};  // code that fills in the struct itself
-  EXPECT_THAT([&] { finalize(o); },
-              ThrowsMessage<UsageError>(HasSubstr("--cuda-graphs true is not for step_x")));
-}
-
 TEST(Options, ReachTheirMembers) {
   const TrainOptions o = parse({"--steps",     "7",
                                 "--seed=9",    "--lr",
@@ -115,9 +114,8 @@ TEST(Options, ReachTheirMembers) {
                                 "documents",   "--optimizer",
                                 "sgd",         "--lr-schedule",
                                 "linear",      "--context",
-                                "32",          "--fold",
-                                "ranks-first", "--simulate-ranks",
-                                "3",           "--tie-embeddings",
+                                "32",          "--level",
+                                "7",           "--tie-embeddings",
                                 "false",       "--overfit-one-batch",
                                 "--clip-norm", "0",
                                 "--products",  "blas"})
@@ -131,8 +129,7 @@ TEST(Options, ReachTheirMembers) {
   EXPECT_EQ(o.optimizer.kind, OptimizerKind::kSgd);
   EXPECT_EQ(o.lr.schedule, LrSchedule::kLinear);
   EXPECT_EQ(o.data.context, 32);
-  EXPECT_EQ(o.fold, Fold::kRanksFirst);
-  EXPECT_EQ(o.simulate_ranks, 3);
+  EXPECT_EQ(o.get<LevelOptions>().level, 7);
   EXPECT_FALSE(o.model.tie_embeddings);
   EXPECT_EQ(o.model.products, Products::kBlas);
   EXPECT_TRUE(o.data.overfit_one_batch);
@@ -143,12 +140,10 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused({"--micro-batchsize", "3"},
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
   expect_refused({"--lrate", "1"}, {"did you mean --lr?"});  // as near as --data, but begins alike
-  expect_refused({"--bucket-mb", "1"},
-                 {"unknown option --bucket-mb: step_x does not have it", "other steps"});
   expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
-  expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help"});
+  expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help lists those of step_x)"});
   expect_refused({"stray"}, {"stray"});
-  EXPECT_THROW(parse({"--simulate-ranks", "2"}, {}), UsageError);  // not an option of this step
+  expect_refused({"--old-level", "3"}, {"unknown option --old-level: it is --level now"});
 }
 
 TEST(Options, BadValuesNameOptionAndValue) {
@@ -158,8 +153,6 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--seed", "18446744073709551616"}, {"--seed is '18446744073709551616', it must"});
   expect_refused({"--micro-batch-size", "9223372036854775807"},
                  {"--micro-batch-size is 9223372036854775807"});
-  expect_refused({"--simulate-ranks", "9223372036854775807"},
-                 {"--simulate-ranks is 9223372036854775807"});
   expect_refused({"--heads", "5"}, {"--channels 128", "--heads 5"});
   expect_refused({"--order", "random"}, {"--order", "random"});
   expect_refused({"--beta2", "1"}, {"--beta2 is 1"});
@@ -283,84 +276,6 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   }
 }
 
-// The values to try for an option: others than its default, and all that a choice has.
-std::vector<std::string> values_for(const std::string& name, const Json& value,
-                                    const std::set<OptionGroup>& groups) {
-  if (value.is_boolean()) return {"true", "false"};
-  if (value.is_number()) return {"2", "300", "0.00123456789012345"};
-  try {
-    parse({name.c_str(), "?"}, groups);
-  } catch (const UsageError& error) {
-    const std::string message = error.what();
-    const std::size_t start = message.find("it must be ");
-    if (start != std::string::npos && message.find(" or ", start) != std::string::npos) {
-      std::vector<std::string> choices;
-      std::istringstream words(
-          message.substr(start + 11, message.find(',', start + 11) - start - 11));
-      for (std::string word; words >> word;)
-        if (word != "or") choices.push_back(word);
-      return choices;
-    }
-  }
-  return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
-}
-
-// Options that others need next to them.
-const std::vector<std::vector<const char*>> kCompanions = {
-    {},
-    {"--out", "o"},
-    {"--val-data", "v"},
-    {"--device", "cuda"},
-    {"--precision", "fp16"},
-    {"--transport", "threads", "--ranks", "2"},
-    {"--objective", "dpo", "--dpo-reference", "a"},
-    {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
-    {"--micro-batch-size", "2", "--local-batch-size", "8"},
-    {"--elastic", "localhost:1", "--workers", "9", "--worker", "1"}};
-
-// With the first of the companions that lets the option have this value.
-std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
-                                        const std::set<OptionGroup>& groups) {
-  for (std::vector<const char*> arguments : kCompanions) {
-    arguments.insert(arguments.end(), {name.c_str(), value.c_str(), "--print-config"});
-    try {
-      return parse(arguments, groups);
-    } catch (const UsageError&) {
-    }
-  }
-  return std::nullopt;
-}
-
-// Every option of every step.
-TEST(Options, PrintedConfigReadsBackToTheSameValues) {
-  const TempFolder folder;
-  const std::string path = folder.path("c.toml");
-  for (const std::set<OptionGroup>& groups :
-       {std::set{OptionGroup::kSimulatedRanks, OptionGroup::kCudaGraphs, OptionGroup::kReference},
-        {OptionGroup::kBuckets, OptionGroup::kPrefetch},
-        {OptionGroup::kBuckets, OptionGroup::kPipeline},
-        {OptionGroup::kDiloco}}) {
-    const Json defaults = to_json(parse({}, groups).options);
-    for (const auto& [key, default_value] : defaults.items()) {
-      bool is_changed = false;
-      for (const std::string& value : values_for("--" + key, default_value, groups)) {
-        const std::optional<CommandLine> line = print_config("--" + key, value, groups);
-        if (!line) continue;
-        const Json wanted = to_json(line->options);
-        is_changed = is_changed || wanted[key] != default_value;
-        std::ofstream(path) << line->text;
-        try {
-          EXPECT_EQ(to_json(parse({"--config", path.c_str()}, groups).options), wanted)
-              << line->text;
-        } catch (const UsageError& error) {
-          ADD_FAILURE() << key << " = " << value << ": " << error.what();
-        }
-      }
-      EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
-    }
-  }
-}
-
 TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
   for (const char* text : {"two\nlines", "a \"quote\"", "C:\\x", "item #1", "\xff"}) {
     const CommandLine line = parse({"--print-config", "--sample", text});
@@ -371,140 +286,47 @@ TEST(Options, PrintedConfigLeavesOutWhatAFileCannotHold) {
 TEST(Options, HelpTeaches) {
   const CommandLine line = parse({"--help"});
   EXPECT_TRUE(line.should_exit);
-  EXPECT_THAT(line.text, AllOf(HasSubstr("--simulate-ranks"), HasSubstr("--warmup-steps"),
-                               HasSubstr("corpus")));
-  EXPECT_THAT(parse({"--help"}, {}).text, ::testing::Not(HasSubstr("--simulate-ranks")));
+  EXPECT_THAT(line.text,
+              AllOf(HasSubstr("Levels"), HasSubstr("--level "), HasSubstr("--warmup-steps"),
+                    HasSubstr("corpus"), ::testing::Not(HasSubstr("--old-level"))));
 }
 
-const std::set<OptionGroup> kPipelines = {OptionGroup::kPipeline};
-
-TEST(Options, APipelineTakesAFlushInMicrobatchesOrInRows) {
-  const TrainOptions o =
-      parse({"--local-batch-size", "12", "--micro-batch-size", "2", "--accumulation", "3"},
-            kPipelines)
-          .options;
-  EXPECT_EQ(o.data.num_microbatches, 6);
-  EXPECT_EQ(microbatches_per_step(o), 18);
-  EXPECT_EQ(parse({}, kPipelines).options.data.num_microbatches, 4);
-  EXPECT_EQ(microbatches_per_step(parse({"--num-microbatches", "5"}, kPipelines).options), 5);
-  EXPECT_EQ(parse({"--pipeline-schedule", "zero-bubble"}, kPipelines).options.pipeline.schedule,
-            Schedule::kZeroBubble);
+TEST(Options, AStepHasOptionsOfItsOwn) {
+  expect_refused({"--level", "10"}, {"--level is 10, it must be at least 1 and at most 9"});
+  expect_refused({"--level", "9"}, {"--level 9 is for fewer steps"});
+  EXPECT_EQ(parse({"--level", "9", "--steps", "10"}).options.get<LevelOptions>().level, 9);
+  // What is derived cannot be given, and is not printed.
+  EXPECT_EQ(parse({"--level-rows", "true"}).options.data.num_microbatches, 3);
+  expect_refused({"--level-rows", "true", "--num-microbatches", "2"}, {"rows twice"});
+  EXPECT_THAT(parse({"--level-rows", "true", "--print-config"}).text,
+              HasSubstr("# num-microbatches = 3, which follows from other options"));
+  const std::set<std::string> harmless = options_that_change_no_bits(parse({}).options);
+  EXPECT_TRUE(harmless.contains("level") && harmless.contains("out"));
+  EXPECT_FALSE(harmless.contains("level-rows") || harmless.contains("reduction") ||
+               harmless.contains("device") || harmless.contains("lr"));
 }
 
-// A message about several options has the values of all.
-TEST(Options, APipelineRefusesABatchThatDoesNotDivide) {
-  const auto refused = [](const std::vector<const char*>& words,
-                          const std::vector<const char*>& parts) {
-    for (const char* part : parts)
-      EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+// A step sees its own options, whatever else a struct holds that other steps have been given.
+TEST(Options, OfOtherStepsAreDropped) {
+  struct OtherOptions {
+    int other = 1;
+    void declare(OptionTable& table) { table.value("--other", other, "of another step"); }
+    void finalize(TrainOptions& /*options*/) {}
   };
-  refused(
-      {"--local-batch-size", "9", "--micro-batch-size", "2", "--pipeline-stages", "3"},
-      {"--micro-batch-size 2, --local-batch-size 9, --pipeline-stages 3: 9 rows do not divide"});
-  refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
-  refused({"--local-batch-size", "-2"}, {"--local-batch-size is -2"});
-  refused({"--num-microbatches", "2", "--pipeline-stages", "3"},
-          {"--micro-batch-size 4, --num-microbatches 2, --pipeline-stages 3", "it has 2"});
-  refused({"--local-batch-size", "8", "--num-microbatches", "2"}, {"say the same"});
-  refused({"--pipeline-stages", "-1"}, {"--pipeline-stages is -1"});
-  refused({"--accumulation", "0"}, {"--accumulation is 0"});
-  refused({"--chunks-per-stage", "2"}, {"only --pipeline-schedule interleaved"});
-  refused({"--pipeline-schedule", "interleaved"}, {"needs 2 or more"});
-  refused({"--pipeline-schedule", "1b1f"},
-          {"it must be gpipe or 1f1b or interleaved or zero-bubble"});
-  expect_refused({"--pipeline-stages", "2"}, {"unknown option --pipeline-stages"});
+  TrainOptions options;
+  options.set<OtherOptions>().other = 2;
+  EXPECT_EQ(to_json(options).at("other"), 2);
+  const TrainOptions own = options_for(trainer_x(), options);
+  EXPECT_EQ(own.own.find<OtherOptions>(), nullptr);
+  EXPECT_EQ(to_json(own).at("level"), 3);
+  EXPECT_EQ(own.step, "step_x");
 }
 
-TEST(Options, DocumentsPerStepReplaceTheNumberOfMicrobatches) {
-  const TrainOptions o =
-      parse({"--docs-per-step", "12", "--pipeline-stages", "3"}, kPipelines).options;
-  EXPECT_EQ(o.pipeline.docs_per_step, 12);
-  EXPECT_EQ(microbatches_per_step(o), 1);  // fetched at a time
-  EXPECT_EQ(num_stages_of(o, 6), 3);       // a flush of any size
-  const auto refused = [](const std::vector<const char*>& words, const char* part) {
-    EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
-  };
-  refused({"--docs-per-step", "-1"}, "--docs-per-step is -1");
-  refused({"--docs-per-step", "5", "--num-microbatches", "2"}, "give only one of them");
-  refused({"--docs-per-step", "5", "--accumulation", "2"}, "leave out --accumulation 2");
-  refused({"--docs-per-step", "5", "--local-batch-size", "8"}, "leave out --local-batch-size 8");
-  refused({"--docs-per-step", "5", "--overfit-one-batch"}, "--overfit-one-batch reads the same");
-}
-
-TEST(Options, ObjectivesHaveTheirUnits) {
-  const auto unit = [](const std::vector<const char*>& words) {
-    return unit_of(parse(words, kPipelines).options.objective);
-  };
-  EXPECT_EQ(unit({}), "target tokens");
-  EXPECT_EQ(unit({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
-  EXPECT_EQ(unit({"--objective", "dpo", "--init-from", "runs/a", "--dpo-unit", "tokens"}),
-            "answer tokens");
-  EXPECT_EQ(unit({"--objective", "self_distillation"}), "samples");
-}
-
-TEST(Options, ObjectivesRefuseWhatTheyCannotUse) {
-  const auto refused = [](const std::vector<const char*>& words, const char* part) {
-    EXPECT_THAT([&] { parse(words, kPipelines); }, ThrowsMessage<UsageError>(HasSubstr(part)));
-  };
-  refused({"--objective", "ppo"}, "it must be lm or dpo or self_distillation");
-  refused({"--objective", "dpo"}, "give --dpo-reference CHECKPOINT");
-  refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
-  refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
-  refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
-  refused({"--dpo-beta", "0"}, "--dpo-beta is 0");
-  refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
-  refused({"--prototypes", "1"}, "--prototypes is 1");
-  refused({"--prototypes", "259"}, "the size of the vocabulary, which is 258");
-  refused({"--student-temperature", "0"}, "--student-temperature is 0");
-  refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
-  refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
-  refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
-  refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
-          "--micro-batch-size 2 or more, or --sinkhorn-scope batch");
-  parse({"--micro-batch-size", "1"}, kPipelines);
-  parse(
-      {"--objective", "self_distillation", "--micro-batch-size", "1", "--sinkhorn-scope", "batch"},
-      kPipelines);
-  expect_refused({"--objective", "dpo"}, {"unknown option --objective"});
-}
-
-TEST(Options, ThePipelinesStagesFollowFromTheRanks) {
-  const TrainOptions any = parse({"--num-microbatches", "6"}, kPipelines).options;
-  EXPECT_EQ(num_stages_of(any, 3), 3);
-  EXPECT_THROW(num_stages_of(any, 7), UsageError);  // more stages than microbatches
-  const TrainOptions two = parse({"--pipeline-stages", "2"}, kPipelines).options;
-  EXPECT_EQ(num_stages_of(two, 6), 2);
-  EXPECT_THAT([&] { num_stages_of(two, 5); },
-              ThrowsMessage<UsageError>(HasSubstr("does not divide 5 rank(s)")));
-  const TrainOptions chunks =
-      parse({"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"}, kPipelines).options;
-  EXPECT_EQ(num_stages_of(chunks, 2), 2);
-  EXPECT_THAT([&] { num_stages_of(chunks, 1); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--pipeline-schedule is interleaved"),
-                                              HasSubstr("nothing to interleave"))));
-}
-
-TEST(Options, ShowScheduleTakesNoFileOrAnSvg) {
-  EXPECT_FALSE(parse({}, kPipelines).show_schedule.has_value());
-  EXPECT_EQ(parse({"--show-schedule"}, kPipelines).show_schedule, "");
-  EXPECT_EQ(parse({"--show-schedule", "a.svg"}, kPipelines).show_schedule, "a.svg");
-  EXPECT_THAT(
-      [] {
-        parse({"--show-schedule", "a.png"}, kPipelines);
-      },
-      ThrowsMessage<UsageError>(HasSubstr("--show-schedule is 'a.png'")));
-}
-
-TEST(Options, AWireHasOneOfThreeFormats) {
-  const std::set<OptionGroup> diloco = {OptionGroup::kDiloco};
-  EXPECT_EQ(parse({}, diloco).options.diloco.wire, WireFormat::kFp32);
-  EXPECT_EQ(parse({"--wire", "bf16"}, diloco).options.diloco.wire, WireFormat::kBf16);
-  EXPECT_EQ(parse({"--wire", "int8"}, diloco).options.diloco.wire, WireFormat::kInt8);
-  EXPECT_THAT(
-      [&] {
-        parse({"--wire", "fp8"}, diloco);
-      },
-      ThrowsMessage<UsageError>(HasSubstr("--wire is 'fp8', it must be fp32 or bf16 or int8")));
+TEST(Options, APictureIsTextOrAnSvg) {
+  EXPECT_FALSE(parse({}).picture_file.has_value());
+  EXPECT_EQ(parse({"--show-level"}).picture_file, "");
+  EXPECT_EQ(parse({"--show-level", "a.svg"}).picture_file, "a.svg");
+  expect_refused({"--show-level", "a.png"}, {"--show-level is 'a.png'"});
 }
 
 TEST(Options, DryRunTakesRanks) {

@@ -1,24 +1,122 @@
 // All options of a trainer: name, member, the values that it may have, help. One table serves the
-// parser, --help, --print-config, the report and the checks of single values. options.cpp has the
-// checks of several options; diloco_options.cpp and elastic_options.cpp what their classes need when
-// they are used alone.
+// parser, --help, --print-config, the report, the checks of single values, and the question whether a
+// resumed run may change an option.
+//
+// Common options are declared in common_options.cpp, a step's own where the step is:
+//
+//   void BucketOptions::declare(OptionTable& table) {
+//     table.heading("Buckets");
+//     table.value("--bucket-mb", capacity_mb, "capacity of a gradient bucket in MiB").changes_no_bits();
+//   }
 #pragma once
 
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "common/train/json.hpp"
+#include "common/train/options/option_ranges.hpp"
+#include "common/train/options/option_values.hpp"
 #include "common/train/options/options.hpp"
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace ladder {
 
-// Adds the common options and those of options.groups to the parser, bound to the members of
-// `options`, which must outlive it. Returns their current values, by name without the dashes.
-// Parsing throws UsageError for an invalid value.
-Json add_options(CLI::App& parser, TrainOptions& options);
+class OptionTable {
+ public:
+  // The common options and the step's own, bound to the members of `options`. Parser and options
+  // outlive the table.
+  OptionTable(CLI::App& parser, TrainOptions& options);
 
-// Throws UsageError naming the first option whose value alone is impossible, whatever the others are.
+  // What is said of a row besides its value. A run that resumes with another value of an option says
+  // so, because it does not continue as the old one would have.
+  class Row {
+   public:
+    Row(OptionTable& table, std::string name) : table_(table), name_(std::move(name)) {}
+    // It decides where results go, what is shown or measured, or who computes what: never a bit.
+    void changes_no_bits() { table_.changes_no_bits_.insert(name_); }
+
+   private:
+    OptionTable& table_;
+    std::string name_;
+  };
+
+  void heading(const char* text) { heading_ = text; }  // of the rows that follow, in --help
+
+  template <class Value>
+  Row value(const char* name, Value& member, const char* help) {
+    const auto assign = [&member](const std::string& text) { return parse_value(text, member); };
+    return add({name, type_name<Value>(), default_text(member), help}, member, assign);
+  }
+  template <class Number>
+  Row number(const char* name, Number& member, const std::type_identity_t<Range<Number>>& range,
+             const char* help) {
+    checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
+    return value(name, member, help);
+  }
+  // An option of true or false; without a value it means true.
+  Row flag(const char* name, bool& member, const char* help);
+  template <class Enum>
+  Row choice(const char* name, Enum& member,
+             const std::vector<std::pair<std::string, Enum>>& names, const char* help) {
+    std::string current, allowed;
+    for (const auto& [text, constant] : names) {
+      allowed += (allowed.empty() ? "" : "|") + text;
+      if (constant == member) current = text;
+    }
+    const auto assign = [&member, names](const std::string& text) {
+      for (const auto& [known, constant] : names) {
+        if (known != text) continue;
+        member = constant;
+        return true;
+      }
+      return false;
+    };
+    return add({name, allowed, current, help}, current, assign);
+  }
+  // An option that other programs have now: whoever gives it is told `where`.
+  void moved(const char* name, const char* where);
+
+  // The values that the options had when they were declared, by name without the dashes.
+  const Json& values() const { return values_; }
+  const std::set<std::string>& changes_no_bits() const { return changes_no_bits_; }
+  // Throws UsageError naming the first option whose value alone is impossible, whatever the others are.
+  void check_ranges() const {
+    for (const auto& check : checks_) check();
+  }
+
+ private:
+  struct Texts {
+    const char* name;
+    std::string type, current;
+    const char* help;
+  };
+  // `assign` takes a value as text, and returns false if it is invalid.
+  Row add(const Texts& texts, const Json& value,
+          const std::function<bool(const std::string&)>& assign);
+  CLI::Option* add_to_parser(const Texts& texts,
+                             const std::function<bool(const std::string&)>& assign);
+
+  CLI::App& parser_;
+  Json values_ = Json::object();
+  std::set<std::string> changes_no_bits_;
+  std::vector<std::function<void()>> checks_;
+  std::string heading_;
+};
+
+// Declares the options that all steps have.
+void declare_common_options(OptionTable& table, TrainOptions& options);
+
+// Throws UsageError naming the first option whose value alone is impossible.
 void check_ranges(TrainOptions options);
+
+// The names, without the dashes, of options that change no bit of a result.
+std::set<std::string> options_that_change_no_bits(TrainOptions options);
 
 }  // namespace ladder

@@ -1,7 +1,7 @@
 // All options of a trainer, in one typed struct that is validated once.
 //
 // On the command line they are long options in kebab case, the same for all steps; a step may add
-// its own groups. The defaults below are those of the command line.
+// its own (step_options.hpp). The defaults below are those of the command line.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,12 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
-#include "common/train/options/diloco_options.hpp"
-#include "common/train/options/elastic_options.hpp"
-#include "common/train/options/objective_options.hpp"
-#include "common/train/options/pipeline_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
-
-// The order in which gradients are summed: first over a rank's microbatches and then over ranks
-// (steps 0 to 5), or first over the ranks within each microbatch (steps 6 and 7, which reduce after
-// every microbatch).
-enum class Fold { kMicrobatchesFirst, kRanksFirst };
-
-constexpr int kMostRanks = 1024;  // also stages and workers: far beyond any use of a course
-
-// Options that only some steps have.
-enum class OptionGroup {
-  kSimulatedRanks,
-  kReference,
-  kCudaGraphs,
-  kBuckets,
-  kPrefetch,
-  kPipeline,
-  kDiloco
-};
 
 struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
@@ -46,6 +28,7 @@ struct OutputOptions {
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
   std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
   std::string sample = {};      // text to continue after training; empty: no sample
+  std::string save_reference = {};  // a folder for what other runs are compared with
   std::int64_t log_every = 10;
   std::int64_t eval_every = 0;  // 0: never
   std::int64_t save_every = 0;  // 0: at the end only
@@ -55,9 +38,23 @@ struct OutputOptions {
   bool is_quiet = false;  // nothing on the console
 };
 
+// What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A step's
+// finalize() sets it.
+struct BatchShape {
+  Rows rows = Rows::kWindows;         // what the data are read as; by default as --rows says
+  std::int64_t rows_per_sample = 1;   // that a sample becomes in a microbatch
+  std::int64_t flushes_per_step = 1;  // of --num-microbatches each
+  std::int64_t replicas_per_rank = 1;  // that one process plays
+  std::int64_t num_data_parts = 1;     // of which this run has one: other runs share the data
+  bool has_fixed_size = true;          // false: each step decides how many microbatches it has
+  std::string unit = kTargetTokens;    // what the loss is a mean over
+
+  static constexpr const char* kTargetTokens = "target tokens";
+  bool is_of_tokens() const { return unit == kTargetTokens; }
+};
+
 struct TrainOptions {
   std::string step = {};              // name of the trainer, for example "step0_single_gpu"
-  std::set<OptionGroup> groups = {};  // the options that this step adds to the common ones
   std::int64_t num_steps = 200;       // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
   GptOptions model;
@@ -75,16 +72,23 @@ struct TrainOptions {
   int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
-  std::int64_t simulate_ranks = 1;  // kSimulatedRanks: ranks that this process plays
-  Fold fold = Fold::kMicrobatchesFirst;
-  std::string save_reference = {};  // kReference: a folder for what later steps are compared with
-  bool uses_cuda_graphs = false;    // kCudaGraphs: launch each microbatch as two recordings
-  double bucket_mb = 25;            // kBuckets: capacity of a gradient bucket, in MiB
-  int prefetch = 1;                 // kPrefetch: units whose parameters are gathered ahead, 0 to 2
-  PipelineOptions pipeline;         // kPipeline
-  ObjectiveOptions objective;       // kPipeline
-  DilocoOptions diloco;             // kDiloco
-  ElasticOptions elastic;           // kDiloco
+  StepOptions own;        // those that only this step has
+  std::set<std::string> given = {};    // names, without dashes, that the user has given
+  std::set<std::string> derived = {};  // those whose values follow from other options
+  BatchShape shape;                    // set by finalize()
+
+  // The step's own options; their defaults if it has none of this kind.
+  template <class Options>
+  const Options& get() const {
+    static const Options kDefaults;
+    const Options* found = own.find<Options>();
+    return found != nullptr ? *found : kDefaults;
+  }
+  // The same, to be changed; added if the step has none.
+  template <class Options>
+  Options& set() {
+    return own.add<Options>();
+  }
 };
 
 // Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
@@ -98,23 +102,15 @@ int num_ranks_of(const TrainOptions& options);
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);
 
-// A pipeline's stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError
-// naming all values if they do not divide the ranks, if a flush has fewer microbatches, or if a
-// single stage should interleave.
-int num_stages_of(const TrainOptions& options, int world_size);
-
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);
 
-// The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. With
-// --docs-per-step, those of one microbatch each.
+// The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. If its
+// size is not fixed, those of one microbatch each.
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas);
 
 // Whether gradients need a loss scale, which only fp16 does.
 bool needs_loss_scale(const TrainOptions& options);
-
-// --bucket-mb in bytes.
-std::int64_t bucket_capacity_bytes(const TrainOptions& options);
 
 // All options by their command-line names, with their current values.
 Json to_json(const TrainOptions& options);

@@ -81,9 +81,9 @@ Json attention_json(const TrainOptions& options) {
   return attention_backend(options.model, options.device);
 }
 
-// The rows of each full step; null if --docs-per-step decides that anew in every step.
+// The rows of each full step; null if each step decides that anew.
 Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
-  if (options.pipeline.docs_per_step > 0) return nullptr;
+  if (!options.shape.has_fixed_size) return nullptr;
   return rows_per_step(options, report.num_replicas);
 }
 
@@ -119,7 +119,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"grad_norms", finite(report.grad_norms)},
                {"param_norms", finite(report.param_norms)},
                {"learning_rates", finite(report.learning_rates)},
-               {"unit", unit_of(options.objective)},
+               {"unit", options.shape.unit},
                {"units", report.units},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
@@ -128,7 +128,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"units_per_second", report.units_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
-  if (options.objective.kind == ObjectiveKind::kLanguageModel) {  // whose unit is the target token
+  if (options.shape.is_of_tokens()) {
     json["target_tokens"] = report.units;
     json["tokens_per_second"] = report.units_per_second;
   }

@@ -1,7 +1,9 @@
-// How often DiLoCo's workers communicate, and what they make of it (step 9).
+// How often DiLoCo's workers communicate, and what they make of it.
 #pragma once
 
 #include <cstdint>
+
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 
@@ -16,6 +18,9 @@ struct DilocoOptions {
   double outer_lr = 0.7;
   double outer_momentum = 0.9;  // Nesterov's
   WireFormat wire = WireFormat::kFp32;
+
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& options);
 };
 
 // Throws UsageError naming option and value: no fragments, more fragments than inner steps, inner

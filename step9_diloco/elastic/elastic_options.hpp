@@ -1,7 +1,9 @@
-// Workers that may die (step 9): where they meet, and how long they wait for one another.
+// Workers that may die: where they meet, and how long they wait for one another.
 #pragma once
 
 #include <string>
+
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 
@@ -20,6 +22,9 @@ struct ElasticOptions {
   double round_timeout_s = 30;
   double patience_s = 600;      // --patience: without a committed round for so long, it gives up
   Merge merge = Merge::kEqual;  // --merge equal|tokens
+
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& options);
 };
 
 // Throws UsageError naming option and value: a worker outside 0 to workers − 1, fewer than one

@@ -1,4 +1,4 @@
-#include "common/train/options/elastic_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,10 @@
-// What a model is trained for (step 8; all other steps predict the next token).
+// What a model is trained for.
 #pragma once
 
 #include <cstdint>
 #include <string>
+
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 
@@ -36,9 +38,9 @@ struct ObjectiveOptions {
   ObjectiveKind kind = ObjectiveKind::kLanguageModel;
   DpoOptions dpo;
   DistillationOptions distillation;
-};
 
-// What losses are means over: "target tokens", "pairs", "answer tokens" or "samples".
-std::string unit_of(const ObjectiveOptions& options);
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& options);
+};
 
 }  // namespace ladder

@@ -1,7 +1,9 @@
-// How a model is cut into the stages of a pipeline, and how a batch goes through it (step 8).
+// How a model is cut into the stages of a pipeline, and how a batch goes through it.
 #pragma once
 
 #include <cstdint>
+
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 
@@ -18,6 +20,14 @@ struct PipelineOptions {
   // Documents per optimizer step, of all replicas: a step is one flush, of as many microbatches as
   // these take. 0: off.
   std::int64_t docs_per_step = 0;
+
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& options);
 };
+
+// The stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all values
+// if they do not divide the ranks, if a flush has fewer microbatches, or if a single stage should
+// interleave.
+int num_stages_of(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

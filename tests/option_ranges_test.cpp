@@ -1,16 +1,17 @@
 // Every option that takes a number gets values that are none, and values that nobody can mean. Each is
 // refused by the option's name, or taken; and what is taken can be described and added up without an
 // overflow, which a sanitizer would see.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 
-#include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/train/memory_need.hpp"
-#include "common/train/options/command_line.hpp"
 #include "common/train/run_main.hpp"
+#include "step0_single_gpu/train.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+#include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/train.hpp"
 
 namespace ladder {
 namespace {
@@ -66,37 +67,38 @@ const std::map<Texts, Texts> kTaken = {
      {"lr", "min-lr", "clip-norm", "outer-lr"}},
 };
 
-const std::set<OptionGroup> kAllGroups = {OptionGroup::kSimulatedRanks, OptionGroup::kReference,
-                                          OptionGroup::kCudaGraphs,     OptionGroup::kBuckets,
-                                          OptionGroup::kPrefetch,       OptionGroup::kPipeline,
-                                          OptionGroup::kDiloco};
-
-TrainOptions parse_all_groups(const std::vector<std::string>& more) {
-  std::vector<const char*> words = {"step_x"};
-  for (const std::string& word : more) words.push_back(word.c_str());
-  return parse_command_line(static_cast<int>(words.size()), words.data(), "step_x", kAllGroups)
-      .options;
+// A trainer with the options of all steps.
+Trainer step_x() {
+  Trainer trainer{.step = "step_x",
+                  .train = nullptr,
+                  .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
+                  .traffic = [](const TrainOptions&, const StepsTaken&, int,
+                                int) { return Traffic(); },
+                  .num_stages = step8::trainer().num_stages};
+  trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
+  trainer.options.own =
+      step_options<OracleOptions, CudaGraphOptions, BucketOptions, PrefetchOptions, PipelineOptions,
+                   ObjectiveOptions, DilocoOptions, ElasticOptions>();
+  return trainer;
 }
 
 TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
-  const Trainer trainer{.step = "step_x",
-                        .train = nullptr,
-                        .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
-                        .step_traffic = [](const TrainOptions&, int, int) { return Traffic(); },
-                        .groups = kAllGroups};
+  const Trainer trainer = step_x();
   std::map<Texts, Texts> taken;
-  const Json defaults = to_json(parse_all_groups({}));
+  const Json defaults = to_json(parse_words(trainer, {}).options);
   for (const auto& [name, value] : defaults.items()) {
     if (!value.is_number()) continue;
+    const std::string option = "--" + name;
     Texts taken_by_this;
     for (const std::string& odd : kOddValues) {
       try {
-        const TrainOptions options = parse_all_groups({"--" + name, odd});
+        const TrainOptions options = 
+            parse_words(trainer, {option.c_str(), odd.c_str()}).options;
         taken_by_this.insert(odd);
         describe_run(options, trainer, 1);
         check_memory(options, trainer, {}, 0x1p62);
       } catch (const UsageError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("--" + name)) << odd;
+        EXPECT_THAT(error.what(), HasSubstr(option)) << odd;
       }
     }
     taken[taken_by_this].insert(name);

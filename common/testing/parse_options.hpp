@@ -1,0 +1,29 @@
+// The command line of a trainer, for tests.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/train/options/command_line.hpp"
+
+namespace ladder {
+
+// Parses these words, the program's name left out.
+inline CommandLine parse_words(const Trainer& trainer, std::vector<const char*> words) {
+  words.insert(words.begin(), "program");
+  return parse_command_line(static_cast<int>(words.size()), words.data(), trainer);
+}
+
+// Expects a UsageError whose message has all these parts.
+inline void expect_refused(const Trainer& trainer, const std::vector<const char*>& words,
+                           const std::vector<const char*>& parts) {
+  for (const char* part : parts) {
+    EXPECT_THAT([&] { parse_words(trainer, words); },
+                ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(part)));
+  }
+}
+
+}  // namespace ladder

@@ -1,0 +1,73 @@
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+
+#include "common/train/options/option_table.hpp"
+
+namespace ladder {
+
+void ObjectiveOptions::declare(OptionTable& table) {
+  table.heading("Objective");
+  table.choice("--objective", kind,
+               {{"lm", ObjectiveKind::kLanguageModel},
+                {"dpo", ObjectiveKind::kDpo},
+                {"self_distillation", ObjectiveKind::kSelfDistillation}},
+               "next token; pairs of a better and a worse answer; or agreement with a teacher");
+  table.number("--dpo-beta", dpo.beta, kPositive, "how strongly the model is held to the reference");
+  table.number("--dpo-label-smoothing", dpo.label_smoothing, {0, 0.5},
+               "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
+  table.choice("--dpo-unit", dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
+               "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
+  table.value("--dpo-reference", dpo.reference,
+              "checkpoint of the frozen model to compare with, the same in every part of a run that "
+              "is resumed; default: that of --init-from");
+  table
+      .value("--dpo-reference-cache", dpo.cache,
+             "file that keeps the frozen model's log-probabilities: computed once for all pairs, "
+             "then read")
+      .changes_no_bits();
+  table.number("--prototypes", distillation.prototypes, {2, kMostTokenIds},
+               "K: the model's first K outputs, averaged over positions, score a sample");
+  table.number("--student-temperature", distillation.student_temperature, kPositive,
+               "divides the student's scores");
+  table.number("--teacher-temperature", distillation.teacher_temperature, kPositive,
+               "divides the teacher's scores before they are balanced");
+  table.number("--teacher-momentum", distillation.teacher_momentum, kShare,
+               "what the teacher keeps of itself in each optimizer step, 0 to 1");
+  table.number("--view-noise", distillation.view_noise, kShare,
+               "share of tokens that each view replaces by random ones, 0 to 1");
+  table.choice("--sinkhorn-scope", distillation.scope,
+               {{"microbatch", SinkhornScope::kMicrobatch}, {"batch", SinkhornScope::kBatch}},
+               "samples over which the teacher's assignment is balanced: a microbatch, of two "
+               "samples or more (an epoch's last one is left out if it would be alone); or a whole "
+               "step");
+}
+
+void ObjectiveOptions::finalize(TrainOptions& options) {
+  check_usage(distillation.prototypes <= options.model.vocab_size, "--prototypes is ",
+              distillation.prototypes, ", it must be at most the size of the vocabulary, which is ",
+              options.model.vocab_size);
+  check_usage(
+      kind != ObjectiveKind::kSelfDistillation ||
+          distillation.scope != SinkhornScope::kMicrobatch || options.data.microbatch_size != 1,
+      "--micro-batch-size 1 with --sinkhorn-scope microbatch: a sample that is balanced "
+      "alone belongs to every prototype alike, and teaches nothing; take --micro-batch-size "
+      "2 or more, or --sinkhorn-scope batch");
+  check_usage(kind == ObjectiveKind::kDpo || (dpo.reference.empty() && dpo.cache.empty()),
+              dpo.reference.empty() ? "--dpo-reference-cache " : "--dpo-reference ",
+              dpo.reference.empty() ? dpo.cache : dpo.reference, " is for --objective dpo only");
+  if (kind == ObjectiveKind::kLanguageModel) return;
+  options.shape.rows_per_sample = 2;  // a pair's two answers, or a sample's two views
+  if (kind == ObjectiveKind::kSelfDistillation) {
+    options.shape.unit = "samples";
+    return;
+  }
+  options.shape.rows = Rows::kPairs;
+  options.shape.unit = dpo.unit == DpoUnit::kPairs ? "pairs" : "answer tokens";
+  check_usage(!dpo.reference.empty() || !options.output.init_from.empty(),
+              "--objective dpo compares with a frozen model, and neither --dpo-reference nor "
+              "--init-from names one: give --dpo-reference CHECKPOINT");
+  check_usage(options.data.rows == Rows::kWindows,
+              "--rows documents is not for --objective dpo, whose rows are the answers of pairs; "
+              "leave it out");
+}
+
+}  // namespace ladder

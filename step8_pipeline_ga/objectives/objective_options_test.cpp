@@ -1,0 +1,50 @@
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+
+#include "common/testing/parse_options.hpp"
+#include "step8_pipeline_ga/train.hpp"
+
+namespace ladder {
+namespace {
+
+CommandLine parse(const std::vector<const char*>& words) {
+  return parse_words(step8::trainer(), words);
+}
+
+void refused(const std::vector<const char*>& words, const char* part) {
+  expect_refused(step8::trainer(), words, {part});
+}
+
+TEST(ObjectiveOptions, HaveTheirUnits) {
+  const auto unit = [](const std::vector<const char*>& words) {
+    return parse(words).options.shape.unit;
+  };
+  EXPECT_EQ(unit({}), "target tokens");
+  EXPECT_EQ(unit({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
+  EXPECT_EQ(unit({"--objective", "dpo", "--init-from", "runs/a", "--dpo-unit", "tokens"}),
+            "answer tokens");
+  EXPECT_EQ(unit({"--objective", "self_distillation"}), "samples");
+}
+
+TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
+  refused({"--objective", "ppo"}, "it must be lm or dpo or self_distillation");
+  refused({"--objective", "dpo"}, "give --dpo-reference CHECKPOINT");
+  refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
+  refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
+  refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
+  refused({"--dpo-beta", "0"}, "--dpo-beta is 0");
+  refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
+  refused({"--prototypes", "1"}, "--prototypes is 1");
+  refused({"--prototypes", "259"}, "the size of the vocabulary, which is 258");
+  refused({"--student-temperature", "0"}, "--student-temperature is 0");
+  refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
+  refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
+  refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
+  refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
+          "--micro-batch-size 2 or more, or --sinkhorn-scope batch");
+  parse({"--micro-batch-size", "1"});
+  parse(
+      {"--objective", "self_distillation", "--micro-batch-size", "1", "--sinkhorn-scope", "batch"});
+}
+
+}  // namespace
+}  // namespace ladder

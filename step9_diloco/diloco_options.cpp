@@ -1,0 +1,67 @@
+#include "step9_diloco/diloco_options.hpp"
+
+#include "common/train/options/option_table.hpp"
+
+namespace ladder {
+
+void DilocoOptions::declare(OptionTable& table) {
+  constexpr std::int64_t kLongestRound = 1'000'000;  // of inner steps
+  table.heading("DiLoCo");
+  table.number("--sync-every", sync_every, {1, kLongestRound},
+               "inner steps between two averages of the same fragment of the model");
+  table.number("--fragments", num_fragments, {1, kLongestRound},
+               "parts of the model that take turns; one is averaged every --sync-every / "
+               "--fragments inner steps");
+  table.number("--sync-delay", sync_delay, kCount,
+               "inner steps for which training goes on while an average is in flight");
+  table.number("--alpha", alpha, kShare,
+               "share of its own parameters that a worker keeps in an outer step, 0 to 1");
+  table.number("--outer-lr", outer_lr, kNotNegative,
+               "learning rate of the outer optimizer, Nesterov's SGD");
+  table.number("--outer-momentum", outer_momentum, kDecayRate, "its momentum");
+  table.choice(
+      "--wire", wire,
+      {{"fp32", WireFormat::kFp32}, {"bf16", WireFormat::kBf16}, {"int8", WireFormat::kInt8}},
+      "what an average travels as: exact, in half the bytes, or in a quarter, where each block "
+      "of 256 values shares a scale; workers train in fp32 all the same");
+}
+
+void DilocoOptions::finalize(TrainOptions& options) {
+  check_diloco(*this);
+  const std::int64_t length = steps_per_round(*this);
+  check_usage(options.num_steps % length == 0, "--steps ", options.num_steps,
+              " ends in the middle of a round of ", length,
+              " inner steps (--sync-every / --fragments), whose work would be lost: choose a "
+              "multiple of ",
+              length);
+}
+
+void check_diloco(const DilocoOptions& options) {
+  check_usage(options.sync_every >= 1, "--sync-every is ", options.sync_every,
+              ", it must be at least 1");
+  check_usage(options.num_fragments >= 1, "--fragments is ", options.num_fragments,
+              ": a model has at least one fragment");
+  check_usage(options.num_fragments <= options.sync_every, "--fragments ", options.num_fragments,
+              " is more than --sync-every ", options.sync_every,
+              ": each fragment needs an inner step of its own");
+  check_usage(options.sync_every % options.num_fragments == 0, "--sync-every ", options.sync_every,
+              " is not divisible by --fragments ", options.num_fragments,
+              ": all rounds are equally long");
+  check_usage(options.sync_delay >= 0 && options.sync_delay < steps_per_round(options),
+              "--sync-delay is ", options.sync_delay, ", it must be from 0 to ",
+              steps_per_round(options) - 1,
+              ": one fragment is in flight at a time, and a round has ", steps_per_round(options),
+              " inner steps (--sync-every / --fragments)");
+  check_usage(options.alpha >= 0 && options.alpha <= 1, "--alpha is ", options.alpha,
+              ", it must be from 0 (global parameters) to 1 (local ones)");
+  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr,
+              ", it must not be negative");
+  check_usage(options.outer_momentum >= 0 && options.outer_momentum < 1, "--outer-momentum is ",
+              options.outer_momentum, ", it must be at least 0 and below 1");
+}
+
+std::int64_t steps_per_round(const DilocoOptions& options) {
+  return options.sync_every / options.num_fragments;
+}
+
+}  // namespace ladder

@@ -1,0 +1,92 @@
+// What --print-config prints reads back to the same options, for every option of every step.
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "common/testing/parse_options.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step0_single_gpu/train.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+#include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/train.hpp"
+
+namespace ladder {
+namespace {
+
+// The values to try for an option: others than its default, and all that a choice has.
+std::vector<std::string> values_for(const std::string& name, const Json& value,
+                                    const Trainer& trainer) {
+  if (value.is_boolean()) return {"true", "false"};
+  if (value.is_number()) return {"2", "300", "0.00123456789012345"};
+  try {
+    parse_words(trainer, {name.c_str(), "?"});
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    const std::size_t start = message.find("it must be ");
+    if (start != std::string::npos && message.find(" or ", start) != std::string::npos) {
+      std::vector<std::string> choices;
+      std::istringstream words(
+          message.substr(start + 11, message.find(',', start + 11) - start - 11));
+      for (std::string word; words >> word;)
+        if (word != "or") choices.push_back(word);
+      return choices;
+    }
+  }
+  return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
+}
+
+// Options that others need next to them.
+const std::vector<std::vector<const char*>> kCompanions = {
+    {},
+    {"--out", "o"},
+    {"--val-data", "v"},
+    {"--device", "cuda"},
+    {"--precision", "fp16"},
+    {"--transport", "threads", "--ranks", "2"},
+    {"--objective", "dpo", "--dpo-reference", "a"},
+    {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
+    {"--micro-batch-size", "2", "--local-batch-size", "8"},
+    {"--elastic", "localhost:1", "--workers", "9", "--worker", "1"}};
+
+// With the first of the companions that lets the option have this value.
+std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
+                                        const Trainer& trainer) {
+  for (std::vector<const char*> arguments : kCompanions) {
+    arguments.insert(arguments.end(), {name.c_str(), value.c_str(), "--print-config"});
+    try {
+      return parse_words(trainer, arguments);
+    } catch (const UsageError&) {
+    }
+  }
+  return std::nullopt;
+}
+
+TEST(PrintedConfig, ReadsBackToTheSameValues) {
+  const TempFolder folder;
+  const std::string path = folder.path("c.toml");
+  for (const Trainer& trainer :
+       {step0::trainer(), step4::trainer(), step7::trainer(), step8::trainer(), step9::trainer()}) {
+    const Json defaults = to_json(parse_words(trainer, {}).options);
+    for (const auto& [key, default_value] : defaults.items()) {
+      bool is_changed = false;
+      for (const std::string& value : values_for("--" + key, default_value, trainer)) {
+        const std::optional<CommandLine> line = print_config("--" + key, value, trainer);
+        if (!line) continue;
+        const Json wanted = to_json(line->options);
+        is_changed = is_changed || wanted[key] != default_value;
+        std::ofstream(path) << line->text;
+        try {
+          EXPECT_EQ(to_json(parse_words(trainer, {"--config", path.c_str()}).options), wanted)
+              << line->text;
+        } catch (const UsageError& error) {
+          ADD_FAILURE() << key << " = " << value << ": " << error.what();
+        }
+      }
+      EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ladder
