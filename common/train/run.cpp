@@ -26,8 +26,9 @@ bool holds_a_run(const fs::path& folder) {
 // the run then continues, but not as the old one would have.
 std::string describe_changes(const Json& before, const TrainOptions& options) {
   const std::set<std::string> harmless = options_that_change_no_bits(options);
+  const Json now = to_json(options);
   std::string changes;
-  for (const auto& [name, value] : to_json(options).items()) {
+  for (const auto& [name, value] : now.items()) {
     if (harmless.contains(name) || !before.contains(name) || before[name] == value) continue;
     changes += concat(changes.empty() ? "" : ", ", "--", name, " ", to_text(value), " (was ",
                       to_text(before[name]), ")");
