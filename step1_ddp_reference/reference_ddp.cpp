@@ -13,8 +13,6 @@
 namespace ladder {
 namespace {
 
-constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // as DistributedDataParallel
-
 // The Reducer calls this with each full bucket, and copies what it returns into the gradients.
 class SumOverRanks final : public c10d::CommHookInterface {
  public:
@@ -45,6 +43,7 @@ ReferenceDdp::ReferenceDdp(FlatModel& model, Communicator& comm) : model_(model)
 ReferenceDdp::~ReferenceDdp() = default;
 
 void ReferenceDdp::broadcast_parameters() {
+  constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // as DistributedDataParallel
   std::vector<at::Tensor> tensors;
   for (const NamedTensor& leaf : model_.leaves()) tensors.push_back(leaf.tensor.detach());
   const MemoryScope scope(MemoryCategory::kCommunication);

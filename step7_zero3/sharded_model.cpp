@@ -59,9 +59,9 @@ void ShardedModel::on_gradient_of_output(const at::Tensor& output, std::size_t l
   output.register_hook([this, layer](const at::Tensor& /*gradient*/) { begin_backward(layer); });
 }
 
-// Backward goes through the layers in reverse. When the gradient arrives at the output of one
-// layer, which is the input of the next, the backward of that next layer is over.
 void ShardedModel::begin_backward(std::size_t layer) {
+  // Backward goes through the layers in reverse. When the gradient arrives at the output of one
+  // layer, which is the input of the next, the backward of that next layer is over.
   if (layer < last_) {
     units_.reshard(layer + 1);
     if (const auto read = model_.layers[layer + 1].reads) units_.reshard(*read);

@@ -5,13 +5,9 @@
 #include "common/core/check.hpp"
 
 namespace ladder {
-namespace {
-
-constexpr double kLargest = 1 << 30;  // of a model whose gradients are all zero
-
-}  // namespace
 
 bool LossScaler::accepts(double grad_norm) {
+  constexpr double kLargest = 1 << 30;  // of a model whose gradients are all zero
   if (!is_on()) return true;
   if (!std::isfinite(grad_norm)) {
     check(state_.scale > 1,

@@ -38,7 +38,7 @@ class PipelineRunner::Execution {
   // starts from, [].
   std::function<at::Tensor(const at::Tensor& output, std::int64_t microbatch)> on_output;
   OnWeightGradient on_weight_gradient;
-  double loss_scale = 1;
+  double loss_scale = 1;  // of fp16: a loss's own gradient, from which its backward starts
 
   void run() {
     for (const Action& action : own_actions()) {
@@ -134,7 +134,8 @@ class PipelineRunner::Execution {
     }
   }
 
-  // Both halves, or only the input's if the plan has the other one elsewhere.
+  // Both halves, or only the input's if the plan has the other one elsewhere. `received`: the
+  // gradient of the chunk's output; undefined if this is the last chunk, whose output is the loss.
   void backward(const Action& action, const at::Tensor& received) {
     Live& live = live_.at(place_of(action));
     const at::Tensor root = at::full({}, loss_scale, runner_.activation_options_.dtype(at::kFloat));
