@@ -1,0 +1,55 @@
+#include "step9_diloco/elastic/worker.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/core/check.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+
+namespace ladder {
+
+void check_alone(const TrainOptions& options, int world_size) {
+  check_usage(world_size == 1, options.step, ": a worker is a process of its own, but this run has ",
+              world_size, " ranks; start each worker by itself");
+}
+
+Log worker_log(const TrainOptions& options) {
+  return [worker = options.get<ElasticOptions>().worker,
+          is_quiet = options.output.is_quiet](const std::string& message) {
+    if (!is_quiet) std::fprintf(stderr, "worker %d %s\n", worker, message.c_str());
+  };
+}
+
+std::string describe_group(const TrainOptions& options) {
+  const Json all = to_json(options);
+  std::string text;
+  for (const char* name :
+       {"layers", "heads", "channels", "context", "vocab-size", "tie-embeddings", "optimizer",
+        "precision", "masters", "rows", "tail", "fragments", "outer-lr", "outer-momentum"}) {
+    text += concat(text.empty() ? "" : ", ", "--", name, " ", all.at(name).dump());
+  }
+  return text;
+}
+
+WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
+                         Optimizer& inner, Run& run, const TrainOptions& options) {
+  WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
+                       .own = {{"parameters", local.params()}}};
+  for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
+  state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
+  const std::int64_t length = steps_per_round(options.get<DilocoOptions>());
+  const std::int64_t last_round = options.num_steps / length - 1;
+  state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {
+    return {diloco.round().outer_steps, inner.num_steps(), run.num_steps_taken() / length};
+  };
+  state.set_counters = [&diloco, &inner, &run, length,
+                        last_round](const std::vector<std::int64_t>& counters) {
+    diloco.restore({counters[0], {}});
+    inner.set_num_steps(counters[1]);
+    const std::int64_t round = std::min(counters[2], last_round);
+    run.continue_from(round * length + run.num_steps_taken() % length);
+  };
+  return state;
+}
+
+}  // namespace ladder

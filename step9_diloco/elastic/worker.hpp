@@ -1,0 +1,30 @@
+// A run as one worker of a group: what it tells the others, and what it gives to one that is behind.
+#pragma once
+
+#include <string>
+
+#include "common/optim/optimizer.hpp"
+#include "common/train/run.hpp"
+#include "step9_diloco/diloco.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/worker_state.hpp"
+
+namespace ladder {
+
+// Throws UsageError for several ranks: each would be a worker, and a worker is a process of its own.
+void check_alone(const TrainOptions& options, int world_size);
+
+// To the console, unless the run is quiet: "worker 1 has healed from worker 2".
+Log worker_log(const TrainOptions& options);
+
+// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt and
+// the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
+std::string describe_group(const TrainOptions& options);
+
+// `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run that
+// heals goes on from the round that the other one was in, and from its own last one if the other has
+// finished. Lifetime: the arguments outlive the state.
+WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
+                         Optimizer& inner, Run& run, const TrainOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,44 @@
+#include "step9_diloco/diloco_state.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step9_diloco/averager.hpp"
+
+namespace ladder {
+namespace {
+
+// A worker of rounds of 6 steps, two of which it has taken in this one, heals from one of rounds of 4.
+TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
+  const TempFolder folder;
+  SelfCommunicator comm;
+  TrainOptions options;
+  options.data.source = folder.write("text.txt", std::string(1000, 'x'));
+  options.output.is_quiet = true;
+  options.num_steps = 60;
+  options.set<DilocoOptions>().sync_every = 6;
+  finalize(options);
+  const auto make_model = [] {
+    return FlatModel({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
+  };
+  FlatModel model = make_model(), global = make_model();
+  const FlatGradients grads(model);
+  Optimizer inner(model, grads, options.optimizer);
+  GroupAverager averager(comm);
+  Diloco diloco(model, global, options.set<DilocoOptions>(), averager);
+  ladder::Run run(options, comm);
+  const WorkerState state = worker_state(diloco, model, global, inner, run, options);
+  run.continue_from(2);
+  state.set_counters({5, 20, 5});
+  EXPECT_EQ(run.num_steps_taken(), 5 * 6 + 2);
+  EXPECT_EQ(diloco.round().outer_steps, 5);
+  EXPECT_EQ(inner.num_steps(), 20);
+  EXPECT_EQ(state.counters(), (std::vector<std::int64_t>{5, 20, 5}));
+  state.set_counters({10, 40, 10});  // the donor has finished: 10 rounds, 60 steps of this worker
+  EXPECT_EQ(run.num_steps_taken(), 9 * 6 + 2);
+}
+
+}  // namespace
+}  // namespace ladder
