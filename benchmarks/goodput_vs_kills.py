@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What workers that die cost the others: the goodput of step 9's elastic mode over the rate of kills.
+"""What workers that die cost the others: the goodput of step 9's elastic workers over the rate of kills.
 
     ./ladder bench goodput [--workers 4] [--kills 0,5,10,20,30] [--seconds 60] [--out FOLDER]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Kills a worker of step 9, starts it again, and shows what the others notice.
+"""Kills a worker that may die, starts it again, and shows what the others notice.
 
-    ./ladder demo failures [--workers 3] [--steps 3000] [--out FOLDER] [options of step 9]
+    ./ladder demo failures [--workers 3] [--steps 3000] [--out FOLDER] [options of elastic]
 
 Starts a lighthouse and workers, each a process of its own. After a quarter of the steps, worker 1 is killed (SIGKILL);
 after half of them it starts again, from nothing. Shows what each says about the group, and at the end how long the
@@ -54,10 +54,10 @@ class Worker:
 class Demo:
     def __init__(self, arguments):
         self.arguments, self.start_s, self.children, self.workers = arguments, time.monotonic(), [], {}
-        build = arguments.build / "step9_diloco"
+        build = arguments.build / "step9_diloco/elastic"
         arguments.out.mkdir(parents=True, exist_ok=True)
-        self.port = start_lighthouse(build / "elastic", arguments.out / "lighthouse.log", self.children)
-        self.program = build / "step9_diloco"
+        self.port = start_lighthouse(build, arguments.out / "lighthouse.log", self.children)
+        self.program = build / "elastic"
 
     def show(self, text):
         # One write: print() writes the end of a line apart, and each worker has a thread that shows.

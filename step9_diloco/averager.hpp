@@ -4,31 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <string>
 
 #include "common/comm/communicator.hpp"
-#include "step9_diloco/worker_state.hpp"
 
 namespace ladder {
 
 class Averager {
  public:
   virtual ~Averager() = default;
-
-  // What only workers that may die have to say (elastic/elastic_averager.hpp); all ranks of a group
-  // take part always. join(): before the first round, with what a worker that is behind would receive
-  // of another; `description`: of model and options, which must be the same for all. note_step(): an
-  // inner step was taken, on so many tokens. end(): training is over.
-  virtual void join(const WorkerState& /*state*/, const std::string& /*description*/) {}
-  virtual void note_step(double /*num_tokens*/) {}
-  virtual void end() {}
-
-  // To be called before the values of a round are computed: who takes part? May replace this worker's
-  // whole state by that of another one, which start()'s values must then come from.
-  virtual void form_quorum() {}
-  // The last form_quorum() has found nobody, because this worker is about to stop. Its round has
-  // failed, but is not lost: it goes on after a resume.
-  virtual bool has_given_up() const { return false; }
 
   // Starts to add up `values` [n] over the workers; nobody may touch them until finish() returns.
   // One average is in flight at a time.

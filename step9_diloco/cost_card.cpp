@@ -1,11 +1,12 @@
-// The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step9_diloco/cost_card.hpp"
+
 #include <algorithm>
 
 #include "common/train/cost.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
 #include "step9_diloco/make_averager.hpp"
-#include "step9_diloco/train.hpp"
 
 namespace ladder::step9 {
 namespace {
@@ -16,7 +17,8 @@ std::vector<Fragment> fragments_of(const TrainOptions& options) {
 
 // Elements of the largest fragment that the run comes to; 0 if it ends before its first average.
 std::int64_t largest_fragment(const TrainOptions& options) {
-  std::int64_t num_rounds = options.num_steps / steps_per_round(options.get<DilocoOptions>()), numel = 0;
+  std::int64_t num_rounds = options.num_steps / steps_per_round(options.get<DilocoOptions>()),
+               numel = 0;
   for (const Fragment& fragment : fragments_of(options))
     if (num_rounds-- > 0) numel = std::max(numel, fragment.numel);
   return numel;
@@ -48,8 +50,10 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
     const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), step);
     if (due.starts) {
       const std::int64_t round = (step - 1) / steps_per_round(options.get<DilocoOptions>());
-      const auto index = static_cast<std::size_t>(fragment_of_round(options.get<DilocoOptions>(), round));
-      sent += average_traffic(options.get<DilocoOptions>(), fragments[index].numel, world_size, rank);
+      const auto index =
+          static_cast<std::size_t>(fragment_of_round(options.get<DilocoOptions>(), round));
+      sent +=
+          average_traffic(options.get<DilocoOptions>(), fragments[index].numel, world_size, rank);
     }
     if (due.finishes || (save_every > 0 && step % save_every == 0) || world_size == 1) {
       sent += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);

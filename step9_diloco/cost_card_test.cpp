@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "common/testing/parse_options.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step9_diloco/train.hpp"
@@ -22,7 +22,8 @@ class DilocoCostCard : public RankTest {
     options.model = {.context = 16, .layers = 1, .heads = 2, .channels = 20};
     options.data.microbatch_size = 1;
     options.data.num_microbatches = 1;
-    options.set<DilocoOptions>() = {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire};
+    options.set<DilocoOptions>() = {
+        .sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire};
     options.output = {.save_every = 3, .is_quiet = true};
     finalize(options);
     return options;

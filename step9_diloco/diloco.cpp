@@ -31,7 +31,6 @@ void Diloco::adopt_global() {
 
 void Diloco::start_average() {
   const at::NoGradGuard no_grad;
-  averager_.form_quorum();  // before anything is read: it may replace this worker's state
   const MemoryScope scope(MemoryCategory::kGradients);
   const at::Tensor global = fragment().of(global_.params()), local = fragment().of(model_.params());
   // Without masters, parameters have 16 bits, and at::sub() would copy them.
@@ -43,13 +42,13 @@ void Diloco::start_average() {
 
 bool Diloco::finish_round() {
   const at::NoGradGuard no_grad;
-  if (!pseudogradient_.defined()) start_average();
+  if (!is_started()) start_average();
   settle();
   const at::Tensor average = std::exchange(pseudogradient_, {});
   const at::Tensor global = fragment().of(global_.params());
   const at::Tensor local = fragment().of(model_.params());
   if (!is_agreed_) {
-    if (!averager_.has_given_up()) local.copy_(global);
+    local.copy_(global);
     return false;
   }
   outer_.step(global, fragment().of(velocity_), average);

@@ -4,15 +4,13 @@
 // moved away from the global ones, fragment by fragment, and the outer optimizer moves the global
 // parameters of that fragment by this average. The workers go on from there:
 //
-//   start_average   a quorum is formed, which may replace all of the worker's state; then
-//                   g = global − parameters, of the round's fragment; its average is in flight
+//   start_average   g = global − parameters, of the round's fragment; its average is in flight
 //   finish_round    L = parameters;  global = outer step(global, average of g);
 //                   parameters = (1−α)·global + α·L
 //
 // The global parameters and the outer momentum are equal on all workers, to the bit, after every
 // round. In a round that has failed the fragment's parameters go back to the global ones, and what
-// it learned in the round is lost, whatever α is; the next round is about the same fragment. Only if
-// the averager has given up, the worker keeps them: it stops, and the round goes on after a resume.
+// it learned in the round is lost, whatever α is; the next round is about the same fragment.
 //
 // Parameters may have 16 bits; global parameters, momentum and g are fp32 always. α = 0 and α = 1
 // copy: the bits of the global parameters, or of L, whatever the other one holds (a NaN, −0).
@@ -46,7 +44,8 @@ class Diloco {
   // parameters := global, unless restore() has said that the worker has parameters of its own. Local.
   void adopt_global();
   void start_average();
-  // Starts the average, too, if this round's has not been started: a run may resume after its start.
+  bool is_started() const { return pseudogradient_.defined(); }  // this round's average
+  // Starts the average, too, if that has not been done: a run may resume after it was due.
   // Returns false if the round has failed.
   bool finish_round();
 

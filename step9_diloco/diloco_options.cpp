@@ -36,6 +36,14 @@ void DilocoOptions::finalize(TrainOptions& options) {
               length);
 }
 
+void MovedOptions::declare(OptionTable& table) {
+  for (const char* name : {"--elastic", "--worker", "--workers", "--min-workers", "--join-timeout",
+                           "--round-timeout", "--patience", "--merge", "--elastic-key"})
+    table.moved(name,
+                "workers that may die have a program of their own: ./ladder train elastic "
+                "--elastic HOST:PORT (step9_diloco/elastic/README.md)");
+}
+
 void check_diloco(const DilocoOptions& options) {
   check_usage(options.sync_every >= 1, "--sync-every is ", options.sync_every,
               ", it must be at least 1");

@@ -23,6 +23,12 @@ struct DilocoOptions {
   void finalize(TrainOptions& options);
 };
 
+// Those of workers that may die, which the chapter elastic/ has now: who gives one is told so.
+struct MovedOptions {
+  void declare(OptionTable& table);
+  void finalize(TrainOptions& /*options*/) {}
+};
+
 // Throws UsageError naming option and value: no fragments, more fragments than inner steps, inner
 // steps that the fragments do not divide, a delay that is negative or not shorter than a round, an
 // alpha outside [0, 1], a negative learning rate, a momentum outside [0, 1).

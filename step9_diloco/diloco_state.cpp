@@ -142,25 +142,4 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
   return state;
 }
 
-WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
-                         Optimizer& inner, Run& run, const TrainOptions& options) {
-  WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
-                       .own = {{"parameters", local.params()}}};
-  for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
-  state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
-  const std::int64_t length = steps_per_round(options.get<DilocoOptions>());
-  const std::int64_t last_round = options.num_steps / length - 1;
-  state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {
-    return {diloco.round().outer_steps, inner.num_steps(), run.num_steps_taken() / length};
-  };
-  state.set_counters = [&diloco, &inner, &run, length,
-                        last_round](const std::vector<std::int64_t>& counters) {
-    diloco.restore({counters[0], {}});
-    inner.set_num_steps(counters[1]);
-    const std::int64_t round = std::min(counters[2], last_round);
-    run.continue_from(round * length + run.num_steps_taken() % length);
-  };
-  return state;
-}
-
 }  // namespace ladder

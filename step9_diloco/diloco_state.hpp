@@ -25,10 +25,4 @@ namespace ladder {
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm);
 
-// `local`: what the inner optimizer updates. What a worker that may die gives to others, or receives: see elastic/elastic_averager.hpp. Both may
-// have rounds of other lengths, so the run goes on from the round that the other one was in, and from
-// its own last one if the other has finished. Lifetime: likewise.
-WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
-                         Optimizer& inner, Run& run, const TrainOptions& options);
-
 }  // namespace ladder

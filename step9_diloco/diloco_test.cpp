@@ -233,26 +233,21 @@ TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
   EXPECT_THAT(outer_steps, ElementsAreArray({1, 1, 1, 2, 3}));
 }
 
-// A worker that is asked to stop, and so finds nobody.
-class StoppedAverager final : public Averager {
- public:
-  bool has_given_up() const override { return true; }
-  void start(at::Tensor) override {}
-  std::optional<int> finish() override { return {}; }
-};
-
-// It saves what it has learned, and learns on after a resume, in the same round.
-TEST(Diloco, ARoundThatAStopInterruptsIsNotLost) {
-  for (const std::int64_t delay : {0, 1}) {
-    StoppedAverager averager;
-    Worker worker({1}, {.sync_every = 4, .sync_delay = delay}, averager);
-    for (std::int64_t step = 1; step <= 4; ++step)
-      worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
-    EXPECT_EQ(worker.model.params()[0].item<double>(), 1 - 4);
-    EXPECT_EQ(worker.global.params()[0].item<double>(), 1);
-    EXPECT_EQ(worker.diloco.round().outer_steps, 0);
-    EXPECT_FALSE(worker.diloco.round().pseudogradient.defined());
-  }
+// Nothing is lost before finish_round() gives it up: a worker that stops saves it, and does not call it.
+TEST(Diloco, AFailedRoundThatIsNotFinishedIsKept) {
+  FailingAverager averager({1});
+  Worker worker({1}, {.sync_every = 4, .sync_delay = 1}, averager);
+  for (std::int64_t step = 1; step <= 3; ++step)
+    worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
+  EXPECT_TRUE(worker.diloco.is_started());
+  worker.diloco.settle();
+  EXPECT_EQ(worker.model.params()[0].item<double>(), 1 - 3);
+  EXPECT_EQ(worker.global.params()[0].item<double>(), 1);
+  EXPECT_EQ(worker.diloco.round().outer_steps, 0);
+  EXPECT_FALSE(worker.diloco.round().pseudogradient.defined());
+  EXPECT_FALSE(worker.diloco.finish_round());
+  EXPECT_EQ(worker.model.params()[0].item<double>(), 1);
+  EXPECT_FALSE(worker.diloco.is_started());
 }
 
 }  // namespace

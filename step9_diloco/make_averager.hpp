@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "common/comm/traffic.hpp"
-#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/averager.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 

@@ -10,14 +10,15 @@
 #include "common/train/same_start.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/objective.hpp"
+#include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
+#include "step9_diloco/make_averager.hpp"
 #include "step9_diloco/round_log.hpp"
-#include "step9_diloco/workers.hpp"
 
 namespace ladder::step9 {
 
@@ -30,20 +31,20 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer inner(flat, grads, options.optimizer);
   FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
-  BatchStream batches(options.data, worker_shard(options, comm));
-  const std::unique_ptr<Averager> workers = find_workers(options, comm);
-  Diloco diloco(local, global, options.get<DilocoOptions>(), *workers);  // with the outer optimizer
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  const std::unique_ptr<Averager> averager = make_averager(options.get<DilocoOptions>(), comm);
+  Diloco diloco(local, global, options.get<DilocoOptions>(),
+                *averager);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
   broadcast_parameters(global, comm);
   diloco.adopt_global();
   inner.round_masters();
-  workers->join(worker_state(diloco, local, global, inner, run, options), describe_group(options));
   const LossSum loss_sum = loss_of(model, kNextToken);
   const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
-  const GradientHooks hooks(flat.leaves(), [&](auto) { workers->poll(); });  // an average moves on
+  const GradientHooks hooks(flat.leaves(), [&](auto) { averager->poll(); });  // an average moves on
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
@@ -53,7 +54,6 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
-    workers->note_step(num_targets);
     const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
@@ -70,7 +70,6 @@ TrainReport train(const TrainOptions& options, World& world) {
   }
   diloco.settle();
   run.finish(state());
-  workers->end();
   if (run.should_sample()) run.record_sample(generate(global_model, options));
   return run.report();
 }

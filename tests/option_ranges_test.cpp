@@ -11,6 +11,7 @@
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/train.hpp"
 
 namespace ladder {
@@ -43,16 +44,16 @@ const Texts kOddValues = {"",
 const std::map<Texts, Texts> kTaken = {
     {{},
      {"threads", "layers", "heads", "channels", "loss-scale", "simulate-ranks", "chunks-per-stage",
-      "prototypes", "sync-every", "fragments", "workers", "min-workers", "join-timeout",
-      "round-timeout", "patience"}},
+      "prototypes", "sync-every", "fragments", "workers", "min-workers"}},
     {{"0"},
      {"steps" /* whole rounds */, "ranks", "prefetch", "pipeline-stages", "sync-delay", "worker"}},
     {{"0", "1e-320"},
      {"beta1", "beta2", "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha",
       "outer-momentum"}},
-    {{"65537"}, {"context", "bucket-mb"}},
+    {{"1e-320"}, {"join-timeout"}},
+    {{"65537"}, {"context", "bucket-mb", "patience"}},
     {{"0", "65537"}, {"memory-cap-mb"}},
-    {{"1e-320", "65537"}, {"nccl-timeout"}},
+    {{"1e-320", "65537"}, {"nccl-timeout", "round-timeout"}},
     {{"0", "1e-320", "65537"}, {"weight-decay"}},
     {{"65537", "2147483648"},
      {"micro-batch-size", "num-microbatches", "accumulation", "loss-scale-window", "log-every"}},
@@ -69,12 +70,12 @@ const std::map<Texts, Texts> kTaken = {
 
 // A trainer with the options of all steps.
 Trainer step_x() {
-  Trainer trainer{.step = "step_x",
-                  .train = nullptr,
-                  .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
-                  .traffic = [](const TrainOptions&, const StepsTaken&, int,
-                                int) { return Traffic(); },
-                  .num_stages = step8::trainer().num_stages};
+  Trainer trainer{
+      .step = "step_x",
+      .train = nullptr,
+      .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
+      .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); },
+      .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
   trainer.options.own =
       step_options<OracleOptions, CudaGraphOptions, BucketOptions, PrefetchOptions, PipelineOptions,
@@ -92,8 +93,7 @@ TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
     Texts taken_by_this;
     for (const std::string& odd : kOddValues) {
       try {
-        const TrainOptions options = 
-            parse_words(trainer, {option.c_str(), odd.c_str()}).options;
+        const TrainOptions options = parse_words(trainer, {option.c_str(), odd.c_str()}).options;
         taken_by_this.insert(odd);
         describe_run(options, trainer, 1);
         check_memory(options, trainer, {}, 0x1p62);

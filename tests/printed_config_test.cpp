@@ -9,6 +9,7 @@
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/train.hpp"
 
 namespace ladder {
@@ -47,7 +48,7 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--objective", "dpo", "--dpo-reference", "a"},
     {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
     {"--micro-batch-size", "2", "--local-batch-size", "8"},
-    {"--elastic", "localhost:1", "--workers", "9", "--worker", "1"}};
+    {"--workers", "9", "--worker", "1"}};
 
 // With the first of the companions that lets the option have this value.
 std::optional<CommandLine> print_config(const std::string& name, const std::string& value,
@@ -65,8 +66,10 @@ std::optional<CommandLine> print_config(const std::string& name, const std::stri
 TEST(PrintedConfig, ReadsBackToTheSameValues) {
   const TempFolder folder;
   const std::string path = folder.path("c.toml");
-  for (const Trainer& trainer :
-       {step0::trainer(), step4::trainer(), step7::trainer(), step8::trainer(), step9::trainer()}) {
+  const Trainer elastic = {.step = "elastic",
+                           .options = {.own = step_options<DilocoOptions, ElasticOptions>()}};
+  for (const Trainer& trainer : {step0::trainer(), step4::trainer(), step7::trainer(),
+                                 step8::trainer(), step9::trainer(), elastic}) {
     const Json defaults = to_json(parse_words(trainer, {}).options);
     for (const auto& [key, default_value] : defaults.items()) {
       bool is_changed = false;

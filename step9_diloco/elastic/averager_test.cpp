@@ -16,9 +16,11 @@
 #include "common/core/timer.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
+#include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
+#include "step9_diloco/elastic/worker.hpp"
 
 namespace ladder {
 namespace {
@@ -234,7 +236,7 @@ TEST(ElasticAverager, WorksWithKeys) {
   });
 }
 
-// Without a quorum the round fails, and the run is asked to stop.
+// Without a quorum there is no round to take part in, and the run is asked to stop.
 TEST(ElasticAverager, GivesUpWithoutAQuorum) {
   const StopSignal stop;
   const Beacon beacon;
@@ -245,9 +247,10 @@ TEST(ElasticAverager, GivesUpWithoutAQuorum) {
   std::string said;
   ElasticAverager averager(options, [&](const std::string& message) { said += message + "\n"; });
   averager.join(toy.state(), "toy");
-  averager.form_quorum();
-  averager.start(at::zeros({3}));
-  EXPECT_EQ(averager.finish(), std::nullopt);
+  EXPECT_FALSE(averager.form_quorum());
+  EXPECT_TRUE(averager.has_given_up());
+  EXPECT_THAT([&] { averager.start(at::zeros({3})); },
+              ThrowsMessage<CheckError>("a quorum comes before an average"));
   EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a quorum (--patience)"));
   EXPECT_TRUE(StopSignal::was_raised());
   averager.end();
@@ -323,14 +326,43 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
       said += message + "\n";
     });
     averager.join(toy.state(), "toy");
-    for (int round = 0; !StopSignal::was_raised() && round < 1000; ++round) {
-      averager.form_quorum();
+    for (int round = 0; !averager.has_given_up() && round < 1000; ++round) {
+      if (!averager.form_quorum()) break;  // the other one has asked both to stop
       averager.start(at::full({3}, 3e38, at::kFloat));
       EXPECT_EQ(averager.finish(), std::nullopt);
     }
+    EXPECT_TRUE(averager.has_given_up());
   });
   EXPECT_TRUE(StopSignal::was_raised());
   EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a committed round (--patience)"));
+}
+
+// Rounds of two workers whose values are finite, but not their sum. Each that fails is lost, but not the
+// one at whose end they give up: they stop, and go on from it.
+TEST(ElasticAverager, WhoGivesUpKeepsWhatItHasLearned) {
+  const StopSignal stop;
+  const Beacon beacon;
+  run_workers(2, [&](int worker) {
+    ElasticOptions options = options_of(beacon, worker, 2);
+    options.join_timeout_s = 0.2;
+    options.patience_s = 0.3;
+    Toy toy;
+    ElasticAverager averager(options, say_nothing);
+    averager.join(toy.state(), "toy");
+    const auto make_model = [] { return std::vector<Unit>{{"unit", {{"w", at::zeros({3})}}}}; };
+    FlatModel model(make_model()), global(make_model());
+    Diloco diloco(model, global, {}, averager);
+    for (int round = 0; !averager.has_given_up() && round < 1000; ++round) {
+      EXPECT_TRUE(model.params().equal(global.params())) << "a failed round is lost";
+      model.params().fill_(-3e38);
+      if (averager.form_quorum()) diloco.start_average();
+      EXPECT_FALSE(finish_round(diloco, averager));
+    }
+    EXPECT_TRUE(averager.has_given_up());
+    EXPECT_EQ(model.params()[0].item<float>(), -3e38F);
+    EXPECT_EQ(diloco.round().outer_steps, 0);
+    EXPECT_FALSE(diloco.round().pseudogradient.defined());
+  });
 }
 
 TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
@@ -344,9 +376,7 @@ TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
     StopSignal::raise();
   });
   const Timer timer;
-  averager.form_quorum();
-  averager.start(at::zeros({3}));
-  EXPECT_EQ(averager.finish(), std::nullopt);
+  EXPECT_FALSE(averager.form_quorum());
   averager.end();
   EXPECT_LT(timer.seconds(), 3);
   signal.join();

@@ -9,57 +9,13 @@
 #include <thread>
 #include <utility>
 
-#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/timer.hpp"
 #include "common/train/stop_signal.hpp"
-#include "step9_diloco/elastic/exchange.hpp"
+#include "step9_diloco/elastic/decision.hpp"
 
 namespace ladder {
 namespace {
-
-std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
-  if (options.key_file.empty()) return {};
-  return read_curve_keys(options.key_file);
-}
-
-// Ten heartbeats may be late or lost before a worker counts as lost.
-MembershipOptions membership_options(const ElasticOptions& options, std::int64_t outer_steps,
-                                     const std::string& address, const std::string& fingerprint) {
-  const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
-  const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
-  return {.worker = options.worker,
-          .outer_steps = outer_steps,
-          .address = address,
-          .fingerprint = fingerprint,
-          .rules = {.num_workers = options.num_workers,
-                    .min_workers = options.min_workers,
-                    .stale_s = 10 * beat_s,
-                    .join_timeout_s = options.join_timeout_s},
-          .beat_s = beat_s};
-}
-
-std::string fingerprint_of(const ElasticOptions& options, const WorkerState& state,
-                           const std::string& description) {
-  ByteHash hash;
-  for (const auto* list : {&state.shared, &state.own})
-    for (const NamedTensor& named : *list) {
-      const std::string text =
-          concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
-      hash.update(text.data(), text.size());
-    }
-  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
-                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
-                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
-                options.merge == Merge::kEqual ? "equal" : "tokens");
-}
-
-std::int64_t values_bytes(const WorkerState& state) {
-  std::size_t most = 0;  // the global copy: no fragment is larger
-  for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
-  return static_cast<std::int64_t>(most);
-}
 
 bool is_finite(const at::Tensor& values) {
   if (values.numel() == 0) return true;
@@ -75,38 +31,6 @@ void check_finite(const NamedTensor& named, int worker) {
 
 }  // namespace
 
-struct ElasticAverager::Group {
-  Group(const ElasticOptions& options, const WorkerState& state, const std::string& description,
-        const Log& log)
-      : lighthouse(host_port(options.lighthouse)),
-        keys(keys_of(options)),
-        store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0), Seal(keys), log),
-        mailbox(values_bytes(state), snapshot_bytes(state)),
-        server(options.worker),
-        messenger(
-            keys, own_host(lighthouse.host, lighthouse.port),
-            [this](const Message& message) { receive(message); }, log),
-        membership(membership_options(options, state.outer_steps(), messenger.address(),
-                                      fingerprint_of(options, state, description)),
-                   store, log) {}
-
-  void receive(const Message& message) {
-    if (message.kind == MessageKind::kRequest) {
-      server.answer(message, messenger);
-    } else {
-      mailbox.deliver(message);
-    }
-  }
-
-  HostPort lighthouse;
-  std::optional<CurveKeys> keys;
-  Store store;
-  Mailbox mailbox;
-  SnapshotServer server;
-  Messenger messenger;
-  Membership membership;
-};
-
 ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
     : options_(options), log_(std::move(log)) {
   check_elastic(options);
@@ -114,12 +38,12 @@ ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
 
 ElasticAverager::~ElasticAverager() {
   if (round_.valid()) round_.wait();  // its deadlines end it
-  if (group_) group_->membership.leave();
+  if (links_) links_->membership.leave();
 }
 
 void ElasticAverager::join(const WorkerState& state, const std::string& description) {
   state_ = state;
-  group_ = std::make_unique<Group>(options_, state_, description, log_);
+  links_ = std::make_unique<GroupLinks>(options_, state_, description, log_);
   since_commit_.restart();
 }
 
@@ -129,14 +53,15 @@ void ElasticAverager::note_step(double num_tokens) {
 }
 
 void ElasticAverager::note_progress() {
-  group_->membership.note_progress();
+  links_->membership.note_progress();
 }
 
-void ElasticAverager::form_quorum() {
-  check(group_ != nullptr, "join() comes before the first round");
+bool ElasticAverager::form_quorum() {
+  check(links_ != nullptr, "join() comes before the first round");
   check(!round_.valid(), "one average is in flight at a time");
   for (const NamedTensor& named : state_.own) check_finite(named, options_.worker);
   const Timer timer;
+  has_given_up_ = false;
   while (true) {
     if (!ask(/*has_finished=*/false, options_.patience_s - timer.seconds())) {
       give_up(concat("without a quorum (--patience): are the lighthouse and --min-workers ",
@@ -146,24 +71,26 @@ void ElasticAverager::form_quorum() {
     if (!quorum_.member(options_.worker).donor || heal_from_donor()) break;
   }
   counts_.waiting_s += timer.seconds();
+  return !has_given_up_;
 }
 
 bool ElasticAverager::heal_from_donor() {
-  group_->membership.heal();
+  links_->membership.heal();
   const bool is_healed = heal(
-      quorum_, options_.worker, state_, group_->messenger, group_->mailbox,
+      quorum_, options_.worker, state_, links_->messenger, links_->mailbox,
       options_.round_timeout_s, [this] { note_progress(); }, log_);
   if (is_healed) {
     ++counts_.num_heals;
-    group_->membership.note_state(quorum_, state_.outer_steps());
+    links_->membership.note_state(quorum_, state_.outer_steps());
   }
-  group_->membership.train();
+  links_->membership.train();
   return is_healed;
 }
 
-// The round fails; the loop then saves what there is, and stops.
+// The loop then saves what there is, and stops.
 void ElasticAverager::give_up(const std::string& reason) {
   quorum_ = {};
+  has_given_up_ = true;
   if (StopSignal::was_raised()) {
     log_("waits for no quorum any more: it is asked to stop");
     return;
@@ -176,25 +103,25 @@ void ElasticAverager::give_up(const std::string& reason) {
 // there is none in time, or the run is asked to stop.
 bool ElasticAverager::ask(bool has_finished, double seconds) {
   const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
-  const std::optional<Quorum> quorum = group_->membership.form_quorum(
+  const std::optional<Quorum> quorum = links_->membership.form_quorum(
       {state_.outer_steps(), shared_hash(state_), is_by_tokens ? std::max(num_tokens_, 1.0) : 1,
        has_finished, missed_.epochs()},
       seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
-  group_->mailbox.begin(quorum_);
-  group_->server.forget(quorum_, options_.round_timeout_s);
-  group_->messenger.keep_only({quorum_.lighthouse_epoch, quorum_.id}, group_->server.quorums());
+  links_->mailbox.begin(quorum_);
+  links_->server.forget(quorum_, options_.round_timeout_s);
+  links_->messenger.keep_only({quorum_.lighthouse_epoch, quorum_.id}, links_->server.quorums());
   if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
-  group_->server.serve(quorum_, take_snapshot(state_), group_->messenger);
+  links_->server.serve(quorum_, take_snapshot(state_), links_->messenger);
   return true;
 }
 
 void ElasticAverager::start(at::Tensor values) {
+  check(!quorum_.members.empty(), "a quorum comes before an average");
   num_tokens_ = 0;
-  if (quorum_.members.empty()) return;  // it has given up: finish() says so
   check_finite({"pseudogradient", values}, options_.worker);
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
@@ -214,8 +141,8 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     double sum_of_weights = 0;
     for (const Member& member : contributors) sum_of_weights += member.weight;
     if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
-    const Missing missing = sum_over_contributors(values, quorum_, self, group_->messenger,
-                                                  group_->mailbox, options_.round_timeout_s);
+    const Missing missing = sum_over_contributors(values, quorum_, self, links_->messenger,
+                                                  links_->mailbox, options_.round_timeout_s);
     note_missing(missing);
     check(!missing.is_empty() || is_finite(values), "its sum is not finite");
     if (missing.is_empty() && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
@@ -227,7 +154,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }
   const double left_s = is_ready ? options_.round_timeout_s - timer.seconds() : 0;
-  const Decision decision = await_decision(group_->store, quorum_, self, is_ready, left_s);
+  const Decision decision = await_decision(links_->store, quorum_, self, is_ready, left_s);
   const char* const outcome = decision == Decision::kCommit  ? " is committed: outer step "
                               : decision == Decision::kAbort ? " is aborted: outer step "
                                                              : " is gone, undecided: outer step ";
@@ -237,7 +164,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   num_contributors_ = contributors.size();
   is_routine ? log_.routine(what) : log_(what);
   const bool is_taken = decision == Decision::kCommit && is_ready;
-  if (is_taken) group_->membership.note_state(quorum_, quorum_.outer_steps + 1);
+  if (is_taken) links_->membership.note_state(quorum_, quorum_.outer_steps + 1);
   return is_taken;
 }
 
@@ -261,13 +188,10 @@ void ElasticAverager::check_progress(bool is_committed) {
 
 std::optional<int> ElasticAverager::finish() {
   const Timer timer;
-  bool is_committed = false;
-  if (round_.valid()) {
-    while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
-      note_progress();
-    is_committed = round_.get();
-  }
-  counts_.num_bytes_sent = group_->messenger.num_bytes_sent();
+  while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+    note_progress();
+  const bool is_committed = round_.get();
+  counts_.num_bytes_sent = links_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
   check_progress(is_committed);
   if (!is_committed) return {};
@@ -275,13 +199,13 @@ std::optional<int> ElasticAverager::finish() {
 }
 
 void ElasticAverager::end() {
-  if (!group_) return;
+  if (!links_) return;
   try {
     if (!StopSignal::was_raised()) help_those_behind();
   } catch (const CheckError& error) {
     log_(concat("leaves without a last quorum: ", error.what()));
   }
-  group_->membership.leave();
+  links_->membership.leave();
   log_("has left");
   const bool is_untrained = counts_.num_commits + counts_.num_heals == 0;
   if (!is_untrained) return;
@@ -300,7 +224,7 @@ void ElasticAverager::help_those_behind() {
     if (!ask(/*has_finished=*/true, 2 * options_.join_timeout_s)) break;
   } while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
   const Timer timer;  // one that heals from this worker may be in the middle of it
-  while (group_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
+  while (links_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 

@@ -4,7 +4,7 @@
 //
 //   form_quorum   asks the lighthouse who takes part, and waits. A worker that is behind, or whose
 //                 state differs from that of most others, receives the state of a healthy one first
-//   start         sends the values directly to the others, in a thread
+//   start         sends the values directly to the others, in a thread: nobody needs to poll
 //   finish        waits until the sum is there and the members have decided: commit or abort
 //
 // A death costs the others at most one time-out: a worker that dies while it trains is not waited
@@ -32,16 +32,12 @@
 #include <string>
 
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/averager.hpp"
-#include "step9_diloco/elastic/decision.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/exchange.hpp"
+#include "step9_diloco/elastic/group_links.hpp"
 #include "step9_diloco/elastic/log.hpp"
-#include "step9_diloco/elastic/mailbox.hpp"
-#include "step9_diloco/elastic/membership.hpp"
-#include "step9_diloco/elastic/messenger.hpp"
-#include "step9_diloco/elastic/snapshot_transfer.hpp"
-#include "step9_diloco/elastic/store.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/unheard.hpp"
 
 namespace ladder {
@@ -59,20 +55,25 @@ class ElasticAverager final : public Averager {
   ElasticAverager(const ElasticOptions& options, Log log);
   ~ElasticAverager() override;
 
-  // Names and sizes of the state's tensors are compared with the other workers' as well. Lifetime:
-  // what `state` refers to outlives the averager.
-  void join(const WorkerState& state, const std::string& description) override;
+  // Before the first round. `state`: what a worker that is behind receives of another. `description`: of
+  // model and options, which must be the same for all, as must names and sizes of the state's tensors.
+  // Lifetime: what `state` refers to outlives the averager.
+  void join(const WorkerState& state, const std::string& description);
 
-  // The training thread is alive. With --merge tokens, the next average weighs the tokens of the
-  // steps since the last one, or one.
-  void note_step(double num_tokens) override;
+  // An inner step was taken: the training thread is alive. With --merge tokens, the next average weighs
+  // the tokens of the steps since the last one, or one.
+  void note_step(double num_tokens);
 
-  // Without a quorum for --patience, it says so and asks the run to stop (StopSignal); finish() does
-  // likewise without a committed round for so long. When the run is asked to stop, it waits no longer.
-  // In all these cases the round fails. Throws CheckError when the
-  // group refuses this worker, or when its own state is not finite.
-  void form_quorum() override;
-  bool has_given_up() const override { return quorum_.members.empty(); }
+  // Who takes part? To be called before the values of a round are computed, for it may replace this
+  // worker's whole state by that of another one. Throws CheckError when the group refuses this worker,
+  // or when its own state is not finite.
+  //
+  // False: it gives up. Without a quorum for --patience, it says so and asks the run to stop
+  // (StopSignal); finish() does likewise without a committed round for so long. When the run is asked
+  // to stop, it waits no longer. Then there is no average to start, and no round to finish; what the
+  // worker has learned in it goes on after a resume.
+  bool form_quorum();
+  bool has_given_up() const { return has_given_up_; }
   // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
@@ -80,13 +81,12 @@ class ElasticAverager final : public Averager {
   // The training is finished, and saved: helps those to heal that are behind, waiting for others for
   // two join time-outs at most, and leaves without costing anybody a time-out. A run that is asked to
   // stop leaves at once. Throws CheckError if not one of its rounds was committed.
-  void end() override;
+  void end();
 
   const Quorum& quorum() const { return quorum_; }  // the last one
   const ElasticCounts& counts() const { return counts_; }
 
  private:
-  struct Group;  // what exists from join() on
   bool ask(bool has_finished, double seconds);
   bool heal_from_donor();
   void give_up(const std::string& reason);
@@ -99,10 +99,11 @@ class ElasticAverager final : public Averager {
   ElasticOptions options_;
   Log log_;
   WorkerState state_;
-  std::size_t num_contributors_ = 0;  // to the last round
-  double num_tokens_ = 0;             // since the last average
-  std::unique_ptr<Group> group_;
+  std::size_t num_contributors_ = 0;   // to the last round
+  double num_tokens_ = 0;              // since the last average
+  std::unique_ptr<GroupLinks> links_;  // from join() on
   Quorum quorum_;
+  bool has_given_up_ = false;
   ElasticCounts counts_;
   MissedRounds missed_;
   Timer since_commit_;

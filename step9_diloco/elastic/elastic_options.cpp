@@ -11,8 +11,7 @@ void ElasticOptions::declare(OptionTable& table) {
   table.heading("Workers that may die");
   table
       .value("--elastic", lighthouse,
-             "HOST:PORT of the lighthouse, where workers that are started one by one meet; without "
-             "it, the workers are the ranks of this run")
+             "HOST:PORT of the lighthouse, where workers that are started one by one meet")
       .changes_no_bits();
   table.number("--worker", worker, {0, kMostRanks - 1},
                "this worker's number, which decides its part of the data");
@@ -44,30 +43,13 @@ void ElasticOptions::declare(OptionTable& table) {
       .changes_no_bits();
 }
 
-// Options that only mean something to workers that may die are refused without --elastic.
 void ElasticOptions::finalize(TrainOptions& options) {
-  if (!lighthouse.empty()) {
-    check_elastic(*this);
-    check_usage(options.get<DilocoOptions>().wire == WireFormat::kFp32,
-                "--wire is for ranks of one run; with --elastic, values travel in fp32");
-    check_usage(options.device.is_cpu(), "--elastic ", lighthouse,
-                " is for workers on the CPU: leave out --device cuda, or --elastic");
-    options.shape.num_data_parts = num_workers;
-    return;
-  }
-  const ElasticOptions unused;
-  const auto check_unused = [](const char* name, bool is_unused) {
-    check_usage(is_unused, name,
-                " is for workers that meet at a lighthouse: give --elastic HOST:PORT");
-  };
-  check_unused("--worker", worker == unused.worker);
-  check_unused("--workers", num_workers == unused.num_workers);
-  check_unused("--min-workers", min_workers == unused.min_workers);
-  check_unused("--join-timeout", join_timeout_s == unused.join_timeout_s);
-  check_unused("--round-timeout", round_timeout_s == unused.round_timeout_s);
-  check_unused("--patience", patience_s == unused.patience_s);
-  check_unused("--merge", merge == unused.merge);
-  check_unused("--elastic-key", key_file == unused.key_file);
+  check_elastic(*this);
+  check_usage(options.get<DilocoOptions>().wire == WireFormat::kFp32,
+              "--wire is for ranks of one run: values travel between workers in fp32");
+  check_usage(options.device.is_cpu(),
+              "workers that may die train on the CPU: leave out --device cuda");
+  options.shape.num_data_parts = num_workers;
 }
 
 void check_elastic(const ElasticOptions& options) {

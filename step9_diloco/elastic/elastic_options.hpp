@@ -11,13 +11,13 @@ namespace ladder {
 enum class Merge { kEqual, kTokens };
 
 struct ElasticOptions {
-  std::string lighthouse = {};  // --elastic HOST:PORT; empty: the workers are ranks of one world
-  std::string key_file = {};    // --elastic-key: a pair of CURVE keys; empty: loopback only
-  int worker = 0;               // --worker: this one's number, which decides its part of the data
-  int num_workers = 1;          // --workers: how many parts the data has
-  int min_workers = 1;          // --min-workers: fewer than these train nothing
-  double join_timeout_s = 60;   // --join-timeout: how long a quorum waits for a worker that trains;
-                                // longer than the slowest inner step, evaluation or save
+  std::string lighthouse = "127.0.0.1:29400";  // --elastic HOST:PORT
+  std::string key_file = {};   // --elastic-key: a pair of CURVE keys; empty: loopback only
+  int worker = 0;              // --worker: this one's number, which decides its part of the data
+  int num_workers = 1;         // --workers: how many parts the data has
+  int min_workers = 1;         // --min-workers: fewer than these train nothing
+  double join_timeout_s = 60;  // --join-timeout: how long a quorum waits for a worker that trains;
+                               // longer than the slowest inner step, evaluation or save
   // --round-timeout: for the average of a fragment, and the vote on it.
   double round_timeout_s = 30;
   double patience_s = 600;      // --patience: without a committed round for so long, it gives up

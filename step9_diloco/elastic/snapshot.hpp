@@ -17,7 +17,7 @@
 
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/worker_state.hpp"
+#include "step9_diloco/elastic/worker_state.hpp"
 
 namespace ladder {
 

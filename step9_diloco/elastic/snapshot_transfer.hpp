@@ -16,7 +16,7 @@
 #include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/snapshot.hpp"
-#include "step9_diloco/worker_state.hpp"
+#include "step9_diloco/elastic/worker_state.hpp"
 
 namespace ladder {
 

@@ -33,6 +33,7 @@
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
+#include "step9_diloco/elastic/worker.hpp"
 
 namespace ladder {
 namespace {
@@ -197,9 +198,9 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
       std::this_thread::sleep_for(std::chrono::duration<double>(number(settings, "nap", 0)));
     }
     const DilocoAction due = plan_diloco(options, num_steps);
-    if (due.starts) diloco.start_average();
+    if (due.starts && averager.form_quorum()) diloco.start_average();
     if (!due.finishes) continue;
-    const bool is_committed = diloco.finish_round();
+    const bool is_committed = finish_round(diloco, averager);
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
                         shared_hash(state), " ", averager.quorum().contributors().size(), " ",
                         num_new_steps));

@@ -8,11 +8,6 @@
 
 namespace ladder {
 
-void check_alone(const TrainOptions& options, int world_size) {
-  check_usage(world_size == 1, options.step, ": a worker is a process of its own, but this run has ",
-              world_size, " ranks; start each worker by itself");
-}
-
 Log worker_log(const TrainOptions& options) {
   return [worker = options.get<ElasticOptions>().worker,
           is_quiet = options.output.is_quiet](const std::string& message) {
@@ -29,6 +24,11 @@ std::string describe_group(const TrainOptions& options) {
     text += concat(text.empty() ? "" : ", ", "--", name, " ", all.at(name).dump());
   }
   return text;
+}
+
+bool finish_round(Diloco& diloco, const ElasticAverager& workers) {
+  diloco.settle();
+  return !workers.has_given_up() && diloco.finish_round();
 }
 
 WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,

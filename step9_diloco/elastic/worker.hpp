@@ -6,13 +6,11 @@
 #include "common/optim/optimizer.hpp"
 #include "common/train/run.hpp"
 #include "step9_diloco/diloco.hpp"
+#include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/worker_state.hpp"
 
 namespace ladder {
-
-// Throws UsageError for several ranks: each would be a worker, and a worker is a process of its own.
-void check_alone(const TrainOptions& options, int world_size);
 
 // To the console, unless the run is quiet: "worker 1 has healed from worker 2".
 Log worker_log(const TrainOptions& options);
@@ -20,6 +18,11 @@ Log worker_log(const TrainOptions& options);
 // What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt and
 // the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
 std::string describe_group(const TrainOptions& options);
+
+// Waits for this round's average, and takes the outer step if it is committed. A worker that has given up
+// keeps what it has learned: it stops, and its round goes on after a resume. Any other round that fails
+// is lost. Returns whether it was committed.
+bool finish_round(Diloco& diloco, const ElasticAverager& workers);
 
 // `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run that
 // heals goes on from the round that the other one was in, and from its own last one if the other has

@@ -1,4 +1,4 @@
-#include "step9_diloco/diloco_state.hpp"
+#include "step9_diloco/elastic/worker.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

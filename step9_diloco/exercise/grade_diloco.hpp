@@ -20,13 +20,11 @@ struct GradedRun {
   double alpha = 0;
   int num_rounds = 0;
   std::set<int> failures = {};       // rounds, counted from 1
-  bool stops = false;                // the averager gives up in the last of them
   bool starts = true;                // or leaves it to finish_round()
   bool settles = false;              // saves a checkpoint while the average is in flight
   bool resumes = false;              // from that checkpoint, as a new process does
   bool measures = false;             // memory
   bool has_nan = false;              // in the parameters, while the average is in flight
-  std::set<int> heals = {};          // rounds whose form_quorum() replaces the worker's state
   at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
@@ -50,7 +48,7 @@ class GradeDiloco : public GradePart {
     Workers(LockstepCommunicator& comm, const GradedRun& run)
         : model(global.layout(),
                 global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
-          averager(comm, run.failures, run.stops),
+          averager(comm, run.failures),
           wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
 
     FlatModel global{GradedWorkers::model()}, model;
@@ -73,10 +71,6 @@ class GradeDiloco : public GradePart {
 
   void play(int round, const GradedRun& run, DilocoAttempt& attempt, Workers& workers) {
     const bool is_agreed = !run.failures.contains(round);
-    if (run.heals.contains(round)) workers.wanted.heal();
-    workers.averager.heal = [&, is_due = run.heals.contains(round)] {
-      if (is_due) heal(attempt, workers);
-    };
     const std::int64_t fragment = workers.wanted.fragment();
     place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ", fragment, "): ");
     workers.averager.begin_round(round);
@@ -97,7 +91,7 @@ class GradeDiloco : public GradePart {
     if (run.measures)
       expect_first("the number of bytes that finish_round() leaves behind", bytes_held() - held,
                    std::int64_t{0});
-    workers.wanted.finish(is_agreed, workers.averager.has_given_up());
+    workers.wanted.finish(is_agreed);
     expect_finished(workers);
     expect_first("what finish_round() returns", std::string(found ? "true" : "false"),
                  std::string(is_agreed ? "true" : "false"));
@@ -129,17 +123,10 @@ class GradeDiloco : public GradePart {
     expect_first("the number of outer steps after restore()", attempt.round().outer_steps,
                  workers.wanted.outer_steps());
   }
-  void heal(const DilocoAttempt& attempt, Workers& workers) {
-    workers.model.params().copy_(workers.wanted.params(comm_.rank()));
-    workers.global.params().copy_(workers.wanted.global());
-    attempt.velocity().copy_(workers.wanted.velocity());
-    attempt.restore({workers.wanted.outer_steps(), {}});
-  }
 
   void expect_started(const Workers& workers) {
     const auto& counts = workers.averager.counts();
     expect_first("the number of averages that start_average() starts", counts.num_started, 1);
-    expect_first("the number of quorums that start_average() forms", counts.num_quorums, 1);
     expect_first("the number of averages that start_average() waits for", counts.num_finished, 0);
     expect_sent(workers);
     expect_first("after start_average() a parameter of this worker", workers.model.params(),
@@ -151,8 +138,6 @@ class GradeDiloco : public GradePart {
                  counts.num_started, 1);
     expect_first("the number of averages that are waited for until the end of the round",
                  counts.num_finished, 1);
-    expect_first("the number of quorums that are formed until the end of the round",
-                 counts.num_quorums, 1);
     expect_sent(workers);
     if (counts.is_touched) say("the pseudogradient is written to while it is in flight");
   }

@@ -2,7 +2,6 @@
 // they are told to.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,12 +15,12 @@ namespace ladder::step9 {
 // Lifetime: the communicator outlives it.
 class GradedAverager final : public Averager {
  public:
-  // Rounds are counted from 1. In the last one that fails, this worker is about to stop if `stops`.
-  GradedAverager(Communicator& comm, std::set<int> failures, bool stops)
-      : comm_(comm), failures_(std::move(failures)), stops_(stops) {}
+  // Rounds are counted from 1.
+  GradedAverager(Communicator& comm, std::set<int> failures)
+      : comm_(comm), failures_(std::move(failures)) {}
 
   struct Counts {
-    int num_quorums = 0, num_started = 0, num_finished = 0;
+    int num_started = 0, num_finished = 0;
     bool is_touched = false;  // something was written to while in flight
     at::Tensor sent;          // a copy of what was started last
   };
@@ -30,16 +29,7 @@ class GradedAverager final : public Averager {
     round_ = round;
     counts_ = {};
   }
-  // Called by form_quorum(): replaces this worker's state.
-  std::function<void()> heal = [] {};
 
-  void form_quorum() override {
-    ++counts_.num_quorums;
-    heal();
-  }
-  bool has_given_up() const override {
-    return stops_ && !failures_.empty() && round_ == *failures_.rbegin();
-  }
   void start(at::Tensor values) override {
     check(!flight_, "an average is started, but the one before is still in flight");
     ++counts_.num_started;
@@ -64,7 +54,6 @@ class GradedAverager final : public Averager {
 
   Communicator& comm_;
   std::set<int> failures_;
-  bool stops_;
   int round_ = 0;
   Counts counts_;
   std::optional<InFlight> flight_;

@@ -70,13 +70,6 @@ class GradedWorkers {
     every_16th(params).fill_(-0.0);
     if (is_in_flight) every_16th(part(params, fragment())).fill_(std::nanf(""));
   }
-  // All become as a worker that is an outer step ahead.
-  void heal() {
-    global_.add_(1);
-    velocity_.sub_(1);
-    for (const at::Tensor& params : params_) params.neg_();
-    ++outer_steps_;
-  }
 
   void start() {
     pseudogradients_.clear();
@@ -86,13 +79,13 @@ class GradedWorkers {
     for (const at::Tensor& pseudogradient : pseudogradients_) average_.add_(pseudogradient);
     average_.div_(num_workers());
   }
-  void finish(bool is_agreed, bool has_given_up) {
+  void finish(bool is_agreed) {
     const at::Tensor global = part(global_, fragment()), velocity = part(velocity_, fragment());
     if (is_agreed) {
       velocity.copy_(options_.outer_momentum * velocity + average_);
       global.copy_(global - options_.outer_lr * (average_ + options_.outer_momentum * velocity));
     }
-    const double kept = has_given_up ? 1 : is_agreed ? options_.alpha : 0;
+    const double kept = is_agreed ? options_.alpha : 0;
     for (const at::Tensor& params : params_) {
       const at::Tensor local = part(params, fragment());
       if (kept == 0) local.copy_(global);

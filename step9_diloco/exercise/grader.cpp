@@ -24,11 +24,6 @@ std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& c
       {.name = "rounds that fail", .alpha = 0.25, .num_rounds = 8, .failures = {1, 3, 4, 7}});
   grade.trains(
       {.name = "rounds that fail, alpha 1", .alpha = 1, .num_rounds = 3, .failures = {1, 3}});
-  grade.trains({.name = "stopped in a round",
-                .alpha = 0.25,
-                .num_rounds = 3,
-                .failures = {1, 3},
-                .stops = true});
   grade.trains({.name = "alpha 0, parameters NaN while the average is in flight",
                 .alpha = 0,
                 .num_rounds = 3,
@@ -49,8 +44,6 @@ std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& c
                 .num_rounds = 4,
                 .settles = true,
                 .resumes = true});
-  grade.trains(
-      {.name = "healed by form_quorum()", .alpha = 0.25, .num_rounds = 4, .heals = {2, 3}});
   grade.trains({.name = "parameters in bf16", .alpha = 0, .num_rounds = 4, .type = at::kBFloat16});
   grade.trains(
       {.name = "memory", .alpha = 0.25, .num_rounds = 3, .failures = {2}, .measures = true});

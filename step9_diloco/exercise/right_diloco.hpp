@@ -31,7 +31,6 @@ class RightDiloco {
 
   virtual void start_average() {
     const at::NoGradGuard no_grad;
-    form_quorum();
     {
       const MemoryScope scope(category());
       pseudogradient_ = distance();
@@ -64,7 +63,6 @@ class RightDiloco {
   const at::Tensor& velocity() const { return velocity_; }
 
  protected:
-  virtual void form_quorum() { averager_.form_quorum(); }
   virtual MemoryCategory category() { return MemoryCategory::kGradients; }
   virtual at::Tensor distance() { return global() - local(); }
   virtual bool has_started() { return pseudogradient_.defined(); }
@@ -86,9 +84,7 @@ class RightDiloco {
   }
   virtual double kept() { return options_.alpha; }
 
-  virtual void give_up(const at::Tensor& /*meaningless*/) {
-    if (!averager_.has_given_up()) local().copy_(global());
-  }
+  virtual void give_up(const at::Tensor& /*meaningless*/) { local().copy_(global()); }
 
   virtual const Fragment& fragment() {
     return fragments_[static_cast<std::size_t>(outer_steps_) % fragments_.size()];

@@ -134,13 +134,6 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
       wrong("inherits the type", diloco_with<InheritsTheType>(),
             in("parameters in bf16", 1, 0) + sent + "BFloat16[16], not Float[16]"),
 
-      wrong("forms no quorum", diloco_with<FormsNoQuorum>(),
-            first + "the number of quorums that start_average() forms is 0, not 1"),
-      wrong("forms it too late", diloco_with<FormsItTooLate>(),
-            in("healed by form_quorum()", 2, 2) + sent),
-      wrong("chooses the fragment too early", diloco_with<ChoosesTheFragmentTooEarly>(),
-            in("healed by form_quorum()", 2, 2) + sent + "Float[32], not Float[48]"),
-
       wrong("steps the local parameters", diloco_with<StepsTheParameters>(),
             first + "fragment 0 of the global parameters" + is_not(learned - 0.75 * g, global)),
       wrong("forgets the momentum", diloco_with<ForgetsTheMomentum>(),
@@ -189,8 +182,6 @@ inline std::vector<WrongAnswer<MakeDiloco>> wrong_dilocos(int num_ranks) {
                 is_not(0.75 + 0.25 * learned, 1)),
       wrong("keeps all after a failure", diloco_with<KeepsAllAfterAFailure>(),
             in("rounds that fail, alpha 1", 1, 0) + "fragment 0 of this worker's parameters is "),
-      wrong("loses its round when it stops", diloco_with<LosesItsRoundWhenItStops>(),
-            in("stopped in a round", 3, 1) + "fragment 1 of this worker's parameters is "),
       wrong("loses the whole model", diloco_with<LosesTheWholeModel>(),
             in("rounds that fail", 1, 0) + "fragment 1 of this worker's parameters is 1, not "),
       wrong("moves the momentum", diloco_with<MovesTheMomentum>(),

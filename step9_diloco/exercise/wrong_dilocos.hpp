@@ -80,32 +80,6 @@ struct InheritsTheType : WrongDiloco {  // of 16-bit parameters
   at::Tensor distance() override { return local().neg().add_(global()); }
 };
 
-// ---- the quorum, which may replace the worker's state
-
-struct FormsNoQuorum : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void form_quorum() override {}
-};
-struct FormsItTooLate : FormsNoQuorum {
-  using FormsNoQuorum::FormsNoQuorum;
-  at::Tensor distance() override {
-    at::Tensor too_early = FormsNoQuorum::distance();
-    averager_.form_quorum();
-    return too_early;
-  }
-};
-struct ChoosesTheFragmentTooEarly : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void form_quorum() override {
-    too_early_ = fragment();
-    WrongDiloco::form_quorum();
-  }
-  at::Tensor distance() override {
-    return too_early_.of(global_.params()) - too_early_.of(model_.params());
-  }
-  Fragment too_early_;
-};
-
 // ---- the outer step
 
 struct StepsTheParameters : WrongDiloco {  // the local ones, which become everybody's

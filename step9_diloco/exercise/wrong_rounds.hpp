@@ -33,10 +33,6 @@ struct KeepsAllAfterAFailure : WrongDiloco {  // if it keeps all of its own anyw
     if (kept() != 1) WrongDiloco::give_up(meaningless);
   }
 };
-struct LosesItsRoundWhenItStops : WrongDiloco {
-  using WrongDiloco::WrongDiloco;
-  void give_up(const at::Tensor& /*meaningless*/) override { local().copy_(global()); }
-};
 struct LosesTheWholeModel : WrongDiloco {
   using WrongDiloco::WrongDiloco;
   void give_up(const at::Tensor& /*meaningless*/) override {

@@ -46,8 +46,7 @@ void OptionTable::moved(const char* name, const char* where) {
   };
   parser_.add_option_function<std::string>(name, refuse, "")
       ->expected(0, 1)
-      ->group("")  // not in --help
-      ->configurable(false);
+      ->group("");  // not in --help
 }
 
 void check_ranges(TrainOptions options) {

@@ -16,7 +16,6 @@
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
 #include "step9_diloco/diloco_options.hpp"
-#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 

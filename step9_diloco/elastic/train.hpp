@@ -1,0 +1,33 @@
+// Workers that may die: step 9's rounds with whoever is there.
+#pragma once
+
+#include "common/train/trainer.hpp"
+#include "step9_diloco/cost_card.hpp"
+#include "step9_diloco/diloco_options.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+
+namespace ladder::elastic {
+
+// Of one worker, which is a world of its own. Throws UsageError for several ranks.
+TrainReport train(const TrainOptions& options, World& world);
+
+// What a worker of step 9 holds. Its world has no other rank to send to; what workers send to each other
+// is not counted. Throws UsageError for several ranks.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Throws UsageError for several ranks.
+void check_alone(int world_size);
+
+inline Trainer trainer() {
+  return {
+      .step = "elastic",
+      .train = train,
+      .state_bytes = state_bytes,
+      .traffic = step9::traffic,
+      .peak_bytes = step9::peak_bytes,
+      .largest_traffic = step9::largest_traffic,
+      .options = {.own = step_options<DilocoOptions, ElasticOptions>()},
+  };
+}
+
+}  // namespace ladder::elastic
