@@ -8,7 +8,7 @@
 #   step5_zero1_grade  the grader of the exercise, on the answer that is linked
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
-# EXERCISE names the ideas that the learner writes, by default the first; each has a stub in exercise/. With
+# EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
 # and all later ones. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
 # include check and the map in README.md are made from it.
@@ -22,12 +22,10 @@ function(ladder_add_step step)
     list(GET arg_IDEA 0 arg_EXERCISE)
   endif()
   list(TRANSFORM arg_EXERCISE APPEND .cpp)
-  list(TRANSFORM arg_EXERCISE REPLACE "^.*/" "" OUTPUT_VARIABLE written)  # by the learner
-  list(TRANSFORM written PREPEND "${folder}/exercise/" OUTPUT_VARIABLE stubs)
+  list(TRANSFORM arg_EXERCISE PREPEND "${folder}/" OUTPUT_VARIABLE solutions)
+  set(answers ${solutions})
   if(LADDER_EXERCISE STREQUAL step)
-    list(TRANSFORM written PREPEND "${LADDER_EXERCISES}/${step}/" OUTPUT_VARIABLE answers)
-  else()
-    list(TRANSFORM arg_EXERCISE PREPEND "${folder}/" OUTPUT_VARIABLE answers)
+    list(TRANSFORM answers REPLACE "^.*/" "${LADDER_EXERCISES}/${step}/")
   endif()
   list(TRANSFORM arg_IDEA APPEND .cpp)
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})
@@ -66,6 +64,20 @@ function(ladder_add_step step)
     RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
   ladder_add_test(${step}_grade SOURCES "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp"
     LINK ${step}_train ladder_testing_grade_main RANKS ${arg_RANKS} OR_ALONE OWN_MAIN)
+  ladder_make_stubs("${folder}/exercise" ${solutions})
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
     SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
+endfunction()
+
+# Sets `stubs`: a file in the build folder for each solution, which scripts/make_stub makes from it and FOLDER/NAME.stub.
+function(ladder_make_stubs folder)  # SOLUTION…
+  set(stubs)
+  foreach(solution IN LISTS ARGN)
+    get_filename_component(name "${solution}" NAME_WE)
+    set(command "${LADDER_ROOT}/scripts/make_stub" "${solution}" "${folder}/${name}.stub")
+    set(stub "${CMAKE_CURRENT_BINARY_DIR}/${name}_stub.cpp")
+    add_custom_command(OUTPUT "${stub}" COMMAND ${command} "${stub}" DEPENDS ${command} VERBATIM)
+    list(APPEND stubs "${stub}")
+  endforeach()
+  set(stubs ${stubs} PARENT_SCOPE)
 endfunction()

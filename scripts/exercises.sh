@@ -16,12 +16,12 @@ lesson_of_exercise() {
   esac
 }
 
-# solution_of FILE: the file that a stub replaces, which has the same name; nothing if FILE is not a stub.
+# solution_of FILE: the solution with the name of this .stub, or of the answer that it becomes.
 solution_of() {
-  local folder solution
+  local folder solution name=${1##*/}
   folder=$(dirname "$1")
-  for solution in "$(dirname "$folder")/${1##*/}" "$(dirname "$folder")"/{schedule,runner}/"${1##*/}" \
-    "$folder/solution/${1##*/}"; do
+  name=${name%.*}.cpp
+  for solution in "$(dirname "$folder")/$name" "$(dirname "$folder")"/{schedule,runner}/"$name" "$folder/solution/$name"; do
     if [[ -e $solution ]]; then printf '%s' "$solution"; fi
   done
 }

@@ -46,7 +46,7 @@ part_texts() {
     benchmarks/memory_vs_theory.py --self-test && benchmarks/processes.py --self-test &&
     benchmarks/diloco_vs_ddp.py --self-test && benchmarks/goodput_vs_kills.py --self-test &&
     benchmarks/precision_vs_fp32.py --self-test && benchmarks/gpu_vs_python.py --self-test &&
-    scripts/torch_plan.py --self-test && scripts/check_launcher && scripts/check_cluster_scripts
+    scripts/torch_plan.py --self-test && scripts/make_stub --self-test && scripts/check_launcher && scripts/check_cluster_scripts
 }
 
 part_build() {

@@ -1,5 +1,4 @@
-// The stub compiles, and fails for the right reason: links exercise/accumulate_gradients.cpp
-// instead of the reference.
+// The stub, linked instead of the solution, compiles and fails for the right reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
-// The stub compiles, and fails for the right reason: links exercise/gradient_bucketer.cpp instead of
-// the reference.
+// The stub, linked instead of the solution, compiles and fails for the right reason.
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +22,7 @@ TEST(Stub, SaysWhatIsNotImplemented) {
   GradientBucketer bucketer(grads, {{0, 16, {0}}}, comm);
   expect_not_implemented([&] { bucketer.arm(1); }, "arm()");
   expect_not_implemented([&] { w.sum().backward(); }, "on_gradient()");  // and it calls the rest
+  expect_not_implemented([&] { bucketer.count_gradient(w); }, "on_gradient()");  // for step 8
   expect_not_implemented([&] { bucketer.wait(); }, "wait()");
 }
 

@@ -1,5 +1,4 @@
-// The stub compiles, and fails for the right reason: links exercise/gradient_sharder.cpp instead of
-// the reference.
+// The stub, linked instead of the solution, compiles and fails for the right reason.
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +19,13 @@ TEST(Stub, SaysWhatIsNotImplemented) {
     EXPECT_THAT(call, ::testing::ThrowsMessage<CheckError>(::testing::StartsWith(
                           concat("not implemented: step6_zero2: GradientSharder::", what))));
   };
-  GradientSharder sharder(plan_shards(model.layout(), 1, 0), model.leaves(), comm);
+  ShardPlan plan = plan_shards(model.layout(), 1, 0);
+  plan.layout.precision.grads = at::kBFloat16;
+  plan.layout.device = at::kMeta;
+  GradientSharder sharder(plan, model.leaves(), comm);
   EXPECT_EQ(sharder.grad_shard().numel(), 1024);
+  EXPECT_EQ(sharder.grad_shard().scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(sharder.grad_shard().is_meta());
   expect_not_implemented([&] { sharder.arm(1); }, "arm()");
   expect_not_implemented([&] { w.sum().backward(); }, "on_gradient()");  // and it calls the rest
   expect_not_implemented([&] { sharder.wait(); }, "wait()");

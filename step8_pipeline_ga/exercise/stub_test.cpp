@@ -1,4 +1,4 @@
-// The stubs compile, and fail for the right reason: links exercise/*.cpp instead of the reference.
+// The stubs, linked instead of the solutions, compile and fail for the right reason.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
