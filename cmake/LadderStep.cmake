@@ -12,13 +12,21 @@
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
 # and all later ones. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
 # include check and the map in README.md are made from it.
+#
+# A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
+# add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. A
+# step whose cost card it cites has cost_card among its IDEA.
 function(ladder_add_step step)
   cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
-  set(folder "${LADDER_ROOT}/${step}")
-  if(NOT arg_EXERCISE)
+  set(folder "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(train_sources "${folder}/train.cpp")
+  if(NOT "cost_card" IN_LIST arg_IDEA)
+    list(APPEND train_sources "${folder}/cost_card.cpp")
+  endif()
+  if(NOT arg_EXERCISE AND EXISTS "${folder}/exercise")
     list(GET arg_IDEA 0 arg_EXERCISE)
   endif()
   list(TRANSFORM arg_EXERCISE APPEND .cpp)
@@ -52,19 +60,26 @@ function(ladder_add_step step)
     return()
   endif()
 
-  add_library(${step}_train STATIC "${folder}/train.cpp" "${folder}/cost_card.cpp")
+  add_library(${step}_train STATIC ${train_sources})
   _ladder_target(${step}_train)
+  set_property(GLOBAL APPEND PROPERTY LADDER_TRAINERS ${step}_train)
   target_link_libraries(${step}_train PUBLIC ${step}_idea)
   add_executable(${step} "${folder}/main.cpp")
   _ladder_target(${step})
   target_link_libraries(${step} PRIVATE ${step}_train)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
+  set(grader)
+  if(arg_EXERCISE)
+    set(grader "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp")
+  endif()
   ladder_add_test(${step}_test
-    SOURCES ${arg_TESTS} "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp"
-    LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
-  ladder_add_grade(${step}_grade SOURCES "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp"
-    LINK ${step}_train)
+    SOURCES ${arg_TESTS} ${grader} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
+  if(NOT arg_EXERCISE)
+    return()
+  endif()
+  ladder_add_grade(${step}_grade SOURCES ${grader} LINK ${step}_train)
+  ladder_make_stubs("${folder}/exercise" ${solutions})
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
     SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
 endfunction()

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # The names of the steps, as a user types them. Sourced by ./ladder and the scripts in scripts/cluster, which set ROOT.
 
-steps() {
-  local folder
-  for folder in "$ROOT"/step[0-9]*_*/; do
-    if [[ -f $folder/CMakeLists.txt ]]; then basename "$folder"; fi
-  done | sort -V
+# The folders of the steps, from the root, each followed by those of its chapters that train.
+step_folders() {
+  (cd "$ROOT" && { ls -d step[0-9]*_*/CMakeLists.txt; grep -l '^ladder_add_step' step[0-9]*_*/*/CMakeLists.txt; } 2>/dev/null || true) |
+    xargs -rn1 dirname | sort -V
 }
+steps() { step_folders | xargs -rn1 basename; }
 
 # nearest WORD KNOWN…: ", did you mean X?" if a known word is similar, otherwise a full stop.
 nearest() {
@@ -28,4 +28,5 @@ resolve_step() {
   usage_error "there is no step '$word'$(nearest "$word" $(steps) "$@") The steps: $(steps | xargs)${*:+, and $*}"
 }
 
-program() { printf '%s' "$ROOT/build/$BUILD/$1/$1"; }
+# program STEP [BUILD]
+program() { printf '%s' "$ROOT/build/${2:-$BUILD}/$(step_folders | grep -xE "(.*/)?$1")/$1"; }

@@ -5,6 +5,8 @@ ROOT=$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")
 unset LADDER_CUDA LADDER_BUILD  # the part cuda is the one that tests that build
 # shellcheck source=scripts/setup.sh
 source "$ROOT/scripts/setup.sh"
+# shellcheck source=scripts/names.sh
+source "$ROOT/scripts/names.sh"
 # shellcheck source=scripts/exercises.sh
 source "$ROOT/scripts/exercises.sh"
 cd "$ROOT"
@@ -54,14 +56,14 @@ part_build() {
   need_built release all
 }
 
-# Each step's folder is a project of its own. All are configured; two are built and run, different ones each day. With
+# The folder of each step, and of each chapter that trains, is a project of its own. All are configured; two are built and run, different ones each day. With
 # LADDER_FULL=1 all are built, file by file: that finds a source that includes too little.
 part_alone() {
-  local step today
+  local folder step today
   today=$(steps_of_today)
-  for step in step[0-9]*_*/; do
-    step=${step%/}
-    need_configured "alone-$step" -S "$step" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF \
+  for folder in $(step_folders); do
+    step=${folder##*/}
+    need_configured "alone-$step" -S "$folder" -G Ninja -DLADDER_TESTS=OFF -DLADDER_BENCHMARKS=OFF \
       ${LADDER_FULL:+-DCMAKE_UNITY_BUILD=OFF}
     if grep -qx "$step" <<<"$today"; then build_alone "$step"; fi
   done
@@ -71,10 +73,11 @@ part_alone() {
 }
 # Prints two steps, with LADDER_FULL=1 all. Today's two follow yesterday's, in a circle.
 steps_of_today() {
-  local steps=(step[0-9]*_*/) i
+  local steps i
+  mapfile -t steps < <(steps)
   for i in "${!steps[@]}"; do
     if (((i + ${#steps[@]} - 2 * 10#$(date +%j) % ${#steps[@]}) % ${#steps[@]} < 2)) || [[ -n ${LADDER_FULL:-} ]]; then
-      printf '%s\n' "${steps[i]%/}"
+      printf '%s\n' "${steps[i]}"
     fi
   done
 }

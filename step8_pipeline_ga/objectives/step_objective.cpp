@@ -4,6 +4,7 @@
 
 #include "step8_pipeline_ga/objectives/distillation_objective.hpp"
 #include "step8_pipeline_ga/objectives/dpo_objective.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 namespace ladder {
 

@@ -41,7 +41,7 @@ struct StepObjective : Objective {
   // The means over everything scored since the last call, on all ranks. Collective over the world;
   // communicates only if the objective has metrics.
   std::function<Metrics()> take_metrics = [] { return Metrics(); };
-  ObjectiveState state = {};  // to save
+  AddedState state = {};  // to save
 };
 
 // The objective that the options name. Lifetime: the arguments outlive it, but for options and plan.
