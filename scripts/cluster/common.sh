@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# What the three scripts share: words of the command line, the layout of the ranks, how a command is shown. Sourced by
-# them; they set ROOT.
-# shellcheck source=scripts/setup.sh
-source "$ROOT/scripts/setup.sh"
-# shellcheck source=scripts/names.sh
-source "$ROOT/scripts/names.sh"
+# What the scripts share: words of the command line, the layout of the ranks, how a command is shown. Sourced by them;
+# they set ROOT.
+say() { printf 'ladder: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+usage_error() { say "$*"; exit 2; }
+
+# Asks the program behind ./ladder (scripts/launcher/for_clusters.py), which knows the steps and the builds.
+launcher() { python3 "$ROOT/scripts/launcher" "$@"; }
 
 # Prints the comment at the top of a script, up to its first line without one.
 show_help() { sed -n '2,/^[^#]\|^$/s/^# \{0,1\}//p' "$1"; }
@@ -23,22 +25,18 @@ need_count() {
 unknown_option() {
   local word=$1
   shift
-  usage_error "unknown option $word$(nearest "$word" "$@") The options: $*. A trainer's own options follow its STEP"
+  usage_error "unknown option $word$(launcher --nearest "$word" "$@") The options: $*. A trainer's own options follow its STEP"
 }
 
 # take_program WORD…: sets PROGRAM to the trainer of a step, or to any program if the word has a slash, and OPTIONS to
 # the words that follow.
 take_program() {
-  (($# > 0)) || usage_error "which step? The steps: $(steps | xargs)"
-  local step
-  if [[ $1 == */* ]]; then
+  if [[ ${1:-} == */* ]]; then
     PROGRAM=$(realpath -ms "$1")
   else
-    step=$(resolve_step "$1")
-    PROGRAM=$(program "$step")
+    PROGRAM=$(launcher --program "${1:-}")
   fi
-  shift
-  OPTIONS=("$@")
+  OPTIONS=("${@:2}")
 }
 need_program() {
   [[ -x $PROGRAM ]] ||

@@ -38,12 +38,6 @@ set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
 # shellcheck source=scripts/cluster/common.sh
 source "$ROOT/scripts/cluster/common.sh"
-# shellcheck source=scripts/launch.sh
-source "$ROOT/scripts/launch.sh"
-# shellcheck disable=SC2034  # for launch.sh
-EXPLAINS_ITSELF=1  # mpirun without -q does; codes above 128 are its own, not only those of signals
-# shellcheck disable=SC2034  # for launch.sh
-STOPPED="saved and stopped (exit code 75); the same command with --resume auto continues"
 
 # read_hosts TEXT: sets HOSTS to HOST:RANKS…, and RANKS to their sum.
 read_hosts() {
@@ -88,6 +82,6 @@ main() {
     return
   fi
   need_program
-  launch_mpirun "${command[@]}"
+  exec python3 "$ROOT/scripts/launcher" --mpirun "${command[@]}"
 }
 main "$@"

@@ -61,7 +61,7 @@ main() {
     usage_error "--master is '$master', another machine on each of the $nodes; name machine 0: --master node1:29500"
   take_program "$@"
 
-  torchrun=${LADDER_TORCHRUN:-$VENV/bin/torchrun}
+  torchrun=${LADDER_TORCHRUN:-$(launcher --venv)/bin/torchrun}
   if [[ ! -x $torchrun ]]; then torchrun=torchrun; fi
   command=("$torchrun" --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$ranks_per_node"
     --master-addr "${master%:*}" --master-port "${master##*:}" --signals-to-handle "SIGINT,SIGTERM,SIGHUP,SIGUSR1"

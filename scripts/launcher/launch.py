@@ -1,0 +1,83 @@
+"""Starts trainers and benchmarks: one process, or several under mpirun. They save and stop when a signal asks them to."""
+
+import os
+import signal
+import sys
+from typing import NamedTuple
+
+from launcher.console import Parser, count_from, say
+from launcher.processes import is_asked_to_stop, start, wait
+
+AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
+
+
+def split_ranks(command: str, words: list[str], default: int = 1) -> tuple[int, list[str]]:
+    """The value of --ranks, and the other words."""
+    parser = Parser(command, "", add_help=False)
+    parser.add_argument("--ranks", metavar="N", type=count_from(1, 9999), default=default)
+    known, others = parser.parse_known_args(words)
+    return known.ranks, others
+
+
+class End(NamedTuple):
+    code: int
+    was_stopped: bool  # a signal has come, though the command may have ended well in spite of it
+
+    def exit_unless_well(self) -> None:
+        """For whoever would go on."""
+        if self.code or self.was_stopped:
+            raise SystemExit(self.code or 130)
+
+
+class Supervisor:
+    """What signals do to a command: the first one becomes SIGUSR1 (save and stop, exit code 75), a second Ctrl-C kills."""
+
+    def __init__(self, kills_with: int, stopping: str, stopped: str):
+        self.kills_with, self.stopping, self.stopped = kills_with, stopping, stopped
+        self.num_interrupts, self.was_stopped = 0, False
+
+    def run(self, command: list, explains_itself: bool = False) -> End:
+        self.child = start(command)
+        code = wait(self.child, self.stop)
+        if self.num_interrupts > 1 or (self.num_interrupts == 1 and code > 128):
+            code = 130
+        if code == 75:
+            say(self.stopped)
+        if code > 128 and self.num_interrupts == 0 and not explains_itself:
+            say(f"a process was killed by signal {code - 128} ({signal_name(code - 128)})")
+        return End(code, self.was_stopped or is_asked_to_stop())
+
+    def stop(self, number: int) -> None:
+        self.was_stopped = True
+        self.num_interrupts += number == signal.SIGINT
+        if self.num_interrupts > 1:
+            self.child.send_signal(self.kills_with)
+            return
+        if self.num_interrupts == 1:
+            say(f"{self.stopping}; Ctrl-C again kills")
+        self.child.send_signal(signal.SIGUSR1)
+
+
+def signal_name(number: int) -> str:
+    return signal.Signals(number).name.removeprefix("SIG") if number in signal.valid_signals() else "unknown"
+
+
+def launch(num_ranks: int, command: list, stopped: str = AGAIN) -> End:
+    """A trainer or another program of ours."""
+    if num_ranks == 1:
+        return Supervisor(signal.SIGKILL, "saving and stopping", stopped).run(command)
+    mpirun = ["mpirun", "-q", "-n", num_ranks, "--oversubscribe", "--bind-to", "none"]
+    return launch_mpirun([*mpirun, *command], stopped)
+
+
+def launch_mpirun(command: list, stopped: str, explains_itself: bool = False) -> End:
+    """A command line of mpirun, which ends its ranks with itself."""
+    if not sys.stdout.isatty():
+        os.environ["TERM"] = "dumb"  # no progress line: ranks cannot see where mpirun sends their output
+    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return Supervisor(signal.SIGTERM, "saving and stopping", stopped).run(command, explains_itself)
+
+
+def launch_script(command: list) -> End:
+    """A benchmark that starts processes itself and ends them with itself (benchmarks/processes.py)."""
+    return Supervisor(signal.SIGTERM, "stopping", AGAIN).run(command)
