@@ -6,28 +6,21 @@ from launcher.launch import launch_mpirun
 from launcher.steps import resolve_step, step_names
 
 
-def program(words: list[str]) -> int:
-    """The path of a step's trainer."""
-    if words in ([], [""]):
+def program(step):
+    """The path of its trainer."""
+    if not step:
         usage_error(f"which step? The steps: {' '.join(step_names())}")
-    print(chosen_kind().program(resolve_step(words[0])))
-    return 0
+    return chosen_kind().program(resolve_step(step))
 
 
-def nearest_word(words: list[str]) -> int:
-    """WORD KNOWN…"""
-    print(nearest(words[0], words[1:]))
-    return 0
-
-
-def venv(_: list[str]) -> int:
-    print(chosen_kind().venv)
-    return 0
-
-
-def mpirun(words: list[str]) -> int:
-    """Runs a command line of mpirun. Without -q it explains itself; codes above 128 are its own, not only those of signals."""
+def mpirun(words):
+    """Runs its command line. Without -q mpirun explains itself; codes above 128 are its own, not only those of signals."""
     return launch_mpirun(words, "saved and stopped (exit code 75); the same command with --resume auto continues", True).code
 
 
-COMMANDS = {"--program": program, "--nearest": nearest_word, "--venv": venv, "--mpirun": mpirun}
+COMMANDS = {
+    "--program": lambda words: print(program(words[0])),
+    "--nearest": lambda words: print(nearest(words[0], words[1:])),
+    "--venv": lambda _: print(chosen_kind().venv),
+    "--mpirun": mpirun,
+}

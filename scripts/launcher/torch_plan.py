@@ -16,7 +16,17 @@ from pathlib import Path
 CUDA_PACKAGE = re.compile(r"(nvidia|cuda|triton)([-_]|$)")
 CUDA_BUILD = re.compile(r"\+(cu|rocm|xpu)")  # the local part of a version: 2.13.0+cu130
 CPU_HALF = re.compile(r"torch$|nvidia[-_]cuda[-_](runtime|cupti)([-_]cu\d+)?$")
-ON_DISK = {"CPU build": "1 GB", "CPU half": "1.3 GB", "CUDA build": "5 GB"}  # the virtual environment
+TAKES_CPU_BUILD = """\
+pip would fetch a CPU build: {}.
+Nothing was downloaded. With LADDER_CUDA=ON Ladder needs a CUDA build; choose one of:
+  - take the index of CPU builds out of pip's configuration: pip prefers torch X.Y.Z+cpu to X.Y.Z
+  - LADDER_TORCH=FOLDER uses a CUDA build of libtorch that is already on this machine"""
+TAKES_CUDA_BUILD = """\
+pip would fetch a build for GPUs: {}, but not the two CUDA libraries that its CPU half would need.
+Nothing was downloaded. This set-up needs a CPU build; choose one of:
+  - give pip an index that has CPU builds (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's configuration);
+    pip prefers torch X.Y.Z+cpu to X.Y.Z
+  - LADDER_TORCH=FOLDER uses a libtorch that is already on this machine"""
 
 
 def is_cuda(package):
@@ -39,34 +49,18 @@ def judge(packages, wants_cuda):
         return [], "pip's plan does not contain torch"
     half = [package for package in packages if CPU_HALF.match(package["name"].lower())]
     is_cuda_build = any(map(is_cuda, packages))
-
-    def fetching(wanted, what, kind):
-        local = [package for package in wanted if package["is_local"]]
-        where = f", {size_text(local)} of it from this machine" if local else ""
-        return wanted, (
-            f"fetching torch {torch['version']}{what}: {len(wanted)} package(s), {size_text(wanted)}{where}; "
-            f"{ON_DISK[kind]} on disk"
-        )
-
     if is_cuda_build == wants_cuda:
-        return fetching(packages, "", "CUDA build" if wants_cuda else "CPU build")
+        return packages, fetching(torch, packages, "", "5 GB" if wants_cuda else "1 GB")
     if is_cuda_build and len(half) == 3:
-        return fetching(half, ", the CPU half of a CUDA build (pip found no CPU build)", "CPU half")
+        return half, fetching(torch, half, ", the CPU half of a CUDA build (pip found no CPU build)", "1.3 GB")
     found = f"torch {torch['version']}, {len(packages)} package(s) in all: {size_text(packages)}"
-    if wants_cuda:
-        return [], (
-            f"pip would fetch a CPU build: {found}.\n"
-            "Nothing was downloaded. With LADDER_CUDA=ON Ladder needs a CUDA build; choose one of:\n"
-            "  - take the index of CPU builds out of pip's configuration: pip prefers torch X.Y.Z+cpu to X.Y.Z\n"
-            "  - LADDER_TORCH=FOLDER uses a CUDA build of libtorch that is already on this machine"
-        )
-    return [], (
-        f"pip would fetch a build for GPUs: {found}, but not the two CUDA libraries that its CPU half would need.\n"
-        "Nothing was downloaded. This set-up needs a CPU build; choose one of:\n"
-        "  - give pip an index that has CPU builds (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's configuration);\n"
-        "    pip prefers torch X.Y.Z+cpu to X.Y.Z\n"
-        "  - LADDER_TORCH=FOLDER uses a libtorch that is already on this machine"
-    )
+    return [], (TAKES_CPU_BUILD if wants_cuda else TAKES_CUDA_BUILD).format(found)
+
+
+def fetching(torch, packages, what, on_disk):
+    local = [package for package in packages if package["is_local"]]
+    where = f", {size_text(local)} of it from this machine" if local else ""
+    return f"fetching torch {torch['version']}{what}: {len(packages)} package(s), {size_text(packages)}{where}; {on_disk} on disk"
 
 
 # ---- pip's report -----------------------------------------------------------------------------------------------------
