@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-from launcher import bench, climb, debug, doctor, exercise, for_clusters, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
@@ -130,7 +130,7 @@ COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run, "compare": compare,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
-ALSO = {"--help": show_help, "-h": show_help, **for_clusters.COMMANDS}
+ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}
 
 
 def main(words: list[str]) -> int:
