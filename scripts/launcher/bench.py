@@ -9,25 +9,20 @@ from pathlib import Path
 
 from launcher.build import need_built, need_release, prepare_release, setup_lock
 from launcher.checkout import ROOT, Kind, chosen_kind, use_cuda
-from launcher.console import nearest, say, usage_error
+from launcher.console import nearest, option_of, say, usage_error
 from launcher.launch import End, launch, launch_script, split_ranks
 from launcher.libtorch import CPU_BUILD_ADVICE, is_cpu_half, python
 from launcher.processes import call, output_of
 from launcher.stages import read_stages
 
 STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
-ZERO = ["step5_zero1", "step6_zero2", "step7_zero3"]
-# What a script starts, if it is not just step 0.
+ZERO = [STEP0, STEP4, "step5_zero1", "step6_zero2", "step7_zero3"]
+# What a script starts, if it is not just step 0; and the number of ranks of a program, if not 1.
 PROGRAMS = {
-    "ddp": [STEP0, STEP4],
-    "diloco": [STEP4, "step9_diloco"],
-    "goodput": ["elastic_lighthouse", "toy_worker"],
-    "pipeline": [STEP0, "step8_pipeline_ga"],
-    "memory": sorted({stage.step for stage in read_stages()}),
-    "zero": [STEP0, STEP4, *ZERO],
-    "gpu": [STEP0, STEP4, *ZERO],
-}
-RANKS = {"collectives": 2, "overlap": 2, "stages": 2, "bubble": 4}  # of a program, if not 1
+    "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "toy_worker"],
+    "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({stage.step for stage in read_stages()}), "zero": ZERO, "gpu": ZERO,
+}  # fmt: skip
+RANKS = {"collectives": 2, "overlap": 2, "stages": 2, "bubble": 4}
 
 
 def benchmarks() -> list[str]:
@@ -65,7 +60,7 @@ def run_script(kind: Kind, name: str, script: Path, words: list[str]) -> End:
         code = call([python(kind), script, "--check", *words])
         if code or {"--help", "-h"} & set(words):
             raise SystemExit(code)
-        kind = kind if re.search("--device[ =]cpu( |$)", " ".join(words)) else use_cuda()
+        kind = kind if option_of(words, "device") == "cpu" else use_cuda()
     with setup_lock():
         prepare_release(kind)
         if lacks_python_torch(kind, name):

@@ -17,6 +17,8 @@ from launcher.logs import Log, Progress, explain_failure, log_path
 from launcher.packages import BUILD_PACKAGES, need_packages
 from launcher.processes import HEEDED, call, end_session, finish, next_signal, output_of, start
 
+WERROR = "-DLADDER_WERROR=ON"
+
 
 def available_gb() -> float:
     return int(re.search(r"MemAvailable: *(\d+)", Path("/proc/meminfo").read_text())[1]) / 1e6
@@ -36,11 +38,9 @@ def setup_lock() -> Iterator[None]:
     """One set-up at a time per checkout. A process that is started meanwhile holds the lock as well, until it ends."""
     LOGS.mkdir(parents=True, exist_ok=True)
     with (ROOT / ".ladder/lock").open("w") as file:
-        is_waiting = False
-        while not locks(file):
-            if not is_waiting:
-                say("waiting for another ./ladder that is setting up this checkout")
-                is_waiting = True
+        if not (is_ours := locks(file)):
+            say("waiting for another ./ladder that is setting up this checkout")
+        while not is_ours and not locks(file):
             if (number := next_signal(0.2)) in HEEDED:
                 raise SystemExit(128 + number)
         os.set_inheritable(file.fileno(), True)
@@ -48,11 +48,10 @@ def setup_lock() -> Iterator[None]:
 
 
 def locks(file) -> bool:
-    try:
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False
 
 
 # ---- CMake ------------------------------------------------------------------------------------------------------------
@@ -79,10 +78,8 @@ def need_configured(kind: Kind, name: str, *options: str) -> None:
     stamp = folder / ".ladder_configured"
     wanted = [*cmake_options(kind), *options]
     have = stamp.read_text().splitlines() if stamp.is_file() else []
-    if os.environ.get("CI"):
-        wanted.append("-DLADDER_WERROR=ON")
-    elif have[-1:] == ["-DLADDER_WERROR=ON"]:
-        have.pop()
+    if os.environ.get("CI") or have == [*wanted, WERROR]:
+        wanted.append(WERROR)
     if home := home_elsewhere(folder):
         say(f"build/{name} belongs to {home}: recreating it")
         shutil.rmtree(folder)

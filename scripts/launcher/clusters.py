@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from launcher.checkout import ROOT, chosen_kind
-from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.console import Parser, count_from, fail, option_of, say, usage_error
 from launcher.launch import launch_mpirun
 from launcher.processes import become, output_of, start, wait
 from launcher.steps import resolve_step, step_names
@@ -47,12 +47,6 @@ def need_program(path):
         fail(f"there is no program {path} here: ./ladder setup builds the steps. Every machine needs it at this path")
 
 
-def option_of(options, name):
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(name, nargs="?", const="")
-    return getattr(parser.parse_known_args(options)[0], name[2:])
-
-
 def show(command):
     """The command as a shell reads it back, in lines of up to 100 columns."""
     lines = [""]
@@ -65,7 +59,7 @@ def show(command):
 
 def show_layout(hosts, options):
     """A row per rank. Hosts are filled in order, so the stages of a pipeline's replica, which are neighbors, share a host."""
-    is_cuda = option_of(options, "--device") == "cuda" or option_of(options, "--transport") == "nccl"
+    is_cuda = option_of(options, "device") == "cuda" or option_of(options, "transport") == "nccl"
     places = [(host, local) for host, num_ranks in hosts for local in range(num_ranks)]
     print(f"{'rank':5} {'host':20} {'local rank':10} device")
     for rank, (host, local) in enumerate(places):
@@ -163,17 +157,18 @@ def slurm(words):
     run = ["srun", f"--mpi={os.environ.get('SLURM_MPI_TYPE', 'pmix')}", "--distribution=block", "--cpu-bind=none",
            "--kill-on-bad-exit=0", "--wait=30", a.program, *a.options]  # fmt: skip
     if a.is_step:
-        if option_of(a.options, "--out") is None:
+        if option_of(a.options, "out") is None:
             usage_error("a trainer needs --out FOLDER here: the job, back from the queue, looks there for its checkpoint")
-        run += [] if option_of(a.options, "--resume") is not None else ["--resume", "auto"]
-    hosts, ranks = [f"machine {node}" for node in range(a.nodes)], a.ranks_per_node
+        run += [] if option_of(a.options, "resume") else ["--resume", "auto"]
+    layout = [(f"machine {node}", a.ranks_per_node) for node in range(a.nodes)]
     if job:
-        hosts, ranks = output_of(["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]).split(), int(os.environ["SLURM_NTASKS_PER_NODE"])
+        hosts = output_of(["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]).split()
+        layout = [(host, int(os.environ["SLURM_NTASKS_PER_NODE"])) for host in hosts]
     elif a.dry_run:
         show(submit)
     if job or a.dry_run:
         show(run)
-        show_layout([(host, ranks) for host in hosts], a.options)
+        show_layout(layout, a.options)
     if a.dry_run:
         return 0
     need_program(a.program)
@@ -188,12 +183,7 @@ def slurm(words):
 def run_job(command, job):
     """Passes signals on to srun. SIGUSR1 says that the job's time is nearly over."""
     srun, came = start(command), []
-
-    def pass_on(number):
-        came.append(number)
-        srun.send_signal(number)
-
-    code = wait(srun, pass_on)
+    code = wait(srun, lambda number: (came.append(number), srun.send_signal(number)))
     if code == 75 and signal.SIGUSR1 in came:
         say("saved and stopped; back to the queue")
         output_of(["scontrol", "requeue", job])

@@ -7,7 +7,7 @@ import sys
 from launcher import bench, climb, clusters, debug, doctor, exercise, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
-from launcher.console import Failure, Parser, fail, nearest, say, usage_error
+from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
 from launcher.launch import launch, launch_script, split_ranks
 from launcher.libtorch import python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
@@ -92,18 +92,11 @@ def train(words: list[str]) -> int:
     ranks, options = split_ranks("train", words[1:])
     need_release(kind, step)
     program = kind.program(step)
-    if wants_threads(options):
+    if option_of(options, "transport") == "threads":
         become([program, *words[1:]])  # it starts its ranks itself
     if ranks == 1:
         become([program, *options])  # it heeds signals itself
     return launch(ranks, [program, *options]).code
-
-
-def wants_threads(options: list[str]) -> bool:
-    """Whether the last --transport is threads."""
-    parser = Parser("train", "", add_help=False)
-    parser.add_argument("--transport", nargs="?")
-    return parser.parse_known_args(options)[0].transport == "threads"
 
 
 def compare(words: list[str]) -> int:

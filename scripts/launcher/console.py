@@ -51,6 +51,13 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
 
+def option_of(words, name: str) -> str | None:
+    """The last value of --NAME among words that are otherwise for somebody else."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", dest="value", nargs="?", const="")
+    return parser.parse_known_args(words)[0].value
+
+
 def count_from(least: int, most: int):
     """For add_argument(type=…): a whole number in this range."""
 

@@ -32,8 +32,8 @@ class End(NamedTuple):
 class Supervisor:
     """What signals do to a command: the first one becomes SIGUSR1 (save and stop, exit code 75), a second Ctrl-C kills."""
 
-    def __init__(self, kills_with: int, stopping: str, stopped: str):
-        self.kills_with, self.stopping, self.stopped = kills_with, stopping, stopped
+    def __init__(self, kills_with: int, stopped: str, stopping: str = "saving and stopping"):
+        self.kills_with, self.stopped, self.stopping = kills_with, stopped, stopping
         self.num_interrupts, self.was_stopped = 0, False
 
     def run(self, command: list, explains_itself: bool = False) -> End:
@@ -65,7 +65,7 @@ def signal_name(number: int) -> str:
 def launch(num_ranks: int, command: list, stopped: str = AGAIN) -> End:
     """A trainer or another program of ours."""
     if num_ranks == 1:
-        return Supervisor(signal.SIGKILL, "saving and stopping", stopped).run(command)
+        return Supervisor(signal.SIGKILL, stopped).run(command)
     mpirun = ["mpirun", "-q", "-n", num_ranks, "--oversubscribe", "--bind-to", "none"]
     return launch_mpirun([*mpirun, *command], stopped)
 
@@ -75,9 +75,9 @@ def launch_mpirun(command: list, stopped: str, explains_itself: bool = False) ->
     if not sys.stdout.isatty():
         os.environ["TERM"] = "dumb"  # no progress line: ranks cannot see where mpirun sends their output
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    return Supervisor(signal.SIGTERM, "saving and stopping", stopped).run(command, explains_itself)
+    return Supervisor(signal.SIGTERM, stopped).run(command, explains_itself)
 
 
 def launch_script(command: list) -> End:
     """A benchmark that starts processes itself and ends them with itself (benchmarks/processes.py)."""
-    return Supervisor(signal.SIGTERM, "stopping", AGAIN).run(command)
+    return Supervisor(signal.SIGTERM, AGAIN, "stopping").run(command)

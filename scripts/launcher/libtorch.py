@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from launcher.checkout import Kind
@@ -22,8 +21,6 @@ CPU_BUILD_ADVICE = (
     "for a CPU build, give pip an index that has one (PIP_EXTRA_INDEX_URL, or extra-index-url in pip's configuration), "
     "remove .ladder/venv and run ./ladder setup"
 )
-PIP_OPTIONS = ["--disable-pip-version-check", "--progress-bar", "off"]
-LOADS = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
 
 
 # ---- what is there ----------------------------------------------------------------------------------------------------
@@ -97,57 +94,44 @@ def need_nvcc() -> None:
 # ---- setting it up ----------------------------------------------------------------------------------------------------
 
 
-def need_torch(kind: Kind) -> None:
+def need_torch(kind):
     """The environment is made under another name and renamed once it is complete, so the remains of an interrupted set-up
     are never mistaken for it. No other environment is touched."""
     if own_torch() or has_venv(kind):
         return
     say(f"asking pip what {wanted_torch(kind)} needs")
-    new = kind.venv.with_name(kind.venv.name + ".partial")
+    new, log = kind.venv.with_name(kind.venv.name + ".partial"), Log("venv")
+    python, plan = new / "bin/python", new / "plan.json"
+    pip_install = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
     shutil.rmtree(new, ignore_errors=True)
-    log = Log("venv")
-    make_plan(log, kind, new)
-    choose_packages(kind, new)
-    log.run([new / "bin/python", "-m", "pip", "install", *PIP_OPTIONS, "--no-deps", "-r", new / "packages.txt"])
-    check_torch_loads(log, kind, new)
-    for file in texts_that_name(new):
-        file.write_text(file.read_text().replace(new.name, kind.venv.name))
+    log.run(["python3", "-m", "venv", new])
+    # Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files.
+    log.run([*pip_install, "--upgrade", "pip>=25.3"], may_fail=True)
+    fast = ["--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report", plan]
+    log.run([*pip_install, *fast, "-r", kind.requirements])
+    packages, text = judge(read_packages(json.loads(plan.read_text())), kind.is_cuda)
+    if not packages:
+        fail(text)
+    say(text)
+    (new / "packages.txt").write_text("\n".join(requirements(packages)) + "\n")
+    log.run([*pip_install, "--no-deps", "-r", new / "packages.txt"])
+    log.run([python, "-c", *loads_torch(kind, new)])
+    rename_in_scripts(new, kind.venv.name)
     shutil.copy(kind.requirements, new / "requirements.txt")
     shutil.rmtree(kind.venv, ignore_errors=True)
     new.rename(kind.venv)
 
 
-def make_plan(log: Log, kind: Kind, new: Path) -> None:
-    """Only pip 25.3 and later can plan without downloading; without a network, the installed one can still install files."""
-    log.run(["python3", "-m", "venv", new])
-    install = [new / "bin/python", "-m", "pip", "install", *PIP_OPTIONS]
-    log.run([*install, "--upgrade", "pip>=25.3"], may_fail=True)
-    log.run([*install, "--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--report", new / "plan.json", "-r",
-             kind.requirements])  # fmt: skip
+def loads_torch(kind, venv):
+    if not is_cpu_half(kind, venv):
+        return ["import torch"]
+    (venv / "bin/torchrun").unlink(missing_ok=True)  # it could only say that it cannot import torch
+    return ["import ctypes, sys; ctypes.CDLL(sys.argv[1])", torch_in(venv) / "lib/libtorch_cpu.so"]
 
 
-def choose_packages(kind: Kind, new: Path) -> None:
-    packages, text = judge(read_packages(json.loads((new / "plan.json").read_text())), kind.is_cuda)
-    if not packages:
-        fail(text)
-    say(text)
-    (new / "packages.txt").write_text("".join(f"{line}\n" for line in requirements(packages)))
-
-
-def check_torch_loads(log: Log, kind: Kind, venv: Path) -> None:
-    if is_cpu_half(kind, venv):
-        (venv / "bin/torchrun").unlink(missing_ok=True)  # it could only say that it cannot import torch
-        log.run([venv / "bin/python", "-c", LOADS, torch_in(venv) / "lib/libtorch_cpu.so"])
-    else:
-        log.run([venv / "bin/python", "-c", "import torch"])
-
-
-def texts_that_name(venv: Path) -> Iterator[Path]:
-    """The environment's scripts name its folder."""
+def rename_in_scripts(venv, name):
+    """They contain the path of the environment."""
     for file in [*(venv / "bin").iterdir(), venv / "pyvenv.cfg"]:
-        if file.is_file() and not file.is_symlink():
-            content = file.read_bytes()
-            if venv.name.encode() in content and b"\0" not in content:
-                yield file
-
-
+        content = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
+        if venv.name.encode() in content and b"\0" not in content:
+            file.write_bytes(content.replace(venv.name.encode(), name.encode()))

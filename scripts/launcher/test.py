@@ -128,7 +128,7 @@ def alone():
 
 def exercises():
     for name in todays([*step_names(), exercise.ALONE], 1):
-        exercise_like_a_learner(exercise.exercise_of(name))
+        exercise_like_a_learner(exercise.Exercise(name))
 
 
 def exercise_like_a_learner(this):
