@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -94,13 +95,14 @@ def call(command: list, on_tick: Callable[[], None] | None = None, **options) ->
 
 
 def output_of(command: list, **options) -> str:
-    """What a program prints that answers at once; nothing if it fails or is not there."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True, "errors": "replace", **options}
-    try:
-        text, _ = (child := start(command, **options)).communicate()
-    except OSError:
-        return ""
-    return text.strip() if child.returncode == 0 else ""
+    """What a program prints; nothing if it fails or is not there."""
+    with tempfile.TemporaryFile("w+", errors="replace") as file:
+        try:
+            code = call(command, stdout=file, stderr=subprocess.DEVNULL, **options)
+        except OSError:
+            return ""
+        file.seek(0)
+        return file.read().strip() if code == 0 else ""
 
 
 def become(command: list) -> NoReturn:
