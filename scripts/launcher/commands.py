@@ -136,9 +136,9 @@ def main(words: list[str]) -> int:
     except Failure as failure:
         say(str(failure))
         return failure.code
-    except FileNotFoundError as error:  # a program that is to be started, such as mpirun
-        say(f"{error.strerror}: {error.filename}")
-        return 1
     except BrokenPipeError:  # nobody reads what we say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # a program that is to be started, such as mpirun, or a file
+        say(f"{error.strerror}: {error.filename}")
         return 1

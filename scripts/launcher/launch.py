@@ -34,28 +34,27 @@ class Supervisor:
 
     def __init__(self, kills_with: int, stopped: str, stopping: str = "saving and stopping"):
         self.kills_with, self.stopped, self.stopping = kills_with, stopped, stopping
-        self.num_interrupts, self.was_stopped = 0, False
+        self.stopped_by: list[int] = []
 
     def run(self, command: list, explains_itself: bool = False) -> End:
         self.child = start(command)
         code = wait(self.child, self.stop)
-        if self.num_interrupts > 1 or (self.num_interrupts == 1 and code > 128):
-            code = 130
-        if code == 75:
+        if self.is_to_be_killed() or (self.stopped_by and code > 128):  # not yet ready to save
+            code = 128 + self.stopped_by[0]
+        elif code == 75:
             say(self.stopped)
-        if code > 128 and self.num_interrupts == 0 and not explains_itself:
+        elif code > 128 and not explains_itself:
             say(f"a process was killed by signal {code - 128} ({signal_name(code - 128)})")
-        return End(code, self.was_stopped or is_asked_to_stop())
+        return End(code, bool(self.stopped_by) or is_asked_to_stop())
+
+    def is_to_be_killed(self) -> bool:
+        return self.stopped_by.count(signal.SIGINT) > 1
 
     def stop(self, number: int) -> None:
-        self.was_stopped = True
-        self.num_interrupts += number == signal.SIGINT
-        if self.num_interrupts > 1:
-            self.child.send_signal(self.kills_with)
-            return
-        if self.num_interrupts == 1:
+        self.stopped_by.append(number)
+        if number == signal.SIGINT and not self.is_to_be_killed():
             say(f"{self.stopping}; Ctrl-C again kills")
-        self.child.send_signal(signal.SIGUSR1)
+        self.child.send_signal(self.kills_with if self.is_to_be_killed() else signal.SIGUSR1)
 
 
 def signal_name(number: int) -> str:
