@@ -15,7 +15,7 @@ from launcher.console import say
 from launcher.libtorch import find_nvcc, need_nvcc, need_torch, own_torch
 from launcher.logs import Log, Progress, explain_failure, log_path
 from launcher.packages import BUILD_PACKAGES, need_packages
-from launcher.processes import HEEDED, call, end_session, finish, next_signal, output_of, start
+from launcher.processes import HEEDED, end_session, finish, next_signal, output_of, start
 
 WERROR = "-DLADDER_WERROR=ON"
 
@@ -105,33 +105,14 @@ def home_elsewhere(folder: Path) -> str:
     return "" if home.exists() and any(path.exists() and path.samefile(home) for path in ours) else str(home)
 
 
-def build_command(name: str, targets: tuple[str, ...]) -> list:
-    return ["cmake", "--build", ROOT / "build" / name, "-j", num_jobs(), "--target", *targets]
+class Build:
+    """Of targets in build/NAME, while the launcher does something else; ends with it."""
 
-
-def need_built(name: str, *targets: str) -> None:
-    log = log_path(f"build-{name}")
-    with log.open("w") as file:
-        progress = Progress(log.stem, f"{' '.join(targets)} in build/{name}, {num_jobs()} at a time")
-        code = call(build_command(name, targets), progress.show, stdout=file, stderr=subprocess.STDOUT)
-    progress.end()
-    if code:
-        explain_failure(log.stem)
-
-
-def is_built(name: str, *targets: str) -> bool:
-    command = ["cmake", "--build", ROOT / "build" / name, *(("--target", *targets) if targets else ()), "--", "-n"]
-    return "no work to do" in output_of(command)
-
-
-class BuildBehind:
-    """Builds while the launcher does something else; ends with it."""
-
-    def __init__(self, name: str, *targets: str):
-        say("building the other steps in the background (log: .ladder/logs/build-behind.log)")
-        with log_path("build-behind").open("w") as log:
-            self.child = start(["nice", *build_command(name, targets)], stdout=log, stderr=subprocess.STDOUT)
-        self.progress = Progress("build-behind", "the other steps")
+    def __init__(self, name: str, targets: tuple[str, ...], log: str, what: str, niceness: int = 0):
+        command = ["nice", f"-n{niceness}", "cmake", "--build", ROOT / "build" / name, "-j", num_jobs(), "--target", *targets]
+        with log_path(log).open("w") as file:
+            self.child = start(command, stdout=file, stderr=subprocess.STDOUT)
+        self.log, self.progress = log, Progress(log, f"{what}, {num_jobs()} at a time")
 
     def __enter__(self):
         return self
@@ -145,7 +126,21 @@ class BuildBehind:
         code = finish(self.child, self.progress.show)
         self.progress.end()
         if code:
-            explain_failure("build-behind")
+            explain_failure(self.log)
+
+
+def need_built(name: str, *targets: str) -> None:
+    Build(name, targets, f"build-{name}", f"{' '.join(targets)} in build/{name}").finish()
+
+
+def build_behind(name: str, *targets: str) -> Build:
+    say("building the other steps in the background (log: .ladder/logs/build-behind.log)")
+    return Build(name, targets, "build-behind", "the other steps", niceness=10)
+
+
+def is_built(name: str, *targets: str) -> bool:
+    command = ["cmake", "--build", ROOT / "build" / name, *(("--target", *targets) if targets else ()), "--", "-n"]
+    return "no work to do" in output_of(command)
 
 
 # ---- all that a command needs -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from launcher.build import BuildBehind, is_built, need_built, num_cores, prepare_release, setup_lock
+from launcher.build import build_behind, is_built, need_built, num_cores, prepare_release, setup_lock
 from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
 from launcher.launch import launch
@@ -99,7 +99,7 @@ def build(this):
         return None
     need_built(preset, this.stages[0].step)
     this.check("nothing was trained", this.stages[:1])
-    return BuildBehind(preset, *programs)
+    return build_behind(preset, *programs)
 
 
 def climb(this, builder):
