@@ -112,6 +112,10 @@ def diff(words: list[str]) -> int:
 
 
 def demo(words: list[str]) -> int:
+    if words[:1] in (["--help"], ["-h"]):
+        print("./ladder demo failures [options]\n\nStep 9's workers: one is killed, the others go on, it comes back.\n"
+              "./ladder demo failures --help shows the options.")  # fmt: skip
+        return 0
     if words[:1] != ["failures"]:
         usage_error("there is one demo: ./ladder demo failures")
     kind = chosen_kind()

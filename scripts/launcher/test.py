@@ -296,5 +296,5 @@ def show_tests():
         print(f"\n=== the slowest tests; time limits are {time_scale()} times those of a fast machine")
         print(*(line for _, line in sorted(found, reverse=True)[:10]), sep="\n")
     if (log := log_path("ctest-release")).exists():
-        summary = re.search(r"^.*tests passed.*", log.read_text(), re.MULTILINE | re.DOTALL)
+        summary = re.search(r"^[^\n]*tests passed.*", log.read_text(), re.MULTILINE | re.DOTALL)
         print(f"\n{summary[0] if summary else ''}", end="")
