@@ -15,8 +15,6 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
-#include "step9_diloco/diloco_options.hpp"
-#include "step9_diloco/elastic/elastic_options.hpp"
 
 namespace ladder {
 
