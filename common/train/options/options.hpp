@@ -15,6 +15,7 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 
