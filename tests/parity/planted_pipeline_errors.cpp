@@ -1,6 +1,7 @@
 #include "tests/parity/planted_pipeline_errors.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
@@ -27,12 +28,11 @@ namespace {
 class StaleSends final : public ForwardingCommunicator {
  public:
   StaleSends(Communicator& inner, bool is_on) : ForwardingCommunicator(inner), is_on_(is_on) {}
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override {
-    const bool is_stale =
-        is_on_ && peer > rank() && last_.defined() && last_.sizes() == tensor.sizes();
-    const at::Tensor sent = is_stale ? last_ : tensor;
-    if (peer > rank()) last_ = tensor;
-    return inner_.send(sent, peer, tag);
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kSend || operation.peer < rank()) return inner_.start(operation);
+    const at::Tensor stale = std::exchange(last_, operation.tensor);
+    const bool is_stale = is_on_ && stale.defined() && stale.sizes() == last_.sizes();
+    return inner_.send(is_stale ? stale : last_, operation.peer, operation.tag);
   }
 
  private:
