@@ -125,7 +125,7 @@ exercise_like_a_learner() {
 # in thread_ladder_test. With LADDER_FULL=1 the parity ladder runs as well.
 part_sanitizers() {
   local selection=(-L '^unit$|^ranks$|^threads$' -LE 'process|overlap'
-    -E "(ranks|threads)_[1245]\$|^step.*threads_3\$|_grade|_stub_test|^elastic_failure_test\$$(
+    -E "(ranks|threads)_[1245]\$|^step.*threads_3\$|_stub_test|^elastic_failure_test\$$(
       [[ -n ${LADDER_FULL:-} ]] || echo '|^parity_')")
   need_configured asan --preset asan
   # shellcheck disable=SC2046

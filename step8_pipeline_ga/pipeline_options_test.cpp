@@ -30,6 +30,16 @@ TEST(PipelineOptions, ATakesAFlushInMicrobatchesOrInRows) {
             Schedule::kZeroBubble);
 }
 
+// The example of the lesson on denominators.
+TEST(PipelineOptions, TheGlobalBatchCountsFlushesAndReplicas) {
+  const TrainOptions o =
+      parse({"--local-batch-size", "8", "--micro-batch-size", "2", "--accumulation", "4"}).options;
+  EXPECT_EQ(o.data.num_microbatches, 4);
+  EXPECT_EQ(microbatches_per_step(o), 16);
+  EXPECT_EQ(rows_per_step(o, 1), 32);
+  EXPECT_EQ(rows_per_step(o, 8), 256);
+}
+
 // A message about several options has the values of all.
 TEST(PipelineOptions, ARefusesABatchThatDoesNotDivide) {
   refused(
