@@ -4,8 +4,8 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
-#include "step8_pipeline_ga/objectives/step_objective.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
+#include "step8_pipeline_ga/stage/stage_plan.hpp"
 
 namespace ladder::objectives {
 namespace {
@@ -26,34 +26,40 @@ Traffic gathered_scores(const TrainOptions& options, const StepsTaken& steps,
   return traffic;
 }
 
+// A teacher, or a reference without a cache.
+bool has_second_model(const ObjectiveOptions& objective) {
+  return objective.kind == ObjectiveKind::kSelfDistillation ||
+         (objective.kind == ObjectiveKind::kDpo && objective.dpo.cache.empty());
+}
+
 // The sums that the objective's metrics are formed from.
 std::int64_t num_metric_sums(const ObjectiveOptions& objective) {
-  switch (objective.kind) {
-    case ObjectiveKind::kLanguageModel:
-      return 0;
-    case ObjectiveKind::kDpo:
-      return kNumDpoSums;
-    case ObjectiveKind::kSelfDistillation:
-      return 1 + objective.distillation.prototypes;
-  }
-  return 0;
+  if (objective.kind == ObjectiveKind::kDpo) return kNumDpoSums;
+  const bool has_teacher = objective.kind == ObjectiveKind::kSelfDistillation;
+  return has_teacher ? 1 + objective.distillation.prototypes : 0;
 }
 
 }  // namespace
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
-  const step8::Place place = step8::place_of(options, world_size, rank);
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   StateBytes bytes = step8::state_bytes(options, world_size, rank);
-  bytes.parameters +=
-      second_model_bytes(options) * plan_stage(options, place.num_stages, place.stage).layout.numel;
+  if (!has_second_model(objective)) return bytes;
+  const step8::Place place = step8::place_of(options, world_size, rank);
+  const Precision& precision = options.model.precision;
+  const bool has_masters =
+      objective.kind == ObjectiveKind::kSelfDistillation && precision.has_16_bit_params();
+  bytes.parameters += (precision.param_bytes() + (has_masters ? 4 : 0)) *
+                      plan_stage(options, place.num_stages, place.stage).layout.numel;
   return bytes;
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   const step8::Place place = step8::place_of(options, world_size, rank);
   Traffic sent = step8::traffic(options, steps, world_size, rank);
-  if (has_second_model(options)) sent += step8::forward_traffic(options, steps.batches, place);
-  if (const std::int64_t sums = num_metric_sums(options.get<ObjectiveOptions>()); sums > 0) {
+  if (has_second_model(objective)) sent += step8::forward_traffic(options, steps.batches, place);
+  if (const std::int64_t sums = num_metric_sums(objective); sums > 0) {
     Traffic metrics = scalars_traffic(sums, world_size, rank);
     sent += metrics *= steps.count();
   }

@@ -53,10 +53,4 @@ StepObjective make_objective(const TrainOptions& options, const StagePlan& plan,
 // Collective, blocking.
 MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world);
 
-// Whether a stage holds a second model in memory: a teacher, or a reference without a cache.
-bool has_second_model(const TrainOptions& options);
-
-// What it takes per element of the stage's layout: parameters, and a 16-bit teacher's fp32 masters.
-std::int64_t second_model_bytes(const TrainOptions& options);
-
 }  // namespace ladder
