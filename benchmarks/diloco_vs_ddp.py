@@ -22,6 +22,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
@@ -69,18 +71,13 @@ def faults_of(rows, within):
 
 
 def print_table(rows):
-    head = ["", "validation loss", "above step 4", "bytes sent per step", "seconds", "times as fast"]
-    cells = [head]
+    cells = [["", "validation loss", "above step 4", "bytes sent per step", "seconds", "times as fast"]]
     for row in rows:
         cells.append(
             [row["name"], f"{row['val_loss']:.3f}", f"{row['val_loss'] - rows[0]['val_loss']:+.3f}",
              f"{row['bytes_per_step']:,.0f}", f"{row['seconds']:.1f}", f"{rows[0]['seconds'] / row['seconds']:.2f}"]
         )  # fmt: skip
-    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    for line in cells:
-        print("| " + " | ".join(text.ljust(width) for text, width in zip(line, widths)) + " |")
-        if line is head:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print(table(cells))
 
 
 # ---- figure -----------------------------------------------------------------------------------------------------------

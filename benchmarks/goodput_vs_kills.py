@@ -28,6 +28,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from launcher.tables import table  # noqa: E402
 from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
 
 STEP_MS = 20
@@ -170,11 +172,13 @@ def measure(arguments, rate, noted, folder):
 
 
 def print_table(rows):
-    print("| kills per minute | kills | goodput | workers there | inner steps lost per kill | of these, absent |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    lines = [["kills per minute", "kills", "goodput", "workers there", "inner steps lost per kill", "of these, absent"]]
     for row in rows:
-        print(f"| {row['kills_per_minute']:g} | {row['kills']} | {row['goodput']:.3f} | {row['present']:.3f} "
-              f"| {row['lost_per_kill']:.0f} | {row['absent_per_kill']:.0f} |")  # fmt: skip
+        lines.append(
+            [f"{row['kills_per_minute']:g}", str(row["kills"]), f"{row['goodput']:.3f}", f"{row['present']:.3f}",
+             f"{row['lost_per_kill']:.0f}", f"{row['absent_per_kill']:.0f}"]
+        )  # fmt: skip
+    print(table(lines, numbers_right=True))
 
 
 def svg(rows, workers):

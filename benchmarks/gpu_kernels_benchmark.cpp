@@ -23,6 +23,7 @@
 
 #include "benchmarks/training_process.hpp"
 #include "common/comm/nccl/fold_kernel.hpp"
+#include "common/comm/rank_order_fold.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
@@ -128,12 +129,11 @@ void block_sums_kernel(benchmark::State& state) {
 void fold_kernel(benchmark::State& state) {
   constexpr std::int64_t kElements = kParameters / 4;
   const at::Tensor received = on_gpu({state.range(0), kElements}), target = on_gpu({kElements});
-  std::vector<const std::byte*> pieces;
+  std::vector<std::byte*> pieces;
   for (std::int64_t rank = 0; rank < state.range(0); ++rank)
-    pieces.push_back(static_cast<const std::byte*>(received[rank].const_data_ptr()));
+    pieces.push_back(data_of(received[rank]));
   measure(state, 4 * (state.range(0) + 1) * kElements, [&] {
-    fold_on_gpu(pieces, static_cast<std::byte*>(target.mutable_data_ptr()), at::kFloat, kElements,
-                at::cuda::getCurrentCUDAStream());
+    fold_on_gpu(pieces, data_of(target), at::kFloat, kElements, at::cuda::getCurrentCUDAStream());
   });
 }
 

@@ -41,7 +41,8 @@ import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from precision_vs_fp32 import table  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from launcher.tables import table  # noqa: E402
 from processes import BUILD  # noqa: E402
 from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, check_same_model, cpu_name  # noqa: E402
 from race import flops_per_token, make_parser, parse, require_program, run_rounds, write_figures  # noqa: E402
@@ -133,7 +134,7 @@ def speed_table(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
                 [NAMES[kind], f"{median:,.0f}", spread(speeds, 0), f"{1e3 * tokens_per_step / median:.2f}",
                  "–" if share is None else f"{100 * share:.1f} %", gib(peak_bytes[kind]), f"{ratio:.3f}"]
             )  # fmt: skip
-    return table(lines)
+    return table(lines, numbers_right=True)
 
 
 def steps_table(tokens_per_s, peak_bytes):
@@ -146,7 +147,7 @@ def steps_table(tokens_per_s, peak_bytes):
             [NAMES[kind], f"{statistics.median(tokens_per_s[kind]):,.0f}", f"{ratio:.3f}", spread(ratios, 3),
              "yes" if ratio >= 1 - AIM else "no", gib(peak_bytes[kind])]
         )  # fmt: skip
-    return table(lines)
+    return table(lines, numbers_right=True)
 
 
 def heading(a, device_name, torch_version):

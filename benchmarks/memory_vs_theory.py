@@ -31,7 +31,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from ladder_table import own_options, read_stages  # noqa: E402
+from launcher.stages import read_stages  # noqa: E402
+from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -96,8 +97,7 @@ def print_table(rows):
         scale = row["num_parameters"]
         return f"{row[kind] / scale:.3f} ({row[f'{kind}_theory'] / scale:.3f})"
 
-    head = ["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations", "MiB of tensors", "resident"]
-    cells = [head]
+    cells = [["stage", "ranks", *HELD, "held", "params, peak", "grads, peak", "peak", "activations", "MiB of tensors", "resident"]]
     for row in rows:
         cells.append(
             [row["stage"], str(row["ranks"]), *(pair(row, kind) for kind in HELD), pair(row, "held"),
@@ -105,11 +105,7 @@ def print_table(rows):
              f"{100 * row['activations_share']:.0f} %", f"{row['most_in_tensors'] / 2**20:.1f}",
              f"{row['resident_peak'] / 2**20:.1f}"]
         )  # fmt: skip
-    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    for line in cells:
-        print("| " + " | ".join(text.ljust(width) for text, width in zip(line, widths)) + " |")
-        if line is head:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print(table(cells))
 
 
 # ---- figure -----------------------------------------------------------------------------------------------------------
@@ -213,9 +209,9 @@ def ranks_of(text):
 
 def train(build, stage, ranks, options, out):
     """Runs one stage; returns its report."""
-    program = build / stage["step"] / stage["step"]
-    command = [str(program), "--quiet", "--out", str(out), *own_options(stage, ranks), *options]
-    if ranks > 1 and stage["ranks"] == "N":
+    program = build / stage.step / stage.step
+    command = [str(program), "--quiet", "--out", str(out), *stage.own_options(ranks), *options]
+    if ranks > 1 and stage.ranks == "N":
         command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
     run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
     return json.loads((out / "report.json").read_text())
@@ -232,8 +228,8 @@ def without(options, names):
 
 def held_in_theory(build, stage, ranks, options):
     """By the fullest rank, in bytes, as the step's formulas say; nothing is trained."""
-    program = build / stage["step"] / stage["step"]
-    command = [str(program), *own_options(stage, ranks), *options, "--dry-run", str(ranks)]
+    program = build / stage.step / stage.step
+    command = [str(program), *stage.own_options(ranks), *options, "--dry-run", str(ranks)]
     return fullest_of(run_all([command])[0])
 
 
@@ -244,22 +240,22 @@ def fullest_of(dry_run):
 
 def measure(arguments, options):
     rows, faults = [], []
-    stages = [stage for stage in read_stages(ROOT / "scripts/ladder_stages.tsv") if stage["name"] == stage["step"]]
+    stages = [stage for stage in read_stages() if stage.name == stage.step]
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
             for stage in stages:
-                if stage["ranks"] != "N" and ranks > 1:
+                if stage.ranks != "N" and ranks > 1:
                     continue  # step 0 is one process, whatever it plays
                 if sys.stderr.isatty():
-                    print(f"\r{stage['name']}, {ranks} rank(s)\033[K", end="", file=sys.stderr, flush=True)
-                report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage['name']}-{ranks}")
-                rows.append(make_row(stage["name"], report))
+                    print(f"\r{stage.name}, {ranks} rank(s)\033[K", end="", file=sys.stderr, flush=True)
+                report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage.name}-{ranks}")
+                rows.append(make_row(stage.name, report))
                 if arguments.precision != "fp32":
                     plain = without(options, PRECISION_OPTIONS)
                     narrow = ["--precision", arguments.precision, "--grad-dtype", arguments.precision]
                     rows[-1]["held_fp32_theory"] = held_in_theory(arguments.build, stage, ranks, plain)
                     rows[-1]["held_16_bit_gradients_theory"] = held_in_theory(arguments.build, stage, ranks, plain + narrow)
-                faults += mismatches(stage["name"], report)
+                faults += mismatches(stage.name, report)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return rows, faults

@@ -20,8 +20,9 @@ namespace ladder {
 class PolledCommunicator final : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
-    return std::make_unique<PolledWork>(inner_, std::move(inout));
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kAllReduce) return inner_.start(operation);
+    return std::make_unique<PolledWork>(inner_, operation.tensor);
   }
 
  private:

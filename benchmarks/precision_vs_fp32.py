@@ -30,6 +30,8 @@ from typing import NamedTuple
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -116,17 +118,7 @@ def price_list(rows):
             [row["name"], f"{row['bytes_per_parameter']:.2f}".removesuffix(".00"), f"{row['train_loss']:.4f}",
              f"{row['curve'][-1][1]:.4f}", *ends, f"{row['gains_at_start']} of {row['gains']}"]
         )  # fmt: skip
-    return table(lines)
-
-
-def table(lines):
-    """Markdown, columns aligned; numbers to the right."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    rule = ["-" * width if i == 0 else "-" * (width - 1) + ":" for i, width in enumerate(widths)]
-    return "\n".join(
-        "| " + " | ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))) + " |"
-        for line in [lines[0], rule, *lines[1:]]
-    )
+    return table(lines, numbers_right=True)
 
 
 # ---- what a sum costs -------------------------------------------------------------------------------------------------
@@ -208,7 +200,7 @@ def lost(gradient, reference):
 def scales_table(scales):
     lines = [["loss scale", "error of the gradient", "elements that have become zero"]]
     lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f} %", f"{100 * row['zeros']:.3f} %"] for row in scales]
-    return table(lines)
+    return table(lines, numbers_right=True)
 
 
 def sums_table(sums):
@@ -220,7 +212,7 @@ def sums_table(sums):
              f"{percent(computing['worst'])}, `{computing['worst_tensor']}`", percent(adding["error"]),
              f"{100 * adding['changed']:.0f} %"]
         )  # fmt: skip
-    return table(lines)
+    return table(lines, numbers_right=True)
 
 
 def percent(share):

@@ -5,7 +5,7 @@
 #   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
 #   step5_zero1_test   TESTS: among them those of the exercise's grader; with RANKS run under MPI, once per number of ranks
-#   step5_zero1_grade  the grader of the exercise, on the answer that is linked
+#   step5_zero1_grade  the grader of the exercise, on the answer that is linked; built when ./ladder exercise needs it
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
 # EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
@@ -69,15 +69,16 @@ function(ladder_add_step step)
   target_link_libraries(${step} PRIVATE ${step}_train)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
+  set(grader)
   if(arg_EXERCISE)
-    list(APPEND arg_TESTS "${folder}/exercise/grader.cpp")
+    set(grader "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp")
   endif()
-  ladder_add_test(${step}_test SOURCES ${arg_TESTS} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
+  ladder_add_test(${step}_test
+    SOURCES ${arg_TESTS} ${grader} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
   if(NOT arg_EXERCISE)
     return()
   endif()
-  ladder_add_test(${step}_grade SOURCES "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp"
-    LINK ${step}_train ladder_testing_grade_main RANKS ${arg_RANKS} OR_ALONE OWN_MAIN)
+  ladder_add_grade(${step}_grade SOURCES ${grader} LINK ${step}_train)
   ladder_make_stubs("${folder}/exercise" ${solutions})
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
     SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
@@ -94,4 +95,15 @@ function(ladder_make_stubs folder)  # SOLUTION…
     list(APPEND stubs "${stub}")
   endforeach()
   set(stubs ${stubs} PARENT_SCOPE)
+endfunction()
+
+# The program that grades the linked answer of an exercise. Tests call grade_linked() themselves, so it is not part of "all".
+function(ladder_add_grade name)
+  if(NOT LADDER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  _ladder_target(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing_grade_main)
 endfunction()

@@ -21,6 +21,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from compare_runs import differences  # noqa: E402
+from launcher.stages import FILE, is_corpus, read_stages  # noqa: E402
+from launcher.tables import table  # noqa: E402
 
 # In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
 # frequencies has 3.53. For a lower loss, attention must have learned something.
@@ -30,36 +32,15 @@ MINUS = "–"
 WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes per token begin
 
 
-COLUMNS = ("name", "step", "ranks", "when", "equals", "within", "reads", "options")
-
-
-def read_stages(path, num_microbatches=1, data="corpus"):
-    """One dict per stage of such a run; the file says what its columns mean. Each "equals" one of them, or "-"."""
-    lines = [line.split("\t") for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    stages = [dict(zip(COLUMNS, fields, strict=True)) for fields in lines]
-    is_run = {"always": True, "m>1": num_microbatches > 1, "corpus": data == "corpus"}
-    stages = [stage for stage in stages if is_run[stage["when"]]]
-    names = {stage["name"] for stage in stages} | {"-"}
-    return [{**stage, "equals": next(name for name in stage["equals"].split(",") if name in names)} for stage in stages]
-
-
-def own_options(stage, num_ranks):
-    """The stage's own options on so many ranks, for a run of any number of steps."""
-    pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
-    values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages, "D": 1}
-    words = [] if stage["options"] == "-" else stage["options"].split()
-    return [str(values.get(word, word)) for word in words]
-
-
 # ---- bounds -----------------------------------------------------------------------------------------------------------
 
 
 def equality_faults(stage, run):
     """What compare_runs says about the stage and the one that it must equal."""
-    within = None if stage["within"] == "bits" else float(stage["within"])
-    lines = differences(run / stage["name"], run / stage["equals"], within)
+    within = None if stage.within == "bits" else float(stage.within)
+    lines = differences(run / stage.name, run / stage.equals, within)
     how = "" if within is None else f" within {within:g}"
-    return [f"it does not equal {stage['equals']}{how}: {line}" for line in lines]
+    return [f"it does not equal {stage.equals}{how}: {line}" for line in lines]
 
 
 def memory_faults(report):
@@ -117,26 +98,25 @@ def whole_bytes_read(report):
 
 def expected_bytes_read(stage, report):
     """By each rank, windows; the most of it, if every replica has its equal share."""
-    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if stage["reads"] == "share" else 1)
+    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if stage.reads == "share" else 1)
 
 
 def data_faults(stage, report, of_all):
-    if stage["reads"] == "-":
+    if stage.reads == "-":
         return []
     read, wanted = report["data_bytes_read"], expected_bytes_read(stage, report)
     if report["config"]["rows"] == "windows":
         return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
     least, most = whole_bytes_read(report)
     stages = report["world_size"] // report["data_parallel_size"]  # each reads what its replica does
-    wholes = [sum(read) // stages] if stage["reads"] == "share" else read
+    wholes = [sum(read) // stages] if stage.reads == "share" else read
     faults = [f"its ranks read {whole} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
     return faults + [f"{whole} bytes of data are not from {least:.0f} to {most:.0f}" for whole in wholes if not least <= whole <= most]
 
 
 def identity_faults(stage, report, num_ranks):
-    ranks = num_ranks if stage["ranks"] == "N" else int(stage["ranks"])
-    faults = []
-    if (stage["step"], ranks) != (report["step"], report["world_size"]):
+    ranks, faults = stage.num_ranks(num_ranks), []
+    if (stage.step, ranks) != (report["step"], report["world_size"]):
         faults.append(f"its report is from {report['step']} on {report['world_size']} ranks")
     if report["first_step"] != 0:
         faults.append(f"its report begins after step {report['first_step']}")
@@ -184,12 +164,12 @@ def make_row(stage, report):
     steps = max(1, len(report["losses"]))
     memory = [held for held in report["memory"] if held is not None]
     row = {
-        "name": stage["name"],
+        "name": stage.name,
         "ranks": report["world_size"],
-        "equals": stage["equals"],
+        "equals": stage.equals,
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": None if stage["reads"] == "-" else expected_bytes_read(stage, report) / steps,
+        "data_per_step_theory": None if stage.reads == "-" else expected_bytes_read(stage, report) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report.get("tokens_per_second"),
@@ -205,14 +185,14 @@ def judge(run, stages, num_ranks, is_short):
     """A row per stage: its numbers, and its faults in words. Raises OSError or ValueError if a report cannot be read."""
     reports, rows = {}, []
     for stage in stages:
-        report = reports[stage["name"]] = json.loads((run / stage["name"] / "report.json").read_text())
-        of_all = reports[stages[0]["name"]]["data_bytes_read"][0]
+        report = reports[stage.name] = json.loads((run / stage.name / "report.json").read_text())
+        of_all = reports[stages[0].name]["data_bytes_read"][0]
         row = make_row(stage, report)
         row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report, is_short)
         row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, of_all)
-        if stage["equals"] != "-":
-            row.update(distances(report, reports[stage["equals"]]))
-            row["bits_equal"] = not differences(run / stage["name"], run / stage["equals"])
+        if stage.equals != "-":
+            row.update(distances(report, reports[stage.equals]))
+            row["bits_equal"] = not differences(run / stage.name, run / stage.equals)
             row["faults"] += equality_faults(stage, run)
         rows.append(row)
     return rows
@@ -251,11 +231,7 @@ NOTE = "B/p: bytes held per parameter on the fullest rank. In brackets: what the
 
 
 def markdown(columns, rows):
-    lines = [list(columns)] + [[cell(row) for cell in columns.values()] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines)]
-    texts = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines]
-    texts.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(texts) + "\n"
+    return table([list(columns), *([cell(row) for cell in columns.values()] for row in rows)]) + "\n"
 
 
 # ---- self-test --------------------------------------------------------------------------------------------------------
@@ -279,20 +255,20 @@ DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
 
 
 def right_report(stage):
-    ranks = 1 if stage["ranks"] == "1" else 2
+    ranks = stage.num_ranks(2)
     traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
     state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
     report = {
-        "step": stage["step"], "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
+        "step": stage.step, "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
         "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "units": [8] * 10,
         "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks,
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
         "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
-        "data_bytes_read": [240 if stage["reads"] == "all" else 120] * ranks,  # 40 rows of 3 tokens
+        "data_bytes_read": [240 if stage.reads == "all" else 120] * ranks,  # 40 rows of 3 tokens
     }  # fmt: skip
     if ranks == 1:
         report["config"] = CONFIG | {"simulate-ranks": 2}
-    if stage["name"] == "pairs":
+    if stage.name == "pairs":
         report |= {"unit": "pairs", "val_losses": [{"step": 10, "loss": 2.9}]}
     else:
         report |= {"unit": "target tokens", "target_tokens": report["units"], "tokens_per_second": 1.0}
@@ -357,15 +333,15 @@ def write_run(folder, stages, name, place, value):
     """A correct report for each stage, except for one spoiled value in that of `name`."""
     for stage in stages:
         report = spoilt = right_report(stage)
-        if stage["name"] == name:
+        if stage.name == name:
             for key in place[:-1]:
                 spoilt = spoilt[key]
             if place:
                 spoilt[place[-1]] = value
             else:
                 report |= value
-        (folder / stage["name"]).mkdir()
-        (folder / stage["name"] / "report.json").write_text(json.dumps(report))
+        (folder / stage.name).mkdir()
+        (folder / stage.name / "report.json").write_text(json.dumps(report))
 
 
 def self_test():
@@ -373,9 +349,9 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stages.tsv"
         path.write_text(TEXT_OF_STAGES)
-        stages = {m: read_stages(path, m, data) for m, data in REFERENCES}
+        stages = {m: read_stages(path, m, data == "corpus") for m, data in REFERENCES}
     for (m, data), references in REFERENCES.items():
-        if (found := {stage["name"]: stage["equals"] for stage in stages[m]}) != references:
+        if (found := {stage.name: stage.equals for stage in stages[m]}) != references:
             print(f"self-test: {m} microbatches of {data}: wanted {references}, found {found}")
             mistakes += 1
     cases = [(1, case) for case in PLANTED] + [(2, case) for case in PLANTED_IN_TWO_MICROBATCHES]
@@ -395,7 +371,7 @@ def main():
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the stages (default 2)")
     parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
-    parser.add_argument("--stages", type=Path, default=Path(__file__).with_name("ladder_stages.tsv"))
+    parser.add_argument("--stages", type=Path, default=FILE)
     parser.add_argument("--self-test", action="store_true", help="plant faults and check that they are found")
     arguments = parser.parse_args()
     if arguments.self_test:
@@ -403,10 +379,10 @@ def main():
     if arguments.run is None:
         parser.error("a run is needed: runs/ladder-…")
     try:
-        first = read_stages(arguments.stages)[0]["name"]
+        first = read_stages(arguments.stages)[0].name
         config = json.loads((arguments.run / first / "report.json").read_text())["config"]
-        data = config["data"] if config.get("val-data", "") in ("", "corpus") else "mixed"
-        stages = read_stages(arguments.stages, config["num-microbatches"], data)
+        has_corpus = is_corpus(config["data"], config.get("val-data", ""))
+        stages = read_stages(arguments.stages, config["num-microbatches"], has_corpus)
         rows = judge(arguments.run, stages, arguments.ranks, arguments.short)
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")

@@ -1,6 +1,8 @@
+#include "common/testing/grade_main.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
 #include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,9 +14,10 @@
 namespace ladder {
 namespace {
 
-// Each for its own reason. exercise/grade.cpp tests that it accepts the reference.
-TEST(Exercise, GraderRejectsWrongAnswers) {
+// Wrong answers are rejected each for its own reason.
+TEST(Exercise, GraderAcceptsTheSolutionAndRejectsWrongAnswers) {
   SelfCommunicator alone;
+  EXPECT_THAT(grade_linked(alone), ::testing::IsEmpty());
   for (const auto& wrong : step0::wrong_answers())
     expect_rejected(wrong, step0::grade(wrong.attempt), alone);
 }

@@ -1,12 +1,18 @@
 // On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason and
-// on all ranks, wherever the mistake shows. exercise/grade.cpp tests that it accepts the reference.
+// on all ranks, wherever the mistake shows.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step1_ddp_reference/exercise/wrong_answers.hpp"
 
 namespace ladder {
 namespace {
+
+TEST(Exercise, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+}
 
 TEST(Exercise, GraderRejectsWrongAnswers) {
   Communicator& comm = mpi_world().comm();

@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/grade_main.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -24,6 +25,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 using Samples = std::vector<std::int64_t>;
+
+TEST(Exercise, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(test_world().comm()), IsEmpty());
+}
 
 // Each for its own reason.
 TEST(Exercise, GraderRejectsWrongAnswers) {

@@ -16,6 +16,7 @@
 #include "common/model/gpt.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
+#include "common/testing/grade_main.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -66,6 +67,10 @@ class NaiveDp : public RankTest {
 
   static std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) + 1; }
 };
+
+TEST_ON_PROCESSES(NaiveDp, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(comm_), ::testing::IsEmpty());
+}
 
 // Each for its own reason, on all ranks alike, wherever it shows.
 TEST_ON_PROCESSES(NaiveDp, GraderRejectsWrongAnswers) {

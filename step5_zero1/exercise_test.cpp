@@ -1,8 +1,9 @@
 // On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason and
-// on all ranks, wherever the mistake shows. exercise/grade.cpp tests that it accepts the reference.
+// on all ranks, wherever the mistake shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step5_zero1/exercise/wrong_answers.hpp"
 
@@ -10,6 +11,10 @@ namespace ladder {
 namespace {
 
 using ::testing::IsEmpty;
+
+TEST(Exercise, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+}
 
 TEST(Exercise, GraderAcceptsWhatTheWrongAnswersAreMadeFrom) {
   EXPECT_THAT(step5::grade(step5::right_attempt(), mpi_world().comm()), IsEmpty());

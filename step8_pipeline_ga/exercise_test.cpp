@@ -1,9 +1,9 @@
 // On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason
-// and on all ranks, wherever the mistake shows. exercise/grade.cpp tests that it accepts the
-// reference.
+// and on all ranks, wherever the mistake shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step8_pipeline_ga/exercise/wrong_answers.hpp"
 
@@ -12,6 +12,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+TEST(Exercise, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+}
 
 // "part 1 is right" is told of what the wrong plans are made from, and so on.
 TEST(RightAnswer, EachPartIsGradedWithoutTheOther) {

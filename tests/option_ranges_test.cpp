@@ -10,6 +10,7 @@
 #include "step0_single_gpu/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/objectives/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/train.hpp"

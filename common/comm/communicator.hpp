@@ -27,8 +27,9 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 
-#include "common/comm/traffic.hpp"
+#include "common/comm/operation.hpp"
 
 namespace ladder {
 
@@ -42,6 +43,13 @@ class Work {
 };
 using WorkPtr = std::unique_ptr<Work>;
 
+// What has been done when it starts.
+class DoneWork final : public Work {
+ public:
+  bool test() override { return true; }
+  void wait() override {}
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;  // local: never communicates
@@ -49,21 +57,36 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  virtual WorkPtr all_reduce(at::Tensor inout) = 0;  // sum over ranks, on every rank
+  // All calls below, so that a transport carries out, and a decorator overrides, one function.
+  // Transports check the operation (argument_checks.hpp); decorators need not.
+  virtual WorkPtr start(const Operation& operation) = 0;
+
+  // The sum over ranks, on every rank.
+  WorkPtr all_reduce(at::Tensor inout) { return start({CommOp::kAllReduce, std::move(inout)}); }
   // `full` consists of size() equal pieces (its numel is divisible by size()). The sum of piece r
   // lands in rank r's shard, which may be piece r itself. The rest of `full` is only read.
-  virtual WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) = 0;
+  WorkPtr reduce_scatter(at::Tensor full, at::Tensor shard) {
+    return start({CommOp::kReduceScatter, std::move(full), std::move(shard)});
+  }
   // Writes the shards of all ranks, concatenated in rank order, to every rank's `full`.
   // full.numel() = size() · shard.numel(). The shard may be its own piece of `full`.
-  virtual WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) = 0;
-  virtual WorkPtr broadcast(at::Tensor inout, int root) = 0;
+  WorkPtr all_gather(at::Tensor shard, at::Tensor full) {
+    return start({CommOp::kAllGather, std::move(full), std::move(shard)});
+  }
+  WorkPtr broadcast(at::Tensor inout, int root) {
+    return start({CommOp::kBroadcast, std::move(inout), {}, root});
+  }
   // Point to point: `peer` is another rank; `tag` is 0 or greater (MPI guarantees tags up to
   // 32767). Messages from one sender with the same tag arrive in the order in which they were sent.
   // Whether a send can be done before its receiver calls recv is up to the transport. So ranks that
   // send to each other start their receives before they wait for their sends.
-  virtual WorkPtr send(const at::Tensor& tensor, int peer, int tag) = 0;
-  virtual WorkPtr recv(at::Tensor tensor, int peer, int tag) = 0;
-  virtual void barrier() = 0;
+  WorkPtr send(at::Tensor tensor, int peer, int tag) {
+    return start({CommOp::kSend, std::move(tensor), {}, peer, tag});
+  }
+  WorkPtr recv(at::Tensor tensor, int peer, int tag) {
+    return start({CommOp::kRecv, std::move(tensor), {}, peer, tag});
+  }
+  void barrier() { start({CommOp::kBarrier})->wait(); }
 
   // Returns a new group of the ranks that pass the same color, ordered by key and then by old rank.
   // Collective over this group. A rank that passes a negative color joins no group and gets null.

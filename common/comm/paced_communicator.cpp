@@ -156,66 +156,22 @@ Traffic PacedCommunicator::traffic() const {
   return traffic -= link_->of_link_times;
 }
 
-// Each of these first starts the inner operation: one that is refused never occupies the link.
-// Either all ranks exchange link times or none does, because they pass the same numel.
-
-WorkPtr PacedCommunicator::wait_for_all_links(WorkPtr inner, const OpTraffic& sent) {
-  if (sent.messages == 0) return inner;  // on all ranks: none has anything to send
-  const Clock::time_point done = link_->occupy(sent);
-  const at::Tensor times = no_link_times(size());
-  WorkPtr exchange = inner_->all_gather(link_time(done), times);
-  link_->of_link_times += all_gather_traffic(size(), times.element_size(), size(), rank());
-  return std::make_unique<PacedWork>(std::move(inner), std::move(exchange), times, done);
-}
-
-WorkPtr PacedCommunicator::all_reduce(at::Tensor inout) {
-  WorkPtr work = inner_->all_reduce(inout);
-  const Traffic sent = all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank());
-  return wait_for_all_links(std::move(work), sent[CommOp::kAllReduce]);
-}
-
-WorkPtr PacedCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  WorkPtr work = inner_->reduce_scatter(full, std::move(shard));
-  const Traffic sent = reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank());
-  return wait_for_all_links(std::move(work), sent[CommOp::kReduceScatter]);
-}
-
-WorkPtr PacedCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  WorkPtr work = inner_->all_gather(shard, full);
-  const Traffic sent = all_gather_traffic(full.numel(), full.element_size(), size(), rank());
-  return wait_for_all_links(std::move(work), sent[CommOp::kAllGather]);
-}
-
-WorkPtr PacedCommunicator::broadcast(at::Tensor inout, int root) {
-  WorkPtr work = inner_->broadcast(inout, root);
-  if (size() == 1 || inout.numel() == 0) return work;
-  const Traffic sent = broadcast_traffic(inout.numel(), inout.element_size(), size(), rank(), root);
-  const bool is_root = rank() == root;
-  const auto done = is_root ? link_->occupy(sent[CommOp::kBroadcast]) : Clock::time_point();
-  const at::Tensor time = link_time(done);  // the root's, once it is here
-  WorkPtr time_work = inner_->broadcast(time, root);
-  link_->of_link_times += broadcast_traffic(1, time.element_size(), size(), rank(), root);
-  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time, done);
-}
-
-WorkPtr PacedCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
-  WorkPtr work = inner_->send(tensor, peer, tag);
-  if (tensor.numel() == 0) return work;
-  const Traffic sent = send_traffic(tensor.numel(), tensor.element_size());
-  const Clock::time_point done = link_->occupy(sent[CommOp::kSend]);
-  const at::Tensor time = link_time(done);
-  WorkPtr time_work = inner_->send(time, peer, tag);
-  link_->of_link_times += send_traffic(1, time.element_size());
-  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time, done);
-}
-
-WorkPtr PacedCommunicator::recv(at::Tensor tensor, int peer, int tag) {
-  WorkPtr work = inner_->recv(tensor, peer, tag);
-  if (tensor.numel() == 0) return work;
-  const at::Tensor time = no_link_times(1);
-  WorkPtr time_work = inner_->recv(time, peer, tag);  // the sender's message after the tensor
-  ++link_->of_link_times[CommOp::kRecv].calls;
-  return std::make_unique<PacedWork>(std::move(work), std::move(time_work), time);
+WorkPtr PacedCommunicator::start(const Operation& operation) {
+  WorkPtr work = inner_->start(operation);  // first: one that is refused never occupies the link
+  // Either all ranks of the operation exchange link times or none does, because they pass the same
+  // numel.
+  if (size() == 1 || operation.is_barrier() || operation.tensor.numel() == 0) return work;
+  const OpTraffic sent = traffic_of(operation, size(), rank())[operation.kind];
+  const auto done = sent.messages > 0 ? link_->occupy(sent) : Clock::time_point();
+  // After a message, or from the root, comes one link's time; otherwise those of all ranks.
+  const bool has_sender = operation.is_message() || operation.kind == CommOp::kBroadcast;
+  const at::Tensor own_time = link_time(done);
+  const Operation of_times =
+      has_sender ? Operation{operation.kind, own_time, {}, operation.peer, operation.tag}
+                 : Operation{CommOp::kAllGather, no_link_times(size()), own_time};
+  WorkPtr times_work = inner_->start(of_times);
+  link_->of_link_times += traffic_of(of_times, size(), rank());
+  return std::make_unique<PacedWork>(std::move(work), std::move(times_work), of_times.tensor, done);
 }
 
 std::unique_ptr<Communicator> PacedCommunicator::split(int color, int key) {

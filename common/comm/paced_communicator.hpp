@@ -55,20 +55,13 @@ class PacedCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  WorkPtr all_reduce(at::Tensor inout) override;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
-  void barrier() override { inner_->barrier(); }
+  WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;  // shares this group's link
   Traffic traffic() const override;
 
  private:
   class LinkClock;
   PacedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<LinkClock> link);
-  WorkPtr wait_for_all_links(WorkPtr inner, const OpTraffic& sent);
 
   std::unique_ptr<Communicator> inner_;
   std::shared_ptr<LinkClock> link_;  // this rank's, shared by all its groups

@@ -1,10 +1,13 @@
 #include "common/comm/rank_order_fold.hpp"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 namespace {
@@ -53,6 +56,33 @@ void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byt
       sum = next;
     }
   }
+}
+
+std::byte* data_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
+}
+
+RankChunks::Bytes RankChunks::chunk(int rank) const {
+  const ElementRange range = chunk_of(tensor_.numel(), size_, rank);
+  const auto item_bytes = static_cast<std::int64_t>(tensor_.element_size());
+  return {data_of(tensor_) + range.begin * item_bytes,
+          static_cast<std::size_t>(range.numel * item_bytes)};
+}
+
+void RankChunks::make_room() {
+  const MemoryScope scope(MemoryCategory::kCommunication);
+  room_ = at::empty({(size_ - 1) * own_numel()}, tensor_.options());
+}
+
+RankChunks::Bytes RankChunks::arriving(int peer) const {
+  const std::size_t bytes = own().size();
+  return {data_of(room_) + static_cast<std::size_t>(peer < rank_ ? peer : peer - 1) * bytes, bytes};
+}
+
+std::vector<std::byte*> RankChunks::pieces() const {
+  std::vector<std::byte*> pieces;
+  for (int r = 0; r < size_; ++r) pieces.push_back(r == rank_ ? own().data() : arriving(r).data());
+  return pieces;
 }
 
 }  // namespace ladder

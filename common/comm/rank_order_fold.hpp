@@ -5,9 +5,11 @@
 // nor on how the elements are cut into chunks, so the bits are the same everywhere.
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace ladder {
@@ -29,5 +31,37 @@ ElementRange chunk_of(std::int64_t numel, int num_chunks, int index);
 // alignment beyond their own size.
 void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byte* target,
                         c10::ScalarType dtype, std::int64_t numel);
+
+// By the const accessor, because most tensors of an operation are only read.
+std::byte* data_of(const at::Tensor& tensor);
+
+// A tensor in one chunk for each rank, of which this rank is to add up its own: what every transport
+// between processes does.
+class RankChunks {
+ public:
+  using Bytes = std::span<std::byte>;
+  RankChunks(at::Tensor tensor, int rank, int size)
+      : tensor_(std::move(tensor)), rank_(rank), size_(size) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  at::ScalarType dtype() const { return tensor_.scalar_type(); }
+  Bytes chunk(int rank) const;
+  Bytes own() const { return chunk(rank_); }
+  std::int64_t own_numel() const { return chunk_of(tensor_.numel(), size_, rank_).numel; }
+
+  // Room, next to the tensor, for the other ranks' pieces of this rank's chunk: (size − 1) times its
+  // bytes, category communication.
+  void make_room();
+  void drop_room() { room_.reset(); }
+  const at::Tensor& room() const { return room_; }
+  Bytes arriving(int peer) const;
+  std::vector<std::byte*> pieces()
+      const;  // of this rank's chunk, in rank order: its own, and those
+
+ private:
+  at::Tensor tensor_, room_;
+  int rank_, size_;
+};
 
 }  // namespace ladder

@@ -2,18 +2,19 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/comm/contract/refused_operations.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
 
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
@@ -62,28 +63,11 @@ TEST(SelfCommunicator, SplitsIntoItself) {
 
 TEST(SelfCommunicator, RefusesWhatManyRanksWouldRefuse) {
   SelfCommunicator comm;
-  const at::Tensor two = at::zeros({2});
-  const auto expect_error = [](const auto& call, const char* start, const char* part) {
-    EXPECT_THAT(call,
-                ThrowsMessage<CheckError>(::testing::AllOf(StartsWith(start), HasSubstr(part))));
-  };
-  expect_error([&] { comm.all_reduce(at::zeros({2}, at::kBool)); },
-               "rank 0 of 1: all_reduce: ", "cannot sum Bool");
-  expect_error([&] { comm.all_reduce(at::Tensor()); }, "rank 0 of 1: all_reduce: ", "undefined");
-  expect_error(
-      [&] {
-        comm.all_reduce(at::zeros({2, 3}).t());
-      },
-      "rank 0 of 1: all_reduce: ", "[3, 2] and strides [1, 3]");
-  expect_error([&] { comm.all_reduce(at::empty({2}, at::kMeta)); },
-               "rank 0 of 1: all_reduce: ", "meta");
-  expect_error([&] { comm.all_gather(two, at::zeros({3})); },
-               "rank 0 of 1: all_gather: ", "full has 3 elements and the shard 2");
-  expect_error([&] { comm.reduce_scatter(two, at::zeros({2}, at::kDouble)); },
-               "rank 0 of 1: reduce_scatter: ", "full is Float but the shard is Double");
-  expect_error([&] { comm.broadcast(two, 1); }, "rank 0 of 1: broadcast: ", "no root 1");
-  expect_error([&] { comm.send(two, 0, 0); }, "rank 0 of 1: send: ", "its own peer, got peer 0");
-  expect_error([&] { comm.recv(two, 1, 0); }, "rank 0 of 1: recv: ", "no peer 1");
+  for (const RefusedOperation& refused : refused_operations(0, 1)) {
+    const std::string start = concat("rank 0 of 1: ", to_string(refused.operation.kind), ": ");
+    EXPECT_THAT([&] { comm.start(refused.operation); },
+                ThrowsMessage<CheckError>(AllOf(StartsWith(start), HasSubstr(refused.why))));
+  }
   EXPECT_EQ(comm.traffic(), Traffic{}) << "what is refused is not counted";
 }
 

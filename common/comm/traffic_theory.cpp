@@ -1,6 +1,7 @@
 #include "common/comm/traffic_theory.hpp"
 
 #include "common/comm/messages/message_group.hpp"
+#include "common/comm/operation.hpp"
 #include "common/comm/rank_order_fold.hpp"
 
 namespace ladder {
@@ -18,12 +19,12 @@ void add(OpTraffic& sum, const OpTraffic& more) {
   sum.messages += more.messages;
 }
 
-// Chunk q goes to rank q; the first chunks are one element longer.
+// Chunk q goes to rank q.
 OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
-  const std::int64_t length = numel / world_size, num_longer = numel % world_size;
-  const std::int64_t longer_peers = num_longer - (rank < num_longer ? 1 : 0);
-  OpTraffic sent = sent_to(longer_peers, length + 1, element_bytes);
-  add(sent, sent_to(world_size - 1 - longer_peers, length, element_bytes));
+  OpTraffic sent;
+  for (int peer = 0; peer < world_size; ++peer) {
+    if (peer != rank) add(sent, sent_to(1, chunk_of(numel, world_size, peer).numel, element_bytes));
+  }
   return sent;
 }
 
@@ -66,6 +67,24 @@ Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int wo
 
 Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes) {
   return one_call(CommOp::kSend, sent_to(1, numel, element_bytes));
+}
+
+Traffic traffic_of(const Operation& operation, int world_size, int rank) {
+  if (operation.is_barrier() || operation.kind == CommOp::kRecv)
+    return one_call(operation.kind, {});
+  const std::int64_t numel = operation.tensor.numel(), bytes = operation.tensor.element_size();
+  switch (operation.kind) {
+    case CommOp::kAllReduce:
+      return all_reduce_traffic(numel, bytes, world_size, rank);
+    case CommOp::kReduceScatter:
+      return reduce_scatter_traffic(numel, bytes, world_size, rank);
+    case CommOp::kAllGather:
+      return all_gather_traffic(numel, bytes, world_size, rank);
+    case CommOp::kBroadcast:
+      return broadcast_traffic(numel, bytes, world_size, rank, operation.peer);
+    default:
+      return send_traffic(numel, bytes);
+  }
 }
 
 }  // namespace ladder

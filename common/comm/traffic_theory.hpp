@@ -18,6 +18,8 @@
 
 namespace ladder {
 
+struct Operation;
+
 Traffic all_reduce_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size,
                            int rank);
 // `full_numel` is the numel of the whole tensor that is cut or assembled, not of the shard.
@@ -28,5 +30,7 @@ Traffic all_gather_traffic(std::int64_t full_numel, std::int64_t element_bytes, 
 Traffic broadcast_traffic(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank,
                           int root);
 Traffic send_traffic(std::int64_t numel, std::int64_t element_bytes);
+// Of any call: the above, for its tensor. A recv and a barrier send nothing.
+Traffic traffic_of(const Operation& operation, int world_size, int rank);
 
 }  // namespace ladder

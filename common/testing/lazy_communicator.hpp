@@ -26,13 +26,10 @@ class LazyCommunicator : public ForwardingCommunicator {
     progress_->num_needed = num_tests;
   }
 
-  WorkPtr all_reduce(at::Tensor inout) override {
-    if (inout.nbytes() <= eager_bytes_) return inner_.all_reduce(std::move(inout));
-    return std::make_unique<LazyWork>(inner_.all_reduce(std::move(inout)), progress_);
-  }
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override {
-    if (full.nbytes() <= eager_bytes_) return inner_.reduce_scatter(full, std::move(shard));
-    return std::make_unique<LazyWork>(inner_.reduce_scatter(full, std::move(shard)), progress_);
+  WorkPtr start(const Operation& operation) override {
+    WorkPtr work = inner_.start(operation);
+    if (!operation.is_sum() || operation.tensor.nbytes() <= eager_bytes_) return work;
+    return std::make_unique<LazyWork>(std::move(work), progress_);
   }
 
   std::int64_t num_started() const { return static_cast<std::int64_t>(progress_->starts.size()); }

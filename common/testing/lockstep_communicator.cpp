@@ -1,7 +1,6 @@
 #include "common/testing/lockstep_communicator.hpp"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "common/comm/gather_text.hpp"
@@ -10,8 +9,12 @@
 namespace ladder {
 namespace {
 
-std::string on_tensor(const char* op, const at::Tensor& tensor) {
-  return concat(op, " of ", tensor.numel(), tensor.numel() == 1 ? " element" : " elements");
+std::string text_of(const Operation& operation) {
+  const char* const call = to_string(operation.kind);
+  if (operation.is_barrier()) return call;
+  const std::int64_t numel = operation.tensor.numel();
+  const std::string text = concat(call, " of ", numel, numel == 1 ? " element" : " elements");
+  return operation.kind == CommOp::kBroadcast ? concat(text, " from rank ", operation.peer) : text;
 }
 
 }  // namespace
@@ -42,37 +45,10 @@ void LockstepCommunicator::finish() {
   agree("nothing more");
 }
 
-WorkPtr LockstepCommunicator::all_reduce(at::Tensor inout) {
-  agree(on_tensor("all_reduce", inout));
-  return inner_.all_reduce(std::move(inout));
-}
-
-WorkPtr LockstepCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  agree(on_tensor("reduce_scatter", full));
-  return inner_.reduce_scatter(full, std::move(shard));
-}
-
-WorkPtr LockstepCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  agree(on_tensor("all_gather", full));
-  return inner_.all_gather(shard, std::move(full));
-}
-
-WorkPtr LockstepCommunicator::broadcast(at::Tensor inout, int root) {
-  agree(concat(on_tensor("broadcast", inout), " from rank ", root));
-  return inner_.broadcast(std::move(inout), root);
-}
-
-WorkPtr LockstepCommunicator::send(const at::Tensor& /*tensor*/, int /*peer*/, int /*tag*/) {
-  throw CheckError("send is not needed here");
-}
-
-WorkPtr LockstepCommunicator::recv(at::Tensor /*tensor*/, int /*peer*/, int /*tag*/) {
-  throw CheckError("recv is not needed here");
-}
-
-void LockstepCommunicator::barrier() {
-  agree("barrier");
-  inner_.barrier();
+WorkPtr LockstepCommunicator::start(const Operation& operation) {
+  check(!operation.is_message(), to_string(operation.kind), " is not needed here");
+  agree(text_of(operation));
+  return inner_.start(operation);
 }
 
 std::unique_ptr<Communicator> LockstepCommunicator::split(int /*color*/, int /*key*/) {

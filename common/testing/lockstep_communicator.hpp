@@ -39,13 +39,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
   // Nothing after this. Throws Disagreement if a rank is about to do something else.
   void finish();
 
-  WorkPtr all_reduce(at::Tensor inout) override;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
-  void barrier() override;
+  WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
 
  private:

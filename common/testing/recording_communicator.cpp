@@ -44,44 +44,21 @@ class RecordingCommunicator::RecordedWork final : public Work {
   int num_tests_ = 0;
 };
 
-StartedOperation RecordingCommunicator::describe(const at::Tensor& tensor) const {
-  return {tensor.storage().unsafeGetStorageImpl(), tensor.const_data_ptr(), tensor.numel(),
-          keeps_contents_ ? tensor.clone() : at::Tensor()};
-}
-
-WorkPtr RecordingCommunicator::record(CommOp op, StartedOperation operation, WorkPtr work) {
-  if (only_ && *only_ != op) return work;
-  recording_->started.push_back(std::move(operation));
-  return std::make_unique<RecordedWork>(std::move(work), *this);
-}
-
 void RecordingCommunicator::finish() {
   for (const std::shared_ptr<Work>& work : std::exchange(*on_their_way_, {})) work->wait();
   LockstepCommunicator::finish();
 }
 
-WorkPtr RecordingCommunicator::all_reduce(at::Tensor inout) {
-  StartedOperation operation = describe(inout);
-  return record(CommOp::kAllReduce, std::move(operation),
-                LockstepCommunicator::all_reduce(std::move(inout)));
-}
-
-WorkPtr RecordingCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  StartedOperation operation = describe(full);
-  return record(CommOp::kReduceScatter, std::move(operation),
-                LockstepCommunicator::reduce_scatter(full, std::move(shard)));
-}
-
-WorkPtr RecordingCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  StartedOperation operation = describe(full);
-  return record(CommOp::kAllGather, std::move(operation),
-                LockstepCommunicator::all_gather(shard, std::move(full)));
-}
-
-WorkPtr RecordingCommunicator::broadcast(at::Tensor inout, int root) {
-  StartedOperation operation = describe(inout);
-  return record(CommOp::kBroadcast, std::move(operation),
-                LockstepCommunicator::broadcast(std::move(inout), root));
+WorkPtr RecordingCommunicator::start(const Operation& operation) {
+  const CommOp kind = operation.kind;
+  if (operation.is_barrier() || operation.is_message() || only_.value_or(kind) != kind)
+    return LockstepCommunicator::start(operation);
+  const at::Tensor& tensor = operation.tensor;
+  StartedOperation started = {tensor.storage().unsafeGetStorageImpl(), tensor.const_data_ptr(),
+                              tensor.numel(), keeps_contents_ ? tensor.clone() : at::Tensor()};
+  WorkPtr work = LockstepCommunicator::start(operation);
+  recording_->started.push_back(std::move(started));
+  return std::make_unique<RecordedWork>(std::move(work), *this);
 }
 
 }  // namespace ladder

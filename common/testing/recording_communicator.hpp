@@ -56,16 +56,11 @@ class RecordingCommunicator final : public LockstepCommunicator {
   void record_only(CommOp op) { only_ = op; }  // other collectives are passed on, not recorded
   void finish();
 
-  WorkPtr all_reduce(at::Tensor inout) override;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
+  WorkPtr start(const Operation& operation) override;
 
  private:
   class RecordedWork;
   using Works = std::vector<std::shared_ptr<Work>>;
-  StartedOperation describe(const at::Tensor& tensor) const;
-  WorkPtr record(CommOp op, StartedOperation operation, WorkPtr work);
 
   Network network_ = Network::kAsItIs;
   bool keeps_contents_ = false;

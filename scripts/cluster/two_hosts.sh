@@ -18,9 +18,10 @@
 #   scripts/cluster/two_hosts.sh bash -c '"$SSH" node2 ip route add blackhole 10.99.0.1
 #     scripts/cluster/mpirun_hosts.sh --hosts node1:1,node2:1 step4'
 set -euo pipefail
-ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
-# shellcheck source=scripts/cluster/common.sh
-source "$ROOT/scripts/cluster/common.sh"
+fail() { # CODE TEXT
+  printf 'ladder: %s\n' "$2" >&2
+  exit "$1"
+}
 
 end_machines() { kill "${MACHINES[@]}" 2>/dev/null || true; }
 
@@ -36,7 +37,7 @@ start_machine() {
     exec sleep infinity' - "$1" &
   MACHINES+=("$!")
   until [[ -e /proc/$!/root/tmp/is_ready && $(nsenter -t "$!" --uts hostname) == "node$1" ]]; do
-    kill -0 "$!" 2>/dev/null || fail "namespaces cannot be made here"
+    kill -0 "$!" 2>/dev/null || fail 1 "namespaces cannot be made here"
     sleep 0.05
   done
 }
@@ -44,12 +45,12 @@ start_machine() {
 main() {
   local number status=0
   case ${1:-} in
-    --help | -h) show_help "${BASH_SOURCE[0]}"; return ;;
-    -*) unknown_option "$1" --help ;;
-    "") usage_error "which command? scripts/cluster/two_hosts.sh COMMAND runs it on node1 (--help says more)" ;;
+    --help | -h) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; return ;;
+    -*) fail 2 "unknown option $1; there is --help. A command's own options follow it" ;;
+    "") fail 2 "which command? scripts/cluster/two_hosts.sh COMMAND runs it on node1 (--help says more)" ;;
   esac
-  command -v ip >/dev/null || fail "there is no program ip here: sudo apt-get install iproute2"
-  [[ $(id -u) == 0 ]] || fail "only root can make network namespaces: run it with sudo, or in a container"
+  command -v ip >/dev/null || fail 1 "there is no program ip here: sudo apt-get install iproute2"
+  [[ $(id -u) == 0 ]] || fail 1 "only root can make network namespaces: run it with sudo, or in a container"
   MACHINES=()
   trap end_machines EXIT
   start_machine 1

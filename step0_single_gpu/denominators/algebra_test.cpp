@@ -95,18 +95,6 @@ TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
     EXPECT_NEAR(evaluate(mistake, lab.loss_sum(), lab.validation()), right, kRounding);
 }
 
-// README.md's example: --local-batch-size 8 --micro-batch-size 2 --accumulation 4.
-TEST(LossScale, OneSixteenthInAPipelineAndAQuarterWithout) {
-  TrainOptions options;
-  options.data.microbatch_size = 2;
-  options.set<PipelineOptions>() = {.accumulation = 4, .local_batch_size = 8};
-  finalize(options);
-  EXPECT_EQ(options.data.num_microbatches, 4);
-  EXPECT_EQ(microbatches_per_step(options), 16);
-  EXPECT_EQ(rows_per_step(options, 1), 32);
-  EXPECT_EQ(rows_per_step(options, 8), 256);
-}
-
 // Σ over microbatches of scale times the gradient of the mean loss, as engines without one
 // denominator compute it.
 at::Tensor scaled_means(Laboratory& lab, const GlobalBatch& batch, double scale) {

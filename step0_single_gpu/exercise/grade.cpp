@@ -3,15 +3,9 @@
 #include "step0_single_gpu/exercise/grader.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& /*comm*/) {
   return step0::grade(accumulate_gradients);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

@@ -4,25 +4,30 @@
 #include <ATen/ops/empty.h>
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder::step1 {
 
-class NoWork final : public Work {
- public:
-  bool test() override { return true; }
-  void wait() override {}
-};
-
-class ReducesTheFirstBucketOnly final : public ForwardingCommunicator {
+class FaultyAllReduce : public ForwardingCommunicator {
  public:
   using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
-    if (num_calls_++ % 2 == 0) return ForwardingCommunicator::all_reduce(std::move(inout));
-    return std::make_unique<NoWork>();
+  WorkPtr start(const Operation& operation) final {
+    return operation.kind == CommOp::kAllReduce ? reduce(operation.tensor)
+                                                : inner_.start(operation);
+  }
+
+ private:
+  virtual WorkPtr reduce(const at::Tensor& inout) = 0;
+};
+
+class ReducesTheFirstBucketOnly final : public FaultyAllReduce {
+ public:
+  using FaultyAllReduce::FaultyAllReduce;
+  WorkPtr reduce(const at::Tensor& inout) override {
+    if (num_calls_++ % 2 == 0) return inner_.all_reduce(inout);
+    return std::make_unique<DoneWork>();
   }
 
  private:
@@ -30,45 +35,45 @@ class ReducesTheFirstBucketOnly final : public ForwardingCommunicator {
 };
 
 // Rank N-1's value first, rank 0's last: the right sum in another order.
-class FoldsBackwards final : public ForwardingCommunicator {
+class FoldsBackwards final : public FaultyAllReduce {
  public:
-  using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
+  using FaultyAllReduce::FaultyAllReduce;
+  WorkPtr reduce(const at::Tensor& inout) override {
     const at::Tensor all = at::empty({size() * inout.numel()});
     all_gather(inout, all)->wait();
     const auto of_rank = [&](int r) { return all.narrow(0, r * inout.numel(), inout.numel()); };
     inout.copy_(of_rank(size() - 1));
     for (int r = size() - 2; r >= 0; --r) inout.add_(of_rank(r));
-    return std::make_unique<NoWork>();
+    return std::make_unique<DoneWork>();
   }
 };
 
-class OnlyRankZeroReduces final : public ForwardingCommunicator {
+class OnlyRankZeroReduces final : public FaultyAllReduce {
  public:
-  using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
-    if (rank() == 0) return ForwardingCommunicator::all_reduce(std::move(inout));
-    return std::make_unique<NoWork>();
+  using FaultyAllReduce::FaultyAllReduce;
+  WorkPtr reduce(const at::Tensor& inout) override {
+    if (rank() == 0) return inner_.all_reduce(inout);
+    return std::make_unique<DoneWork>();
   }
 };
 
 // The right sums, in twice as many operations.
-class HalvesBuckets final : public ForwardingCommunicator {
+class HalvesBuckets final : public FaultyAllReduce {
  public:
-  using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
+  using FaultyAllReduce::FaultyAllReduce;
+  WorkPtr reduce(const at::Tensor& inout) override {
     const std::int64_t half = inout.numel() / 2;
-    ForwardingCommunicator::all_reduce(inout.narrow(0, 0, half))->wait();
-    return ForwardingCommunicator::all_reduce(inout.narrow(0, half, inout.numel() - half));
+    inner_.all_reduce(inout.narrow(0, 0, half))->wait();
+    return inner_.all_reduce(inout.narrow(0, half, inout.numel() - half));
   }
 };
 
-class KeepsBuckets final : public ForwardingCommunicator {
+class KeepsBuckets final : public FaultyAllReduce {
  public:
-  using ForwardingCommunicator::ForwardingCommunicator;
-  WorkPtr all_reduce(at::Tensor inout) override {
+  using FaultyAllReduce::FaultyAllReduce;
+  WorkPtr reduce(const at::Tensor& inout) override {
     buckets.push_back(inout.clone());
-    return std::make_unique<NoWork>();
+    return std::make_unique<DoneWork>();
   }
   std::vector<at::Tensor> buckets;
 };

@@ -3,15 +3,9 @@
 #include "step2_sharded_data/exercise/grader.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& /*comm*/) {
   return step2::grade(samples_of_rank);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

@@ -3,15 +3,9 @@
 #include "step3_naive_dp/exercise/grader.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   return step3::grade({broadcast_parameters, all_reduce_gradients}, comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

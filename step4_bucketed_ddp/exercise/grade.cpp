@@ -6,7 +6,6 @@
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   const auto linked = [](FlatGradients& grads, const std::vector<GradientBucket>& plan,
@@ -18,9 +17,4 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   return step4::grade(linked, comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

@@ -12,12 +12,6 @@
 
 namespace ladder::step5 {
 
-class DoneWork final : public Work {
- public:
-  bool test() override { return true; }
-  void wait() override {}
-};
-
 // Something is done when the inner one has been waited for.
 class WorkAndThen final : public Work {
  public:

@@ -6,7 +6,6 @@
 #include "step6_zero2/gradient_sharder.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   const auto linked = [](const ShardPlan& plan, const std::vector<NamedTensor>& leaves,
@@ -18,9 +17,4 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   return step6::grade(linked, comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

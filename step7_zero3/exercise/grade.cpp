@@ -6,7 +6,6 @@
 #include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   const auto linked = [](const ModelBuilder& build, int prefetch, Communicator& watched) {
@@ -17,9 +16,4 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   return step7::grade(linked, comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

@@ -80,9 +80,11 @@ struct ForgetsTheHead : WrongModel {  // likewise
 struct GathersByAllReduce : private ForwardingCommunicator, WrongModel {
   GathersByAllReduce(const ModelBuilder& build, int prefetch, Communicator& comm)
       : ForwardingCommunicator(comm), WrongModel(build, prefetch, *this) {}
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override {
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kAllGather) return inner_.start(operation);
+    const auto& [kind, full, shard, peer, tag] = operation;
     full.detach().zero_().narrow(0, rank() * shard.numel(), shard.numel()).copy_(shard);
-    return ForwardingCommunicator::all_reduce(std::move(full));
+    return inner_.all_reduce(full);
   }
 };
 struct GathersToBeMade : WrongModel {

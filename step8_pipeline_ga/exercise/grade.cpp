@@ -5,15 +5,9 @@
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   return step8::grade(plan_pipeline, step8::run_with<PipelineRunner>(), comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

@@ -66,14 +66,10 @@ class PlanCommunicator final : public LockstepCommunicator {
     for (const std::shared_ptr<Work>& work : std::exchange(*on_their_way_, {})) work->wait();
   }
 
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override {
-    begin(tensor, peer, /*is_send=*/true);
-    last_sent_ = tensor.storage().getWeakStorageImpl();
-    return keep(inner_.send(tensor, peer, tag));
-  }
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override {
-    begin(tensor, peer, /*is_send=*/false);
-    return keep(inner_.recv(std::move(tensor), peer, tag));
+  WorkPtr start(const Operation& operation) override {
+    if (!operation.is_message()) return LockstepCommunicator::start(operation);
+    begin(operation);
+    return std::make_unique<KeptWork>(inner_.start(operation), on_their_way_);
   }
 
  private:
@@ -92,11 +88,12 @@ class PlanCommunicator final : public LockstepCommunicator {
     std::shared_ptr<Work> inner;
     std::shared_ptr<Works> works;
   };
-  WorkPtr keep(WorkPtr work) { return std::make_unique<KeptWork>(std::move(work), on_their_way_); }
 
-  void begin(const at::Tensor& tensor, int peer, bool is_send) {
+  void begin(const Operation& operation) {
+    const auto& [kind, tensor, shard, peer, tag] = operation;
+    const bool is_send = operation.kind == CommOp::kSend;
     const auto does = [&] {
-      return concat(is_send ? "a send to" : "a receive from", " stage ", peer);
+      return concat(is_send ? "a send to" : "a receive from", " stage ", operation.peer);
     };
     check(!is_send || last_sent_.lock().get() != tensor.storage().unsafeGetStorageImpl(),
           "the runner sends one tensor twice: the plan says when to send what backward leaves");
@@ -114,6 +111,7 @@ class PlanCommunicator final : public LockstepCommunicator {
         tensor.scalar_type(), ", not ", message.type);
     if (on_message) on_message(message, tensor);
     ++next_;
+    if (is_send) last_sent_ = tensor.storage().getWeakStorageImpl();
   }
   static std::string words(const PlannedMessage& message) {
     return concat(to_string(message.action), message.is_send() ? " to stage " : " from stage ",

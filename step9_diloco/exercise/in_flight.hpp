@@ -47,9 +47,10 @@ class InFlightCommunicator final : public ForwardingCommunicator {
   const void* last_data() const { return last_data_; }  // of the last all-reduce's tensor
   bool is_touched() const { return *is_touched_; }      // any of them, while in flight
 
-  WorkPtr all_reduce(at::Tensor inout) override {
-    last_data_ = inout.const_data_ptr();
-    InFlight flight(std::move(inout));
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kAllReduce) return inner_.start(operation);
+    last_data_ = operation.tensor.const_data_ptr();
+    InFlight flight(operation.tensor);
     WorkPtr inner = inner_.all_reduce(flight.sent());
     return std::make_unique<FlightWork>(std::move(inner), std::move(flight), is_touched_);
   }

@@ -26,10 +26,6 @@ class KernelsOnCpu : public ::testing::Test {
   KernelsOnCpu() { at::set_num_threads(1); }  // of libtorch
 };
 
-std::byte* bytes_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.mutable_data_ptr());
-}
-
 kernels::AdamWTensor tensor_of(const at::Tensor& params, const at::Tensor& grads,
                                const at::Tensor& m, const at::Tensor& v,
                                const at::Tensor& rounded = {}) {
@@ -128,16 +124,12 @@ TEST_F(KernelsOnCpu, FoldHasTheBitsOfTheFoldOnTheCpu) {
         SCOPED_TRACE(::testing::Message() << type << ", " << num_ranks << " ranks");
         const std::int64_t numel = 600;
         const at::Tensor pieces = noise({num_ranks, numel}).mul_(100).to(type);
-        const at::Tensor copy = pieces.clone(), wanted = at::empty({numel}, type);
-        std::vector<const std::byte*> read;
-        std::vector<std::byte*> read_on_cpu;
-        for (std::int64_t r = 0; r < num_ranks; ++r) {
-          read.push_back(bytes_of(pieces[r]));
-          read_on_cpu.push_back(bytes_of(copy[r]));
-        }
-        fold_in_rank_order(read_on_cpu, /*own=*/0, bytes_of(wanted), type, numel);
+        const at::Tensor wanted = at::empty({numel}, type);
+        std::vector<std::byte*> read;
+        for (std::int64_t r = 0; r < num_ranks; ++r) read.push_back(data_of(pieces[r]));
+        fold_in_rank_order(read, /*own=*/0, data_of(wanted), type, numel);
         const at::Tensor target = is_in_place ? pieces[0] : at::empty({numel}, type);
-        fold_on_gpu(read, bytes_of(target), type, numel, nullptr);
+        fold_on_gpu(read, data_of(target), type, numel, nullptr);
         EXPECT_TRUE(bits_equal(target, wanted));
       }
     }

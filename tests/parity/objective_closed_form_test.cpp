@@ -1,4 +1,4 @@
-// Closed forms for the objectives of step 8. Runs that all have the same wrong reference, teacher or
+// Closed forms for the objectives of step 8's chapter. Runs that all have the same wrong reference, teacher or
 // views equal each other, so a comparison of runs does not find it.
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
   named.num_steps = 1;
   TrainOptions by_default = named, by_tokens = named, other = named;
   by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
-  other.output.init_from = {};              // the model starts from its seed
+  other.output.init_from = {};                            // the model starts from its seed
   by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
   for (const TrainOptions& own : {named, by_default, by_tokens})
     EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
@@ -152,7 +152,7 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   if (climber_.rank() == 0) fs::create_directories(folder);
   const auto refused = [&](const std::string& name, const std::string& why) {
     cached.set<ObjectiveOptions>().dpo.cache = folder / name;
-    const auto climb_alone = [&] { climber_.climb_on(1, pipeline(), cached); };
+    const auto climb_alone = [&] { climber_.climb_on(1, pipeline_with_objectives(), cached); };
     if (climber_.rank() != 0) return climb_alone();
     EXPECT_THAT(climb_alone, ThrowsMessage<CheckError>(AllOf(HasSubstr("--dpo-reference-cache"),
                                                              HasSubstr(name), HasSubstr(why))));
@@ -164,10 +164,11 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   if (climber_.rank() == 0) other_run.emplace(folder / "pairs.safetensors.partial", "it");
   refused("pairs.safetensors", "is in use by process");
 
-  cached.set<ObjectiveOptions>().dpo = options(dpo(), 1).get<ObjectiveOptions>().dpo;  // whose reference can be read
+  cached.set<ObjectiveOptions>().dpo =
+      options(dpo(), 1).get<ObjectiveOptions>().dpo;  // whose reference can be read
   cached.set<ObjectiveOptions>().dpo.cache = folder / "new" / "pairs.safetensors";
   cached.num_steps = 1;
-  climber_.climb_on(1, pipeline(), cached);
+  climber_.climb_on(1, pipeline_with_objectives(), cached);
   const std::vector<fs::path> made{fs::directory_iterator(folder / "new"), {}};
   EXPECT_EQ(made, std::vector<fs::path>{cached.set<ObjectiveOptions>().dpo.cache});
 }

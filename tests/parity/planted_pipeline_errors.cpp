@@ -1,6 +1,7 @@
 #include "tests/parity/planted_pipeline_errors.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
@@ -9,9 +10,11 @@
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-#include "step8_pipeline_ga/objectives/evaluate.hpp"
-#include "step8_pipeline_ga/objectives/step_data.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/runner/evaluate.hpp"
+#include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
@@ -25,12 +28,11 @@ namespace {
 class StaleSends final : public ForwardingCommunicator {
  public:
   StaleSends(Communicator& inner, bool is_on) : ForwardingCommunicator(inner), is_on_(is_on) {}
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override {
-    const bool is_stale =
-        is_on_ && peer > rank() && last_.defined() && last_.sizes() == tensor.sizes();
-    const at::Tensor sent = is_stale ? last_ : tensor;
-    if (peer > rank()) last_ = tensor;
-    return inner_.send(sent, peer, tag);
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kSend || operation.peer < rank()) return inner_.start(operation);
+    const at::Tensor stale = std::exchange(last_, operation.tensor);
+    const bool is_stale = is_on_ && stale.defined() && stale.sizes() == last_.sizes();
+    return inner_.send(is_stale ? stale : last_, operation.peer, operation.tag);
   }
 
  private:
@@ -123,7 +125,7 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
     run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_evaluate())
-      run.record_validation(evaluate(pipeline, {kNextToken}, batches.validation(), mesh));
+      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
   }
   run.finish(stage_state(plan, flat, optimizer, batches, mesh));
   return run.report();

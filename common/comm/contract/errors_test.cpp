@@ -1,10 +1,10 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/comm/contract/refused_operations.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
@@ -28,22 +28,9 @@ class Errors : public RankTest {
 
 TEST_ON_RANKS(Errors, NameRankOperationAndValues) {
   const Traffic before = comm_.traffic();
-  const at::Tensor two = at::zeros({2});
-  const at::Tensor complex = at::zeros({2}, at::kComplexFloat);
-  expect_error([&] { comm_.all_reduce(at::zeros({2, 3}).t()); }, "all_reduce", "not contiguous");
-  expect_error([&] { comm_.all_reduce(complex); }, "all_reduce", "cannot sum ComplexFloat");
-  expect_error([&] { comm_.all_reduce(at::empty({2}, at::kMeta)); }, "all_reduce", "on meta");
-  expect_error([&] { comm_.reduce_scatter(at::zeros({2 * size_ + 1}), two); }, "reduce_scatter",
-               concat("full has ", 2 * size_ + 1, " elements and the shard 2"));
-  expect_error([&] { comm_.all_gather(two, at::zeros({2 * size_}, at::kInt)); }, "all_gather",
-               "full is Int but the shard is Float");
-  expect_error([&] { comm_.broadcast(two, size_); }, "broadcast", concat("no root ", size_));
-  expect_error([&] { comm_.broadcast(two, -1); }, "broadcast", "no root -1");
-  expect_error([&] { comm_.send(two, size_, 0); }, "send", concat("no peer ", size_));
-  expect_error([&] { comm_.recv(two, rank_, 0); }, "recv",
-               concat("its own peer, got peer ", rank_));
-  if (size_ > 1) {
-    expect_error([&] { comm_.send(two, (rank_ + 1) % size_, -5); }, "send", "tag -5");
+  for (const RefusedOperation& refused : refused_operations(rank_, size_)) {
+    expect_error([&] { comm_.start(refused.operation); }, to_string(refused.operation.kind),
+                 refused.why);
   }
   EXPECT_EQ(comm_.traffic(), before) << "what is refused is not counted";
 }

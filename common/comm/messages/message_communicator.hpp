@@ -24,19 +24,12 @@
 namespace ladder {
 
 class OperationEngine;
-class MessageOperation;
 
 class MessageCommunicator : public Communicator {
  public:
   int rank() const final { return group_->rank; }
   int size() const final { return group_->size; }
-  WorkPtr all_reduce(at::Tensor inout) final;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) final;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) final;
-  WorkPtr broadcast(at::Tensor inout, int root) final;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) final;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) final;
-  void barrier() final;
+  WorkPtr start(const Operation& operation) final;
   Traffic traffic() const final { return *group_->meter; }
 
  protected:
@@ -46,8 +39,6 @@ class MessageCommunicator : public Communicator {
   const std::shared_ptr<OperationEngine>& engine() const { return engine_; }
 
  private:
-  std::shared_ptr<MessageOperation> new_collective(CommOp op);
-
   std::shared_ptr<MessageGroup> group_;      // shared with the operations in flight
   std::shared_ptr<OperationEngine> engine_;  // shared by all groups of the World
 };

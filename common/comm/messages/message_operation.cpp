@@ -1,107 +1,59 @@
 #include "common/comm/messages/message_operation.hpp"
 
-#include <ATen/ops/empty.h>
-
 #include <cstring>
 #include <utility>
-#include <vector>
-
-#include "common/comm/rank_order_fold.hpp"
-#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
-namespace {
 
-// Through the const accessor where a transport only reads; it never writes through a pointer that
-// it sends from.
-std::byte* bytes_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
+MessageOperation::MessageOperation(std::shared_ptr<MessageGroup> group, Operation operation)
+    : group_(std::move(group)),
+      operation_(std::move(operation)),
+      messages_(group_->new_messages(operation_.kind)),
+      chunks_(operation_.tensor, group_->rank, group_->size) {
+  if (!operation_.is_barrier() && !operation_.is_message()) number_ = group_->num_started++;
+  operation_.is_barrier() ? messages_->barrier() : post();
 }
 
-std::int64_t num_bytes(const at::Tensor& tensor) {
-  return static_cast<std::int64_t>(tensor.nbytes());
-}
-
-}  // namespace
-
-MessageOperation::MessageOperation(std::shared_ptr<MessageGroup> group, CommOp op)
-    : group_(std::move(group)), op_(op), messages_(group_->new_messages(op)) {
-  ++(*group_->meter)[op].calls;
-}
-
-std::shared_ptr<MessageOperation> MessageOperation::uncounted_barrier(
-    std::shared_ptr<MessageGroup> group) {
-  auto operation = std::make_shared<MessageOperation>(group, CommOp::kBarrier);
-  --(*group->meter)[CommOp::kBarrier].calls;
-  operation->start_barrier();
-  return operation;
-}
-
-MessageOperation::Bytes MessageOperation::chunk(int rank) const {
-  const auto range = chunk_of(tensor_.numel(), group_->size, rank);
-  const std::int64_t item_bytes = tensor_.element_size();
-  return {range.begin * item_bytes, range.numel * item_bytes};
-}
-
-void MessageOperation::start_all_reduce(const at::Tensor& inout) {
-  take_number();
-  tensor_ = inout;
-  data_ = bytes_of(inout);
-  post_all_to_all(data_ + chunk(group_->rank).begin);
-}
-
-void MessageOperation::start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
-  take_number();
-  tensor_ = full;
-  shard_ = shard;
-  data_ = bytes_of(full);
-  post_all_to_all(bytes_of(shard));
-}
-
-void MessageOperation::start_all_gather(const at::Tensor& shard, const at::Tensor& full) {
-  take_number();
-  tensor_ = full;
-  shard_ = shard;
-  data_ = bytes_of(full);
-  const Bytes own = chunk(group_->rank);
-  if (own.count > 0 && bytes_of(shard) != data_ + own.begin) {
-    std::memmove(data_ + own.begin, bytes_of(shard), static_cast<std::size_t>(own.count));
-  }
-  post_gather();
-}
-
-void MessageOperation::start_broadcast(const at::Tensor& inout, int root) {
-  take_number();
-  tensor_ = inout;
-  const int tag = group_->tag_of(number_);
-  if (group_->rank != root) {
-    messages_->receive(Channel::kCollectives, bytes_of(inout), num_bytes(inout), root, tag);
-    return;
-  }
-  for (int peer = 0; peer < group_->size; ++peer) {
-    if (peer == root) continue;
-    messages_->send(Channel::kCollectives, bytes_of(inout), num_bytes(inout), peer, tag);
+void MessageOperation::post() {
+  const at::Tensor& tensor = operation_.tensor;
+  const Bytes whole(data_of(tensor), tensor.nbytes());
+  switch (operation_.kind) {
+    case CommOp::kAllReduce:
+      return post_all_to_all(chunks_.own().data());
+    case CommOp::kReduceScatter:
+      return post_all_to_all(data_of(operation_.shard));
+    case CommOp::kAllGather: {
+      const Bytes own = chunks_.own();
+      const std::byte* const shard = data_of(operation_.shard);
+      if (own.size() > 0 && shard != own.data()) std::memmove(own.data(), shard, own.size());
+      return post_gather();
+    }
+    case CommOp::kBroadcast:
+      if (group_->rank != operation_.peer) return receive(whole, operation_.peer);
+      for (int peer = 0; peer < group_->size; ++peer) {
+        if (peer != group_->rank) send(whole, peer);
+      }
+      return;
+    case CommOp::kSend:
+      return send(whole, operation_.peer);
+    default:
+      return receive(whole, operation_.peer);
   }
 }
 
-void MessageOperation::start_send(const at::Tensor& tensor, int peer, int tag) {
-  tensor_ = tensor;
-  messages_->send(Channel::kPointToPoint, bytes_of(tensor), num_bytes(tensor), peer, tag);
+void MessageOperation::send(Bytes bytes, int peer) {
+  messages_->send(channel(), bytes.data(), std::ssize(bytes), peer, tag());
 }
 
-void MessageOperation::start_recv(const at::Tensor& tensor, int peer, int tag) {
-  tensor_ = tensor;
-  messages_->receive(Channel::kPointToPoint, bytes_of(tensor), num_bytes(tensor), peer, tag);
-}
-
-void MessageOperation::start_barrier() {
-  messages_->barrier();
+void MessageOperation::receive(Bytes bytes, int peer) {
+  messages_->receive(channel(), bytes.data(), std::ssize(bytes), peer, tag());
 }
 
 void MessageOperation::advance() {
   while (phase_ != Phase::kDone && messages_->test()) {
-    if (phase_ == Phase::kAllToAll && target_ != nullptr) fold();
-    if (phase_ == Phase::kAllToAll && op_ == CommOp::kAllReduce) {
+    const bool is_scattered = phase_ == Phase::kAllToAll && operation_.is_sum();
+    if (is_scattered) fold();
+    if (is_scattered && operation_.kind == CommOp::kAllReduce) {
       phase_ = Phase::kGather;
       post_gather();
     } else {
@@ -111,56 +63,31 @@ void MessageOperation::advance() {
 }
 
 void MessageOperation::post_all_to_all(std::byte* target) {
-  const int rank = group_->rank;
-  const int size = group_->size;
-  const int tag = group_->tag_of(number_);
-  const Bytes own = chunk(rank);
+  const int rank = group_->rank, size = group_->size;
   target_ = target;
-  {
-    const MemoryScope scope(MemoryCategory::kCommunication);
-    scratch_ = at::empty({(size - 1) * own.count}, at::kByte);
-  }
-  std::byte* slot = bytes_of(scratch_);
+  chunks_.make_room();
   for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    messages_->receive(Channel::kCollectives, slot, own.count, peer, tag);
-    slot += own.count;
+    if (peer != rank) receive(chunks_.arriving(peer), peer);
   }
   // Each rank starts with its successor, so that no rank receives from all others at once.
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
-    const Bytes piece = chunk(peer);
-    messages_->send(Channel::kCollectives, data_ + piece.begin, piece.count, peer, tag);
+    send(chunks_.chunk(peer), peer);
   }
 }
 
 void MessageOperation::fold() {
-  const Bytes own = chunk(group_->rank);
-  std::vector<std::byte*> pieces;
-  std::byte* slot = bytes_of(scratch_);
-  for (int r = 0; r < group_->size; ++r) {
-    const bool is_own = r == group_->rank;
-    pieces.push_back(is_own ? data_ + own.begin : slot);
-    if (!is_own) slot += own.count;
-  }
-  fold_in_rank_order(pieces, group_->rank, target_, tensor_.scalar_type(),
-                     own.count / tensor_.element_size());
-  scratch_.reset();  // before the gather: the peak is the tensor's size, not more
+  fold_in_rank_order(chunks_.pieces(), group_->rank, target_, chunks_.dtype(), chunks_.own_numel());
+  chunks_.drop_room();  // before the gather: the peak is the tensor's size, not more
 }
 
 void MessageOperation::post_gather() {
-  const int rank = group_->rank;
-  const int size = group_->size;
-  const int tag = group_->tag_of(number_);
+  const int rank = group_->rank, size = group_->size;
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + size - i) % size;  // in the order in which they send to this rank
-    const Bytes piece = chunk(peer);
-    messages_->receive(Channel::kCollectives, data_ + piece.begin, piece.count, peer, tag);
+    receive(chunks_.chunk(peer), peer);
   }
-  const Bytes own = chunk(rank);
-  for (int i = 1; i < size; ++i) {
-    messages_->send(Channel::kCollectives, data_ + own.begin, own.count, (rank + i) % size, tag);
-  }
+  for (int i = 1; i < size; ++i) send(chunks_.own(), (rank + i) % size);
 }
 
 }  // namespace ladder

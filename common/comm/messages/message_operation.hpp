@@ -13,30 +13,20 @@
 //           freed memory.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "common/comm/messages/message_group.hpp"
+#include "common/comm/operation.hpp"
+#include "common/comm/rank_order_fold.hpp"
 
 namespace ladder {
 
 class MessageOperation {
  public:
-  // Counts the call. Call exactly one start_…() next, with arguments that have been checked.
-  MessageOperation(std::shared_ptr<MessageGroup> group, CommOp op);
-  // A started barrier that the communicator needs for itself and that does not count as a call.
-  static std::shared_ptr<MessageOperation> uncounted_barrier(std::shared_ptr<MessageGroup> group);
-
-  void start_all_reduce(const at::Tensor& inout);
-  void start_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
-  void start_all_gather(const at::Tensor& shard, const at::Tensor& full);
-  void start_broadcast(const at::Tensor& inout, int root);
-  void start_send(const at::Tensor& tensor, int peer, int tag);
-  void start_recv(const at::Tensor& tensor, int peer, int tag);
-  void start_barrier();
+  // Starts an operation that has been checked.
+  MessageOperation(std::shared_ptr<MessageGroup> group, Operation operation);
 
   void advance();  // as far as possible without waiting
   void idle(double waited_s) { messages_->idle(waited_s); }
@@ -48,26 +38,25 @@ class MessageOperation {
 
  private:
   enum class Phase { kAllToAll, kGather, kDone };
-  struct Bytes {
-    std::int64_t begin;
-    std::int64_t count;
-  };
-  void take_number() { number_ = group_->num_started++; }
-  Bytes chunk(int rank) const;  // of data_, cut the same way on every rank
+  using Bytes = RankChunks::Bytes;
+  Channel channel() const {
+    return operation_.is_message() ? Channel::kPointToPoint : Channel::kCollectives;
+  }
+  int tag() const { return operation_.is_message() ? operation_.tag : group_->tag_of(number_); }
+  void send(Bytes bytes, int peer);
+  void receive(Bytes bytes, int peer);
+  void post();
   void post_all_to_all(std::byte* target);
   void post_gather();
   void fold();
 
   std::shared_ptr<MessageGroup> group_;
-  CommOp op_;
+  Operation operation_;
   Phase phase_ = Phase::kAllToAll;
   std::int64_t number_ = -1;
   std::unique_ptr<Messages> messages_;
-  at::Tensor tensor_;  // the whole tensor, `full` where there is a shard
-  at::Tensor shard_;
-  std::byte* data_ = nullptr;    // of tensor_
-  std::byte* target_ = nullptr;  // receives the fold of this rank's chunk; null without a fold
-  at::Tensor scratch_;           // the other ranks' pieces of this rank's chunk, in rank order
+  RankChunks chunks_;            // of the tensor
+  std::byte* target_ = nullptr;  // receives the fold of this rank's chunk
 };
 
 }  // namespace ladder

@@ -46,7 +46,7 @@ __global__ void fold(Pieces<Number> pieces, Number* target, std::int64_t numel) 
 }
 
 template <class Number>
-void start(const std::vector<const std::byte*>& pieces, std::byte* target, std::int64_t numel,
+void start(const std::vector<std::byte*>& pieces, std::byte* target, std::int64_t numel,
            cudaStream_t stream) {
   Pieces<Number> pass = {};
   for (std::size_t next = 0; next < pieces.size();) {
@@ -62,8 +62,8 @@ void start(const std::vector<const std::byte*>& pieces, std::byte* target, std::
 
 }  // namespace
 
-void fold_on_gpu(const std::vector<const std::byte*>& pieces, std::byte* target,
-                 c10::ScalarType dtype, std::int64_t numel, cudaStream_t stream) {
+void fold_on_gpu(const std::vector<std::byte*>& pieces, std::byte* target, c10::ScalarType dtype,
+                 std::int64_t numel, cudaStream_t stream) {
   if (numel == 0) return;
   for (std::size_t later = kPiecesPerPass; later < pieces.size(); ++later) {
     check(pieces[later] != target, "fold_on_gpu: the target is piece ", later,

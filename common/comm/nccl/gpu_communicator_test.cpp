@@ -7,6 +7,7 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/nccl/fold_kernel.hpp"
+#include "common/comm/rank_order_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/testing/closeness.hpp"
@@ -161,13 +162,13 @@ TEST_ON_PROCESSES(GpuCommunicator, TheFoldHasTheBitsOfTheCpu) {
   for (const int num_pieces : {1, 2, 3, 256, 257, 300}) {
     for (const at::ScalarType type : kReducible) {
       std::vector<at::Tensor> pieces;
-      std::vector<const std::byte*> data;
+      std::vector<std::byte*> data;
       for (int r = 0; r < num_pieces; ++r) {
         pieces.push_back(on_gpu(values_of(r, 1001, type)));
-        data.push_back(static_cast<const std::byte*>(pieces.back().const_data_ptr()));
+        data.push_back(data_of(pieces.back()));
       }
       const at::Tensor target = num_pieces > 2 ? pieces[2] : on_gpu(at::zeros({1001}, type));
-      fold_on_gpu(data, static_cast<std::byte*>(target.mutable_data_ptr()), type, 1001, nullptr);
+      fold_on_gpu(data, data_of(target), type, 1001, nullptr);
       EXPECT_TRUE(bits_equal(target.cpu(), fold_of_all(num_pieces, 1001, type)))
           << num_pieces << " " << type;
     }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/gather_text.hpp"
@@ -54,6 +55,29 @@ ncclDataType_t nccl_type(at::ScalarType type) {
       return ncclInt64;
     default:
       throw CheckError(concat("NCCL cannot sum ", type));
+  }
+}
+
+// The call in NCCL's own words: a collective of tensors on the GPU.
+void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
+  const auto& [kind, tensor, shard, root, tag] = operation;
+  std::byte* const data = data_of(tensor);
+  const auto check_call = [&](ncclResult_t result) {
+    check_nccl(result, to_string(operation.kind));
+  };
+  switch (kind) {
+    case CommOp::kAllReduce:
+      return check_call(ncclAllReduce(data, data, static_cast<std::size_t>(tensor.numel()),
+                                      nccl_type(tensor.scalar_type()), ncclSum, comm, stream));
+    case CommOp::kReduceScatter:
+      return check_call(ncclReduceScatter(data, data_of(shard),
+                                          static_cast<std::size_t>(shard.numel()),
+                                          nccl_type(tensor.scalar_type()), ncclSum, comm, stream));
+    case CommOp::kAllGather:
+      return check_call(
+          ncclAllGather(data_of(shard), data, shard.nbytes(), ncclUint8, comm, stream));
+    default:
+      return check_call(ncclBroadcast(data, data, tensor.nbytes(), ncclUint8, root, comm, stream));
   }
 }
 
@@ -179,12 +203,34 @@ Traffic NcclCommunicator::traffic() const {
   return sum += comm_stream_->meter;
 }
 
+WorkPtr NcclCommunicator::start(const Operation& operation) {
+  check_operation(operation, *this, Reach::kAnyDevice);
+  if (operation.is_barrier()) {
+    at::cuda::getCurrentCUDAStream().synchronize();
+    comm_stream_->stream.synchronize();
+  }
+  if (operation.is_barrier() || operation.is_message() || operation.tensor.is_cpu())
+    return control_->start(operation);
+  if (!operation.is_sum() || comm_stream_->options.reduction == Reduction::kNative) {
+    return queue(operation, {},
+                 [&](ncclComm_t comm, cudaStream_t stream) { call_nccl(operation, comm, stream); });
+  }
+  RankChunks chunks(operation.tensor, rank(), size());
+  chunks.make_room();
+  return queue(operation, chunks.room(), [&](ncclComm_t comm, cudaStream_t stream) {
+    const bool is_scatter = operation.kind == CommOp::kReduceScatter;
+    scatter_and_fold(chunks, is_scatter ? data_of(operation.shard) : chunks.own().data(), comm,
+                     stream);
+    if (!is_scatter) gather(chunks, comm, stream);
+  });
+}
+
 // Runs `launch(comm, stream)` behind what the caller's stream has been given so far.
 template <class Launch>
-WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors,
+WorkPtr NcclCommunicator::queue(const Operation& operation, const at::Tensor& scratch,
                                 Launch launch) {
-  const ProfilerRange range(to_string(op));
-  comm_stream_->meter += traffic;
+  const ProfilerRange range(to_string(operation.kind));
+  comm_stream_->meter += traffic_of(operation, size(), rank());
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());
   ready.block(comm_stream_->stream);
@@ -193,101 +239,14 @@ WorkPtr NcclCommunicator::start(CommOp op, const Traffic& traffic, std::vector<a
   launch(group_->comm, comm_stream_->stream.stream());
   auto done = std::make_shared<CUDAEvent>();
   done->record(comm_stream_->stream);
-  const at::Tensor& largest = tensors.front();
   comm_stream_->watchdog.watch(
       group_->comm, std::move(begun), done,
-      [prefix = message_prefix(*this, op), numel = largest.numel(), type = largest.scalar_type()] {
-        return concat(prefix, numel, " ", type);
-      });
+      [prefix = message_prefix(rank(), size(), to_string(operation.kind)),
+       numel = operation.tensor.numel(),
+       type = operation.tensor.scalar_type()] { return concat(prefix, numel, " ", type); });
+  std::vector<at::Tensor> tensors = {operation.tensor, operation.shard, scratch};
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
   return std::make_unique<NcclWork>(group_, std::move(done), std::move(tensors));
-}
-
-WorkPtr NcclCommunicator::all_reduce(at::Tensor inout) {
-  check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
-  if (inout.is_cpu()) return control_->all_reduce(inout);
-  if (comm_stream_->options.reduction == Reduction::kOrdered) return ordered_all_reduce(inout);
-  return start(CommOp::kAllReduce,
-               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()), {inout},
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 check_nccl(ncclAllReduce(data_of(inout), data_of(inout),
-                                          static_cast<std::size_t>(inout.numel()),
-                                          nccl_type(inout.scalar_type()), ncclSum, comm, stream),
-                            "ncclAllReduce");
-               });
-}
-
-WorkPtr NcclCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
-  check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
-  if (full.is_cpu()) return control_->reduce_scatter(full, shard);
-  if (comm_stream_->options.reduction == Reduction::kOrdered)
-    return ordered_reduce_scatter(full, shard);
-  return start(CommOp::kReduceScatter,
-               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
-               {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
-                 check_nccl(ncclReduceScatter(data_of(full), data_of(shard),
-                                              static_cast<std::size_t>(shard.numel()),
-                                              nccl_type(full.scalar_type()), ncclSum, comm, stream),
-                            "ncclReduceScatter");
-               });
-}
-
-WorkPtr NcclCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  check_shards(*this, CommOp::kAllGather, full, shard, Reach::kAnyDevice);
-  if (full.is_cpu()) return control_->all_gather(shard, full);
-  return start(
-      CommOp::kAllGather, all_gather_traffic(full.numel(), full.element_size(), size(), rank()),
-      {full, shard}, [&](ncclComm_t comm, cudaStream_t stream) {
-        check_nccl(
-            ncclAllGather(data_of(shard), data_of(full), shard.nbytes(), ncclUint8, comm, stream),
-            "ncclAllGather");
-      });
-}
-
-WorkPtr NcclCommunicator::broadcast(at::Tensor inout, int root) {
-  check_movable(*this, CommOp::kBroadcast, inout, Reach::kAnyDevice);
-  check_root(*this, CommOp::kBroadcast, root);
-  if (inout.is_cpu()) return control_->broadcast(inout, root);
-  return start(CommOp::kBroadcast,
-               broadcast_traffic(inout.numel(), inout.element_size(), size(), rank(), root),
-               {inout}, [&](ncclComm_t comm, cudaStream_t stream) {
-                 check_nccl(ncclBroadcast(data_of(inout), data_of(inout), inout.nbytes(), ncclUint8,
-                                          root, comm, stream),
-                            "ncclBroadcast");
-               });
-}
-
-WorkPtr NcclCommunicator::ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard) {
-  const NcclFold fold(full, size(), rank());
-  return start(CommOp::kReduceScatter,
-               reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank()),
-               {full, shard, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
-                 fold.scatter_and_fold(data_of(shard), comm, stream);
-               });
-}
-
-WorkPtr NcclCommunicator::ordered_all_reduce(const at::Tensor& inout) {
-  const NcclFold fold(inout, size(), rank());
-  return start(CommOp::kAllReduce,
-               all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank()),
-               {inout, fold.scratch()}, [&](ncclComm_t comm, cudaStream_t stream) {
-                 fold.scatter_and_fold(fold.own_chunk(), comm, stream);
-                 fold.gather(comm, stream);
-               });
-}
-
-WorkPtr NcclCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
-  return control_->send(tensor, peer, tag);
-}
-
-WorkPtr NcclCommunicator::recv(at::Tensor tensor, int peer, int tag) {
-  return control_->recv(std::move(tensor), peer, tag);
-}
-
-void NcclCommunicator::barrier() {
-  at::cuda::getCurrentCUDAStream().synchronize();
-  comm_stream_->stream.synchronize();
-  control_->barrier();
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {

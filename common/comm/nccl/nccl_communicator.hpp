@@ -31,7 +31,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "common/comm/communicator.hpp"
 
@@ -58,14 +57,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override;
   int size() const override;
-  WorkPtr all_reduce(at::Tensor inout) override;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
-  // Waits for the GPU as well.
-  void barrier() override;
+  WorkPtr start(const Operation& operation) override;  // a barrier waits for the GPU as well
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override;
 
@@ -76,9 +68,7 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(std::unique_ptr<Communicator> control, std::shared_ptr<CommStream> comm_stream);
 
   template <class Launch>
-  WorkPtr start(CommOp op, const Traffic& traffic, std::vector<at::Tensor> tensors, Launch launch);
-  WorkPtr ordered_all_reduce(const at::Tensor& inout);
-  WorkPtr ordered_reduce_scatter(const at::Tensor& full, const at::Tensor& shard);
+  WorkPtr queue(const Operation& operation, const at::Tensor& scratch, Launch launch);
 
   std::unique_ptr<Communicator> control_;
   std::shared_ptr<CommStream> comm_stream_;

@@ -59,10 +59,6 @@ class StagedWork final : public Work {
   at::Tensor target_;  // undefined if nothing is to be copied back
 };
 
-WorkPtr staged(WorkPtr inner, at::Tensor result, at::Tensor target = {}) {
-  return std::make_unique<StagedWork>(std::move(inner), std::move(result), std::move(target));
-}
-
 }  // namespace
 
 StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Stage stage)
@@ -70,55 +66,29 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Stag
   check(inner_ != nullptr, "a staged communicator needs one that carries its tensors");
 }
 
-bool StagedCommunicator::is_staged(const at::Tensor& tensor) const {
-  return tensor.is_cuda() || stage_ == Stage::kEverything;
-}
+WorkPtr StagedCommunicator::start(const Operation& operation) {
+  check_operation(operation, *this, Reach::kAnyDevice);
+  const auto& [kind, tensor, shard, peer, tag] = operation;
+  const bool is_staged =
+      !operation.is_barrier() && (tensor.is_cuda() || stage_ == Stage::kEverything);
+  if (!is_staged) return inner_->start(operation);
 
-WorkPtr StagedCommunicator::all_reduce(at::Tensor inout) {
-  check_reducible(*this, CommOp::kAllReduce, inout, Reach::kAnyDevice);
-  if (!is_staged(inout)) return inner_->all_reduce(inout);
-  const at::Tensor host = on_host(inout);
-  return staged(inner_->all_reduce(host), host, inout);
-}
-
-WorkPtr StagedCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  check_reducible(*this, CommOp::kReduceScatter, full, Reach::kAnyDevice);
-  check_shards(*this, CommOp::kReduceScatter, full, shard, Reach::kAnyDevice);
-  if (!is_staged(full)) return inner_->reduce_scatter(full, shard);
-  const at::Tensor host = on_host(full);
-  const at::Tensor sum = host.flatten().narrow(0, rank() * shard.numel(), shard.numel());
-  return staged(inner_->reduce_scatter(host, sum), sum.view(shard.sizes()), shard);
-}
-
-WorkPtr StagedCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  check_shards(*this, CommOp::kAllGather, full, shard, Reach::kAnyDevice);
-  if (!is_staged(full)) return inner_->all_gather(shard, full);
-  const at::Tensor host = host_memory_for(full);
-  const at::Tensor own = host.flatten().narrow(0, rank() * shard.numel(), shard.numel());
-  copy_to_host(shard, own.view(shard.sizes()));
-  return staged(inner_->all_gather(own, host), host, full);
-}
-
-WorkPtr StagedCommunicator::broadcast(at::Tensor inout, int root) {
-  check_movable(*this, CommOp::kBroadcast, inout, Reach::kAnyDevice);
-  if (!is_staged(inout)) return inner_->broadcast(inout, root);
-  const bool is_root = rank() == root;
-  const at::Tensor host = is_root ? on_host(inout) : host_memory_for(inout);
-  return staged(inner_->broadcast(host, root), host, is_root ? at::Tensor() : inout);
-}
-
-WorkPtr StagedCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
-  check_movable(*this, CommOp::kSend, tensor, Reach::kAnyDevice);
-  if (!is_staged(tensor)) return inner_->send(tensor, peer, tag);
-  const at::Tensor host = on_host(tensor);
-  return staged(inner_->send(host, peer, tag), host);
-}
-
-WorkPtr StagedCommunicator::recv(at::Tensor tensor, int peer, int tag) {
-  check_movable(*this, CommOp::kRecv, tensor, Reach::kAnyDevice);
-  if (!is_staged(tensor)) return inner_->recv(tensor, peer, tag);
-  const at::Tensor host = host_memory_for(tensor);
-  return staged(inner_->recv(host, peer, tag), host, tensor);
+  const bool is_root = kind == CommOp::kBroadcast && peer == rank();
+  const bool is_read = operation.is_sum() || kind == CommOp::kSend || is_root;
+  Operation staged = operation;
+  staged.tensor = is_read ? on_host(tensor) : host_memory_for(tensor);
+  if (operation.has_shard()) {
+    staged.shard = staged.tensor.flatten()
+                       .narrow(0, rank() * shard.numel(), shard.numel())
+                       .view(shard.sizes());
+  }
+  if (kind == CommOp::kAllGather) copy_to_host(shard, staged.shard);
+  WorkPtr work = inner_->start(staged);
+  if (kind == CommOp::kReduceScatter)
+    return std::make_unique<StagedWork>(std::move(work), staged.shard, shard);
+  const bool is_written = kind != CommOp::kSend && !is_root;
+  return std::make_unique<StagedWork>(std::move(work), staged.tensor,
+                                      is_written ? tensor : at::Tensor());
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {

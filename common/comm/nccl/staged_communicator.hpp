@@ -28,20 +28,11 @@ class StagedCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  WorkPtr all_reduce(at::Tensor inout) override;
-  // `full` and `shard` are on the same device.
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
-  void barrier() override { inner_->barrier(); }
+  WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override { return inner_->traffic(); }
 
  private:
-  bool is_staged(const at::Tensor& tensor) const;
-
   std::unique_ptr<Communicator> inner_;
   Stage stage_;
 };

@@ -1,6 +1,5 @@
 #include "common/comm/threads/thread_communicator.hpp"
 
-#include <limits>
 #include <mutex>
 #include <numeric>
 #include <utility>
@@ -14,8 +13,6 @@
 namespace ladder {
 namespace {
 
-constexpr std::int64_t kNumTags = std::numeric_limits<int>::max();
-
 class ThreadWork final : public Work {
  public:
   ThreadWork(std::shared_ptr<ThreadMeeting> meeting, int seat)
@@ -27,13 +24,6 @@ class ThreadWork final : public Work {
  private:
   std::shared_ptr<ThreadMeeting> meeting_;
   int seat_;
-};
-
-// An empty message meets nobody.
-class EmptyMessageWork final : public Work {
- public:
-  bool test() override { return true; }
-  void wait() override {}
 };
 
 }  // namespace
@@ -79,79 +69,31 @@ int ThreadCommunicator::size() const {
   return group_->size();
 }
 
-std::shared_ptr<ThreadMeeting> ThreadCommunicator::meet(ThreadPart part) {
-  part.rank = rank_;
-  part.size = size();
-  return group_->meet(num_started_++, std::move(part));
-}
-
-WorkPtr ThreadCommunicator::collective(ThreadPart part) {
-  return std::make_unique<ThreadWork>(meet(std::move(part)), rank_);
-}
-
-WorkPtr ThreadCommunicator::all_reduce(at::Tensor inout) {
-  check_reducible(*this, CommOp::kAllReduce, inout);
-  *meter_ += all_reduce_traffic(inout.numel(), inout.element_size(), size(), rank_);
-  return collective({.call = "all_reduce", .act = act_all_reduce, .tensor = std::move(inout)});
-}
-
-WorkPtr ThreadCommunicator::reduce_scatter(const at::Tensor& full, at::Tensor shard) {
-  check_reducible(*this, CommOp::kReduceScatter, full);
-  check_shards(*this, CommOp::kReduceScatter, full, shard);
-  *meter_ += reduce_scatter_traffic(full.numel(), full.element_size(), size(), rank_);
-  return collective({.call = "reduce_scatter",
-                     .act = act_reduce_scatter,
-                     .tensor = full,
-                     .shard = std::move(shard)});
-}
-
-WorkPtr ThreadCommunicator::all_gather(const at::Tensor& shard, at::Tensor full) {
-  check_shards(*this, CommOp::kAllGather, full, shard);
-  *meter_ += all_gather_traffic(full.numel(), full.element_size(), size(), rank_);
-  return collective(
-      {.call = "all_gather", .act = act_all_gather, .tensor = std::move(full), .shard = shard});
-}
-
-WorkPtr ThreadCommunicator::broadcast(at::Tensor inout, int root) {
-  check_movable(*this, CommOp::kBroadcast, inout);
-  check_root(*this, CommOp::kBroadcast, root);
-  *meter_ += broadcast_traffic(inout.numel(), inout.element_size(), size(), rank_, root);
-  return collective(
-      {.call = "broadcast", .act = act_broadcast, .tensor = std::move(inout), .root = root});
-}
-
-WorkPtr ThreadCommunicator::send(const at::Tensor& tensor, int peer, int tag) {
-  check_movable(*this, CommOp::kSend, tensor);
-  check_peer(*this, CommOp::kSend, peer);
-  check_tag(*this, CommOp::kSend, tag, kNumTags);
-  *meter_ += send_traffic(tensor.numel(), tensor.element_size());
-  if (tensor.numel() == 0) return std::make_unique<EmptyMessageWork>();
-  auto meeting = group_->meet(
-      {.sender = rank_, .receiver = peer, .tag = tag}, ThreadGroup::kSender,
-      {.call = "send", .act = act_message, .rank = rank_, .size = size(), .tensor = tensor});
-  return std::make_unique<ThreadWork>(std::move(meeting), ThreadGroup::kSender);
-}
-
-WorkPtr ThreadCommunicator::recv(at::Tensor tensor, int peer, int tag) {
-  check_movable(*this, CommOp::kRecv, tensor);
-  check_peer(*this, CommOp::kRecv, peer);
-  check_tag(*this, CommOp::kRecv, tag, kNumTags);
-  ++(*meter_)[CommOp::kRecv].calls;
-  if (tensor.numel() == 0) return std::make_unique<EmptyMessageWork>();
-  auto meeting = group_->meet(
-      {.sender = peer, .receiver = rank_, .tag = tag}, ThreadGroup::kReceiver,
-      {.call = "recv", .act = act_message, .rank = rank_, .size = size(), .tensor = tensor});
-  return std::make_unique<ThreadWork>(std::move(meeting), ThreadGroup::kReceiver);
-}
-
-void ThreadCommunicator::barrier() {
-  ++(*meter_)[CommOp::kBarrier].calls;
-  collective({.call = "barrier", .act = act_barrier})->wait();
+WorkPtr ThreadCommunicator::start(const Operation& operation) {
+  check_operation(operation, *this);
+  *meter_ += traffic_of(operation, size(), rank_);
+  ThreadPart part = {.call = to_string(operation.kind),
+                     .act = exchange,
+                     .rank = rank_,
+                     .size = size(),
+                     .operation = operation};
+  if (!operation.is_message())
+    return std::make_unique<ThreadWork>(group_->meet(num_started_++, std::move(part)), rank_);
+  if (operation.tensor.numel() == 0) return std::make_unique<DoneWork>();  // it meets nobody
+  const bool is_send = operation.kind == CommOp::kSend;
+  const int seat = is_send ? ThreadGroup::kSender : ThreadGroup::kReceiver;
+  auto meeting = group_->meet({.sender = is_send ? rank_ : operation.peer,
+                               .receiver = is_send ? operation.peer : rank_,
+                               .tag = operation.tag},
+                              seat, std::move(part));
+  return std::make_unique<ThreadWork>(std::move(meeting), seat);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
   const auto act = [&](std::vector<ThreadPart>& parts) { group_->act_split(parts); };
-  const auto meeting = meet({.call = "split", .act = act, .color = color, .key = key});
+  const auto meeting = group_->meet(
+      num_started_++,
+      {.call = "split", .act = act, .rank = rank_, .size = size(), .color = color, .key = key});
   meeting->wait(rank_);
   const ThreadPart& part = meeting->part(rank_);
   if (part.part_of_group == nullptr) return nullptr;

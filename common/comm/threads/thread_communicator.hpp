@@ -38,8 +38,6 @@
 namespace ladder {
 
 class ThreadGroup;
-class ThreadMeeting;
-struct ThreadPart;
 
 class ThreadCommunicator final : public Communicator {
  public:
@@ -54,20 +52,12 @@ class ThreadCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override;
-  WorkPtr all_reduce(at::Tensor inout) override;
-  WorkPtr reduce_scatter(const at::Tensor& full, at::Tensor shard) override;
-  WorkPtr all_gather(const at::Tensor& shard, at::Tensor full) override;
-  WorkPtr broadcast(at::Tensor inout, int root) override;
-  WorkPtr send(const at::Tensor& tensor, int peer, int tag) override;
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) override;
-  void barrier() override;
+  WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override { return *meter_; }
 
  private:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank, std::shared_ptr<Traffic> meter);
-  std::shared_ptr<ThreadMeeting> meet(ThreadPart part);
-  WorkPtr collective(ThreadPart part);
 
   std::shared_ptr<ThreadGroup> group_;  // shared by its ranks
   int rank_;

@@ -16,20 +16,16 @@
 namespace ladder {
 namespace {
 
-// Through the const accessor, because most of these are only read. Nothing here is behind a
-// copy-on-write.
-std::byte* data_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
-}
-
 void transfer(const std::byte* from, std::byte* to, std::size_t bytes) {
   if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
 }
 
 std::string another_length(const ThreadPart& sender, const ThreadPart& receiver) {
-  if (sender.tensor.nbytes() == receiver.tensor.nbytes()) return {};
-  return other_length(sender.rank, static_cast<std::int64_t>(sender.tensor.nbytes()),
-                      static_cast<std::int64_t>(receiver.tensor.nbytes()));
+  const std::size_t sent = sender.operation.tensor.nbytes();
+  const std::size_t expected = receiver.operation.tensor.nbytes();
+  if (sent == expected) return {};
+  return other_length(sender.rank, static_cast<std::int64_t>(sent),
+                      static_cast<std::int64_t>(expected));
 }
 
 std::string other_call(const ThreadPart& other, const ThreadPart& own) {
@@ -39,14 +35,16 @@ std::string other_call(const ThreadPart& other, const ThreadPart& own) {
 }
 
 std::string other_root(const ThreadPart& other, const ThreadPart& own) {
-  if (other.root == own.root) return {};
-  return concat("the root is ", own.root, " here and ", other.root, " on rank ", other.rank);
+  if (other.operation.peer == own.operation.peer) return {};
+  return concat("the root is ", own.operation.peer, " here and ", other.operation.peer, " on rank ",
+                other.rank);
 }
 
 std::string other_dtype(const ThreadPart& other, const ThreadPart& own) {
-  if (other.tensor.scalar_type() == own.tensor.scalar_type()) return {};
-  return concat("rank ", other.rank, " sent ", other.tensor.scalar_type(), " where ",
-                own.tensor.scalar_type(),
+  const at::ScalarType sent = other.operation.tensor.scalar_type();
+  const at::ScalarType expected = own.operation.tensor.scalar_type();
+  if (sent == expected) return {};
+  return concat("rank ", other.rank, " sent ", sent, " where ", expected,
                 " was expected; all ranks must pass the same dtype and numel");
 }
 
@@ -64,39 +62,25 @@ bool is_equal(std::vector<ThreadPart>& parts,
   return all_equal;
 }
 
-// What is summed must agree in everything.
-bool is_same_sum(std::vector<ThreadPart>& parts) {
-  return is_same_call(parts) && is_equal(parts, another_length) && is_equal(parts, other_dtype);
-}
-
 std::vector<std::byte*> pieces_at(const std::vector<ThreadPart>& parts, std::int64_t begin) {
   std::vector<std::byte*> pieces;
-  for (const ThreadPart& part : parts) pieces.push_back(data_of(part.tensor) + begin);
+  for (const ThreadPart& part : parts) pieces.push_back(data_of(part.operation.tensor) + begin);
   return pieces;
 }
 
-}  // namespace
-
-bool is_same_call(std::vector<ThreadPart>& parts) {
-  return is_equal(parts, other_call);
-}
-
 // Folds into rank 0's tensor, which then is everybody's.
-void act_all_reduce(std::vector<ThreadPart>& parts) {
-  if (!is_same_sum(parts)) return;
-  const at::Tensor& first = parts[0].tensor;
+void all_reduce(const std::vector<ThreadPart>& parts) {
+  const at::Tensor& first = parts[0].operation.tensor;
   fold_in_rank_order(pieces_at(parts, 0), /*own=*/0, data_of(first), first.scalar_type(),
                      first.numel());
-  for (const ThreadPart& part : parts) {
-    transfer(data_of(first), data_of(part.tensor), first.nbytes());
-  }
+  for (const ThreadPart& part : parts)
+    transfer(data_of(first), data_of(part.operation.tensor), first.nbytes());
 }
 
-void act_reduce_scatter(std::vector<ThreadPart>& parts) {
-  if (!is_same_sum(parts)) return;
+void reduce_scatter(const std::vector<ThreadPart>& parts) {
   at::Tensor scratch;  // for rank 0's piece, which is only read
   for (std::size_t r = 0; r < parts.size(); ++r) {
-    const at::Tensor& shard = parts[r].shard;
+    const at::Tensor& shard = parts[r].operation.shard;
     const auto bytes = static_cast<std::int64_t>(shard.nbytes());
     std::vector<std::byte*> pieces = pieces_at(parts, static_cast<std::int64_t>(r) * bytes);
     if (r >= 2 && pieces[r] == data_of(shard)) {
@@ -112,39 +96,51 @@ void act_reduce_scatter(std::vector<ThreadPart>& parts) {
   }
 }
 
-void act_all_gather(std::vector<ThreadPart>& parts) {
-  if (!is_same_call(parts) || !is_equal(parts, another_length)) return;
+void all_gather(const std::vector<ThreadPart>& parts) {
   for (const ThreadPart& to : parts) {
-    std::byte* target = data_of(to.tensor);
+    std::byte* target = data_of(to.operation.tensor);
     for (const ThreadPart& from : parts) {
-      transfer(data_of(from.shard), target, from.shard.nbytes());
-      target += from.shard.nbytes();
+      transfer(data_of(from.operation.shard), target, from.operation.shard.nbytes());
+      target += from.operation.shard.nbytes();
     }
   }
 }
 
-// A rank that expects another length is told; the others get the root's tensor.
-void act_broadcast(std::vector<ThreadPart>& parts) {
-  if (!is_same_call(parts) || !is_equal(parts, other_root)) return;
-  const ThreadPart& root = parts[static_cast<std::size_t>(parts[0].root)];
-  for (ThreadPart& part : parts) {
-    part.error = another_length(root, part);
-    if (part.error.empty())
-      transfer(data_of(root.tensor), data_of(part.tensor), part.tensor.nbytes());
-  }
-}
-
-void act_message(std::vector<ThreadPart>& parts) {
-  const ThreadPart& sender = parts[0];
-  ThreadPart& receiver = parts[1];
+// A rank that expects another length is told.
+void copy_to(ThreadPart& receiver, const ThreadPart& sender) {
+  const at::Tensor& sent = sender.operation.tensor;
   receiver.error = another_length(sender, receiver);
-  if (receiver.error.empty()) {
-    transfer(data_of(sender.tensor), data_of(receiver.tensor), sender.tensor.nbytes());
-  }
+  if (receiver.error.empty())
+    transfer(data_of(sent), data_of(receiver.operation.tensor), sent.nbytes());
 }
 
-void act_barrier(std::vector<ThreadPart>& parts) {
-  is_same_call(parts);
+}  // namespace
+
+bool is_same_call(std::vector<ThreadPart>& parts) {
+  return is_equal(parts, other_call);
+}
+
+void exchange(std::vector<ThreadPart>& parts) {
+  const Operation& operation = parts[0].operation;
+  if (operation.is_message()) return copy_to(parts[1], parts[0]);
+  if (!is_same_call(parts)) return;
+  switch (operation.kind) {
+    case CommOp::kAllReduce:
+      if (is_equal(parts, another_length) && is_equal(parts, other_dtype)) all_reduce(parts);
+      break;
+    case CommOp::kReduceScatter:
+      if (is_equal(parts, another_length) && is_equal(parts, other_dtype)) reduce_scatter(parts);
+      break;
+    case CommOp::kAllGather:
+      if (is_equal(parts, another_length)) all_gather(parts);
+      break;
+    case CommOp::kBroadcast:
+      if (!is_equal(parts, other_root)) break;
+      for (ThreadPart& part : parts) copy_to(part, parts[static_cast<std::size_t>(operation.peer)]);
+      break;
+    default:  // a barrier
+      break;
+  }
 }
 
 }  // namespace ladder

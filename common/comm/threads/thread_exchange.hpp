@@ -1,7 +1,7 @@
-// What happens at a meeting of threads: an act for each operation, done by one rank for all.
+// What happens at a meeting of threads: the operation that they have called, done by one rank for all.
 //
 // The parts of a collective are in rank order; those of a message are the sender's and the
-// receiver's. Each act first compares the parts. Where ranks disagree it writes to the `error` of
+// receiver's. They are compared first. Where ranks disagree it writes to the `error` of
 // those that must throw, naming another rank and both values, and leaves their tensors alone.
 //
 // Memory: none, except for a reduce_scatter in place on three or more ranks: one shard of scratch
@@ -15,12 +15,7 @@
 
 namespace ladder {
 
-void act_all_reduce(std::vector<ThreadPart>& parts);
-void act_reduce_scatter(std::vector<ThreadPart>& parts);
-void act_all_gather(std::vector<ThreadPart>& parts);
-void act_broadcast(std::vector<ThreadPart>& parts);
-void act_message(std::vector<ThreadPart>& parts);
-void act_barrier(std::vector<ThreadPart>& parts);
+void exchange(std::vector<ThreadPart>& parts);
 
 // True if all ranks have called the same operation; else every part gets an error.
 bool is_same_call(std::vector<ThreadPart>& parts);

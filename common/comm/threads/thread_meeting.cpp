@@ -42,8 +42,7 @@ void ThreadMeeting::act() {
   }
   for (ThreadPart& part : parts_) {
     if (!failure.empty()) part.error = failure;
-    part.tensor.reset();  // others may keep the meeting longer than this rank needs its tensors
-    part.shard.reset();
+    part.operation = {};  // others may keep the meeting longer than this rank needs its tensors
   }
   {
     const std::lock_guard lock(ranks_->mutex);

@@ -9,14 +9,14 @@
 // for its sender and one for its receiver.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "common/comm/operation.hpp"
 
 namespace ladder {
 
@@ -42,9 +42,7 @@ struct ThreadPart {
   Act act;
   int rank = 0;  // in a group of this size
   int size = 1;
-  at::Tensor tensor;  // `full` where there is a shard
-  at::Tensor shard;
-  int root = 0;   // of a broadcast
+  Operation operation = {};
   int color = 0;  // of a split, like the next three
   int key = 0;
   std::shared_ptr<ThreadGroup> part_of_group;  // result: null for a negative color

@@ -1,9 +1,10 @@
 // On 1, 2 and 3 ranks: answers that the exercise's grader must reject, each for its own reason and
-// on all ranks, wherever the mistake shows. grade.cpp tests that it accepts the reference.
+// on all ranks, wherever the mistake shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/optim/exercise/wrong_answers.hpp"
+#include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
 
 namespace ladder {
@@ -12,6 +13,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+TEST(Exercise, GraderAcceptsTheSolution) {
+  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+}
 
 TEST(RightAnswer, IsWhatTheWrongOnesAreMadeFrom) {
   EXPECT_THAT(loss_scaler::grade(loss_scaler::scaler_with<>(), loss_scaler::step_with<>(),

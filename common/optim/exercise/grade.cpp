@@ -5,7 +5,6 @@
 #include "common/testing/grade_main.hpp"
 
 namespace ladder {
-namespace {
 
 std::vector<std::string> grade_linked(Communicator& comm) {
   const loss_scaler::MakeScaler make_scaler = [](const std::optional<LossScaleOptions>& options) {
@@ -15,9 +14,4 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   return loss_scaler::grade(make_scaler, scaled_step, comm);
 }
 
-}  // namespace
 }  // namespace ladder
-
-int main() {
-  return ladder::grade_main(ladder::grade_linked);
-}

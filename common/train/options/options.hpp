@@ -15,9 +15,7 @@
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/json.hpp"
-#include "step9_diloco/diloco_options.hpp"
-#include "step8_pipeline_ga/objectives/objective_options.hpp"
-#include "step8_pipeline_ga/pipeline_options.hpp"
+#include "common/train/options/step_options.hpp"
 
 namespace ladder {
 

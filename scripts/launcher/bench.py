@@ -1,0 +1,89 @@
+"""./ladder bench: one benchmark, or all.
+
+benchmarks/NAME_benchmark.cpp is a program. benchmarks/NAME_vs_….py starts programs itself: steps against PyTorch in Python,
+against formulas, against one another. What needs a GPU runs only if it is named.
+"""
+
+import re
+from pathlib import Path
+
+from launcher.build import need_built, need_release, prepare_release, setup_lock
+from launcher.checkout import ROOT, Kind, chosen_kind, use_cuda
+from launcher.console import nearest, option_of, say, usage_error
+from launcher.launch import End, launch, launch_script, split_ranks
+from launcher.libtorch import CPU_BUILD_ADVICE, is_cpu_half, python
+from launcher.processes import call, output_of
+from launcher.stages import read_stages
+
+STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
+ZERO = [STEP0, STEP4, "step5_zero1", "step6_zero2", "step7_zero3"]
+# What a script starts, if it is not just step 0; and the number of ranks of a program, if not 1.
+PROGRAMS = {
+    "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "toy_worker"],
+    "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({stage.step for stage in read_stages()}), "zero": ZERO, "gpu": ZERO,
+}  # fmt: skip
+RANKS = {"collectives": 2, "overlap": 2, "stages": 2, "bubble": 4}
+
+
+def benchmarks() -> list[str]:
+    found = [re.fullmatch(r"(\w+)(_benchmark\.cpp|_vs_\w+\.py)", file.name) for file in (ROOT / "benchmarks").iterdir()]
+    return sorted(name[1] for name in found if name)
+
+
+def run(words: list[str]) -> int:
+    known = benchmarks()
+    if words[:1] in (["--help"], ["-h"]):
+        print(f"./ladder bench [NAME] [options]\n\nRuns one benchmark, or all but those that need a GPU: {' '.join(known)}\n"
+              "./ladder bench NAME --help shows its options; benchmarks/README.md says what each of them measures.")  # fmt: skip
+        return 0
+    kind = chosen_kind()
+    if words:
+        if words[0] not in known:
+            usage_error(f"there is no benchmark '{words[0]}'{nearest(words[0], known)} There are: {' '.join(known)}")
+        return run_one(kind, words[0], words[1:])
+    with setup_lock():
+        prepare_release(kind)
+    for name in known:
+        if not name.startswith("gpu") and not lacks_python_torch(kind, name) and (code := run_one(kind, name, [])):
+            return code
+    return 0
+
+
+def run_one(kind: Kind, name: str, words: list[str]) -> int:
+    script = next((ROOT / "benchmarks").glob(f"{name}_vs_*.py"), None)
+    end = run_script(kind, name, script, words) if script else run_program(kind, name, words)
+    return end.code or (130 if end.was_stopped else 0)
+
+
+def run_script(kind: Kind, name: str, script: Path, words: list[str]) -> End:
+    if name == "gpu":  # whether there is a GPU, before anything is built for it
+        code = call([python(kind), script, "--check", *words])
+        if code or {"--help", "-h"} & set(words):
+            raise SystemExit(code)
+        kind = kind if option_of(words, "device") == "cpu" else use_cuda()
+    with setup_lock():
+        prepare_release(kind)
+        if lacks_python_torch(kind, name):
+            raise SystemExit(1)
+        need_built(kind.preset, *PROGRAMS.get(name, [STEP0]))
+    say(f"benchmark {name}")
+    return launch_script([python(kind), script, *words])
+
+
+def run_program(kind: Kind, name: str, words: list[str]) -> End:
+    ranks, options = split_ranks(f"bench {name}", words, RANKS.get(name, 1))
+    if name == "gpu_kernels":  # whether there is a GPU, before anything is built for it
+        if not output_of(["nvidia-smi", "-L"]):
+            usage_error("bench gpu_kernels needs an NVIDIA GPU, and nvidia-smi shows none")
+        kind = use_cuda()
+    need_release(kind, f"ladder_{name}_benchmark")
+    say(f"benchmark {name}, {ranks} rank(s)")
+    return launch(ranks, [kind.build / "benchmarks" / f"{name}_benchmark", *options])
+
+
+def lacks_python_torch(kind: Kind, name: str) -> bool:
+    """Whether this benchmark compares with PyTorch in Python, which cannot import the libtorch that was set up."""
+    if not (ROOT / f"benchmarks/{name}_vs_python.py").exists() or not is_cpu_half(kind):
+        return False
+    say(f"benchmark {name} was not run: it needs PyTorch in Python, which cannot import the CPU half of a CUDA build; {CPU_BUILD_ADVICE}")
+    return True

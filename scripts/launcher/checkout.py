@@ -1,0 +1,55 @@
+"""Where things are in this checkout, and which of the two set-ups is in use: the CPU's or CUDA's."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.console import usage_error
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LOGS = ROOT / ".ladder/logs"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Of set-up. Neither touches the other."""
+
+    is_cuda: bool
+    preset: str  # and its folder under build/
+    suffix: str  # of the names of other folders under build/
+    venv: Path
+    requirements: Path
+
+    @property
+    def build(self) -> Path:
+        return ROOT / "build" / self.preset
+
+    def program(self, step: str) -> Path:
+        from launcher.steps import read_steps  # which knows where this checkout is
+
+        return self.build / read_steps()[step].folder / step
+
+
+CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirements.txt")
+CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")
+
+
+def use_cuda() -> Kind:
+    """What we start uses that build, too; LADDER_BUILD is for benchmarks/processes.py."""
+    os.environ.update(LADDER_CUDA="ON", LADDER_BUILD=str(CUDA.build))
+    return CUDA
+
+
+def chosen_kind() -> Kind:
+    """LADDER_CUDA=ON builds what runs on NVIDIA GPUs, too, in folders of its own."""
+    value = os.environ.get("LADDER_CUDA", "OFF")
+    if value in ("ON", "on", "1"):
+        return use_cuda()
+    if value not in ("OFF", "off", "0", ""):
+        usage_error(f"LADDER_CUDA is '{value}', it must be ON or OFF")
+    return CPU
+
+
+def shown(path: Path | str) -> str:
+    """The path as users type it: from the root of the checkout, if it is in there."""
+    return os.path.relpath(path, ROOT) if Path(path).is_relative_to(ROOT) else str(path)

@@ -1,0 +1,148 @@
+"""The commands of ./ladder. Each is a function that takes the words after its name and returns the exit code."""
+
+import os
+import shutil
+import sys
+
+from launcher import bench, climb, clusters, debug, doctor, exercise, test
+from launcher.build import need_release
+from launcher.checkout import ROOT, chosen_kind, use_cuda
+from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
+from launcher.launch import launch, launch_script, split_ranks
+from launcher.libtorch import python
+from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
+from launcher.processes import become
+from launcher.steps import resolve_step, step_names, take_step
+
+HELP = """\
+Ladder: distributed training, written out step by step. Each step is a complete trainer.
+
+  ./ladder run [options]           climb all steps on the built-in corpus; ends in a table that compares them
+      --ranks N                    the number of processes: 1, 2, 4 or 8 (default 2)
+      --data FILE                  train on your own text; any other common trainer option works too: --steps 200
+  ./ladder train STEP [options]    one trainer:  ./ladder train step0_single_gpu --steps 100 --data my.txt
+      --ranks N                    the number of processes, under mpirun (default 1)
+      --transport threads          instead, all ranks are threads of one process
+      --help                       show all options of the trainer
+  ./ladder debug STEP [options]    the same under a debugger, all ranks being threads:  ./ladder debug step4 --ranks 3
+      --help                       what to type there
+  ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
+      --within TOLERANCE           allow relative differences up to TOLERANCE
+  ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and grades your code
+  ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it
+  ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
+  ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step, stages,
+                                   collectives, overlap, bubble; speed, ddp, zero and pipeline (against PyTorch in
+                                   Python); diloco (against data parallelism, on a slow link);
+                                   goodput (with workers that are killed); precision (16 bits against fp32);
+                                   gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the
+                                   GPU's memory bandwidth), only by name
+  ./ladder demo failures           step 9's workers: one is killed, the others go on, it comes back (half a minute)
+  ./ladder test                    run everything that CI runs (about 45 minutes the first time, on two cores)
+  ./ladder setup                   only set up and build
+      --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
+      --packages                   instead, install only the system packages that building and testing need
+  ./ladder doctor                  show what is installed, what is missing, and how to get it
+
+Every command first installs and builds what it needs: system packages (as root; otherwise it lists them), libtorch in
+.ladder/venv (LADDER_TORCH=FOLDER uses another one), the programs in build/release. Logs: .ladder/logs.
+With LADDER_CUDA=ON these are a CUDA build of libtorch in .ladder/venv-cuda, and build/cuda; nvcc must be installed.
+STEP may be shortened: step0. Ctrl-C saves and stops; a second Ctrl-C kills. ./ladder COMMAND --help says more.
+"""
+TRAIN_HELP = """\
+./ladder train STEP [--ranks N] [options]
+
+Runs one trainer on N processes (default 1), under mpirun: ./ladder train step4 --ranks 2 --steps 100 --data my.txt
+With --transport threads, all ranks are threads of one process. Ctrl-C saves and stops, with exit code 75; --resume auto
+and the same --out continue. ./ladder train STEP --help shows all options of the trainer.
+The steps: """
+
+
+def show_help(_: list[str]) -> int:
+    print(f"{HELP}Steps here: {' '.join(step_names())}")
+    return 0
+
+
+def setup(words: list[str]) -> int:
+    parser = Parser("setup", "Sets up and builds: system packages, libtorch, all programs.")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--cuda", action="store_true", help="what runs on NVIDIA GPUs, too, in folders of its own")
+    choice.add_argument("--packages", action="store_true", help="only the system packages that building and testing need")
+    arguments = parser.parse_args(words)
+    kind = use_cuda() if arguments.cuda else chosen_kind()
+    if arguments.packages:
+        packages = [*BUILD_PACKAGES, *TEST_PACKAGES]
+        if not shutil.which("dpkg-query"):
+            fail(f"there is no dpkg here. Debian's names: {' '.join(packages)}")
+        need_packages(packages)
+        return 0
+    need_release(kind, "all")
+    if kind.is_cuda:
+        say("ready in build/cuda: LADDER_CUDA=ON ./ladder … uses it, LADDER_CUDA=ON ./ladder doctor shows what it found")
+    else:
+        say("ready: ./ladder run climbs the steps, ./ladder help shows all commands")
+    return 0
+
+
+def train(words: list[str]) -> int:
+    if words[:1] in (["--help"], ["-h"]):
+        print(TRAIN_HELP + " ".join(step_names()))
+        return 0
+    step, kind = take_step("train", words), chosen_kind()
+    ranks, options = split_ranks("train", words[1:])
+    need_release(kind, step)
+    program = kind.program(step)
+    if option_of(options, "transport") == "threads":
+        become([program, *words[1:]])  # it starts its ranks itself
+    if ranks == 1:
+        become([program, *options])  # it heeds signals itself
+    return launch(ranks, [program, *options]).code
+
+
+def compare(words: list[str]) -> int:
+    become([python(chosen_kind()), ROOT / "scripts/compare_runs.py", *words])
+
+
+def diff(words: list[str]) -> int:
+    parser = Parser("diff", "Shows what step B's training loop changes compared with step A's: ./ladder diff 4 5")
+    parser.add_argument("a", metavar="A", help=f"one of {' '.join(step_names())}; step4 or 4 will do")
+    parser.add_argument("b", metavar="B")
+    arguments = parser.parse_args(words)
+    become([sys.executable, ROOT / "scripts/delta", resolve_step(arguments.a), resolve_step(arguments.b)])
+
+
+def demo(words: list[str]) -> int:
+    if words[:1] in (["--help"], ["-h"]):
+        print("./ladder demo failures [options]\n\nStep 9's workers: one is killed, the others go on, it comes back.\n"
+              "./ladder demo failures --help shows the options.")  # fmt: skip
+        return 0
+    if words[:1] != ["failures"]:
+        usage_error("there is one demo: ./ladder demo failures")
+    kind = chosen_kind()
+    need_release(kind, "elastic", "elastic_lighthouse")
+    return launch_script([python(kind), ROOT / "scripts/demo_failures.py", *words[1:]]).code
+
+
+COMMANDS = {
+    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run, "compare": compare,
+    "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+}  # fmt: skip
+ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}
+
+
+def main(words: list[str]) -> int:
+    name = words[0] if words else "help"
+    command = COMMANDS.get(name) or ALSO.get(name)
+    try:
+        if not command:
+            usage_error(f"there is no command '{name}'{nearest(name, COMMANDS)} ./ladder help shows all")
+        return command(words[1:])
+    except Failure as failure:
+        say(str(failure))
+        return failure.code
+    except BrokenPipeError:  # nobody reads what we say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # a program that is to be started, such as mpirun, or a file
+        say(f"{error.strerror}: {error.filename}")
+        return 1

@@ -1,0 +1,69 @@
+"""What the launcher says, how it refuses, and how it reads options."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import NoReturn
+
+
+class Failure(Exception):
+    """Ends a command: what to say, and the exit code."""
+
+    def __init__(self, text: str, code: int):
+        super().__init__(text)
+        self.code = code
+
+
+def say(text: str) -> None:
+    print(f"ladder: {text}", file=sys.stderr, flush=True)
+
+
+def fail(text: str) -> NoReturn:
+    raise Failure(text, 1)
+
+
+def usage_error(text: str) -> NoReturn:
+    raise Failure(text, 2)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """", did you mean X?" if a known word is similar, otherwise a full stop."""
+    near = difflib.get_close_matches(word, list(known), 1, 0.5)
+    return f", did you mean {near[0]}?" if near else "."
+
+
+class Parser(argparse.ArgumentParser):
+    """The options of a command. A wrong word names the nearest right one."""
+
+    def __init__(self, command: str, description: str, **more):
+        layout = argparse.RawDescriptionHelpFormatter
+        super().__init__(f"./ladder {command}", description=description, formatter_class=layout, allow_abbrev=False, **more)
+
+    def error(self, message: str) -> NoReturn:
+        usage_error(f"{message}; {self.format_usage().strip()}")
+
+    def parse_args(self, words):
+        arguments, unknown = self.parse_known_args(words)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            self.error(f"there is no option '{unknown[0]}'{nearest(unknown[0], known)[:-1]}")
+        return arguments
+
+
+def option_of(words, name: str) -> str | None:
+    """The last value of --NAME among words that are otherwise for somebody else."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", dest="value", nargs="?", const="")
+    return parser.parse_known_args(words)[0].value
+
+
+def count_from(least: int, most: int):
+    """For add_argument(type=…): a whole number in this range."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number from {least} to {most}")
+        return int(text)
+
+    return read

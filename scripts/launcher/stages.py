@@ -1,0 +1,45 @@
+"""What ./ladder run trains: reads scripts/ladder_stages.tsv, which says what its columns mean."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).resolve().parent.parent / "ladder_stages.tsv"
+
+
+class Stage(NamedTuple):
+    """A line of the file, a field for each column."""
+
+    name: str
+    step: str
+    ranks: str
+    when: str
+    equals: str
+    within: str
+    reads: str
+    options: str
+
+    def num_ranks(self, of_run: int) -> int:
+        return of_run if self.ranks == "N" else int(self.ranks)
+
+    def own_options(self, num_ranks: int, num_steps: int = 1, run: Path | str = "RUN") -> list[str]:
+        """In a run on so many ranks, of so many steps, in this folder."""
+        pipeline_stages = 2 if num_ranks % 2 == 0 else num_ranks
+        values = {"N": num_ranks, "P": pipeline_stages, "R": num_ranks // pipeline_stages,
+                  "S": min(num_steps, 20), "D": max(n for n in range(1, 11) if num_steps % n == 0)}  # fmt: skip
+        words = [] if self.options == "-" else self.options.split()
+        return [f"{run}/{word[4:]}" if word.startswith("RUN/") else str(values.get(word, word)) for word in words]
+
+
+def read_stages(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = True) -> list[Stage]:
+    """The stages of such a run. Each `equals` one of them, or "-"."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    stages = [Stage(*line.split("\t")) for line in lines]
+    is_run = {"always": True, "m>1": num_microbatches > 1, "corpus": is_corpus}
+    stages = [stage for stage in stages if is_run[stage.when]]
+    names = {stage.name for stage in stages} | {"-"}
+    return [stage._replace(equals=next(name for name in stage.equals.split(",") if name in names)) for stage in stages]
+
+
+def is_corpus(data: str, val_data: str) -> bool:
+    """Whether a run with these options sees the built-in data and nothing else."""
+    return data == "corpus" and val_data in ("", "corpus")

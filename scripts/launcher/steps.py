@@ -1,0 +1,61 @@
+"""The steps: their names as users type them, and what they say about themselves in their CMakeLists.txt."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.checkout import ROOT
+from launcher.console import nearest, usage_error
+
+STEP_NAME = re.compile(r"step\d+_\w+")
+
+
+class Step(NamedTuple):
+    """A step, or a chapter of one with a training loop of its own. Both are named for their folder."""
+
+    folder: Path  # from the root
+    builds_on: str | None
+
+
+def read_steps(root: Path = ROOT) -> dict[str, Step]:
+    """From ladder_add_step(NAME IDEA … BUILDS_ON STEP …), in the order of the course, each step followed by its chapters."""
+    steps, root = {}, Path(root)
+    folders = [folder for folder in root.iterdir() if STEP_NAME.fullmatch(folder.name)]
+    for step in sorted(folders, key=lambda folder: int(re.search(r"\d+", folder.name)[0])):
+        for cmake in [step / "CMakeLists.txt", *sorted(step.glob("*/CMakeLists.txt"))]:
+            text = re.sub(r"#.*", "", cmake.read_text()) if cmake.exists() else ""
+            call = re.search(r"ladder_add_step\(\s*(\w+)([^)]*)\)", text)
+            if call and call[1] == cmake.parent.name:
+                builds_on = re.search(r"\bBUILDS_ON\s+(\w+)", call[2])
+                steps[call[1]] = Step(cmake.parent.relative_to(root), builds_on[1] if builds_on else None)
+    return steps
+
+
+def step_names() -> list[str]:
+    """With the chapters that train."""
+    return list(read_steps())
+
+
+def resolve_step(word: str, *others: str) -> str:
+    """The step with this name, first part of a name, or number; or one of the other names."""
+    known = [*step_names(), *others]
+    for step in known:
+        if step == word or step.startswith((f"{word}_", f"step{word}_")):
+            return step
+    also = f", and {', '.join(others)}" if others else ""
+    usage_error(f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(step_names())}{also}")
+
+
+def take_step(command: str, words: list[str]) -> str:
+    """The first word of such a command."""
+    if not words:
+        usage_error(f"usage: ./ladder {command} STEP [--ranks N] [options]. The steps: {' '.join(step_names())}")
+    return resolve_step(words[0])
+
+
+def earlier_steps(step: str, steps: dict[str, Step]) -> list[str]:
+    """The steps that this one builds on, near and far."""
+    earlier = []
+    while step in steps and (step := steps[step].builds_on) is not None and step not in earlier:
+        earlier.append(step)
+    return earlier

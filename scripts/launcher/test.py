@@ -1,0 +1,303 @@
+"""./ladder test: runs everything that CI runs, in parts. If one fails, the others still run."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from launcher import exercise
+from launcher.build import need_built, need_configured, setup_lock
+from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
+from launcher.console import Failure, Parser, fail, nearest, say, usage_error
+from launcher.libtorch import need_nvcc, need_torch
+from launcher.logs import Log, Reader, log_path
+from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
+from launcher.processes import call, finish, output_of, start
+from launcher.steps import STEP_NAME, read_steps, step_names
+
+IS_FULL = bool(os.environ.get("LADDER_FULL"))
+FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
+TEXT_CHECKS = """scripts/check_links
+    scripts/delta --check
+    scripts/check_repository_files --self-test
+    scripts/check_repository_files
+    scripts/compare_runs.py --self-test
+    scripts/ladder_table.py --self-test
+    scripts/make_stub --self-test
+    benchmarks/memory_vs_theory.py --self-test
+    benchmarks/processes.py --self-test
+    benchmarks/diloco_vs_ddp.py --self-test
+    benchmarks/goodput_vs_kills.py --self-test
+    benchmarks/precision_vs_fp32.py --self-test
+    benchmarks/gpu_vs_python.py --self-test
+    scripts/check_launcher
+    scripts/check_cluster_scripts"""
+
+
+# ---- what the parts are made of ---------------------------------------------------------------------------------------
+
+
+def check(*command, **environment):
+    """Fails if the program does."""
+    if code := call(command, env={**os.environ, **environment}):
+        fail(f"{' '.join(map(str, command))}: exit code {code}")
+
+
+def check_each(lines):
+    for line in lines.splitlines():
+        check(*line.split())
+
+
+def set_up(kind):
+    with setup_lock():
+        need_packages([*BUILD_PACKAGES, *TEST_PACKAGES])
+        need_torch(kind)
+
+
+def build_preset(preset, *targets, kind=CPU):
+    need_configured(kind, preset, "--preset", preset)
+    need_built(preset, *targets)
+
+
+def todays(names, count):
+    """Different ones each day, in a circle; all with LADDER_FULL=1."""
+    first = count * int(time.strftime("%j"))
+    return names if IS_FULL else [names[(first + i) % len(names)] for i in range(count)]
+
+
+def train_briefly(program):
+    if program.parent.name != program.name or not STEP_NAME.fullmatch(program.name):
+        return check(program, "--dry-run")  # a chapter may need more than options
+    with tempfile.TemporaryDirectory() as folder:
+        check(program, *"--steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out".split(), f"{folder}/run")
+        if not Path(folder, "run/report.json").stat().st_size:
+            fail(f"{program} has written no report")
+
+
+@functools.cache
+def time_scale():
+    """How many times as long as on a fast, idle machine a loop takes on two cores at once, rounded up; measured once."""
+    start_s = time.monotonic()
+    for child in [start([sys.executable, "-c", "for i in range(15_000_000): pass"]) for _ in range(2)]:
+        finish(child)
+    return int(time.monotonic() - start_s) + 1
+
+
+def limit_s(folder):
+    """Of a test. On a slow machine all limits are longer."""
+    return 600 * time_scale() * FACTORS.get(folder, 1)
+
+
+def run_ctest(folder, *selection, **environment):
+    """The tests of build/FOLDER. Four at a time on two cores: many wait for processes."""
+    environment = {**os.environ, "LADDER_TIME_SCALE": str(limit_s(folder) // 600), **environment}
+    command = ["ctest", "--test-dir", f"build/{folder}", "--timeout", limit_s(folder), "--no-tests=error", "-j4", "--output-on-failure"]
+    with log_path(f"ctest-{folder}").open("w") as log:
+        reader = Reader(f"ctest-{folder}")
+        code = call([*command, *selection], reader.echo, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    reader.echo()
+    if code:
+        fail(f"tests of build/{folder} have failed")
+
+
+def programs_of(folder, *selection):
+    """That a selection of tests needs. A test's name is that of its program, followed by the number of ranks."""
+    listed = output_of(["ctest", "--test-dir", f"build/{folder}", *selection, "-N"])
+    return sorted(set(re.findall(r"^ *Test +#\d+: ([a-z0-9_]+)", listed, re.MULTILINE)))
+
+
+# ---- the longer parts -------------------------------------------------------------------------------------------------
+
+
+def alone():
+    """With LADDER_FULL=1 they are built file by file: that finds a source that includes too little."""
+    options = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
+    built = {f"alone-{step}": step for step in todays(step_names(), 2)} | {"alone-without-mpi": "step0_single_gpu"}
+    for step, (folder, _) in read_steps().items():
+        need_configured(CPU, f"alone-{step}", "-S", str(folder), *options, *(["-DCMAKE_UNITY_BUILD=OFF"] if IS_FULL else []))
+    need_configured(CPU, "alone-without-mpi", "-S", "step0_single_gpu", *options, "-DLADDER_MPI=OFF")
+    for folder, step in built.items():
+        need_built(folder, step)
+        train_briefly(ROOT / "build" / folder / step)
+    if IS_FULL:
+        check("scripts/check_usual_index")  # as on a fresh machine, with a real download
+
+
+def exercises():
+    all_of_them = [exercise.Exercise(name) for name in [*step_names(), exercise.ALONE]]
+    for this in todays([each for each in all_of_them if each.stubs()], 1):
+        exercise_like_a_learner(this)
+
+
+def exercise_like_a_learner(this):
+    with tempfile.TemporaryDirectory() as folder:  # a learner's own files stay as they are
+        grade, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
+        with log.open("w") as file:
+            code = call(grade, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
+        if code == 0 or f"not implemented: {this.name}" not in log.read_text():
+            print(log.read_text())
+            fail(f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}")
+        for stub in this.stubs():
+            shutil.copyfile(exercise.solution_of(stub), Path(folder, this.name, f"{stub.stem}.cpp"))
+        check(*grade, **where)
+
+
+def sanitizers():
+    """Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
+    three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Stubs are
+    left out, because nothing runs in them. So is what runs the same code as others here: workers that are killed (elastic_test has it), and the parity ladder, whose trainers run as
+    threads in thread_ladder_test. With LADDER_FULL=1 the parity ladder runs as well."""
+    left_out = r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|^elastic_failure_test$" + ("" if IS_FULL else "|^parity_")
+    selection = ["-L", "^unit$|^ranks$|^threads$", "-LE", "process|overlap", "-E", left_out]
+    build_preset("asan", *programs_of("asan", *selection))
+    run_ctest("asan", *selection, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1")
+
+
+def races():
+    """libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
+    The trainers run in thread_ladder_test; with LADDER_FULL=1 each step's own tests run as well."""
+    selection = ["-L", "^threads$", "-E", "threads_[1245]$" + ("" if IS_FULL else "|^step")]
+    build_preset("tsan", *programs_of("tsan", *selection))
+    run_ctest("tsan", *selection)
+
+
+def cuda():
+    """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen."""
+    kind, steps = use_cuda(), todays(step_names(), 2)
+    set_up(kind)
+    build_preset("cuda", "core_test", *programs_of("cuda", "-L", "gpu"), *steps, kind=kind)
+    check("build/cuda/common/core/core_test", "--gtest_brief=1")
+    code = output_of([find_cuobjdump(), "--list-elf", "build/cuda/common/core/core_gpu_test"])
+    if not ("sm_80" in code and "sm_90" in code):
+        fail("core_gpu_test lacks code for sm_80 or sm_90")
+    for step in steps:
+        train_briefly(kind.program(step))
+    run_ctest("cuda", "-L", "gpu", "-j1", **({"LADDER_REQUIRE_GPU": "1"} if output_of(["nvidia-smi", "-L"]) else {}))
+
+
+def find_cuobjdump():
+    """It lists the code for GPUs in a program. Some toolkits lack it, but triton, which comes with torch, brings one."""
+    toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/bin/cuobjdump"
+    tritons = CUDA.venv.glob("lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump")
+    return shutil.which("cuobjdump") or shutil.which(toolkit) or str(next(tritons, "cuobjdump"))
+
+
+def fuzz():
+    """A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-…."""
+    seeds, seconds = ROOT / "build/fuzz/seeds", os.environ.get("LADDER_FUZZ_SECONDS") or 5
+    options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1"
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    if os.access("/dev/shm", os.W_OK):
+        environment["TMPDIR"] = "/dev/shm"  # the checkpoint's files are rewritten for every input
+    build_preset("fuzz", "fuzzers")
+    shutil.rmtree(seeds, ignore_errors=True)
+    check("build/fuzz/tests/fuzz/write_seeds", seeds)
+    for reader in "safetensors token_file text_file checkpoint message snapshot wire_format".split():
+        command = [f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict"]
+        with tempfile.TemporaryDirectory() as found:
+            Log(f"fuzz-{reader}").run([*command, f"-artifact_prefix={LOGS}/fuzz-{reader}-", found, seeds / reader], env=environment)
+
+
+def doxygen():
+    shutil.rmtree("build/docs", ignore_errors=True)
+    os.makedirs("build/docs")
+    Log("doxygen").run(["doxygen", "docs/Doxyfile"])
+
+
+PARTS = {
+    "setup": ("system packages, libtorch", lambda: set_up(CPU)),
+    "formatting": ("all C++ files follow .clang-format", lambda: check("scripts/format")),
+    "includes": ("includes point in one direction; the check finds planted violations",
+                 lambda: check_each("scripts/check_include_direction --self-test\nscripts/check_include_direction")),
+    "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
+              lambda: check_each(TEXT_CHECKS)),
+    "build": ("build/release, everything", lambda: build_preset("release", "all")),
+    "alone": ("each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI", alone),
+    "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),
+    "sanitizers": ("unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers", sanitizers),
+    "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
+    "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
+    "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
+    "readme": ("the commands that the READMEs show", lambda: check("scripts/check_readme_commands")),
+    "doxygen": ("the reference builds without warnings", doxygen),
+    "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
+}  # fmt: skip
+NEED_BUILD = {"readme", "tests"}
+
+
+# ---- all of them ------------------------------------------------------------------------------------------------------
+
+
+def run(words):
+    parts = "\n".join(f"  {name:12} {what}" for name, (what, _) in PARTS.items())
+    parser = Parser("test", f"Runs everything that CI runs, or only some parts:\n\n{parts}")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    wanted = parser.parse_args(words).parts
+    for name in wanted:
+        if name not in PARTS:
+            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {' '.join(PARTS)}")
+    for name in ("LADDER_CUDA", "LADDER_BUILD"):
+        os.environ.pop(name, None)  # the part cuda is the one that tests that build
+    for log in LOGS.glob("ctest-*.log"):
+        log.unlink()
+    os.chdir(ROOT)
+    start_s, lines, failed = time.monotonic(), [], []
+    for name in [name for name in PARTS if not wanted or name in wanted]:
+        line, is_ok = run_part(name, failed, is_wanted=bool(wanted))
+        lines.append(f"{name:12} {line}")
+        failed += [] if is_ok else [name]
+        if name == "setup" and failed:
+            break  # nothing else can work
+    print(f"\n=== parts, {time.monotonic() - start_s:.0f} s in all", *lines, sep="\n")
+    without_cuda = ", except cuda, which was not run" if any("not run" in line for line in lines) else ""
+    print(f"FAILED: {' '.join(failed)}" if failed else f"all parts passed{without_cuda}")
+    show_tests()
+    return 1 if failed else 0
+
+
+def run_part(name, failed, is_wanted):
+    """What the table says of it, and whether it has not failed."""
+    if name == "cuda" and not is_wanted and (reason := failure_of(need_nvcc)):
+        return f"not run: {reason}", True
+    print(f"\n=== {name}", flush=True)
+    if name in NEED_BUILD and "build" in failed:
+        return "not run: the build failed", False
+    start_s, environment = time.monotonic(), dict(os.environ)
+    if reason := failure_of(PARTS[name][1]):
+        say(reason)
+    os.environ.clear()
+    os.environ.update(environment)
+    return f"{'FAILED' if reason else 'ok':7} {time.monotonic() - start_s:5.0f} s", not reason
+
+
+def failure_of(part):
+    """Why it has failed; nothing if it has not."""
+    try:
+        part()
+    except Failure as failure:
+        return str(failure)
+    except Exception:  # a fault of ours; the other parts still run
+        return traceback.format_exc()
+    return ""
+
+
+def show_tests():
+    """The ten slowest, of all builds, with the share of their time limit; and ctest's summary."""
+    found = []
+    for log in LOGS.glob("ctest-*.log"):
+        folder = log.stem.removeprefix("ctest-")
+        for name, seconds in re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) .* ([\d.]+) sec", log.read_text(), re.MULTILINE):
+            share = 100 * float(seconds) / limit_s(folder)
+            found.append((float(seconds), f"{float(seconds):6.0f} s  {share:3.0f} % of its limit  {name}, {folder}"))
+    if found:
+        print(f"\n=== the slowest tests; time limits are {time_scale()} times those of a fast machine")
+        print(*(line for _, line in sorted(found, reverse=True)[:10]), sep="\n")
+    if (log := log_path("ctest-release")).exists():
+        summary = re.search(r"^[^\n]*tests passed.*", log.read_text(), re.MULTILINE | re.DOTALL)
+        print(f"\n{summary[0] if summary else ''}", end="")
