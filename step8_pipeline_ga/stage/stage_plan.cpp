@@ -4,6 +4,7 @@
 
 #include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 namespace {
@@ -46,10 +47,10 @@ void plan_norm(StagePlan& plan) {
 }  // namespace
 
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
-  StagePlan plan = {
-      .cut = cut_layers(layer_costs(options), num_stages, options.get<PipelineOptions>().chunks_per_stage),
-      .stage = stage,
-      .whole = layout_of(options)};
+  StagePlan plan = {.cut = cut_layers(layer_costs(options), num_stages,
+                                      options.get<PipelineOptions>().chunks_per_stage),
+                    .stage = stage,
+                    .whole = layout_of(options)};
   std::vector<FlatLayout> layouts;
   for (int s = 0; s < num_stages; ++s) layouts.push_back(layout_of(options, plan.cut.layers_of(s)));
   plan.layout = layouts[static_cast<std::size_t>(stage)];

@@ -1,6 +1,7 @@
 #include "tests/parity/configurations.hpp"
 
 #include "common/core/check.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 
 namespace ladder {
 

@@ -11,6 +11,7 @@
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
 namespace ladder {
