@@ -141,9 +141,13 @@ TEST(Options, UnknownOnesNameTheNearest) {
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
   expect_refused({"--lrate", "1"}, {"did you mean --lr?"});  // as near as --data, but begins alike
   expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
-  expect_refused({"--qwertyuiopasdf"}, {"unknown option --qwertyuiopasdf (--help lists those of step_x)"});
+  expect_refused({"--qwertyuiopasdf"},
+                 {"unknown option --qwertyuiopasdf (--help lists those of step_x)"});
   expect_refused({"stray"}, {"stray"});
   expect_refused({"--old-level", "3"}, {"unknown option --old-level: it is --level now"});
+  const TempFolder folder;
+  const std::string file = folder.write("c.toml", "old-level = 3\n");
+  expect_refused({"--config", file.c_str()}, {"unknown option --old-level: it is --level now"});
 }
 
 TEST(Options, BadValuesNameOptionAndValue) {

@@ -31,11 +31,9 @@ OptionTable::Row OptionTable::add(const Texts& texts, const Json& value,
 }
 
 OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* help) {
-  add_to_parser({name, concat("[", kBoolType, "]"), "", help},
-                [&member](const std::string& text) {
-                  return parse_value(text.empty() ? "true" : text, member);
-                })
-      ->expected(0, 1);
+  add_to_parser({name, concat("[", kBoolType, "]"), "", help}, [&member](const std::string& text) {
+    return parse_value(text.empty() ? "true" : text, member);
+  })->expected(0, 1);
   values_[name + 2] = member;
   return {*this, name + 2};
 }
@@ -46,8 +44,7 @@ void OptionTable::moved(const char* name, const char* where) {
   };
   parser_.add_option_function<std::string>(name, refuse, "")
       ->expected(0, 1)
-      ->group("")  // not in --help
-      ->configurable(false);
+      ->group("");  // not in --help
 }
 
 void check_ranges(TrainOptions options) {
