@@ -1,92 +1,56 @@
-// The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step8_pipeline_ga/cost_card.hpp"
+
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
-#include "step8_pipeline_ga/objectives/dpo.hpp"
-#include "step8_pipeline_ga/objectives/step_objective.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
-#include "step8_pipeline_ga/train.hpp"
 
 namespace ladder::step8 {
 namespace {
 
-// A rank's place, from numbers alone.
-struct Place {
-  int num_stages, stage, num_replicas, replica;
+// Each microbatch goes from so many of the stage's chunks to the next one, and comes to so many.
+Traffic messages(const TrainOptions& options, const BatchCounts& batches, std::int64_t num_sent,
+                 std::int64_t num_received) {
+  Traffic traffic;
+  const std::int64_t calls = num_sent * batches.microbatches;
+  const std::int64_t bytes_per_row = options.shape.rows_per_sample * options.model.context *
+                                     options.model.channels * options.model.precision.param_bytes();
+  traffic[CommOp::kSend] = {calls, num_sent * batches.rows * bytes_per_row, calls};
+  traffic[CommOp::kRecv] = {.calls = num_received * batches.microbatches};
+  return traffic;
+}
+
+// The stage's chunks without the model's first one, and without its last one.
+struct Chunks {
+  std::int64_t not_first, not_last;
 };
+Chunks chunks_of(const TrainOptions& options, const Place& place) {
+  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
+  return {own - (place.stage == 0 ? 1 : 0), own - (place.stage == place.num_stages - 1 ? 1 : 0)};
+}
+
+}  // namespace
 
 Place place_of(const TrainOptions& options, int world_size, int rank) {
   const int num_stages = num_stages_of(options, world_size);
   return {num_stages, rank % num_stages, world_size / num_stages, rank / num_stages};
 }
 
-// The messages that a microbatch sends from this stage: activations of every chunk but the model's
-// last, once more for a second model, and gradients of every chunk but its first.
-struct Messages {
-  std::int64_t sent, received;
-};
-Messages messages_per_microbatch(const TrainOptions& options, const Place& place) {
-  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
-  const std::int64_t forwards = has_second_model(options) ? 2 : 1;
-  const std::int64_t not_first = own - (place.stage == 0 ? 1 : 0);
-  const std::int64_t not_last = own - (place.stage == place.num_stages - 1 ? 1 : 0);
-  return {forwards * not_last + not_first, forwards * not_first + not_last};
-}
-
-// What the last stages gather so that assignments are balanced over the whole step: the scores of
-// so many samples, all replicas' together.
-Traffic gathered_scores(const TrainOptions& options, const Place& place, std::int64_t samples) {
-  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
-  if (objective.kind != ObjectiveKind::kSelfDistillation ||
-      objective.distillation.scope != SinkhornScope::kBatch || place.stage + 1 < place.num_stages)
-    return {};
-  return all_gather_traffic(2 * samples * objective.distillation.prototypes, 4, place.num_replicas,
-                            place.replica);
-}
-
-// The sums that the objective's metrics are formed from.
-std::int64_t num_metric_sums(const ObjectiveOptions& objective) {
-  switch (objective.kind) {
-    case ObjectiveKind::kLanguageModel:
-      return 0;
-    case ObjectiveKind::kDpo:
-      return kNumDpoSums;
-    case ObjectiveKind::kSelfDistillation:
-      return 1 + objective.distillation.prototypes;
-  }
-  return 0;
-}
-
-// What each microbatch sends.
-Traffic microbatch_traffic(const TrainOptions& options, const Place& place) {
-  const auto [sent, received] = messages_per_microbatch(options, place);
-  Traffic traffic;
-  if (options.get<PipelineOptions>().docs_per_step > 0)  // its documents are counted
-    traffic = scalars_traffic(1, place.num_replicas, place.replica);
-  traffic[CommOp::kSend] = {.calls = sent, .messages = sent};
-  traffic[CommOp::kRecv] = {.calls = received};
-  return traffic;
-}
-
-// Besides, what each row of it sends.
-Traffic row_traffic(const TrainOptions& options, const Place& place) {
-  Traffic traffic = gathered_scores(options, place, place.num_replicas);
-  traffic[CommOp::kAllGather] = {.bytes_sent = traffic[CommOp::kAllGather].bytes_sent};
-  traffic[CommOp::kSend].bytes_sent =
-      messages_per_microbatch(options, place).sent * options.shape.rows_per_sample *
-      options.model.context * options.model.channels * options.model.precision.param_bytes();
-  return traffic;
-}
-
-}  // namespace
-
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
   const Place place = place_of(options, world_size, rank);
   const std::int64_t own = plan_stage(options, place.num_stages, place.stage).layout.numel;
   const Precision& precision = options.model.precision;
-  return {.parameters = (precision.param_bytes() + second_model_bytes(options)) * own,
+  return {.parameters = precision.param_bytes() * own,
           .gradients = precision.grad_bytes() * own,
           .optimizer = optimizer_bytes(options, own)};
+}
+
+Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
+                        const Place& place) {
+  const auto [not_first, not_last] = chunks_of(options, place);
+  return messages(options, batches, not_last, not_first);
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
@@ -96,11 +60,6 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
   sent += scalars_traffic(2, world_size, rank);
   for (int norm = 0; norm < 2; ++norm)
     sent += scalars_traffic(plan.num_norm_blocks, place.num_stages, place.stage);
-  if (const std::int64_t sums = num_metric_sums(options.get<ObjectiveOptions>()); sums > 0)
-    sent += scalars_traffic(sums, world_size, rank);
-  Traffic gather = gathered_scores(options, place, place.num_replicas);
-  gather[CommOp::kAllGather].bytes_sent = 0;  // the rows below have them
-  sent += gather;
   const std::int64_t capacity_bytes = bucket_capacity_bytes(options);
   const std::int64_t grad_bytes = options.model.precision.grad_bytes();
   for (const GradientBucket& bucket : plan_buckets(plan.layout, capacity_bytes))
@@ -108,10 +67,13 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
   if (plan.tied)
     sent += all_reduce_traffic(plan.tied->numel, grad_bytes, 2, place.stage == 0 ? 0 : 1);
   sent *= steps.count();
-  Traffic messages = microbatch_traffic(options, place);
-  Traffic rows = row_traffic(options, place);
-  sent += messages *= steps.batches.microbatches;
-  return sent += rows *= steps.batches.rows;
+  if (options.get<PipelineOptions>().docs_per_step > 0) {  // each microbatch's are counted
+    Traffic counts = scalars_traffic(1, place.num_replicas, place.replica);
+    sent += counts *= steps.batches.microbatches;
+  }
+  const auto [not_first, not_last] = chunks_of(options, place);
+  sent += forward_traffic(options, steps.batches, place);
+  return sent += messages(options, steps.batches, not_first, not_last);  // gradients, backward
 }
 
 }  // namespace ladder::step8

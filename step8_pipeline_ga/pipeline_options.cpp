@@ -8,8 +8,9 @@ namespace ladder {
 
 void PipelineOptions::declare(OptionTable& table) {
   table.heading("Pipeline");
-  table.number("--pipeline-stages", num_stages, {0, kMostRanks},
-               "stages into which the model is cut; ranks / stages replicas; 0: one stage per rank");
+  table.number(
+      "--pipeline-stages", num_stages, {0, kMostRanks},
+      "stages into which the model is cut; ranks / stages replicas; 0: one stage per rank");
   table
       .choice("--pipeline-schedule", schedule,
               {{"gpipe", Schedule::kGpipe},
@@ -80,6 +81,17 @@ void PipelineOptions::finalize(TrainOptions& options) {
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
   options.shape.flushes_per_step = accumulation;
   options.shape.has_fixed_size = !has_docs;
+}
+
+void MovedObjectives::declare(OptionTable& table) {
+  for (const char* name :
+       {"--objective", "--dpo-beta", "--dpo-label-smoothing", "--dpo-unit", "--dpo-reference",
+        "--dpo-reference-cache", "--prototypes", "--student-temperature", "--teacher-temperature",
+        "--teacher-momentum", "--view-noise", "--sinkhorn-scope"})
+    table.moved(
+        name,
+        "step 8 learns the next token; its chapter has the other objectives: ./ladder train "
+        "objectives --objective dpo, or self_distillation");
 }
 
 int num_stages_of(const TrainOptions& options, int world_size) {

@@ -20,8 +20,7 @@ void refused(const std::vector<const char*>& words, const std::vector<const char
 
 TEST(PipelineOptions, ATakesAFlushInMicrobatchesOrInRows) {
   const TrainOptions o =
-      parse({"--local-batch-size", "12", "--micro-batch-size", "2", "--accumulation", "3"})
-          .options;
+      parse({"--local-batch-size", "12", "--micro-batch-size", "2", "--accumulation", "3"}).options;
   EXPECT_EQ(o.data.num_microbatches, 6);
   EXPECT_EQ(microbatches_per_step(o), 18);
   EXPECT_EQ(parse({}).options.data.num_microbatches, 4);
@@ -59,8 +58,7 @@ TEST(PipelineOptions, ARefusesABatchThatDoesNotDivide) {
 }
 
 TEST(PipelineOptions, DocumentsPerStepReplaceTheNumberOfMicrobatches) {
-  const TrainOptions o =
-      parse({"--docs-per-step", "12", "--pipeline-stages", "3"}).options;
+  const TrainOptions o = parse({"--docs-per-step", "12", "--pipeline-stages", "3"}).options;
   EXPECT_EQ(o.get<PipelineOptions>().docs_per_step, 12);
   EXPECT_EQ(microbatches_per_step(o), 1);  // fetched at a time
   EXPECT_EQ(num_stages_of(o, 6), 3);       // a flush of any size

@@ -3,7 +3,7 @@
 
 #include "common/train/trainer.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
-#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/cost_card.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
@@ -15,16 +15,9 @@ namespace ladder::step8 {
 //             microbatches or blocks than stages.
 TrainReport train(const TrainOptions& options, World& world);
 
-// 16 bytes per parameter of the rank's own stage.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
-
-// The buckets of the stage's own gradients among its replicas, activations and their gradients to
-// its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
-Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
-
 // Four microbatches, so that stages have something to do at the same time.
 inline TrainOptions default_options() {
-  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>()};
+  TrainOptions options = {.own = step_options<BucketOptions, PipelineOptions, MovedObjectives>()};
   options.data.num_microbatches = 4;
   return options;
 }

@@ -27,9 +27,11 @@ constexpr double kSeconds = 60;
 
 class Cluster : public ::testing::Test {
  protected:
-  // Programs are named by their paths, because this build need not be build/release.
+  // Programs are named by their paths, because this build need not be build/release. `step`: the folder
+  // of a step or chapter.
   static std::string trainer(const std::string& step, const std::string& options) {
-    return concat(one_word(concat(LADDER_BUILD, "/", step, "/", step)),
+    const std::string name = fs::path(step).filename();
+    return concat(one_word(concat(LADDER_BUILD, "/", step, "/", name)),
                   " --layers 1 --heads 2 --channels 20 --context 16 ", options);
   }
   static std::string script(const std::string& name) {
@@ -101,26 +103,27 @@ TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
                 concat("#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec ",
                        mpi_launch(LADDER_MPIEXEC), "-n 2 \"$@\"\n"));
   expect_end("chmod +x bin/scontrol bin/srun", 0);
-  const auto step8 = [&](const std::string& options) {
+  const auto job = [&](const std::string& step, const std::string& options) {
     return concat("env SLURM_JOB_ID=7 SLURM_JOB_NODELIST=here SLURM_NTASKS_PER_NODE=2 LADDER_ROOT=",
                   one_word(LADDER_SOURCE),
                   " PATH=", one_word(concat(folder_.path("bin"), ":", ::getenv("PATH"))), " ",
                   script("slurm.sbatch"),
-                  trainer("step8_pipeline_ga", "--layers 2 --log-every 1 " + options));
+                  trainer(step, "--layers 2 --log-every 1 " + options));
   };
-  expect_end(step8("--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
+  expect_end(job("step8_pipeline_ga", "--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
   for (const std::string data : {"dpo.jsonl", "self_distillation.txt"}) {
     const std::string objective = data.substr(0, data.find('.'));
     const std::string options =
         concat("--steps 120 --init-from start --data ", data, " --resume auto --objective ",
                objective, " --out ", objective);
-    expect_end(step8(options + "_whole"), 0);
-    Program first(words(step8(options)), folder_.path());
+    const std::string chapter = "step8_pipeline_ga/objectives";
+    expect_end(job(chapter, options + "_whole"), 0);
+    Program first(words(job(chapter, options)), folder_.path());
     ASSERT_TRUE(first.wait_for_output("step 20/120")) << first.output();
     first.signal(SIGUSR1);
     ASSERT_EQ(first.wait(kSeconds), 75) << first.output();
     EXPECT_EQ(read_text_file(folder_.path("requeued")), "7\n");
-    EXPECT_THAT(expect_end(step8(options), 0), HasSubstr("resumed after step "));
+    EXPECT_THAT(expect_end(job(chapter, options), 0), HasSubstr("resumed after step "));
     const Json found = report_of(objective), wanted = report_of(objective + "_whole");
     EXPECT_GE(found["first_step"], 20);
     EXPECT_EQ(found["losses"].back(), wanted["losses"].back());

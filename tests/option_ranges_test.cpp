@@ -10,6 +10,7 @@
 #include "step0_single_gpu/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/objectives/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/train.hpp"
 
@@ -69,12 +70,12 @@ const std::map<Texts, Texts> kTaken = {
 
 // A trainer with the options of all steps.
 Trainer step_x() {
-  Trainer trainer{.step = "step_x",
-                  .train = nullptr,
-                  .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
-                  .traffic = [](const TrainOptions&, const StepsTaken&, int,
-                                int) { return Traffic(); },
-                  .num_stages = step8::trainer().num_stages};
+  Trainer trainer{
+      .step = "step_x",
+      .train = nullptr,
+      .state_bytes = [](const TrainOptions&, int, int) { return StateBytes(); },
+      .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); },
+      .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
   trainer.options.own =
       step_options<OracleOptions, CudaGraphOptions, BucketOptions, PrefetchOptions, PipelineOptions,
@@ -92,8 +93,7 @@ TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
     Texts taken_by_this;
     for (const std::string& odd : kOddValues) {
       try {
-        const TrainOptions options = 
-            parse_words(trainer, {option.c_str(), odd.c_str()}).options;
+        const TrainOptions options = parse_words(trainer, {option.c_str(), odd.c_str()}).options;
         taken_by_this.insert(odd);
         describe_run(options, trainer, 1);
         check_memory(options, trainer, {}, 0x1p62);

@@ -8,6 +8,7 @@
 #include "step0_single_gpu/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/objectives/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/train.hpp"
 
@@ -65,8 +66,8 @@ std::optional<CommandLine> print_config(const std::string& name, const std::stri
 TEST(PrintedConfig, ReadsBackToTheSameValues) {
   const TempFolder folder;
   const std::string path = folder.path("c.toml");
-  for (const Trainer& trainer :
-       {step0::trainer(), step4::trainer(), step7::trainer(), step8::trainer(), step9::trainer()}) {
+  for (const Trainer& trainer : {step0::trainer(), step4::trainer(), step7::trainer(),
+                                 step8::trainer(), objectives::trainer(), step9::trainer()}) {
     const Json defaults = to_json(parse_words(trainer, {}).options);
     for (const auto& [key, default_value] : defaults.items()) {
       bool is_changed = false;
@@ -85,6 +86,24 @@ TEST(PrintedConfig, ReadsBackToTheSameValues) {
       }
       EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
     }
+  }
+}
+
+// On the command line, and in a file that step 8 printed when it had these options.
+TEST(MovedOptions, StepEightNamesTheChapterThatHasThem) {
+  const TempFolder folder;
+  const Json kept = to_json(parse_words(step8::trainer(), {}).options);
+  const Json all = to_json(parse_words(objectives::trainer(), {}).options);
+  EXPECT_EQ(all.size(), kept.size() + 12);
+  for (const auto& [key, value] : all.items()) {
+    if (kept.contains(key)) continue;
+    const std::string name = "--" + key, place = "./ladder train objectives";
+    const std::string file = folder.write("c.toml", concat(key, " = ", to_text(value), "\n"));
+    const auto refused = [&](const std::vector<const char*>& words) {
+      expect_refused(step8::trainer(), words, {name.c_str(), place.c_str()});
+    };
+    refused({name.c_str(), "1"});
+    refused({"--config", file.c_str()});
   }
 }
 

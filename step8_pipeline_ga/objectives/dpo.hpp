@@ -16,8 +16,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "common/data/batch.hpp"
-#include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "common/train/report/step_record.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 namespace ladder {
 

@@ -11,14 +11,17 @@ void ObjectiveOptions::declare(OptionTable& table) {
                 {"dpo", ObjectiveKind::kDpo},
                 {"self_distillation", ObjectiveKind::kSelfDistillation}},
                "next token; pairs of a better and a worse answer; or agreement with a teacher");
-  table.number("--dpo-beta", dpo.beta, kPositive, "how strongly the model is held to the reference");
+  table.number("--dpo-beta", dpo.beta, kPositive,
+               "how strongly the model is held to the reference");
   table.number("--dpo-label-smoothing", dpo.label_smoothing, {0, 0.5},
                "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
-  table.choice("--dpo-unit", dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
-               "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
-  table.value("--dpo-reference", dpo.reference,
-              "checkpoint of the frozen model to compare with, the same in every part of a run that "
-              "is resumed; default: that of --init-from");
+  table.choice(
+      "--dpo-unit", dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
+      "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
+  table.value(
+      "--dpo-reference", dpo.reference,
+      "checkpoint of the frozen model to compare with, the same in every part of a run that "
+      "is resumed; default: that of --init-from");
   table
       .value("--dpo-reference-cache", dpo.cache,
              "file that keeps the frozen model's log-probabilities: computed once for all pairs, "

@@ -1,17 +1,17 @@
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 #include "common/testing/parse_options.hpp"
-#include "step8_pipeline_ga/train.hpp"
+#include "step8_pipeline_ga/objectives/train.hpp"
 
 namespace ladder {
 namespace {
 
 CommandLine parse(const std::vector<const char*>& words) {
-  return parse_words(step8::trainer(), words);
+  return parse_words(objectives::trainer(), words);
 }
 
 void refused(const std::vector<const char*>& words, const char* part) {
-  expect_refused(step8::trainer(), words, {part});
+  expect_refused(objectives::trainer(), words, {part});
 }
 
 TEST(ObjectiveOptions, HaveTheirUnits) {

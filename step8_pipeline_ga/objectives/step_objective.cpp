@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "step8_pipeline_ga/objectives/distillation_objective.hpp"
-#include "step8_pipeline_ga/objectives/dpo_objective.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 namespace ladder {
 
@@ -26,19 +25,6 @@ StepObjective make_objective(const TrainOptions& options, const StagePlan& plan,
       return distillation_objective(options, plan, mesh, student, optimizer);
   }
   return {};
-}
-
-bool has_second_model(const TrainOptions& options) {
-  const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
-  return objective.kind == ObjectiveKind::kSelfDistillation ||
-         (objective.kind == ObjectiveKind::kDpo && objective.dpo.cache.empty());
-}
-
-std::int64_t second_model_bytes(const TrainOptions& options) {
-  if (!has_second_model(options)) return 0;
-  const Precision& precision = options.model.precision;
-  const bool is_teacher = options.get<ObjectiveOptions>().kind == ObjectiveKind::kSelfDistillation;
-  return precision.param_bytes() + (is_teacher && precision.has_16_bit_params() ? 4 : 0);
 }
 
 }  // namespace ladder

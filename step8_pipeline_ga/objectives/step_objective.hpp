@@ -41,7 +41,7 @@ struct StepObjective : Objective {
   // The means over everything scored since the last call, on all ranks. Collective over the world;
   // communicates only if the objective has metrics.
   std::function<Metrics()> take_metrics = [] { return Metrics(); };
-  ObjectiveState state = {};  // to save
+  AddedState state = {};  // to save
 };
 
 // The objective that the options name. Lifetime: the arguments outlive it, but for options and plan.
@@ -49,14 +49,17 @@ StepObjective make_objective(const TrainOptions& options, const StagePlan& plan,
                              const FlatModel& student, Optimizer& optimizer,
                              const BatchStream& batches);
 
+// Those with a second model, whose stages run next to the model's: a frozen reference, or a cache of
+// what it says; and a teacher, an average in fp32 of what the student's optimizer updates: its masters,
+// or, if it has none, the parameters themselves.
+StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
+                            const BatchStream& batches);
+StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,
+                                     const Mesh& mesh, const FlatModel& student,
+                                     Optimizer& optimizer);
+
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.
 MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world);
-
-// Whether a stage holds a second model in memory: a teacher, or a reference without a cache.
-bool has_second_model(const TrainOptions& options);
-
-// What it takes per element of the stage's layout: parameters, and a 16-bit teacher's fp32 masters.
-std::int64_t second_model_bytes(const TrainOptions& options);
 
 }  // namespace ladder

@@ -35,8 +35,8 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   check_plan(plan);
   const Timeline timeline = simulate(plan, {});
-  const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages,
-                                   " stages, ", plan.num_microbatches, " microbatches");
+  const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages, " stages, ",
+                                   plan.num_microbatches, " microbatches");
   return is_svg ? draw_svg(timeline, title, "units") : title + "\n" + draw_text(timeline, "units");
 }
 

@@ -1,8 +1,16 @@
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
+
+DataOptions step_data(const TrainOptions& options) {
+  DataOptions data = options.data;
+  data.num_microbatches = microbatches_per_step(options);
+  data.rows = options.shape.rows;
+  return data;
+}
 
 StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas) {
   const std::int64_t wanted = options.get<PipelineOptions>().docs_per_step;
@@ -26,7 +34,8 @@ StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communic
 }
 
 std::int64_t flush_size(const TrainOptions& options, const Microbatches& batch) {
-  return options.get<PipelineOptions>().docs_per_step > 0 ? batch.size() : options.data.num_microbatches;
+  return options.get<PipelineOptions>().docs_per_step > 0 ? batch.size()
+                                                          : options.data.num_microbatches;
 }
 
 }  // namespace ladder

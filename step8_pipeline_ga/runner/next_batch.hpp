@@ -9,6 +9,10 @@
 
 namespace ladder {
 
+// The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that
+// the options have the data read as.
+DataOptions step_data(const TrainOptions& options);
+
 struct StepBatch {
   Microbatches microbatches;
   Metrics metrics = {};  // with --docs-per-step: documents, of all replicas, and microbatches

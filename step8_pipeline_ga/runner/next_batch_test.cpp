@@ -9,7 +9,7 @@
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step2_sharded_data/data_shard.hpp"
-#include "step8_pipeline_ga/objectives/step_data.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 namespace {
@@ -25,7 +25,7 @@ class NextBatch : public RankTest {
   Communicator& comm() { return comm_; }
 
   // One document per row, in the order of the file.
-  DataOptions documents_in_rows(std::int64_t num_documents, std::int64_t rows) {
+  BatchStream documents(std::int64_t num_documents, std::int64_t rows) {
     const std::string path = (folder_.path() / "documents.jsonl").string();
     std::ofstream file(path);
     for (std::int64_t i = 0; i < num_documents; ++i) file << "{\"answer\": \"abc\"}\n";
@@ -36,11 +36,7 @@ class NextBatch : public RankTest {
     data.order = SampleOrder::kSequential;
     data.microbatch_size = rows;
     data.context = 8;
-    return data;
-  }
-  BatchStream documents(std::int64_t num_documents, std::int64_t rows) {
-    return {documents_in_rows(num_documents, rows),
-            data_shard(comm().rank(), comm().size(), Tail::kPad)};
+    return {data, data_shard(comm().rank(), comm().size(), Tail::kPad)};
   }
   static TrainOptions wanting(std::int64_t docs_per_step) {
     TrainOptions options;
@@ -121,39 +117,6 @@ TEST_ON_RANKS(NextBatch, WithoutTheOptionItIsTheStreamsStep) {
   const StepBatch batch = next_batch(batches, wanting(0), comm());
   EXPECT_TRUE(batch.metrics.empty());
   EXPECT_EQ(batch.microbatches[0].samples, same.next()[0].samples);
-}
-
-// 11 samples of each replica in microbatches of 2: one is left, and balanced alone it would teach
-// nothing. A resumed run leaves out the same one.
-TEST_ON_RANKS(NextBatch, ATeacherThatBalancesMicrobatchesGetsNoSampleAlone) {
-  const Mesh mesh = Mesh::split(comm(), 1);
-  TrainOptions options;
-  const auto rows_of_epoch = [&](std::int64_t seek_to) {
-    BatchStream batches(options.data, step_shard(options, mesh));
-    batches.seek({0, seek_to * comm().size()});
-    std::vector<std::int64_t> rows;
-    do {
-      rows.push_back(static_cast<std::int64_t>(batches.next_microbatch().samples.size()));
-    } while (!batches.is_epoch_over());
-    return rows;
-  };
-  options.data = documents_in_rows(11 * comm().size(), 2);
-  EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
-  options.set<ObjectiveOptions>().kind = ObjectiveKind::kSelfDistillation;
-  EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2));
-  EXPECT_THAT(rows_of_epoch(10), ElementsAre(2, 2, 2, 2, 2));  // of the next epoch
-  options.data.microbatch_size = 3;
-  EXPECT_THAT(rows_of_epoch(6), ElementsAre(3, 2));
-  options.data.microbatch_size = 2;
-  options.set<ObjectiveOptions>().distillation.scope = SinkhornScope::kBatch;
-  EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
-  options.data.microbatch_size = options.data.num_microbatches = 1;
-  if (comm().size() == 1) {
-    EXPECT_THAT([&] { step_shard(options, mesh); },
-                ThrowsMessage<UsageError>(HasSubstr("--sinkhorn-scope batch: a step has one")));
-  } else {
-    step_shard(options, mesh);
-  }
 }
 
 // Every step would be a whole epoch, however large: a .txt file is one document.

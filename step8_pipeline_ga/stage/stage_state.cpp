@@ -71,11 +71,11 @@ StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, con
 }
 
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
-                       BatchStream& batches, const Mesh& mesh, const ObjectiveState& objective) {
+                       BatchStream& batches, const Mesh& mesh, const AddedState& added) {
   std::vector<NamedTensor> own = optimizer.named_state(model.layout());
   std::vector<std::string> suffixes;
   for (const NamedTensor& state : optimizer.state()) suffixes.push_back("." + state.name);
-  for (const auto& [name, flat] : objective.tensors) {
+  for (const auto& [name, flat] : added.tensors) {
     suffixes.push_back("." + name);
     for (const NamedTensor& tensor : named_views(model.layout(), flat))
       own.push_back({tensor.name + suffixes.back(), tensor.tensor});
@@ -88,7 +88,7 @@ TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer&
   }
   TrainState state = state_of(parameters, staged_tensors(places_of(plan, suffixes, own), mesh),
                               optimizer, batches);
-  state.reference_hash = objective.reference_hash;
+  state.reference_hash = added.reference_hash;
   return state;
 }
 

@@ -22,8 +22,8 @@ namespace ladder {
 // The parameters alone. Lifetime: the mesh's communicators outlive the result.
 StateTensors stage_parameters(const StagePlan& plan, const FlatModel& model, const Mesh& mesh);
 
-// What an objective adds to a checkpoint.
-struct ObjectiveState {
+// What a trainer with a second model adds to a checkpoint.
+struct AddedState {
   // In this stage's layout, stored beside the optimizer's: each under the names of the parameters,
   // with a dot and its own name appended.
   std::vector<NamedTensor> tensors = {};
@@ -32,7 +32,6 @@ struct ObjectiveState {
 
 // Lifetime: the arguments outlive the state, but for the plan.
 TrainState stage_state(const StagePlan& plan, const FlatModel& model, Optimizer& optimizer,
-                       BatchStream& batches, const Mesh& mesh,
-                       const ObjectiveState& objective = {});
+                       BatchStream& batches, const Mesh& mesh, const AddedState& added = {});
 
 }  // namespace ladder

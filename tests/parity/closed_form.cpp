@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
+
 namespace ladder {
 namespace {
 
@@ -152,7 +155,8 @@ void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainRepo
   const std::int64_t rows = of_all_ranks(report.batch_counts.rows) / report.num_stages;
   const std::int64_t microbatches =
       of_all_ranks(report.batch_counts.microbatches) / report.num_stages;
-  const std::int64_t boundaries = report.num_stages * options.get<PipelineOptions>().chunks_per_stage - 1;
+  const std::int64_t boundaries =
+      report.num_stages * options.get<PipelineOptions>().chunks_per_stage - 1;
   const OpTraffic& sent = report.traffic[CommOp::kSend];
   const std::int64_t passes = has_two ? 3 : 2;  // a forward, a backward, the other's forward
   const std::int64_t rows_of_sample = objective.kind == ObjectiveKind::kLanguageModel ? 1 : 2;

@@ -1,4 +1,4 @@
-// Runs step 8 with each of its objectives.
+// Runs step 8's chapter with each of its objectives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "tests/parity/climber.hpp"
 
 namespace ladder {
@@ -35,7 +37,9 @@ class ObjectiveClimber : public ::testing::Test {
   // eight per replica, or 9 documents, and the last one of an epoch takes fewer.
   TrainOptions options(const ObjectiveCase& which, int num_stages,
                        std::int64_t num_microbatches = 4);
-  FinishedRun climb(const TrainOptions& options) { return climber_.climb(pipeline(), options); }
+  FinishedRun climb(const TrainOptions& options) {
+    return climber_.climb(pipeline_with_objectives(), options);
+  }
 
   // New files with `count` samples of different lengths, some too long for a row.
   std::string pairs(int count, int first = 0);

@@ -1,4 +1,4 @@
-// Closed forms for the objectives of step 8. Runs that all have the same wrong reference, teacher or
+// Closed forms for the objectives of step 8's chapter. Runs that all have the same wrong reference, teacher or
 // views equal each other, so a comparison of runs does not find it.
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
   named.num_steps = 1;
   TrainOptions by_default = named, by_tokens = named, other = named;
   by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
-  other.output.init_from = {};              // the model starts from its seed
+  other.output.init_from = {};                            // the model starts from its seed
   by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
   for (const TrainOptions& own : {named, by_default, by_tokens})
     EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
@@ -152,7 +152,7 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   if (climber_.rank() == 0) fs::create_directories(folder);
   const auto refused = [&](const std::string& name, const std::string& why) {
     cached.set<ObjectiveOptions>().dpo.cache = folder / name;
-    const auto climb_alone = [&] { climber_.climb_on(1, pipeline(), cached); };
+    const auto climb_alone = [&] { climber_.climb_on(1, pipeline_with_objectives(), cached); };
     if (climber_.rank() != 0) return climb_alone();
     EXPECT_THAT(climb_alone, ThrowsMessage<CheckError>(AllOf(HasSubstr("--dpo-reference-cache"),
                                                              HasSubstr(name), HasSubstr(why))));
@@ -164,10 +164,11 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
   if (climber_.rank() == 0) other_run.emplace(folder / "pairs.safetensors.partial", "it");
   refused("pairs.safetensors", "is in use by process");
 
-  cached.set<ObjectiveOptions>().dpo = options(dpo(), 1).get<ObjectiveOptions>().dpo;  // whose reference can be read
+  cached.set<ObjectiveOptions>().dpo =
+      options(dpo(), 1).get<ObjectiveOptions>().dpo;  // whose reference can be read
   cached.set<ObjectiveOptions>().dpo.cache = folder / "new" / "pairs.safetensors";
   cached.num_steps = 1;
-  climber_.climb_on(1, pipeline(), cached);
+  climber_.climb_on(1, pipeline_with_objectives(), cached);
   const std::vector<fs::path> made{fs::directory_iterator(folder / "new"), {}};
   EXPECT_EQ(made, std::vector<fs::path>{cached.set<ObjectiveOptions>().dpo.cache});
 }
@@ -282,11 +283,13 @@ TEST_F(ObjectiveClosedForm, NoSampleIsBalancedAlone) {
   }
 }
 
-// A model that does not learn, and sees the same samples in every epoch: only the views are new.
+// A model that does not learn, and sees the same samples in every epoch: only the views are new. They
+// depend on the seed, the model here does not.
 TEST_F(ObjectiveClosedForm, EveryEpochHasItsOwnViews) {
   TrainOptions noisy = options(self_distillation(SinkhornScope::kBatch), climber_.size());
   noisy.num_steps = 3;
   noisy.output.eval_every = 1;
+  noisy.output.init_from = reference();
   noisy.lr = {.schedule = LrSchedule::kConstant, .lr = 0};
   noisy.set<ObjectiveOptions>().distillation.teacher_momentum = 1;
   noisy.data.order = SampleOrder::kSequential;
@@ -294,7 +297,7 @@ TEST_F(ObjectiveClosedForm, EveryEpochHasItsOwnViews) {
   noisy.data.microbatch_size = 3;  // an epoch is a step of four microbatches
   TrainOptions plain = noisy, other_seed = noisy;
   plain.set<ObjectiveOptions>().distillation.view_noise = 0;
-  other_seed.data.seed += 1;
+  other_seed.seed += 1;
   const TrainReport found = climb(noisy).report;
   const TrainReport same = climb(plain).report;
   const TrainReport other = climb(other_seed).report;

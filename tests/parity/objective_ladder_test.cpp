@@ -1,4 +1,4 @@
-// The objectives of step 8 on the parity ladder: a cut into stages changes no bit of any of them, a
+// The objectives of step 8's chapter on the parity ladder: a cut into stages changes no bit of any of them, a
 // cut into microbatches and replicas nothing but rounding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,8 @@ TEST_F(ObjectiveLadder, StagesChangeNoBit) {
       TrainOptions whole = options(which, 1);
       whole.set<PipelineOptions>().schedule = Schedule::kGpipe;
       const FinishedRun run = climb(options(which, num_stages));
-      const FinishedRun wanted = climber_.climb_on(size / num_stages, pipeline(), whole);
+      const FinishedRun wanted =
+          climber_.climb_on(size / num_stages, pipeline_with_objectives(), whole);
       if (climber_.rank() != 0) continue;
       EXPECT_EQ(run.report.losses.size(), 6u);
       EXPECT_THAT(differences(run, wanted), IsEmpty());
@@ -45,6 +46,22 @@ TEST_F(ObjectiveLadder, StagesChangeNoBit) {
       EXPECT_EQ(run.report.metrics.back().size(), own + (which.docs_per_step > 0 ? 2 : 0));
     }
   }
+}
+
+// For the next token, the loop with an objective is step 8's, whose checkpoints it takes up.
+TEST_F(ObjectiveLadder, LearnsTheNextTokenAsStepEightDoes) {
+  TrainOptions all = options(lm_by_documents(), climber_.size() == 4 ? 2 : climber_.size());
+  all.lr.schedule = LrSchedule::kConstant;
+  TrainOptions first = all, rest = all;
+  first.num_steps = 4;
+  const FinishedRun wanted = climber_.climb(pipeline(), all);
+  const FinishedRun run = climb(all);
+  rest.output.resume = climber_.climb(pipeline(), first).folder;
+  climber_.wait_for_all();
+  EXPECT_EQ(climb(rest).report.param_hash, wanted.report.param_hash);
+  if (climber_.rank() != 0) return;
+  EXPECT_THAT(differences(run, wanted), IsEmpty());
+  EXPECT_EQ(run.report.metrics, wanted.report.metrics);
 }
 
 // Between steps, these keep a position among documents, a reference, a cache and a teacher.
@@ -124,7 +141,7 @@ std::vector<Cut> cuts_on(std::int64_t num_ranks) {
 TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
   ObjectiveCase by_tokens = dpo();
   by_tokens.name = "dpo over tokens";
-  by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
+  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
   for (const ObjectiveCase& which :
        {ObjectiveCase{.name = "lm"}, dpo(), by_tokens, self_distillation(SinkhornScope::kBatch)}) {
     TrainOptions common = options(which, 1);
@@ -142,7 +159,7 @@ TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
       options.set<PipelineOptions>().schedule = cut.schedule;
       return options;
     };
-    const FinishedRun wanted = climber_.climb_on(1, pipeline(), with(Cut()));
+    const FinishedRun wanted = climber_.climb_on(1, pipeline_with_objectives(), with(Cut()));
     for (const Cut& cut : cuts_on(climber_.size())) {
       SCOPED_TRACE(concat(which.name, ": ", cut.name()));
       const FinishedRun run = climb(with(cut));

@@ -9,9 +9,11 @@
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-#include "step8_pipeline_ga/objectives/evaluate.hpp"
-#include "step8_pipeline_ga/objectives/step_data.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/runner/evaluate.hpp"
+#include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
@@ -123,7 +125,7 @@ TrainReport train_pipeline_with(PipelineError error, const TrainOptions& options
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
     run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested});
     if (run.should_evaluate())
-      run.record_validation(evaluate(pipeline, {kNextToken}, batches.validation(), mesh));
+      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
   }
   run.finish(stage_state(plan, flat, optimizer, batches, mesh));
   return run.report();

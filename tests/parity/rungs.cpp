@@ -10,6 +10,7 @@
 #include "step5_zero1/train.hpp"
 #include "step6_zero2/train.hpp"
 #include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/objectives/train.hpp"
 #include "step8_pipeline_ga/train.hpp"
 #include "step9_diloco/train.hpp"
 
@@ -49,6 +50,11 @@ const Rung& pipeline() {
   return rung;
 }
 
+const Rung& pipeline_with_objectives() {
+  static const Rung rung = {objectives::trainer(), {"step8_pipeline_ga"}};
+  return rung;
+}
+
 const Rung& diloco() {
   static const Rung rung = {step9::trainer(), {}};
   return rung;
@@ -57,6 +63,7 @@ const Rung& diloco() {
 const Rung& rung_of(const std::string& step) {
   if (step == oracle().step()) return oracle();
   if (step == pipeline().step()) return pipeline();
+  if (step == pipeline_with_objectives().step()) return pipeline_with_objectives();
   if (step == diloco().step()) return diloco();
   for (const Rung& rung : rungs()) {
     if (rung.step() == step) return rung;

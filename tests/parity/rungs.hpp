@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/train/trainer.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 #include "tests/parity/comparison.hpp"
 
 namespace ladder {
@@ -30,6 +31,8 @@ FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const 
 const std::vector<Rung>& rungs();
 // Step 8. Its ranks are not only replicas, so pipeline_ladder_test climbs it by itself.
 const Rung& pipeline();
+// Its chapter objectives, which objective_ladder_test climbs.
+const Rung& pipeline_with_objectives();
 // Step 9. It trains otherwise than all the others, so diloco_ladder_test climbs it by itself.
 const Rung& diloco();
 const Rung& rung_of(const std::string& step);

@@ -17,8 +17,6 @@
 #include "common/train/json.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
-#include "step8_pipeline_ga/objectives/objective_options.hpp"
-#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 

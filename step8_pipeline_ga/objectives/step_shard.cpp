@@ -1,19 +1,14 @@
-#include "step8_pipeline_ga/objectives/step_data.hpp"
+#include "step8_pipeline_ga/objectives/step_shard.hpp"
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
-
-DataOptions step_data(const TrainOptions& options) {
-  DataOptions data = options.data;
-  data.num_microbatches = microbatches_per_step(options);
-  data.rows = options.shape.rows;
-  return data;
-}
 
 DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
   DataShard shard = data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);

@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/objectives/evaluate.hpp"
+#include "step8_pipeline_ga/runner/evaluate.hpp"
 
 #include <utility>
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace ladder {
 
-double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
-                const Microbatches& batches, const Mesh& mesh) {
+double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
+                const Mesh& mesh, const std::function<void(Microbatches& own)>& prepare) {
   std::vector<Microbatch> own;
   for (std::int64_t i = mesh.dp_rank(); i < batches.size(); i += mesh.num_replicas())
     own.push_back(batches[i]);
   Microbatches own_batches(std::move(own));
-  objective.prepare(own_batches, {.is_validation = true});
+  if (prepare) prepare(own_batches);
   const std::vector<double> own_sums = pipeline.loss_sums(objective, own_batches);
   std::vector<double> sums(static_cast<std::size_t>(batches.size()));
   for (std::size_t i = 0; i < own_sums.size(); ++i) {

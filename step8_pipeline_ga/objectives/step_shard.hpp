@@ -1,4 +1,4 @@
-// The data of an optimizer step, of which objectives have different needs.
+// Which replica reads which sample.
 #pragma once
 
 #include "common/comm/mesh.hpp"
@@ -6,10 +6,6 @@
 #include "step2_sharded_data/data_shard.hpp"
 
 namespace ladder {
-
-// The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that
-// the objective needs.
-DataOptions step_data(const TrainOptions& options);
 
 // The samples of this replica, as in step 2. Where a teacher balances each microbatch by itself, the
 // last sample that an epoch has for this replica is left out if it would be a microbatch of its own:
