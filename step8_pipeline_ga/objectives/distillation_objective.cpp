@@ -1,5 +1,4 @@
-#include "step8_pipeline_ga/objectives/distillation_objective.hpp"
-
+// --objective self_distillation in a pipeline.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -11,6 +10,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
 #include "step8_pipeline_ga/objectives/self_distillation.hpp"
+#include "step8_pipeline_ga/objectives/step_objective.hpp"
 
 namespace ladder {
 namespace {

@@ -1,5 +1,4 @@
-#include "step8_pipeline_ga/objectives/dpo_objective.hpp"
-
+// --objective dpo in a pipeline.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
 #include "step8_pipeline_ga/objectives/reference_cache.hpp"
+#include "step8_pipeline_ga/objectives/step_objective.hpp"
 
 namespace ladder {
 namespace {

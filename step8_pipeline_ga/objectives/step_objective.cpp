@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "step8_pipeline_ga/objectives/distillation_objective.hpp"
-#include "step8_pipeline_ga/objectives/dpo_objective.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 namespace ladder {

@@ -49,6 +49,15 @@ StepObjective make_objective(const TrainOptions& options, const StagePlan& plan,
                              const FlatModel& student, Optimizer& optimizer,
                              const BatchStream& batches);
 
+// Those with a second model, whose stages run next to the model's: a frozen reference, or a cache of
+// what it says; and a teacher, an average in fp32 of what the student's optimizer updates: its masters,
+// or, if it has none, the parameters themselves.
+StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
+                            const BatchStream& batches);
+StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,
+                                     const Mesh& mesh, const FlatModel& student,
+                                     Optimizer& optimizer);
+
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.
 MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world);
