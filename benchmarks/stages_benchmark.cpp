@@ -21,6 +21,7 @@
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
 #include "step3_naive_dp/train.hpp"
+#include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step5_zero1/train.hpp"
 #include "step6_zero2/train.hpp"

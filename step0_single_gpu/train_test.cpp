@@ -8,6 +8,8 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 namespace {

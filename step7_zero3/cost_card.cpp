@@ -4,6 +4,7 @@
 #include "step5_zero1/shard_plan.hpp"
 #include "step6_zero2/sharder_cost.hpp"
 #include "step7_zero3/peak.hpp"
+#include "step7_zero3/prefetch_options.hpp"
 #include "step7_zero3/train.hpp"
 
 namespace ladder::step7 {

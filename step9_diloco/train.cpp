@@ -15,6 +15,7 @@
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step9_diloco/diloco.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
 #include "step9_diloco/make_averager.hpp"

@@ -4,6 +4,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/objectives/self_distillation.hpp"
 #include "step8_pipeline_ga/objectives/step_objective.hpp"
 

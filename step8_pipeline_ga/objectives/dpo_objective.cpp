@@ -7,6 +7,7 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
 #include "step8_pipeline_ga/objectives/inference_model.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/objectives/reference_cache.hpp"
 #include "step8_pipeline_ga/objectives/step_objective.hpp"
 

@@ -17,6 +17,7 @@
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
 
 namespace ladder {
 namespace {

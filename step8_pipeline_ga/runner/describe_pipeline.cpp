@@ -1,6 +1,7 @@
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule/schedule_drawing.hpp"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/train/build_model.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 

@@ -12,9 +12,11 @@
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step9_diloco/diloco.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 #include "step9_diloco/round_log.hpp"
 

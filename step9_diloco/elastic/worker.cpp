@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/core/check.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 
 namespace ladder {

@@ -8,6 +8,7 @@
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/straight_line_diloco.hpp"

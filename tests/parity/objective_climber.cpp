@@ -3,6 +3,8 @@
 #include <fstream>
 
 #include "common/core/check.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {
 

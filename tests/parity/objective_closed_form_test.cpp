@@ -15,6 +15,8 @@
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "tests/parity/objective_climber.hpp"
 
 namespace ladder {

@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "tests/parity/objective_climber.hpp"
 

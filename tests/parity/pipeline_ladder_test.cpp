@@ -9,6 +9,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "tests/parity/climber.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
