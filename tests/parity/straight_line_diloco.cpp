@@ -16,6 +16,7 @@
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 namespace {
