@@ -107,10 +107,10 @@ TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
     return concat("env SLURM_JOB_ID=7 SLURM_JOB_NODELIST=here SLURM_NTASKS_PER_NODE=2 LADDER_ROOT=",
                   one_word(LADDER_SOURCE),
                   " PATH=", one_word(concat(folder_.path("bin"), ":", ::getenv("PATH"))), " ",
-                  script("slurm.sbatch"),
-                  trainer(step, "--layers 2 --log-every 1 " + options));
+                  script("slurm.sbatch"), trainer(step, "--layers 2 --log-every 1 " + options));
   };
-  expect_end(job("step8_pipeline_ga", "--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
+  expect_end(
+      job("step8_pipeline_ga", "--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
   for (const std::string data : {"dpo.jsonl", "self_distillation.txt"}) {
     const std::string objective = data.substr(0, data.find('.'));
     const std::string options =
