@@ -11,6 +11,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
@@ -162,7 +163,8 @@ TEST_ON_PROCESSES(GpuLadder, APipelineEqualsTheOracle) {
 TEST_ON_PROCESSES(GpuLadder, DilocoResumes) {
   for (const WireFormat wire : {WireFormat::kFp32, WireFormat::kInt8}) {
     TrainOptions wanted = options(/*is_bf16=*/true);
-    wanted.set<DilocoOptions>() = {.sync_every = 4, .num_fragments = 2, .sync_delay = 1, .wire = wire};
+    wanted.set<DilocoOptions>() = {
+        .sync_every = 4, .num_fragments = 2, .sync_delay = 1, .wire = wire};
     const FinishedRun whole = train(diloco(), wanted);
     wanted.num_steps = 3;  // in the middle of the second round
     const std::string folder = all_gather_text(train(diloco(), wanted).folder, comm_)[0];

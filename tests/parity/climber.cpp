@@ -7,6 +7,7 @@
 #include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/closed_form.hpp"
 
 namespace ladder {

@@ -8,6 +8,7 @@
 
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 
 namespace ladder {
 namespace {

@@ -14,6 +14,7 @@
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "step7_zero3/prefetch_options.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"

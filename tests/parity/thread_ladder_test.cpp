@@ -8,6 +8,7 @@
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
@@ -98,7 +99,8 @@ TEST_P(ThreadLadder, EveryScheduleOfThePipelineEqualsTheOracle) {
 // Workers that meet now and then, with an average in flight, in fp32 and in fewer bytes.
 TEST_P(ThreadLadder, DilocoEqualsItsDefinition) {
   TrainOptions options = options_of(covering_set()[4], texts_);
-  options.set<DilocoOptions>() = {.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25};
+  options.set<DilocoOptions>() = {
+      .sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25};
   const FinishedRun run = train_on_threads(diloco(), options);
   const StraightLine wanted = straight_line_diloco(options, num_ranks());
   EXPECT_EQ(run.report.losses, wanted.losses);
