@@ -88,7 +88,9 @@ TEST(PrintedConfig, ReadsBackToTheSameValues) {
           ADD_FAILURE() << key << " = " << value << ": " << error.what();
         }
       }
-      EXPECT_TRUE(is_changed) << key << ": no value was tried but its default";
+      // Workers that may die train on the CPU, and send fp32.
+      const bool is_fixed = trainer.step == "elastic" && (key == "device" || key == "wire");
+      EXPECT_NE(is_changed, is_fixed) << key << ": no value was tried but its default";
     }
   }
 }

@@ -135,13 +135,20 @@ TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStops) {
 TEST_F(ElasticTrainer, AWorkerThatGivesUpKeepsWhatItHasLearned) {
   for (const char* const delay : {"0", "3"}) {
     const std::string out = concat("delay", delay);
-    start(0, concat("--min-workers 2 --fragments 1 --patience 3 --sync-delay ", delay, " --out ",
-                    out));
+    const std::string options =
+        concat("--min-workers 2 --fragments 1 --patience 3 --sync-delay ", delay);
+    start(0, concat(options, " --out ", out));
     EXPECT_EQ(wait(0), 75) << output(0);
     const std::filesystem::path saved = newest_checkpoint(folder_.path(out)).value();
     EXPECT_TRUE(read_text_file(saved / "model.safetensors") !=
                 read_text_file(saved / "workers/0/model.safetensors"))
         << "it has lost its round: " << output(0);
+    // Ten rounds of both. Without a delay, worker 0 has taken all steps of another one, in vain.
+    const std::string steps = saved.filename() == "step_000012" ? "132" : "120";
+    start(0, concat(options, " --patience 30 --resume auto --steps ", steps, " --out ", out));
+    start(1, concat(options, " --patience 30 --steps 120 --out other", delay));
+    for (int worker = 0; worker < 2; ++worker) EXPECT_EQ(wait(worker), 0) << output(worker);
+    EXPECT_EQ(report(out)["param_hash"], report(concat("other", delay))["param_hash"]);
   }
 }
 
