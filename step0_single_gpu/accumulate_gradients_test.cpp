@@ -1,5 +1,5 @@
-#include "common/testing/grade_main.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
+#include "common/testing/grade_main.hpp"
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>

@@ -29,7 +29,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   // Forward and loss in one; with --cuda-graphs, a recording of them that a GPU repeats.
-  const LossSum loss_sum = captured_if(options.get<CudaGraphOptions>().are_wanted, loss_of(model, kNextToken), grads);
+  const LossSum loss_sum =
+      captured_if(options.get<CudaGraphOptions>().are_wanted, loss_of(model, kNextToken), grads);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step

@@ -6,9 +6,7 @@ namespace ladder {
 
 void BucketOptions::declare(OptionTable& table) {
   table.heading("Buckets");
-  table
-      .value("--bucket-mb", capacity_mb,
-             "capacity of a gradient bucket in MiB; 0.0625 is 64 KiB")
+  table.value("--bucket-mb", capacity_mb, "capacity of a gradient bucket in MiB; 0.0625 is 64 KiB")
       .changes_no_bits();
 }
 

@@ -27,8 +27,7 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
   sent += scalars_traffic(2, world_size, rank);
   sent += norm_traffic(layout, world_size, rank);
   for (const GradientBucket& unit : plan_unit_buckets(layout))
-    sent +=
-        all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
+    sent += all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
   sent *= steps.count();
   Traffic gradients = microbatch_traffic(options, world_size, rank);
   return sent += gradients *= steps.batches.microbatches;

@@ -57,7 +57,8 @@ class ShardedModelTest : public RankTest {
   void expect_step(const TrainOptions& options) {
     const WholeModel whole(options.model, kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedModel model(gpt_builder(options.model, kSeed), options.get<PrefetchOptions>().num_units, comm_);
+    ShardedModel model(gpt_builder(options.model, kSeed), options.get<PrefetchOptions>().num_units,
+                       comm_);
     GradientSharder sharder(model.plan(), model.leaves(), comm_);
     EXPECT_EQ(4 * model.plan().numel,
               step7::state_bytes(options, comm_.size(), comm_.rank()).parameters);

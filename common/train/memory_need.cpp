@@ -88,14 +88,15 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
   const double replicas_here = !is_pipeline                   ? ranks.here
                                : ranks.here == ranks.in_world ? num_replicas
                                                               : 0;
-  const double num_readers = static_cast<double>(num_replicas) * static_cast<double>(options.shape.num_data_parts);
+  const double num_readers =
+      static_cast<double>(num_replicas) * static_cast<double>(options.shape.num_data_parts);
   const double most_samples = std::max(1.0, std::floor(num_samples / num_readers));
   const double rows_each = static_cast<double>(options.shape.rows_per_sample);
   const double microbatch =
       rows_each *
-      std::min(
-          static_cast<double>(options.data.microbatch_size),
-          std::max(1.0, std::floor(most_samples / static_cast<double>(options.shape.replicas_per_rank))));
+      std::min(static_cast<double>(options.data.microbatch_size),
+               std::max(1.0, std::floor(most_samples /
+                                        static_cast<double>(options.shape.replicas_per_rank))));
   const double step = rows_each * std::min(samples_per_step(options), most_samples);
   constexpr double kTokenBytes = 2 * sizeof(std::int64_t);  // its id and its target
   MemoryNeed need;
@@ -144,7 +145,8 @@ void check_is_countable(const TrainOptions& options) {
   const double elements = num_elements(options);
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
               " parameters, more than Ladder computes with; choose smaller ones");
-  const double samples = samples_per_step(options) * static_cast<double>(options.shape.rows_per_sample);
+  const double samples =
+      samples_per_step(options) * static_cast<double>(options.shape.rows_per_sample);
   const double tokens = samples * static_cast<double>(options.model.context);
   check_usage(tokens * kMostReplicas <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,

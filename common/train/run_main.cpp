@@ -251,9 +251,9 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
     const StepsTaken steps = {.last = num_steps, .batches = batches};
     return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
   };
-  const std::int64_t sent =
-      is_every_step ? average(1, full_step(options).batches)
-                    : trainer.largest_traffic(options, world_size, rank).bytes_sent();
+  const std::int64_t sent = is_every_step
+                                ? average(1, full_step(options).batches)
+                                : trainer.largest_traffic(options, world_size, rank).bytes_sent();
   lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
                                      is_every_step ? "per step" : "in the step that sends most"));
   if (is_every_step || options.num_steps == 0) return lines;

@@ -215,9 +215,9 @@ TEST(DescribeRun, CountsTheRowsOfEachSample) {
   TrainOptions options = {.step = "step_x"};
   options.data.num_microbatches = 4;
   finalize(options);
-  EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
-              AllOf(HasSubstr(" 2048 (16 rows of 128)"),
-                    HasSubstr("forward keeps 17899520 bytes")));
+  EXPECT_THAT(
+      describe_run(options, trainer_of(nullptr), 1),
+      AllOf(HasSubstr(" 2048 (16 rows of 128)"), HasSubstr("forward keeps 17899520 bytes")));
   options.shape.rows_per_sample = 2;
   EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
               AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),

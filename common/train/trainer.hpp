@@ -14,7 +14,7 @@ namespace ladder {
 // Optimizer steps that were taken, or are imagined, one after the other, and what they trained on.
 struct StepsTaken {
   std::int64_t first = 0, last = 1;  // numbers first + 1 to last
-  BatchCounts batches = {};          // of one rank, in all of them together: an epoch ends in a part
+  BatchCounts batches = {};  // of one rank, in all of them together: an epoch ends in a part
   std::int64_t count() const { return last - first; }
 };
 
@@ -25,7 +25,8 @@ struct Trainer {
   // Theory, padding included. Throws UsageError for a world in which the step cannot run.
   StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
   // Theory: what these optimizer steps send, scalars included.
-  Traffic (*traffic)(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
+  Traffic (*traffic)(const TrainOptions& options, const StepsTaken& steps, int world_size,
+                     int rank);
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // Theory: what the optimizer step that sends most sends; null: all full steps send the same.

@@ -37,9 +37,9 @@ struct Shape {
 
 TrainOptions with_shape(TrainOptions options, const Shape& shape) {
   options.set<PipelineOptions>() = {.num_stages = shape.num_stages,
-                      .schedule = shape.schedule,
-                      .chunks_per_stage = shape.chunks_per_stage,
-                      .accumulation = shape.accumulation};
+                                    .schedule = shape.schedule,
+                                    .chunks_per_stage = shape.chunks_per_stage,
+                                    .accumulation = shape.accumulation};
   options.data.num_microbatches = shape.num_microbatches;
   options.model.layers =
       shape.layers > 0 ? shape.layers : shape.num_stages * shape.chunks_per_stage;

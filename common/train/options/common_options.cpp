@@ -17,149 +17,162 @@ constexpr double kMostSeconds = 1e9;
 void declare_run(OptionTable& t, TrainOptions& o) {
   t.heading("Run");
   t.number("--steps", o.num_steps, kCount,
-         "optimizer steps in total, including those before a resume");
+           "optimizer steps in total, including those before a resume");
   t.value("--seed", o.seed, "seed for the model's initial values and the order of samples");
   t.number("--threads", o.num_threads, {1, kMostThreads},
-         "compute threads per rank; steps agree to the bit only with 1");
+           "compute threads per rank; steps agree to the bit only with 1");
   t.choice("--products", o.model.products,
-         {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
-         "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
-         "torch.nn.Linear calls; their last bits differ");
+           {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
+           "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
+           "torch.nn.Linear calls; their last bits differ");
   t.value("--memory-cap-mb", o.memory_cap_mb,
-        "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap").changes_no_bits();
+          "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
+      .changes_no_bits();
   t.choice(
       "--device", o.device, {{"cpu", at::kCPU}, {"cuda", at::kCUDA}},
       "where the model lives and is computed; cuda: a GPU for each rank, or one for all of them, "
       "in bf16 unless --precision says otherwise");
   t.value("--deterministic", o.is_deterministic,
-        "true: only GPU kernels that give the same bits in every run; false: the fastest ones");
+          "true: only GPU kernels that give the same bits in every run; false: the fastest ones");
   t.choice("--transport", o.transport,
-         {{"auto", Transport::kAuto},
-          {"self", Transport::kSelf},
-          {"mpi", Transport::kMpi},
-          {"threads", Transport::kThreads},
-          {"store", Transport::kStore},
-          {"nccl", Transport::kNccl}},
-         "what carries messages between ranks; threads: all ranks are threads of this process; "
-         "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank").changes_no_bits();
+           {{"auto", Transport::kAuto},
+            {"self", Transport::kSelf},
+            {"mpi", Transport::kMpi},
+            {"threads", Transport::kThreads},
+            {"store", Transport::kStore},
+            {"nccl", Transport::kNccl}},
+           "what carries messages between ranks; threads: all ranks are threads of this process; "
+           "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank")
+      .changes_no_bits();
   t.choice(
       "--reduction", o.nccl.reduction,
       {{"native", Reduction::kNative}, {"ordered", Reduction::kOrdered}},
       "order in which nccl adds up: its own, which is the fastest; or that of the ranks, which "
       "gives the bits of the other transports");
-  t.number("--nccl-timeout", o.nccl.timeout_s,
-         {.least = 0, .most = kMostSeconds, .is_above = true},
-         "seconds that an operation of nccl may take once the GPU has begun it; after that it is "
-         "taken for hung, and the run ended").changes_no_bits();
+  t.number("--nccl-timeout", o.nccl.timeout_s, {.least = 0, .most = kMostSeconds, .is_above = true},
+           "seconds that an operation of nccl may take once the GPU has begun it; after that it is "
+           "taken for hung, and the run ended")
+      .changes_no_bits();
   t.value("--ranks", o.num_ranks,
-        "ranks to start with --transport threads; 0: those that the launcher has started").changes_no_bits();
+          "ranks to start with --transport threads; 0: those that the launcher has started")
+      .changes_no_bits();
   t.value("--link", o.link,
-        "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network").changes_no_bits();
+          "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network")
+      .changes_no_bits();
 }
 
 void declare_data(OptionTable& t, TrainOptions& o) {
   t.heading("Data");
   t.value("--data", o.data.source,
-        "corpus (built in), or a file: .txt, .jsonl (text-to-SQL), .bin (nanoGPT, llm.c)");
+          "corpus (built in), or a file: .txt, .jsonl (text-to-SQL), .bin (nanoGPT, llm.c)");
   t.value("--val-data", o.data.validation_source,
-        "validation data of the same kinds; the corpus has its own").changes_no_bits();
+          "validation data of the same kinds; the corpus has its own")
+      .changes_no_bits();
   t.choice("--rows", o.data.rows, {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}},
-         "packed windows of the context's length, or one padded document per row");
+           "packed windows of the context's length, or one padded document per row");
   t.choice("--order", o.data.order,
-         {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
-         "a new permutation every epoch, or the order of the data");
+           {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
+           "a new permutation every epoch, or the order of the data");
   t.choice("--tail", o.data.tail, {{"drop", Tail::kDrop}, {"pad", Tail::kPad}},
-         "samples of an epoch that do not divide evenly over the ranks: drop, or repeat some");
+           "samples of an epoch that do not divide evenly over the ranks: drop, or repeat some");
   t.number("--micro-batch-size", o.data.microbatch_size, kRows, "rows per forward and backward");
   t.number("--num-microbatches", o.data.num_microbatches, kRows,
-         "forwards and backwards per optimizer step and rank");
+           "forwards and backwards per optimizer step and rank");
   t.number("--eval-samples", o.data.validation_samples, kCount,
-         "rows of the validation data per evaluation; 0: all").changes_no_bits();
+           "rows of the validation data per evaluation; 0: all")
+      .changes_no_bits();
   t.flag("--overfit-one-batch", o.data.overfit_one_batch,
-       "train on the first step's samples in every step, to test the loop");
+         "train on the first step's samples in every step, to test the loop");
 }
 
 void declare_model(OptionTable& t, TrainOptions& o) {
   t.heading("Model");
   t.number("--context", o.model.context, {1, kMostContext}, "tokens per row, T");
   t.number("--layers", o.model.layers, {1, kMostLayers}, "blocks, L");
-  t.number("--heads", o.model.heads, {1, kMostHeads},
-         "attention heads, H; must divide --channels");
+  t.number("--heads", o.model.heads, {1, kMostHeads}, "attention heads, H; must divide --channels");
   t.number("--channels", o.model.channels, {1, kMostChannels}, "width, C");
   t.number("--vocab-size", o.data.vocab_size, {0, kMostTokenIds},
-         "number of token ids of a .bin file; 0: text, read as bytes");
+           "number of token ids of a .bin file; 0: text, read as bytes");
   t.value("--tie-embeddings", o.model.tie_embeddings,
-        "true: the head uses the token embedding as its weight");
+          "true: the head uses the token embedding as its weight");
 }
 
 void declare_optimizer(OptionTable& t, TrainOptions& o) {
   t.heading("Optimizer");
   t.choice("--optimizer", o.optimizer.kind,
-         {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
-         "AdamW, or SGD without momentum");
+           {{"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}},
+           "AdamW, or SGD without momentum");
   t.number("--lr", o.lr.lr, kNotNegative, "largest learning rate");
   t.number("--min-lr", o.lr.min_lr, kNotNegative,
-         "learning rate that the decay reaches after the last step");
+           "learning rate that the decay reaches after the last step");
   t.choice("--lr-schedule", o.lr.schedule,
-         {{"cosine", LrSchedule::kCosine},
-          {"linear", LrSchedule::kLinear},
-          {"constant", LrSchedule::kConstant}},
-         "shape of the decay after the warmup");
-  t.number("--warmup-steps", o.lr.warmup_steps, kCount,
-         "steps over which the learning rate rises");
+           {{"cosine", LrSchedule::kCosine},
+            {"linear", LrSchedule::kLinear},
+            {"constant", LrSchedule::kConstant}},
+           "shape of the decay after the warmup");
+  t.number("--warmup-steps", o.lr.warmup_steps, kCount, "steps over which the learning rate rises");
   t.number("--weight-decay", o.optimizer.weight_decay, {0, kMostDecay},
-         "on tensors of two or more dimensions");
+           "on tensors of two or more dimensions");
   t.number("--beta1", o.optimizer.beta1, kDecayRate,
-         "AdamW's decay rate for the mean of gradients");
+           "AdamW's decay rate for the mean of gradients");
   t.number("--beta2", o.optimizer.beta2, kDecayRate,
-         "AdamW's decay rate for the mean of squared gradients");
+           "AdamW's decay rate for the mean of squared gradients");
   t.number("--eps", o.optimizer.eps, kPositive, "AdamW's guard against division by zero");
   t.number("--clip-norm", o.clip_norm, kNotNegative,
-         "largest norm of the gradient; 0: no clipping");
+           "largest norm of the gradient; 0: no clipping");
 }
 
 void declare_precision(OptionTable& t, TrainOptions& o) {
   t.heading("Precision");
   t.choice("--precision", o.model.precision.params, kFormats,
-         "what parameters and activations are stored and computed in; with 16 bits the optimizer "
-         "keeps fp32 masters of the parameters");
+           "what parameters and activations are stored and computed in; with 16 bits the optimizer "
+           "keeps fp32 masters of the parameters");
   t.choice("--grad-dtype", o.model.precision.grads, kFormats,
-         "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
-         "bytes per parameter and half of the wire, and cost accuracy");
+           "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
+           "bytes per parameter and half of the wire, and cost accuracy");
   t.choice(
       "--masters", o.optimizer.masters,
       {{"fp32", Masters::kFp32}, {"none", Masters::kNone}, {"stochastic", Masters::kStochastic}},
       "what remembers the digits that 16-bit parameters cannot hold: fp32 masters; nothing; or "
       "nothing but chance, which rounds up or down at random");
   t.value("--loss-scale", o.loss_scale.initial,
-        "what fp16's loss is multiplied by at first, a power of two; halved when a gradient "
-        "overflows, and that step is skipped");
+          "what fp16's loss is multiplied by at first, a power of two; halved when a gradient "
+          "overflows, and that step is skipped");
   t.number("--loss-scale-window", o.loss_scale.window, kPositiveCount,
-         "good steps in a row after which the loss scale is doubled");
+           "good steps in a row after which the loss scale is doubled");
 }
 
 void declare_output(OptionTable& t, TrainOptions& o) {
   t.heading("Output");
-  t.value("--out", o.output.out, "folder of the run; default: a fresh one under runs/").changes_no_bits();
+  t.value("--out", o.output.out, "folder of the run; default: a fresh one under runs/")
+      .changes_no_bits();
   t.value("--resume", o.output.resume,
-        "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run").changes_no_bits();
+          "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run")
+      .changes_no_bits();
   t.value("--init-from", o.output.init_from,
-        "start a new run from the parameters of this checkpoint; with --resume auto, only where "
-        "--out has none yet").changes_no_bits();
-  t.number("--log-every", o.output.log_every, kPositiveCount,
-         "steps between lines on the console").changes_no_bits();
+          "start a new run from the parameters of this checkpoint; with --resume auto, only where "
+          "--out has none yet")
+      .changes_no_bits();
+  t.number("--log-every", o.output.log_every, kPositiveCount, "steps between lines on the console")
+      .changes_no_bits();
   t.number("--eval-every", o.output.eval_every, kCount,
-         "steps between evaluations on the validation data; 0: never").changes_no_bits();
+           "steps between evaluations on the validation data; 0: never")
+      .changes_no_bits();
   t.number("--save-every", o.output.save_every, kCount,
-         "steps between checkpoints; 0: only at the end").changes_no_bits();
+           "steps between checkpoints; 0: only at the end")
+      .changes_no_bits();
   t.choice("--save-dtype", o.output.save_dtype, kFormats,
-         "bf16 or fp16: each checkpoint also holds its parameters in 16 bits, for other tools").changes_no_bits();
-  t.number("--keep", o.output.keep, kCount, "how many of the newest checkpoints to keep; 0: all").changes_no_bits();
-  t.value("--sample", o.output.sample, "text for the trained model to continue at the end").changes_no_bits();
-  t.value(
-      "--save-reference", o.output.save_reference,
-      "new folder for this run's numbers and parameters, to compare other runs with; a stopped run "
-      "is kept once it has been resumed and has ended").changes_no_bits();
+           "bf16 or fp16: each checkpoint also holds its parameters in 16 bits, for other tools")
+      .changes_no_bits();
+  t.number("--keep", o.output.keep, kCount, "how many of the newest checkpoints to keep; 0: all")
+      .changes_no_bits();
+  t.value("--sample", o.output.sample, "text for the trained model to continue at the end")
+      .changes_no_bits();
+  t.value("--save-reference", o.output.save_reference,
+          "new folder for this run's numbers and parameters, to compare other runs with; a stopped "
+          "run "
+          "is kept once it has been resumed and has ended")
+      .changes_no_bits();
   t.flag("--quiet", o.output.is_quiet, "print nothing on the console").changes_no_bits();
 }
 

@@ -63,8 +63,8 @@ class OptionTable {
   // An option of true or false; without a value it means true.
   Row flag(const char* name, bool& member, const char* help);
   template <class Enum>
-  Row choice(const char* name, Enum& member,
-             const std::vector<std::pair<std::string, Enum>>& names, const char* help) {
+  Row choice(const char* name, Enum& member, const std::vector<std::pair<std::string, Enum>>& names,
+             const char* help) {
     std::string current, allowed;
     for (const auto& [text, constant] : names) {
       allowed += (allowed.empty() ? "" : "|") + text;

@@ -38,9 +38,9 @@ struct OutputOptions {
 // What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A step's
 // finalize() sets it.
 struct BatchShape {
-  Rows rows = Rows::kWindows;         // what the data are read as; by default as --rows says
-  std::int64_t rows_per_sample = 1;   // that a sample becomes in a microbatch
-  std::int64_t flushes_per_step = 1;  // of --num-microbatches each
+  Rows rows = Rows::kWindows;          // what the data are read as; by default as --rows says
+  std::int64_t rows_per_sample = 1;    // that a sample becomes in a microbatch
+  std::int64_t flushes_per_step = 1;   // of --num-microbatches each
   std::int64_t replicas_per_rank = 1;  // that one process plays
   std::int64_t num_data_parts = 1;     // of which this run has one: other runs share the data
   bool has_fixed_size = true;          // false: each step decides how many microbatches it has
@@ -51,8 +51,8 @@ struct BatchShape {
 };
 
 struct TrainOptions {
-  std::string step = {};              // name of the trainer, for example "step0_single_gpu"
-  std::int64_t num_steps = 200;       // optimizer steps in total, including those before a resume
+  std::string step = {};         // name of the trainer, for example "step0_single_gpu"
+  std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
   GptOptions model;
   DataOptions data;
@@ -69,7 +69,7 @@ struct TrainOptions {
   int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
   std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
-  StepOptions own;        // those that only this step has
+  StepOptions own;                     // those that only this step has
   std::set<std::string> given = {};    // names, without dashes, that the user has given
   std::set<std::string> derived = {};  // those whose values follow from other options
   BatchShape shape;                    // set by finalize()

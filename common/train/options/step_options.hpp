@@ -29,13 +29,12 @@ class StepOptions {
   template <class Options>
   Options& add() {
     if (find<Options>() == nullptr) {
-      structs_.push_back({Options(),
-                          [](std::any& own, OptionTable& table) {
-                            std::any_cast<Options&>(own).declare(table);
-                          },
-                          [](std::any& own, TrainOptions& options) {
-                            std::any_cast<Options&>(own).finalize(options);
-                          }});
+      structs_.push_back(
+          {Options(),
+           [](std::any& own, OptionTable& table) { std::any_cast<Options&>(own).declare(table); },
+           [](std::any& own, TrainOptions& options) {
+             std::any_cast<Options&>(own).finalize(options);
+           }});
     }
     return *find<Options>();
   }
