@@ -103,7 +103,7 @@ TEST_F(Reference, LauncherRefusesWhatAllStagesTogetherCannotDo) {
       {"--ranks 3", "1, 2, 4 or 8"},      {"--ranks 16", "1, 2, 4 or 8"},
       {"--steps 0", "a number from 1"},   {"--resume auto", "always starts anew"},
       {"--out here", "--out is not for"}, {"--micro-batch-size 2", "divides 8 rows"},
-      {"--config file", "one by one"},    {"--dry-run", "which trains"}};
+      {"--config file", "one by one"},    {"--dry-run", "it trains"}};
   for (const auto& [options, why] : cases) {
     const ProgramResult result =
         run(concat("bash ", one_word(concat(LADDER_SOURCE, "/ladder")), " run ", options));
