@@ -2,9 +2,9 @@
 // step sleeps for a given time.
 //
 // So every worker is exactly as fast as every other, and needs no core of its own. The averages are
-// real, by step 9's own code: between threads of this process, where a PacedCommunicator makes them as
-// slow as the link, or between ranks over MPI, at its own speed. An inner step polls as the hooks of a
-// real one do, in regular intervals.
+// real, by step 9's own code: between threads of this process, where a PacedCommunicator makes them
+// as slow as the link, or between ranks over MPI, at its own speed. An inner step polls as the
+// hooks of a real one do, in regular intervals.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The headers that nearly every file reads, compiled once. Files still include what they use. Not
-// <ATen/ATen.h>: with all of libtorch's operators this header would cost every file 2 s instead of 1.
+// <ATen/ATen.h>: with all of libtorch's operators this header would cost every file 2 s instead of
+// 1.
 #pragma once
 
 #include <ATen/TensorOperators.h>

@@ -22,7 +22,8 @@ namespace ladder {
 // loss: (Σ summed losses) / num_targets, added up in double.
 //
 // num_targets counts the whole step: this rank's microbatches and those of all other ranks.
-// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added to what .grad holds (zero it
+// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added to what .grad holds (zero
+// it
 //            first), in microbatch order. The returned loss is not scaled.
 // Memory:    the activations of one microbatch at a time.
 // Throws:    CheckError if num_targets is not positive: without targets there is no mean loss.

@@ -100,9 +100,9 @@ TEST_F(Step0Test, ClippingBoundsTheStepNotTheReport) {
   EXPECT_NE(clipped.param_hash, free.param_hash);
 }
 
-// Clipped to a norm of 2^-27, gradients would vanish in fp16. The optimizer has them in fp32 by then, so
-// no bit depends on whether clipping or the learning rate makes a step small. All steps share this:
-// no parity test sees it.
+// Clipped to a norm of 2^-27, gradients would vanish in fp16. The optimizer has them in fp32 by
+// then, so no bit depends on whether clipping or the learning rate makes a step small. All steps
+// share this: no parity test sees it.
 TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
   options_.model.precision = {at::kHalf, at::kHalf};
   options_.loss_scale.initial = 1024;

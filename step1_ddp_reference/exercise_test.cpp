@@ -1,5 +1,5 @@
-// On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason and
-// on all ranks, wherever the mistake shows.
+// On 1, 2, 3 and 4 ranks: answers that the exercise's grader must reject, each for its own reason
+// and on all ranks, wherever the mistake shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -7,7 +7,8 @@
 
 namespace ladder {
 
-// A replica plus a copy of its gradients in the Reducer's buckets: another time the bytes of the gradients.
+// A replica plus a copy of its gradients in the Reducer's buckets: another time the bytes of the
+// gradients.
 StateBytes reference_ddp_state_bytes(const TrainOptions& options);
 
 // One all-reduce per bucket, without padding.

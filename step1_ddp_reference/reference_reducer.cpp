@@ -59,7 +59,8 @@ ReferenceReducer::ReferenceReducer(const std::vector<NamedTensor>& leaves,
                     /*use_python_reducer=*/false,
                     /*bucket_bytes_cap_list=*/{}) {
   for (const NamedTensor& leaf : leaves) names_.push_back(leaf.name);
-  // Buckets are of the parameters' type at first. Those of a 16-bit model carry its gradients in fp32.
+  // Buckets are of the parameters' type at first. Those of a 16-bit model carry its gradients in
+  // fp32.
   const at::Tensor& first = leaves.front().tensor;
   const at::ScalarType grads = first.grad_dtype().value_or(first.scalar_type());
   if (grads != first.scalar_type()) {

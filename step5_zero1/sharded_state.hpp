@@ -24,8 +24,8 @@ namespace ladder {
 StateTensors sharded_tensors(const ShardPlan& plan, const std::vector<NamedTensor>& shards,
                              Communicator& comm);
 
-// What a checkpoint stores of these parameters, in fp32: the optimizer's masters, of which this rank
-// holds its slices, or the parameters themselves.
+// What a checkpoint stores of these parameters, in fp32: the optimizer's masters, of which this
+// rank holds its slices, or the parameters themselves.
 StateTensors stored_parameters(const ShardPlan& plan, const StateTensors& parameters,
                                Optimizer& optimizer, Communicator& comm);
 

@@ -15,8 +15,8 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // In addition, the full gradients of the two neighboring units that are largest together.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
-// Per unit and optimizer step, one reduce_scatter per microbatch and one all_gather; one all_gather of the norm's
-// block sums; one all-reduce of a single double and one of two.
+// Per unit and optimizer step, one reduce_scatter per microbatch and one all_gather; one all_gather
+// of the norm's block sums; one all-reduce of a single double and one of two.
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 // The part of that which each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);

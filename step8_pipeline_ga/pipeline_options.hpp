@@ -31,9 +31,9 @@ struct MovedObjectives {
   void finalize(TrainOptions& /*options*/) {}
 };
 
-// The stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all values
-// if they do not divide the ranks, if a flush has fewer microbatches, or if a single stage should
-// interleave.
+// The stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all
+// values if they do not divide the ranks, if a flush has fewer microbatches, or if a single stage
+// should interleave.
 int num_stages_of(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

@@ -17,11 +17,11 @@ class Averager {
   // One average is in flight at a time.
   virtual void start(at::Tensor values) = 0;
   // Lets the average in flight, if there is one, make progress; never waits. A transport may move a
-  // large message, and start the second half of an average, only while it is called: MPI does. So call
-  // it often.
+  // large message, and start the second half of an average, only while it is called: MPI does. So
+  // call it often.
   virtual void poll() {}
-  // Waits for it. Then `values` hold the sum over those that took part, added up in the order of the
-  // workers, divided by their number: the same bits for each of them. Returns that number, or
+  // Waits for it. Then `values` hold the sum over those that took part, added up in the order of
+  // the workers, divided by their number: the same bits for each of them. Returns that number, or
   // nothing if the round has failed, for all of them; then the values mean nothing.
   virtual std::optional<int> finish() = 0;
 };

@@ -1,4 +1,5 @@
-// An average whose values travel in fewer bytes, and are the same bits on every worker nevertheless.
+// An average whose values travel in fewer bytes, and are the same bits on every worker
+// nevertheless.
 //
 // Worker r is responsible for chunk r of the values, as in the all-reduce of
 // message_communicator.hpp, but what travels is encoded (wire_format.hpp):
@@ -8,14 +9,14 @@
 //                      the workers, in fp32, divides, encodes the mean and sends it to all
 //   finish()           everybody decodes the means of all chunks
 //
-// All workers decode the same bytes, also worker q its own mean: it knows a better one, but is alone
-// with it, and global parameters that differ never meet again. It also decodes its own part of the sum
-// before it adds it. That costs a rounding that could have been avoided, but no worker's values count
-// differently from the others', whichever chunk they are in.
+// All workers decode the same bytes, also worker q its own mean: it knows a better one, but is
+// alone with it, and global parameters that differ never meet again. It also decodes its own part
+// of the sum before it adds it. That costs a rounding that could have been avoided, but no worker's
+// values count differently from the others', whichever chunk they are in.
 //
-// A value is rounded twice, on its way to the sum and as the mean. So the mean is off by at most e + e',
-// where e is the mean of the workers' errors and e' that of encoding the mean. In fp32 both are 0, and
-// the result is GroupAverager's, to the bit.
+// A value is rounded twice, on its way to the sum and as the mean. So the mean is off by at most e
+// + e', where e is the mean of the workers' errors and e' that of encoding the mean. In fp32 both
+// are 0, and the result is GroupAverager's, to the bit.
 //
 // Workers reach the second half at different times, between other operations of the group. So the
 // means travel in sends and receives, which need no common order; broadcasts would.
@@ -57,8 +58,8 @@ class CompressedAverager final : public Averager {
 //
 //   the sum of all e_q but its own, and (N − 1) · e_r
 //
-// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a chunk begins a
-// block.
+// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a chunk
+// begins a block.
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
 
 }  // namespace ladder

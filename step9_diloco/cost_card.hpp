@@ -12,13 +12,13 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // The same, with the pseudogradient of the largest fragment.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
-// The step of a cycle that sends the most: it starts the average of the largest fragment, and with no
-// delay it also ends the round.
+// The step of a cycle that sends the most: it starts the average of the largest fragment, and with
+// no delay it also ends the round.
 Traffic largest_traffic(const TrainOptions& options, int world_size, int rank);
 
 // One average of a fragment per round, counted in the inner step that starts it (in fp32 an
-// all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at the
-// round's end and before a save; on one rank, in each step.
+// all-reduce), and an all-reduce of four doubles per inner step since the last one, plus one, at
+// the round's end and before a save; on one rank, in each step.
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 
 }  // namespace ladder::step9

@@ -41,7 +41,8 @@ class Diloco {
   // Lifetime: both models and the averager outlive it.
   Diloco(FlatModel& model, FlatModel& global, const DilocoOptions& options, Averager& averager);
 
-  // parameters := global, unless restore() has said that the worker has parameters of its own. Local.
+  // parameters := global, unless restore() has said that the worker has parameters of its own.
+  // Local.
   void adopt_global();
   void start_average();
   bool is_started() const { return pseudogradient_.defined(); }  // this round's average

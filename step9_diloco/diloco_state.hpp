@@ -8,9 +8,9 @@
 //   workers/R/optimizer.safetensors     and its inner optimizer; in fp16 also its loss scale
 //
 // Every worker reads its own files back. Saving is collective: workers send what is theirs to
-// worker 0, tensor by tensor, which writes it and frees it before the next one arrives. With as many
-// workers a run continues to the bit, also from the middle of a round. Any other reader starts from
-// the global parameters.
+// worker 0, tensor by tensor, which writes it and frees it before the next one arrives. With as
+// many workers a run continues to the bit, also from the middle of a round. Any other reader starts
+// from the global parameters.
 #pragma once
 
 #include "common/comm/communicator.hpp"
@@ -20,8 +20,8 @@
 
 namespace ladder {
 
-// Local, but what it returns is collective to save. The average in flight must be settled. Lifetime:
-// the arguments outlive the state.
+// Local, but what it returns is collective to save. The average in flight must be settled.
+// Lifetime: the arguments outlive the state.
 TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm);
 

@@ -212,8 +212,8 @@ class FailingAverager final : public Averager {
   int number_ = 0;
 };
 
-// Rounds of two steps of −1 on two fragments, outer lr 1 without momentum. The second round, that of
-// fragment 1, fails twice: its parameters go back to 1, and fragment 0 waits for its turn.
+// Rounds of two steps of −1 on two fragments, outer lr 1 without momentum. The second round, that
+// of fragment 1, fails twice: its parameters go back to 1, and fragment 0 waits for its turn.
 TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
   const DilocoOptions options = {
       .sync_every = 4, .num_fragments = 2, .outer_lr = 1, .outer_momentum = 0};
@@ -233,7 +233,8 @@ TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
   EXPECT_THAT(outer_steps, ElementsAreArray({1, 1, 1, 2, 3}));
 }
 
-// Nothing is lost before finish_round() gives it up: a worker that stops saves it, and does not call it.
+// Nothing is lost before finish_round() gives it up: a worker that stops saves it, and does not
+// call it.
 TEST(Diloco, AFailedRoundThatIsNotFinishedIsKept) {
   FailingAverager averager({1});
   Worker worker({1}, {.sync_every = 4, .sync_delay = 1}, averager);

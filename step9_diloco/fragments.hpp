@@ -21,7 +21,8 @@ struct Fragment {
   at::Tensor of(const at::Tensor& flat) const;  // a view [numel] of a buffer with the layout
 };
 
-// Cuts the layout into this many fragments, in its order. Throws UsageError if it has fewer tensors.
+// Cuts the layout into this many fragments, in its order. Throws UsageError if it has fewer
+// tensors.
 std::vector<Fragment> plan_fragments(const FlatLayout& layout, std::int64_t num_fragments);
 
 // Throws CheckError naming the place where fragments overlap, or leave out a part of the buffer.

@@ -60,8 +60,9 @@ void poll_until_sent(Averager& averager, Communicator& comm, std::int64_t bytes)
   while (comm.traffic().bytes_sent() < bytes && timer.seconds() < 20) averager.poll();
 }
 
-// Both halves of an average leave before anybody calls finish(). The messages are far above MPI's eager
-// limit. (For threads the all-reduce is one step, and only the compressed average has two halves.)
+// Both halves of an average leave before anybody calls finish(). The messages are far above MPI's
+// eager limit. (For threads the all-reduce is one step, and only the compressed average has two
+// halves.)
 TEST_ON_RANKS(DilocoProgress, PollsMoveBothHalvesOfAnAverage) {
   constexpr std::int64_t kNumel = 1 << 20;
   World world = synchronous_world();

@@ -15,8 +15,8 @@ namespace ladder {
 
 class RoundLog {
  public:
-  // Of an inner step on this worker: the mean loss over its units, and norms of its own gradient and
-  // parameters.
+  // Of an inner step on this worker: the mean loss over its units, and norms of its own gradient
+  // and parameters.
   void add(const StepRecord& own) { steps_.push_back(own); }
 
   // The steps since the last call, of all workers: losses are means over all units, 0 if there are

@@ -6,8 +6,8 @@
 
 namespace ladder::step9 {
 
-// Collective: every rank of the world calls it with the same options; every rank is a worker. If one
-// rank throws, the others wait until the caller ends them, as run_main does.
+// Collective: every rank of the world calls it with the same options; every rank is a worker. If
+// one rank throws, the others wait until the caller ends them, as run_main does.
 TrainReport train(const TrainOptions& options, World& world);
 
 inline Trainer trainer() {

@@ -39,7 +39,8 @@ at::Tensor scales_of(const at::Tensor& blocks) {
 
 at::Tensor encode_int8(const at::Tensor& values) {
   const at::Tensor blocks = in_blocks(values), scales = scales_of(blocks);
-  // A scale of 0 or nan leaves inf or nan here, but its product with any number is what it should be.
+  // A scale of 0 or nan leaves inf or nan here, but its product with any number is what it should
+  // be.
   const at::Tensor steps = (blocks / scales).nan_to_num_(0, 0, 0).round_().to(at::kChar);
   return at::cat({bytes_of(scales.to(at::kBFloat16).view({-1})),
                   bytes_of(steps.view({-1}).slice(0, 0, values.numel()))});

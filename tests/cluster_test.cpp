@@ -1,5 +1,6 @@
-// The scripts for several machines (scripts/cluster) with a real mpirun and a real torchrun, on this
-// machine. Their command lines alone, and Slurm's, are checked by scripts/check_cluster_scripts.
+// The scripts for several machines (scripts/cluster) with a real mpirun and a real torchrun, on
+// this machine. Their command lines alone, and Slurm's, are checked by
+// scripts/check_cluster_scripts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +28,8 @@ constexpr double kSeconds = 60;
 
 class Cluster : public ::testing::Test {
  protected:
-  // Programs are named by their paths, because this build need not be build/release. `step`: the folder
-  // of a step or chapter.
+  // Programs are named by their paths, because this build need not be build/release. `step`: the
+  // folder of a step or chapter.
   static std::string trainer(const std::string& step, const std::string& options) {
     const std::string name = fs::path(step).filename();
     return concat(one_word(concat(LADDER_BUILD, "/", step, "/", name)),
@@ -84,9 +85,9 @@ TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
 }
 
 // A job that starts from another run's parameters, as the recipes for preference pairs and for
-// self-distillation do. The script adds --resume auto from the first turn on (to a step's name, not to
-// a path, so here it is given). Slurm's own commands are stand-ins; the script, mpirun and the trainer
-// are real.
+// self-distillation do. The script adds --resume auto from the first turn on (to a step's name, not
+// to a path, so here it is given). Slurm's own commands are stand-ins; the script, mpirun and the
+// trainer are real.
 TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
   std::string text, pairs;
   for (int i = 0; i < 40; ++i) {

@@ -43,8 +43,8 @@ std::string program(const std::string& step) {
   return one_word(concat(LADDER_BUILD, "/", step, "/", step));
 }
 
-// Waits until a checkpoint of step 4 or a later one is being written. Each is there for milliseconds
-// only, but there is one after every step.
+// Waits until a checkpoint of step 4 or a later one is being written. Each is there for
+// milliseconds only, but there is one after every step.
 bool saves_after_step_3(const fs::path& checkpoints) {
   const Timer timer;
   while (timer.seconds() < kSeconds) {

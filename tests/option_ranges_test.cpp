@@ -1,6 +1,6 @@
-// Every option that takes a number gets values that are none, and values that nobody can mean. Each is
-// refused by the option's name, or taken; and what is taken can be described and added up without an
-// overflow, which a sanitizer would see.
+// Every option that takes a number gets values that are none, and values that nobody can mean. Each
+// is refused by the option's name, or taken; and what is taken can be described and added up
+// without an overflow, which a sanitizer would see.
 #include <map>
 #include <set>
 

@@ -1,5 +1,5 @@
-// On a slow link, fragments and a delay hide the averages of step 9 behind training: in real time, on
-// paced computing.
+// On a slow link, fragments and a delay hide the averages of step 9 behind training: in real time,
+// on paced computing.
 //
 // On a busy machine every sleep takes a little longer. So a promise counts as kept if one of a few
 // attempts keeps it, each at a slower pace than the one before.

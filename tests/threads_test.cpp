@@ -47,8 +47,9 @@ class Threads : public ::testing::Test {
   TempFolder folder_;
 };
 
-// Losses, gradient norms, parameter norms and parameters of all optimizer steps, in compare_runs.py;
-// besides, what only the report has. Memory is that of a process, so it is nobody's.
+// Losses, gradient norms, parameter norms and parameters of all optimizer steps, in
+// compare_runs.py; besides, what only the report has. Memory is that of a process, so it is
+// nobody's.
 TEST_F(Threads, EveryStepEqualsItselfUnderMpirun) {
   for (const std::string& step : kSteps) {
     const int ranks = step == kSteps[0] ? 1 : 3;

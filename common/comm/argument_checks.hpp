@@ -22,8 +22,8 @@ enum class Reach { kCpu, kAnyDevice };
 
 // What start() begins with in every transport. Requires tensors that are defined, contiguous and
 // within reach; for a sum, a dtype that can be summed; a shard of the same dtype and on the same
-// device as its `full`, which has size() times as many elements; a root in the group, a peer that is
-// another rank of it, and a tag in [0, num_tags).
+// device as its `full`, which has size() times as many elements; a root in the group, a peer that
+// is another rank of it, and a tag in [0, num_tags).
 void check_operation(const Operation& operation, const Communicator& comm,
                      Reach reach = Reach::kCpu,
                      std::int64_t num_tags = std::numeric_limits<int>::max());

@@ -35,8 +35,8 @@ void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byt
 // By the const accessor, because most tensors of an operation are only read.
 std::byte* data_of(const at::Tensor& tensor);
 
-// A tensor in one chunk for each rank, of which this rank is to add up its own: what every transport
-// between processes does.
+// A tensor in one chunk for each rank, of which this rank is to add up its own: what every
+// transport between processes does.
 class RankChunks {
  public:
   using Bytes = std::span<std::byte>;
@@ -50,8 +50,8 @@ class RankChunks {
   Bytes own() const { return chunk(rank_); }
   std::int64_t own_numel() const { return chunk_of(tensor_.numel(), size_, rank_).numel; }
 
-  // Room, next to the tensor, for the other ranks' pieces of this rank's chunk: (size − 1) times its
-  // bytes, category communication.
+  // Room, next to the tensor, for the other ranks' pieces of this rank's chunk: (size − 1) times
+  // its bytes, category communication.
   void make_room();
   void drop_room() { room_.reset(); }
   const at::Tensor& room() const { return room_; }

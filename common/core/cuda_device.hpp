@@ -14,11 +14,12 @@ int num_cuda_devices();
 // machine has no driver or too old a one, or the driver shows no GPU.
 std::string cuda_problem();
 
-// Makes this GPU the current one of the calling thread, where tensors on "cuda" go. Throws CheckError
-// if there is no such GPU.
+// Makes this GPU the current one of the calling thread, where tensors on "cuda" go. Throws
+// CheckError if there is no such GPU.
 void use_cuda_device(int index);
 
-// What tells the current GPU from all others, on any machine. Throws CheckError in a build without CUDA.
+// What tells the current GPU from all others, on any machine. Throws CheckError in a build without
+// CUDA.
 std::string current_gpu_id();
 
 // Lets libtorch take only kernels that give the same bits in every run, and add up 16-bit products

@@ -173,8 +173,9 @@ using c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker;
 
 std::atomic<bool> is_on_gpu = false;
 
-// What libtorch's allocator for GPUs hands out, as it was asked for: its rounding and what it keeps for
-// later are not counted. It calls us on the thread that allocates or frees, under a lock of its own.
+// What libtorch's allocator for GPUs hands out, as it was asked for: its rounding and what it keeps
+// for later are not counted. It calls us on the thread that allocates or frees, under a lock of its
+// own.
 void count_gpu_memory() {
   struct Block {
     std::int64_t bytes;

@@ -1,9 +1,10 @@
 // Counts how much tensor memory each category holds, to the byte.
 //
-// install_memory_ledger() puts the ledger in front of libtorch's allocator for one device: the CPU, or
-// the GPU on which a model is trained. From then on, every tensor on that device counts under the category of the innermost MemoryScope of the thread that allocates it,
-// and is taken off that category when it is freed, on whatever thread. Memory allocated outside any
-// scope counts as activations: it should be gone when a step ends.
+// install_memory_ledger() puts the ledger in front of libtorch's allocator for one device: the CPU,
+// or the GPU on which a model is trained. From then on, every tensor on that device counts under
+// the category of the innermost MemoryScope of the thread that allocates it, and is taken off that
+// category when it is freed, on whatever thread. Memory allocated outside any scope counts as
+// activations: it should be gone when a step ends.
 //
 // The ledger is Ladder's only global object, because libtorch's allocator is global.
 // Threads: any thread may call any function; a scope belongs to the thread that opens it.
@@ -55,8 +56,8 @@ MemoryReading read_memory();
 void reset_memory_peaks();  // restarts all peaks from what is live now
 
 // Simulates a device with less memory: from now on, an allocation that would bring the total above
-// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU, it
-// is a cap on the current one, so choose that before; the error is libtorch's, and what its
+// `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU,
+// it is a cap on the current one, so choose that before; the error is libtorch's, and what its
 // allocator keeps for later counts as well.
 void set_memory_cap(std::int64_t bytes);
 

@@ -35,8 +35,8 @@ std::int64_t limit_in(const fs::path& file) {
   return std::ifstream(file) >> bytes ? bytes : kNoLimit;
 }
 
-// The least limit of this cgroup and of those above it. In a container, `group` may be what the host
-// calls it, and the container's own limit is in `mount`.
+// The least limit of this cgroup and of those above it. In a container, `group` may be what the
+// host calls it, and the container's own limit is in `mount`.
 std::int64_t least_limit(const fs::path& mount, fs::path group, const char* file) {
   std::int64_t least = limit_in(mount / file);
   for (; group.has_relative_path(); group = group.parent_path())

@@ -11,8 +11,8 @@ namespace ladder {
 // Marks a position without a target (padding), which the loss ignores. PyTorch's usual value.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
-// The rows of one forward and backward: B samples have B rows, or 2B if each is a preference pair or
-// is seen in two views.
+// The rows of one forward and backward: B samples have B rows, or 2B if each is a preference pair
+// or is seen in two views.
 struct Microbatch {
   at::Tensor tokens;               // [B, T] int64, or [2B, T]
   at::Tensor targets;              // the same shape: the token that follows, or kIgnoredTarget

@@ -79,8 +79,8 @@ class BatchStream {
 
   const Dataset& training_data() const { return training_; }
   const Dataset& validation_data() const { return validation_; }
-  // Returns the samples for an evaluation, cut into microbatches: the first validation_samples of the
-  // validation data, read anew in each call so that they do not stay in memory. Empty without
+  // Returns the samples for an evaluation, cut into microbatches: the first validation_samples of
+  // the validation data, read anew in each call so that they do not stay in memory. Empty without
   // validation data. Every rank reads all of them: they are few, and tokens are small.
   Microbatches validation() const;
 

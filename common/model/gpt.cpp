@@ -193,8 +193,8 @@ ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
 namespace {
 
 // What the mixing of a block saves per token (modules.cpp, mix): the fused kernel queries, keys and
-// values, its output and one log-sum per head, all in fp32 if 16 bits are widened for it; the one that
-// is written out the first three and all probabilities. The output's copy counts with c_proj.
+// values, its output and one log-sum per head, all in fp32 if 16 bits are widened for it; the one
+// that is written out the first three and all probabilities. The output's copy counts with c_proj.
 std::int64_t attention_bytes(const GptOptions& options) {
   const std::int64_t C = options.channels, H = options.heads;
   const std::int64_t e = options.precision.param_bytes();

@@ -67,8 +67,8 @@ at::Tensor times_transposed(Products products, const at::Tensor& x, const at::Te
 enum class Orientation { kInOut, kOutIn };
 
 // x [M, in] times the transpose of weight [out, in], into rows that start 64 elements apart, or a
-// multiple of that. GPT-2 has 50,257 logits: of rows one after the other, every second one of 16 bits
-// would start where a GPU cannot load two numbers at once, in all three products of the head.
+// multiple of that. GPT-2 has 50,257 logits: of rows one after the other, every second one of 16
+// bits would start where a GPU cannot load two numbers at once, in all three products of the head.
 at::Tensor into_aligned_rows(const at::Tensor& x, const at::Tensor& weight) {
   const std::int64_t M = x.size(0), out = weight.size(0), stride = (out + 63) / 64 * 64;
   at::Tensor y = at::empty_strided({M, out}, {stride, 1}, x.options());
@@ -170,9 +170,9 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
 
 constexpr double kEpsilon = 1e-5;
 
-// A LayerNorm whose 16-bit values are rounded once, where they leave it. libtorch's own backward adds up
-// the gradients of weight and bias over all tokens in the activations' format: in bf16 they are off by
-// 30 % after 4096 tokens (docs/precision.md).
+// A LayerNorm whose 16-bit values are rounded once, where they leave it. libtorch's own backward
+// adds up the gradients of weight and bias over all tokens in the activations' format: in bf16 they
+// are off by 30 % after 4096 tokens (docs/precision.md).
 struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {
@@ -192,8 +192,8 @@ struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
   }
 };
 
-// Likewise an embedding: a frequent token's gradient is a long sum. On a GPU, too, ATen adds up in 16
-// bits as long as there are no more than 3072 tokens.
+// Likewise an embedding: a frequent token's gradient is a long sum. On a GPU, too, ATen adds up in
+// 16 bits as long as there are no more than 3072 tokens.
 struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight,
                             const at::Tensor& tokens) {

@@ -10,17 +10,17 @@ namespace ladder {
 // The library that multiplies fp32 matrices on the CPU. kOneDnn is oneDNN's packed product, where
 // libtorch has it: up to twice as fast on some CPUs (benchmarks/README.md). kBlas is the BLAS
 // behind at::addmm, which torch.nn.Linear uses too. Both are correct, but their last bits differ:
-// only runs with the same choice are equal to the bit. 16-bit matrices are multiplied by at::addmm if
-// has_instructions_for() them, and are widened to fp32 and back if not.
+// only runs with the same choice are equal to the bit. 16-bit matrices are multiplied by at::addmm
+// if has_instructions_for() them, and are widened to fp32 and back if not.
 enum class Products { kOneDnn, kBlas };
 
 // Whether this CPU multiplies numbers of this type without widening them to fp32 first: bf16 with
 // AVX512-BF16 or AMX, fp16 never, anything wider always. Sums of products are in fp32 in any case.
 bool has_instructions_for(at::ScalarType type);
 
-// Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's fused
-// kernel. That one saves no probabilities and is faster in fp32, but in bf16 it takes 1.2 to 5 times as
-// long (benchmarks/README.md).
+// Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's
+// fused kernel. That one saves no probabilities and is faster in fp32, but in bf16 it takes 1.2 to
+// 5 times as long (benchmarks/README.md).
 bool is_attention_written_out(at::ScalarType type);
 
 // y = x W + b over the last dimension. W is [in, out], as in GPT-2's own files (the transpose of

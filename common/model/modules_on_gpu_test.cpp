@@ -1,5 +1,5 @@
-// What the modules do otherwise on a GPU than on the CPU: they add up gradients in fp32, and place logits
-// in aligned rows.
+// What the modules do otherwise on a GPU than on the CPU: they add up gradients in fp32, and place
+// logits in aligned rows.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
@@ -43,8 +43,8 @@ TEST(ModulesOnGpu, WeightGradientsAreNotRounded) {
   EXPECT_TRUE(close_in_norm(linear.bias.grad(), wide_dy.sum(0), 1e-5)) << kGuess;
 }
 
-// Each row of logits starts where it can be loaded 64 elements at a time; values and gradients are those
-// of rows without gaps.
+// Each row of logits starts where it can be loaded 64 elements at a time; values and gradients are
+// those of rows without gaps.
 TEST(ModulesOnGpu, LogitsStandInAlignedRows) {
   at::manual_seed(4);
   for (const std::int64_t vocabulary : {1, 64, 257}) {

@@ -138,8 +138,8 @@ at::Tensor wide_copy(const at::Tensor& narrow) {
 
 class NarrowTest : public ::testing::TestWithParam<at::ScalarType> {};
 
-// Values and gradients are those of exact arithmetic, rounded: sums are longer than 256 ones, at which
-// a sum in bf16 would stop to grow.
+// Values and gradients are those of exact arithmetic, rounded: sums are longer than 256 ones, at
+// which a sum in bf16 would stop to grow.
 TEST_P(NarrowTest, ProductsAddUpInFp32) {
   at::manual_seed(4);
   const double tolerance = GetParam() == at::kHalf ? 2e-3 : 1.2e-2;

@@ -158,8 +158,8 @@ TEST(WeightGradientQueue, NoHookFiresForADeferredGradient) {
   EXPECT_EQ(num_calls, 3);
 }
 
-// A tied head: its backward is not cut, so the hook fires once, after autograd has added up what both
-// layers add to the weight.
+// A tied head: its backward is not cut, so the hook fires once, after autograd has added up what
+// both layers add to the weight.
 TEST(WeightGradientQueue, ASharedGradientIsOneSum) {
   const TwoLinears linears;
   const at::Tensor shared = linears.first.weight;

@@ -4,12 +4,12 @@
 //   | wte.weight ··| wpe.weight ·····| h.0.ln_1.weight ·| h.0.ln_1.bias ·| …   (· is padding)
 //
 // Tensors are stored unit by unit, in the order of the forward pass. Each starts at a multiple of
-// 64 bytes in every buffer with this layout, because kernels give the same bits for the same numbers
-// only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if parameters take
-// 16 bits. On a GPU it is a multiple of 256 bytes: up to there, cuBLAS looks at an address before it
-// chooses a kernel. A unit's length is a multiple of the number that the caller passes, so that it can be cut
-// into equal slices. Padding is part of every buffer with this layout, is always zero, and counts in
-// all figures of memory and traffic.
+// 64 bytes in every buffer with this layout, because kernels give the same bits for the same
+// numbers only at the same alignment: at a multiple of 16 elements if all is fp32, of 32 if
+// parameters take 16 bits. On a GPU it is a multiple of 256 bytes: up to there, cuBLAS looks at an
+// address before it chooses a kernel. A unit's length is a multiple of the number that the caller
+// passes, so that it can be cut into equal slices. Padding is part of every buffer with this
+// layout, is always zero, and counts in all figures of memory and traffic.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -58,9 +58,9 @@ struct FlatLayout {
 // The same places for values that are all fp32.
 FlatLayout in_fp32(FlatLayout layout);
 
-// Plans the layout of these units. Reads only the tensors' names, shapes and types, so they may be on
-// the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Buffers will be
-// on `device`. Throws CheckError for a duplicate name, tensors of different types, or a
+// Plans the layout of these units. Reads only the tensors' names, shapes and types, so they may be
+// on the meta device; what a tensor's gradient is stored as is its own grad_dtype(). Buffers will
+// be on `device`. Throws CheckError for a duplicate name, tensors of different types, or a
 // unit_multiple below 1.
 FlatLayout plan_flat_layout(const std::vector<Unit>& units, std::int64_t unit_multiple = 1,
                             at::Device device = at::kCPU);

@@ -27,8 +27,8 @@ class FlatModel {
   // the layout or has another type.
   void add(const Unit& unit);
 
-  // A view of values that are stored elsewhere, such as an optimizer's masters: params [layout.numel].
-  // It has no leaves.
+  // A view of values that are stored elsewhere, such as an optimizer's masters: params
+  // [layout.numel]. It has no leaves.
   FlatModel(FlatLayout layout, at::Tensor params)
       : layout_(std::move(layout)), params_(std::move(params)) {}
 
@@ -52,8 +52,8 @@ class FlatModel {
 // The gradients of a whole model, for steps in which each rank keeps all of them (0 to 5).
 class FlatGradients {
  public:
-  // Allocates the buffer, all zeros, counted as gradients: 4 bytes per element of the layout, whatever
-  // the parameters are, unless its precision asks for 16 bits. The
+  // Allocates the buffer, all zeros, counted as gradients: 4 bytes per element of the layout,
+  // whatever the parameters are, unless its precision asks for 16 bits. The
   // .grad of every trainable tensor becomes a view of it, which backward adds to. Throws CheckError
   // if not all units are in the model yet. Lifetime: `model` must outlive this.
   explicit FlatGradients(const FlatModel& model);

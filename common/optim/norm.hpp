@@ -20,9 +20,9 @@ namespace ladder {
 inline constexpr std::int64_t kNormBlock = 1024;  // elements
 
 // Sums of squares, one per block, of pieces that each start at a block boundary: whole units, or
-// one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16, all on the CPU or all on one GPU, with the same bits; others throw
-// CheckError. A piece's last block may be shorter, with the same bits as if it were padded with
-// zeros.
+// one rank's slices of them. Pieces are [n], contiguous fp32, bf16 or fp16, all on the CPU or all
+// on one GPU, with the same bits; others throw CheckError. A piece's last block may be shorter,
+// with the same bits as if it were padded with zeros.
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 
 // The square root of their sum, added in the given order.
@@ -37,9 +37,9 @@ double gradient_norm(const FlatGradients& grads);
 // min(1, clip_norm / (norm + 1e-6)). It is 1 if clip_norm is 0 (clipping is off).
 double clip_factor(double norm, double clip_norm);
 
-// What an optimizer step must know of gradients of loss_scale · loss (loss_scaler.hpp). They stay as
-// they are: it is the optimizer that multiplies them by the factor, once it has widened them to fp32.
-// In 16 bits, what is unscaled could vanish again.
+// What an optimizer step must know of gradients of loss_scale · loss (loss_scaler.hpp). They stay
+// as they are: it is the optimizer that multiplies them by the factor, once it has widened them to
+// fp32. In 16 bits, what is unscaled could vanish again.
 struct Clipping {
   // The first norm is that of the whole gradient as it is, still scaled.
   Clipping(double scaled_norm, double clip_norm, double loss_scale = 1);

@@ -1,12 +1,13 @@
 // What the optimizer and the norms do to tensors on a GPU: one kernel each, so that every number
-// passes through memory once. Beside each, the same in terms of ATen, which a test compares it with.
+// passes through memory once. Beside each, the same in terms of ATen, which a test compares it
+// with.
 //
 //   kernel            bytes per element                     does
 //   adamw_on_gpu      28 + gradient (4, 2) + rounded (2)    AdamW, and its result in 16 bits as well
 //   block_sums        4 or 2                                the norm's sums, with the bits of the CPU
 //
-// Tensors are contiguous, on one GPU, and start at multiples of 16 bytes. Every call only queues its
-// work on the current stream.
+// Tensors are contiguous, on one GPU, and start at multiples of 16 bytes. Every call only queues
+// its work on the current stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,17 +18,17 @@
 
 namespace ladder {
 
-// Updates any number of tensors, up to 128 in each launch. Of each, params [n], n a multiple of 4, and
-// its state in fp32; gradients in fp32, bf16 or fp16. `rounded` takes the new parameters in bf16 or
-// fp16, or is undefined. Gradients have one type, and so has `rounded`. Throws CheckError for other
-// types.
+// Updates any number of tensors, up to 128 in each launch. Of each, params [n], n a multiple of 4,
+// and its state in fp32; gradients in fp32, bf16 or fp16. `rounded` takes the new parameters in
+// bf16 or fp16, or is undefined. Gradients have one type, and so has `rounded`. Throws CheckError
+// for other types.
 void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                   at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step);
 void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_avg,
                      at::Tensor exp_avg_sq, at::Tensor rounded, const AdamWStep& step);
 
-// Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read back
-// in one copy: this waits for the GPU.
+// Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read
+// back in one copy: this waits for the GPU.
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces);
 std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces);
 

@@ -41,13 +41,14 @@ struct OptimizerOptions {
   std::uint64_t seed = 1;  // of stochastic rounding
 };
 
-// Start and length of what one call updates are multiples of this many elements, so that the update of
-// an element does not depend on where a buffer is cut.
+// Start and length of what one call updates are multiples of this many elements, so that the update
+// of an element does not depend on where a buffer is cut.
 inline constexpr std::int64_t kUpdateAlignment = 16;
 
 // A contiguous range of the flat buffer with one weight decay: neighboring tensors are updated in
-// one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment. If
-// parameters have 16 bits, each tensor is a range of its own: stochastic rounding goes by tensors.
+// one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment.
+// If parameters have 16 bits, each tensor is a range of its own: stochastic rounding goes by
+// tensors.
 struct UpdateRange {
   std::int64_t start = 0;
   std::int64_t numel = 0;
@@ -70,22 +71,22 @@ struct OptimizerSlice {
 class Optimizer {
  public:
   // Updates a whole model. Memory, counted as optimizer: AdamW allocates 8 bytes per element of the
-  // layout (m and v), SGD none; masters take 4 more. What has to be widened to fp32 for a moment goes
-  // through scratch of at most 4 MiB each, counted as other. Lifetime: the optimizer keeps the flat
-  // buffers alive.
+  // layout (m and v), SGD none; masters take 4 more. What has to be widened to fp32 for a moment
+  // goes through scratch of at most 4 MiB each, counted as other. Lifetime: the optimizer keeps the
+  // flat buffers alive.
   Optimizer(FlatModel& model, const FlatGradients& grads, const OptimizerOptions& options);
-  // Updates only these slices, with state for state_numel elements: of a rank's whole shard, even if
-  // none of it is to be updated. The layout says of which precision it is, and on which device. Each
-  // slice must start and end at a multiple of kUpdateAlignment.
+  // Updates only these slices, with state for state_numel elements: of a rank's whole shard, even
+  // if none of it is to be updated. The layout says of which precision it is, and on which device.
+  // Each slice must start and end at a multiple of kUpdateAlignment.
   Optimizer(const std::vector<OptimizerSlice>& slices, std::int64_t state_numel,
             const FlatLayout& layout, const OptimizerOptions& options);
   // Not copyable or movable: the fused kernel reads the step number from a member of this object.
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // Updates the parameters from the gradients times grad_factor, a product in fp32 (norm.hpp). Local;
-  // allocates nothing but, for a factor other than 1, a tensor of one number. Gradients in 16 bits
-  // stay as they are; in fp32 they may have been multiplied in place.
+  // Updates the parameters from the gradients times grad_factor, a product in fp32 (norm.hpp).
+  // Local; allocates nothing but, for a factor other than 1, a tensor of one number. Gradients in
+  // 16 bits stay as they are; in fp32 they may have been multiplied in place.
   void step(double learning_rate, double grad_factor = 1);
 
   // The steps taken so far, including those before a resume: t of the last step.
@@ -98,14 +99,15 @@ class Optimizer {
   // each tensor.
   std::vector<NamedTensor> named_state(const FlatLayout& layout) const;
 
-  // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. A frozen
-  // tensor has no master. They take their values from the parameters in the first step, or when
-  // start_masters() is called before it. Code that writes to them calls round_masters() afterwards.
+  // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. A
+  // frozen tensor has no master. They take their values from the parameters in the first step, or
+  // when start_masters() is called before it. Code that writes to them calls round_masters()
+  // afterwards.
   const at::Tensor& masters() const { return masters_; }
   void start_masters();
   void round_masters();  // into the parameters, to nearest
-  // What this optimizer really updates, of the model that it was made for: its masters, or, if there
-  // are none, the parameters themselves.
+  // What this optimizer really updates, of the model that it was made for: its masters, or, if
+  // there are none, the parameters themselves.
   FlatModel updated_model(const FlatModel& model) const;
 
  private:

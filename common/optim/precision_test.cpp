@@ -185,8 +185,9 @@ TEST(Precision, NormsAreThoseOfTheWidenedValues) {
               ThrowsMessage<CheckError>(HasSubstr("bf16")));
 }
 
-// Clipped gradients below 6e-8, which 16 bits cannot hold, of a loss scaled by 2^16: what the optimizer
-// makes of them is compared with fp32 arithmetic. No parity test sees this, for all steps share it.
+// Clipped gradients below 6e-8, which 16 bits cannot hold, of a loss scaled by 2^16: what the
+// optimizer makes of them is compared with fp32 arithmetic. No parity test sees this, for all steps
+// share it.
 TEST(Precision, GradientsAreUnscaledInFp32) {
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {

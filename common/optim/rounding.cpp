@@ -10,8 +10,8 @@
 namespace ladder {
 namespace {
 
-// The neighbors of a value are the nearest number and the one on the value's other side. In the bits of
-// a floating-point number, the next larger magnitude is the next larger integer.
+// The neighbors of a value are the nearest number and the one on the value's other side. In the
+// bits of a floating-point number, the next larger magnitude is the next larger integer.
 template <class Narrow>
 Narrow round_one(float value, double chance) {
   const Narrow nearest(value);

@@ -38,8 +38,8 @@ struct Segments {
   int count;
 };
 
-// The formula of optimizer.hpp, in this order of operations: 7 values of 4 bytes pass through memory
-// for each element, and the rounded one.
+// The formula of optimizer.hpp, in this order of operations: 7 values of 4 bytes pass through
+// memory for each element, and the rounded one.
 template <class Grad, class Rounded>
 __device__ void update(const Segment<Grad, Rounded>& of, std::int64_t i, const AdamWFactors& f) {
   Vec4<float> p = of.params[i], m = of.exp_avgs[i], v = of.exp_avg_sqs[i];
@@ -120,9 +120,9 @@ void check_alignment(const AdamWTensor& tensor, c10::ScalarType grad_type,
         "adamw: a tensor does not start at a multiple of four of its elements");
 }
 
-// As norm.cpp adds up: element i of a block goes to lane i mod 16, and the lanes are added in order.
-// So the bits are the CPU's; the square of an fp32 number is exact in double. A block takes 16
-// threads, which read 16 neighbors at a time.
+// As norm.cpp adds up: element i of a block goes to lane i mod 16, and the lanes are added in
+// order. So the bits are the CPU's; the square of an fp32 number is exact in double. A block takes
+// 16 threads, which read 16 neighbors at a time.
 constexpr int kLanes = 16;
 constexpr int kBlock = 1024;
 

@@ -1,6 +1,6 @@
-// Linked into every program of GPU tests, whatever its main(): without a usable GPU the program ends
-// before the first test, with the exit code that ctest lists as "Skipped". Where there must be a GPU,
-// LADDER_REQUIRE_GPU=1 makes that a failure.
+// Linked into every program of GPU tests, whatever its main(): without a usable GPU the program
+// ends before the first test, with the exit code that ctest lists as "Skipped". Where there must be
+// a GPU, LADDER_REQUIRE_GPU=1 makes that a failure.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,8 +1,9 @@
-// The grader of an exercise as a program, run by ./ladder exercise: grades the answer that it links.
+// The grader of an exercise as a program, run by ./ladder exercise: grades the answer that it
+// links.
 //
-// Rank 0 prints the faults, one per line. Ends with exit code 0 if there are none, else 1. If grading
-// throws, crashes, or takes longer than a minute, all ranks end, and the message names the check that
-// was running. A build without MPI has one rank.
+// Rank 0 prints the faults, one per line. Ends with exit code 0 if there are none, else 1. If
+// grading throws, crashes, or takes longer than a minute, all ranks end, and the message names the
+// check that was running. A build without MPI has one rank.
 #pragma once
 
 #include <string>
@@ -12,8 +13,9 @@
 
 namespace ladder {
 
-// Defined by each exercise (exercise/grade.cpp): grades the answer that is linked, which is the solution
-// or, with -DLADDER_EXERCISE, the learner's. The step's own tests call it for the solution.
+// Defined by each exercise (exercise/grade.cpp): grades the answer that is linked, which is the
+// solution or, with -DLADDER_EXERCISE, the learner's. The step's own tests call it for the
+// solution.
 std::vector<std::string> grade_linked(Communicator& comm);
 
 }  // namespace ladder

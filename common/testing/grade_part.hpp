@@ -1,5 +1,5 @@
-// For the grader of an exercise in several files: one of them. Another one may not have been written
-// yet.
+// For the grader of an exercise in several files: one of them. Another one may not have been
+// written yet.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // A Communicator for graders that records what is started and what is waited for.
 //
-// Collective, lifetime, and what it refuses: as LockstepCommunicator. Its agreements block, even inside
-// a hook, but they do not count as waits of the answer. finish() also waits for every operation that
-// the answer never waited for.
+// Collective, lifetime, and what it refuses: as LockstepCommunicator. Its agreements block, even
+// inside a hook, but they do not count as waits of the answer. finish() also waits for every
+// operation that the answer never waited for.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -31,8 +31,8 @@ struct WorkCounts {
   int num_on_their_way() const { return num_started - num_waited_for; }
 };
 
-// The tensor that a collective reads and writes (of a reduce_scatter and an all_gather the full one).
-// It may be gone: nothing is kept alive.
+// The tensor that a collective reads and writes (of a reduce_scatter and an all_gather the full
+// one). It may be gone: nothing is kept alive.
 struct StartedOperation {
   const c10::StorageImpl* storage = nullptr;
   const void* data = nullptr;

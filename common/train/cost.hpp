@@ -8,8 +8,9 @@
 
 namespace ladder {
 
-// A whole replica, per element of the layout: in fp32, 4 bytes each for parameters and gradients, and
-// 8 for AdamW's two moments (0 for SGD); with 16-bit parameters 2, 4, and 4 more for their masters.
+// A whole replica, per element of the layout: in fp32, 4 bytes each for parameters and gradients,
+// and 8 for AdamW's two moments (0 for SGD); with 16-bit parameters 2, 4, and 4 more for their
+// masters.
 StateBytes replica_state_bytes(const TrainOptions& options);
 
 // The optimizer state for `numel` elements: AdamW's two moments, and masters if there are any.

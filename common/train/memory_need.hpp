@@ -25,8 +25,8 @@ struct MemoryNeed {
   double total() const { return state + activations + tokens; }
 };
 
-// On a GPU, only tokens are in host memory. All ranks together read no more samples at a time than the
-// data has. The state is one replica's, cut evenly over the ranks: what every step needs.
+// On a GPU, only tokens are in host memory. All ranks together read no more samples at a time than
+// the data has. The state is one replica's, cut evenly over the ranks: what every step needs.
 MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages = 1,
                        double num_samples = std::numeric_limits<double>::infinity());
 
@@ -38,7 +38,8 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
                   double limit_bytes);
 
 // Throws UsageError naming the options if the parameters, the tokens and activations of a step, or
-// the bytes that it sends are more than integers can count: theory and --dry-run compute with those.
+// the bytes that it sends are more than integers can count: theory and --dry-run compute with
+// those.
 void check_is_countable(const TrainOptions& options);
 
 }  // namespace ladder

@@ -35,8 +35,8 @@ class Run {
   // another run, or is what --init-from names.
   Run(const TrainOptions& options, const Mesh& mesh);
 
-  // Reads the checkpoint that --resume names or, if there is none, the parameters of --init-from, into
-  // this state; changes nothing if neither is given.
+  // Reads the checkpoint that --resume names or, if there is none, the parameters of --init-from,
+  // into this state; changes nothing if neither is given.
   void resume(TrainState state);
 
   // True while there is a step to take. The report counts the memory in use at this call as what is
@@ -46,8 +46,9 @@ class Run {
   // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
   const std::string& resumed_hashes() const { return resumed_hashes_; }
   const std::string& reference_hash() const { return reference_hash_; }  // of the state; or empty
-  // The next step is the one after `step`: this state has been replaced by another worker's (step 9).
-  // If that is an earlier step, nothing is saved until the run is past the newest checkpoint again.
+  // The next step is the one after `step`: this state has been replaced by another worker's (step
+  // 9). If that is an earlier step, nothing is saved until the run is past the newest checkpoint
+  // again.
   void continue_from(std::int64_t step) { step_ = step; }
   bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
   // The learning rate of the next step: skipped ones do not move the schedule.
@@ -55,8 +56,8 @@ class Run {
   double loss_scale() const {
     return loss_scaler_.scale();
   }  // of the next backward; 1 but for fp16
-  // Whether the optimizer may take this step; false if fp16's gradients have overflowed, anywhere. To
-  // be called once, with the norm of the whole gradient (loss_scaler.hpp).
+  // Whether the optimizer may take this step; false if fp16's gradients have overflowed, anywhere.
+  // To be called once, with the norm of the whole gradient (loss_scaler.hpp).
   bool accepts(double grad_norm);
   // For ranks that decide each for itself, and so save each its own (step 9).
   const LossScaler& loss_scaler() const { return loss_scaler_; }
@@ -66,8 +67,8 @@ class Run {
   // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
   // The same in two parts, for ranks that tell each other only every few steps what has happened:
-  // end_step() after each step, and then the records of all that have ended since, oldest first. Only
-  // the last one may ask to stop.
+  // end_step() after each step, and then the records of all that have ended since, oldest first.
+  // Only the last one may ask to stop.
   void end_step();
   void record(const std::vector<StepRecord>& records);
 

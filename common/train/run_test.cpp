@@ -205,8 +205,8 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");
 }
 
-// Steps 2 and 3 overflow: the optimizer leaves them out, and so does the schedule, also after a resume,
-// in whatever precision.
+// Steps 2 and 3 overflow: the optimizer leaves them out, and so does the schedule, also after a
+// resume, in whatever precision.
 TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   options_.num_steps = 8;
   options_.lr = {.schedule = LrSchedule::kLinear, .lr = 1, .warmup_steps = 4};

@@ -1,5 +1,6 @@
-// Turns signals into a flag that the loop can query: SIGUSR1, SIGTERM, SIGHUP (unless it is ignored, as
-// under nohup) and the first SIGINT ask the run to save and stop. A second SIGINT kills it.
+// Turns signals into a flag that the loop can query: SIGUSR1, SIGTERM, SIGHUP (unless it is
+// ignored, as under nohup) and the first SIGINT ask the run to save and stop. A second SIGINT kills
+// it.
 #pragma once
 
 namespace ladder {

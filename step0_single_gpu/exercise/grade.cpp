@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step0_single_gpu the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step0_single_gpu the
+// learner's?
 #include "common/testing/grade_main.hpp"
 #include "step0_single_gpu/exercise/grader.hpp"
 

@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step1_ddp_reference the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step1_ddp_reference the
+// learner's?
 #include "common/testing/grade_main.hpp"
 #include "step1_ddp_reference/exercise/linked_ddp.hpp"
 

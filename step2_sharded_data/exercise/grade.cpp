@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step2_sharded_data the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step2_sharded_data the
+// learner's?
 #include "common/testing/grade_main.hpp"
 #include "step2_sharded_data/exercise/grader.hpp"
 

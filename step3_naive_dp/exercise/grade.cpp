@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step3_naive_dp the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step3_naive_dp the
+// learner's?
 #include "common/testing/grade_main.hpp"
 #include "step3_naive_dp/exercise/grader.hpp"
 

@@ -1,4 +1,5 @@
-// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step4_bucketed_ddp the learner's?
+// Is the linked answer right: the reference, or with -DLADDER_EXERCISE=step4_bucketed_ddp the
+// learner's?
 #include <memory>
 
 #include "common/testing/grade_main.hpp"

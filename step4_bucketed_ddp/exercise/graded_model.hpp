@@ -5,8 +5,9 @@
 //   block1        weight 300 | bias 7              bucket 2: larger than the capacity | bucket 1, with gain
 //   head          gain 9 | fixed | weight 33, bias 3   frozen: in no bucket | bucket 0
 //
-// No two buckets have the same length, so a rank that starts the wrong one sends the wrong number of
-// elements. The loss is linear in every parameter, and autograd visits them in any order asked for.
+// No two buckets have the same length, so a rank that starts the wrong one sends the wrong number
+// of elements. The loss is linear in every parameter, and autograd visits them in any order asked
+// for.
 #pragma once
 
 #include <ATen/ops/ones.h>

@@ -21,7 +21,8 @@ class Grade : public Examination {
  public:
   Grade(const MakeBucketer& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
 
-  // The least that works. True if it does: what does not get that far fails everywhere else as well.
+  // The least that works. True if it does: what does not get that far fails everywhere else as
+  // well.
   bool makes_a_step() {
     examine_bucketer("one step of one microbatch", [this](RecordingCommunicator& comm) {
       GradedModel model(comm.rank());

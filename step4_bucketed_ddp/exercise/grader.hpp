@@ -26,8 +26,8 @@ using MakeBucketer =
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
 // right. Stops after the first step if that fails. Installs the memory ledger. Collective: the same
-// lines on every rank, part by part those of the rank that found most. Ranks that do not do the same
-// are a fault like any other, not a hang.
+// lines on every rank, part by part those of the rank that found most. Ranks that do not do the
+// same are a fault like any other, not a hang.
 std::vector<std::string> grade(const MakeBucketer& attempt, Communicator& comm);
 
 }  // namespace ladder::step4

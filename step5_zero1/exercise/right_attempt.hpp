@@ -1,5 +1,5 @@
-// A sharded optimizer that is right, in parts that can be exchanged: what the wrong answers are made
-// from. Read it after you have written your own.
+// A sharded optimizer that is right, in parts that can be exchanged: what the wrong answers are
+// made from. Read it after you have written your own.
 #pragma once
 
 #include <ATen/core/Tensor.h>

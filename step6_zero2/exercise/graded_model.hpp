@@ -1,9 +1,9 @@
 // For the grader: a model whose gradients every rank can work out in its head.
 //
-// Five units that are trained, no two of one length: a rank that starts the wrong one sends the wrong
-// number of elements. Each has a short tensor and a long one, with padding behind both; one has a
-// frozen tensor between them. A sixth unit is frozen. The loss is linear in every parameter, and
-// autograd visits the units in any order asked for.
+// Five units that are trained, no two of one length: a rank that starts the wrong one sends the
+// wrong number of elements. Each has a short tensor and a long one, with padding behind both; one
+// has a frozen tensor between them. A sixth unit is frozen. The loss is linear in every parameter,
+// and autograd visits the units in any order asked for.
 #pragma once
 
 #include <ATen/ops/cat.h>
@@ -36,8 +36,8 @@ struct GradedModel {
         plan(plan_shards(flat.layout(), the_size, the_rank)),
         buckets(plan_unit_buckets(flat.layout())) {}
 
-  // What rank r's microbatch j gives to each element: in a short tensor a number that one can add up
-  // in one's head, in a long one numbers whose sum depends on the order.
+  // What rank r's microbatch j gives to each element: in a short tensor a number that one can add
+  // up in one's head, in a long one numbers whose sum depends on the order.
   static float share(std::int64_t r, std::int64_t j, std::size_t tensor, bool is_short) {
     if (is_short) return static_cast<float>((r + 1) * (j + 1));
     const float sign = (r + j) % 2 == 0 ? 1.0F : -1.0F;

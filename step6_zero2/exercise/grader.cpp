@@ -20,7 +20,8 @@ class Grade : public Examination {
  public:
   Grade(const MakeSharder& attempt, Communicator& comm) : Examination(comm), attempt_(attempt) {}
 
-  // The least that works. True if it does: what does not get that far fails everywhere else as well.
+  // The least that works. True if it does: what does not get that far fails everywhere else as
+  // well.
   bool makes_a_step() {
     examine_sharder("one step of one microbatch", [this](RecordingCommunicator& comm) {
       const GradedModel model(comm.rank(), comm.size());
@@ -139,7 +140,8 @@ class Grade : public Examination {
     });
   }
 
-  // Where every sum comes at once, a sharder could hold less. But then memory would depend on timing.
+  // Where every sum comes at once, a sharder could hold less. But then memory would depend on
+  // timing.
   void holds_the_same_on_a_fast_network() {
     examine_sharder("memory on a fast network", [this](RecordingCommunicator& comm) {
       comm.set_network(Network::kInstant);

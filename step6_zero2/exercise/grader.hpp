@@ -24,8 +24,9 @@ using MakeSharder = std::function<SharderAttempt(
     const ShardPlan& plan, const std::vector<NamedTensor>& leaves, Communicator& comm)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
-// right. Installs the memory ledger. Collective: the same lines on every rank, part by part those of
-// the rank that found most. Ranks that do not do the same are a fault like any other, not a hang.
+// right. Installs the memory ledger. Collective: the same lines on every rank, part by part those
+// of the rank that found most. Ranks that do not do the same are a fault like any other, not a
+// hang.
 std::vector<std::string> grade(const MakeSharder& attempt, Communicator& comm);
 
 }  // namespace ladder::step6

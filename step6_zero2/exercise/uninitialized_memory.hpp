@@ -1,5 +1,5 @@
-// For tests: what at::empty() returns is full of NaN, for as long as this lives. Fresh memory is often
-// zero by chance, which would hide that somebody forgot to write there.
+// For tests: what at::empty() returns is full of NaN, for as long as this lives. Fresh memory is
+// often zero by chance, which would hide that somebody forgot to write there.
 #pragma once
 
 #include <ATen/Context.h>

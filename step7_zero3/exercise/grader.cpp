@@ -105,7 +105,8 @@ class Grade : public Examination {
         });
   }
 
-  // An evaluation between a forward and its backward: it drops all units, also what the forward kept.
+  // An evaluation between a forward and its backward: it drops all units, also what the forward
+  // kept.
   void a_forward_in_between(bool is_tied, int prefetch) {
     examine_model("an evaluation between a forward and its backward", is_tied, prefetch,
                   [&](RecordingCommunicator& comm) {

@@ -24,9 +24,9 @@ using MakeModel =
     std::function<ModelAttempt(const ModelBuilder& build, int prefetch, Communicator& comm)>;
 
 // Says what is wrong, a line each, with the value found and the value wanted; nothing if all is
-// right. Stops after the first kind of model with a fault. Collective: the same lines on every rank,
-// part by part those of the rank that found most. Ranks that do not do the same are a fault like
-// any other, not a hang; neither is a parameter a crash that is read while its memory is gone.
+// right. Stops after the first kind of model with a fault. Collective: the same lines on every
+// rank, part by part those of the rank that found most. Ranks that do not do the same are a fault
+// like any other, not a hang; neither is a parameter a crash that is read while its memory is gone.
 std::vector<std::string> grade(const MakeModel& attempt, Communicator& comm);
 
 }  // namespace ladder::step7

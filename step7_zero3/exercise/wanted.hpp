@@ -82,8 +82,8 @@ struct Wanted {
   }
 };
 
-// Whose turn it is when a unit's parameters are read, in one forward or backward. The tied weight lies
-// in the embedding's unit; but for the embedding's own forward, it is the head that reads it.
+// Whose turn it is when a unit's parameters are read, in one forward or backward. The tied weight
+// lies in the embedding's unit; but for the embedding's own forward, it is the head that reads it.
 class Turns {
  public:
   Turns(const Wanted& wanted, Phase phase)

@@ -7,8 +7,8 @@
 //   reward = β · (log p(answer) − log p_reference(answer))
 //   loss   = −log σ(reward of the chosen − reward of the rejected)
 //
-// Rows of a microbatch of B pairs: the B chosen answers, then the B rejected ones in the same order,
-// each after its prompt; one forward scores all 2B. Only tokens of answers have targets.
+// Rows of a microbatch of B pairs: the B chosen answers, then the B rejected ones in the same
+// order, each after its prompt; one forward scores all 2B. Only tokens of answers have targets.
 //
 // Sources: Rafailov et al. 2023 (2305.18290); label smoothing: Mitchell 2023, "conservative DPO".
 #pragma once
@@ -36,16 +36,16 @@ PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
 // The units in a batch: its pairs, or the tokens of its answers.
 std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit);
 
-// The summed loss of a microbatch [], whose `reference` [2B] has been filled in. A pair counts once;
-// or, if the unit is the token, as often as its two answers have tokens, whichever pairs share its
-// microbatch. Adds what the pairs score to `sums`, unless that is null.
+// The summed loss of a microbatch [], whose `reference` [2B] has been filled in. A pair counts
+// once; or, if the unit is the token, as often as its two answers have tokens, whichever pairs
+// share its microbatch. Adds what the pairs score to `sums`, unless that is null.
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                         const DpoOptions& options, MetricSums* sums);
 
 // What dpo_loss_sum() adds up, in order; and the means that they make: accuracy (the share of pairs
-// whose chosen answer has the higher reward), ranking accuracy (the higher log-probability, whatever
-// the reference says), margin, rewards, log-probabilities and answer tokens per pair. A model that
-// equals its reference has an accuracy of 0: no reward is higher.
+// whose chosen answer has the higher reward), ranking accuracy (the higher log-probability,
+// whatever the reference says), margin, rewards, log-probabilities and answer tokens per pair. A
+// model that equals its reference has an accuracy of 0: no reward is higher.
 enum DpoSum {
   kPairSum,
   kAccurateSum,

@@ -1,5 +1,5 @@
-// A second copy of a pipeline's model, stage by stage, that is only run forward: a frozen reference,
-// or a teacher. 4 bytes per parameter of the stage, 2 in 16 bits.
+// A second copy of a pipeline's model, stage by stage, that is only run forward: a frozen
+// reference, or a teacher. 4 bytes per parameter of the stage, 2 in 16 bits.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class InferenceModel {
   // This stage's parameters, to be written to.
   const at::Tensor& params() const { return flat_.params(); }
 
-  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged, or belongs to
-  // another model or tokenizer.
+  // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged, or belongs
+  // to another model or tokenizer.
   void load(const std::filesystem::path& checkpoint, const std::string& tokenizer);
 
   // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.

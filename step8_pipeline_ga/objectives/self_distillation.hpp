@@ -1,8 +1,8 @@
 // Self-distillation: learning to see the same thing in two views, without labels.
 //
-// Two noisy views are made of each sample. A teacher, which follows the student as a moving average,
-// assigns each view to prototypes; the student, which sees the other view, has to predict that. What
-// would be easiest, to assign everything to one prototype, is ruled out by balancing the
+// Two noisy views are made of each sample. A teacher, which follows the student as a moving
+// average, assigns each view to prototypes; the student, which sees the other view, has to predict
+// that. What would be easiest, to assign everything to one prototype, is ruled out by balancing the
 // assignments over several samples: every prototype gets the same share of them.
 //
 // Rows of a microbatch of B samples: the first views, then the second views in the same order. A
@@ -34,8 +34,8 @@ at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t num_prototypes);
 
 // Sinkhorn and Knopp: shares [B, K] proportional to exp(score / temperature), rescaled in turn so
-// that every prototype gets as much as any other, and every sample adds up to 1 (exactly, since that
-// is rescaled last). In double precision; scores of any floating-point type.
+// that every prototype gets as much as any other, and every sample adds up to 1 (exactly, since
+// that is rescaled last). In double precision; scores of any floating-point type.
 at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int iterations = 3);
 
 // −Σ assignment of one view · log softmax(student's scores of the other view / temperature), the
@@ -48,7 +48,8 @@ at::Tensor distillation_losses(const at::Tensor& student, const at::Tensor& assi
 at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                                  const DistillationOptions& options, MetricSums* sums);
 
-// assignment_entropy: of the student's mean prediction; log K if all prototypes are used alike, 0 if
+// assignment_entropy: of the student's mean prediction; log K if all prototypes are used alike, 0
+// if
 //                     everything is assigned to one.
 // sample_entropy:     the mean of the single predictions' entropies; log K if the student cannot
 //                     tell the samples apart. Both in nats.

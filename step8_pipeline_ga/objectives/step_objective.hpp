@@ -44,14 +44,15 @@ struct StepObjective : Objective {
   AddedState state = {};  // to save
 };
 
-// The objective that the options name. Lifetime: the arguments outlive it, but for options and plan.
+// The objective that the options name. Lifetime: the arguments outlive it, but for options and
+// plan.
 StepObjective make_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                              const FlatModel& student, Optimizer& optimizer,
                              const BatchStream& batches);
 
-// Those with a second model, whose stages run next to the model's: a frozen reference, or a cache of
-// what it says; and a teacher, an average in fp32 of what the student's optimizer updates: its masters,
-// or, if it has none, the parameters themselves.
+// Those with a second model, whose stages run next to the model's: a frozen reference, or a cache
+// of what it says; and a teacher, an average in fp32 of what the student's optimizer updates: its
+// masters, or, if it has none, the parameters themselves.
 StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                             const BatchStream& batches);
 StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,

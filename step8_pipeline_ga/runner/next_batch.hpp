@@ -9,8 +9,8 @@
 
 namespace ladder {
 
-// The data options of a whole optimizer step: the microbatches of all its flushes, and the rows that
-// the options have the data read as.
+// The data options of a whole optimizer step: the microbatches of all its flushes, and the rows
+// that the options have the data read as.
 DataOptions step_data(const TrainOptions& options);
 
 struct StepBatch {
@@ -19,8 +19,8 @@ struct StepBatch {
 };
 
 // Without --docs-per-step, the stream's next step. With it, microbatches are fetched one at a time
-// until those of all replicas hold at least so many documents. The last one is kept whole, so a step
-// may have more. An epoch's last step takes what is left. A document counts where it begins.
+// until those of all replicas hold at least so many documents. The last one is kept whole, so a
+// step may have more. An epoch's last step takes what is left. A document counts where it begins.
 //
 // The number is global, so every replica fetches the same number of microbatches; and all of them
 // are there before the first forward, so that their units can be counted.

@@ -51,8 +51,8 @@ std::int64_t head_start(Schedule schedule, const PipelinePlan& plan, int stage) 
   const int num_later = plan.num_stages - 1 - stage;
   if (schedule == Schedule::kGpipe) return plan.num_microbatches;
   // 1F1B: while stage r computes p − r forwards, the first microbatch gets to the last stage. From
-  // then on that stage returns a gradient for every activation, so more forwards would gain nothing;
-  // they would only have to be remembered.
+  // then on that stage returns a gradient for every activation, so more forwards would gain
+  // nothing; they would only have to be remembered.
   if (schedule != Schedule::kInterleaved) return num_later + 1;
   return (plan.chunks_per_stage - 1) * begin_of_round(plan, 1) + 2 * num_later + 1;
 }

@@ -337,8 +337,8 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
   EXPECT_THAT(said, HasSubstr("gives up after 0.3 s without a committed round (--patience)"));
 }
 
-// Rounds of two workers whose values are finite, but not their sum. Each that fails is lost, but not the
-// one at whose end they give up: they stop, and go on from it.
+// Rounds of two workers whose values are finite, but not their sum. Each that fails is lost, but
+// not the one at whose end they give up: they stop, and go on from it.
 TEST(ElasticAverager, WhoGivesUpKeepsWhatItHasLearned) {
   const StopSignal stop;
   const Beacon beacon;
@@ -394,8 +394,8 @@ bool never() {
   return false;
 }
 
-// A lighthouse for several machines has no use for a worker that only its own machine reaches, and the
-// other way around.
+// A lighthouse for several machines has no use for a worker that only its own machine reaches, and
+// the other way around.
 TEST(Membership, WhoCannotBeReachedIsRefused) {
   const auto ask = [](bool is_public, const char* address) {
     Lighthouse lighthouse(0, is_public, say_nothing);
@@ -412,7 +412,8 @@ TEST(Membership, WhoCannotBeReachedIsRefused) {
               ThrowsMessage<CheckError>(HasSubstr("start it with --public")));
 }
 
-// Worker 1 dies before it has voted. The next quorum ends the round: worker 0 can commit it no more.
+// Worker 1 dies before it has voted. The next quorum ends the round: worker 0 can commit it no
+// more.
 TEST(Lighthouse, ANewQuorumAbortsOlderRounds) {
   const Beacon beacon;
   Store store(host_port(beacon.address()), 2);

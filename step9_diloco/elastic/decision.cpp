@@ -64,8 +64,8 @@ Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_
       if (const auto decision = poll(store, quorum, worker, vote)) return *decision;
       if (is_late) return Decision::kUnknown;
     } catch (const StoreError&) {
-      // This process, or the lighthouse, may have been stopped in the middle of the attempt. Only one
-      // that has begun too late, on a connection of its own, shows that there is no answer.
+      // This process, or the lighthouse, may have been stopped in the middle of the attempt. Only
+      // one that has begun too late, on a connection of its own, shows that there is no answer.
       if (start_s > std::max(seconds, 0.0) + 1) return Decision::kUnknown;
     }
     std::this_thread::sleep_for(kPollPause);

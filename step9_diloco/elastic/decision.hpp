@@ -2,8 +2,8 @@
 //
 // If a worker took the outer step and another did not, they would train different models. So each
 // contributor that holds the whole average votes; once all have voted, whoever notices it commits.
-// A worker that sees an error, or runs out of time, aborts. Both write to the same key, and only the
-// first to do so succeeds:
+// A worker that sees an error, or runs out of time, aborts. Both write to the same key, and only
+// the first to do so succeeds:
 //
 //            commit     all contributors have voted: each holds the average
 //   open  <
@@ -45,9 +45,9 @@ struct Vote {
 };
 std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote);
 
-// Polls until the round is decided. After `seconds` a contributor wants to abort; one that heals has
-// no say, and gives up. kUnknown as well if the lighthouse cannot be reached, also not in a whole
-// attempt that begins a second after that or later. Never throws StoreError.
+// Polls until the round is decided. After `seconds` a contributor wants to abort; one that heals
+// has no say, and gives up. kUnknown as well if the lighthouse cannot be reached, also not in a
+// whole attempt that begins a second after that or later. Never throws StoreError.
 Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
                         double seconds);
 

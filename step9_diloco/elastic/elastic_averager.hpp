@@ -15,8 +15,8 @@
 // A worker that the others do not hear, or that does not hear them, makes rounds fail, too: after
 // kMaxMissedRounds of them they go on without it (unheard.hpp).
 //
-// A sick worker, one whose values are not finite, must not make the others sick. It leaves before it
-// sends anything, and ends with an error. A sum that is not finite is not an average: all vote
+// A sick worker, one whose values are not finite, must not make the others sick. It leaves before
+// it sends anything, and ends with an error. A sum that is not finite is not an average: all vote
 // against it.
 //
 // The object sends heartbeats from join() until end() or the destructor.
@@ -55,32 +55,33 @@ class ElasticAverager final : public Averager {
   ElasticAverager(const ElasticOptions& options, Log log);
   ~ElasticAverager() override;
 
-  // Before the first round. `state`: what a worker that is behind receives of another. `description`: of
-  // model and options, which must be the same for all, as must names and sizes of the state's tensors.
+  // Before the first round. `state`: what a worker that is behind receives of another.
+  // `description`: of model and options, which must be the same for all, as must names and sizes of
+  // the state's tensors.
   // Lifetime: what `state` refers to outlives the averager.
   void join(const WorkerState& state, const std::string& description);
 
-  // An inner step was taken: the training thread is alive. With --merge tokens, the next average weighs
-  // the tokens of the steps since the last one, or one.
+  // An inner step was taken: the training thread is alive. With --merge tokens, the next average
+  // weighs the tokens of the steps since the last one, or one.
   void note_step(double num_tokens);
 
   // Who takes part? To be called before the values of a round are computed, for it may replace this
-  // worker's whole state by that of another one. Throws CheckError when the group refuses this worker,
-  // or when its own state is not finite.
+  // worker's whole state by that of another one. Throws CheckError when the group refuses this
+  // worker, or when its own state is not finite.
   //
   // False: it gives up. Without a quorum for --patience, it says so and asks the run to stop
-  // (StopSignal); finish() does likewise without a committed round for so long. When the run is asked
-  // to stop, it waits no longer. Then there is no average to start, and no round to finish; what the
-  // worker has learned in it goes on after a resume.
+  // (StopSignal); finish() does likewise without a committed round for so long. When the run is
+  // asked to stop, it waits no longer. Then there is no average to start, and no round to finish;
+  // what the worker has learned in it goes on after a resume.
   bool form_quorum();
   bool has_given_up() const { return has_given_up_; }
   // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
   std::optional<int> finish() override;
 
-  // The training is finished, and saved: helps those to heal that are behind, waiting for others for
-  // two join time-outs at most, and leaves without costing anybody a time-out. A run that is asked to
-  // stop leaves at once. Throws CheckError if not one of its rounds was committed.
+  // The training is finished, and saved: helps those to heal that are behind, waiting for others
+  // for two join time-outs at most, and leaves without costing anybody a time-out. A run that is
+  // asked to stop leaves at once. Throws CheckError if not one of its rounds was committed.
   void end();
 
   const Quorum& quorum() const { return quorum_; }  // the last one

@@ -19,8 +19,8 @@ std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
           static_cast<std::size_t>(4 * slice.numel)};
 }
 
-// Adds up the pieces, from all contributors, of the slice that this one owns, in place. Returns those
-// whose pieces are missing.
+// Adds up the pieces, from all contributors, of the slice that this one owns, in place. Returns
+// those whose pieces are missing.
 std::vector<int> reduce_own_slice(const at::Tensor& own, const std::vector<Member>& contributors,
                                   int worker, Mailbox& mailbox, const Timer& timer,
                                   double seconds) {

@@ -1,7 +1,7 @@
 // The sum over a quorum's contributors, with the same bits for all members.
 //
-// Every contributor owns a slice of the values. It receives this slice from all others, adds them up
-// in the order of the workers, and sends the sum to all members:
+// Every contributor owns a slice of the values. It receives this slice from all others, adds them
+// up in the order of the workers, and sends the sum to all members:
 //
 //   contributor 0   [ a0 | b0 | c0 ]   ->   owns slice a: a0 + a1 + a2   ->   [ A | B | C ]
 //   contributor 1   [ a1 | b1 | c1 ]   ->   owns slice b: b0 + b1 + b2   ->   [ A | B | C ]
@@ -9,7 +9,8 @@
 //   one that heals  nothing                                               ->   [ A | B | C ]
 //
 // Each sum is computed once, so no two members can differ. This is a reduce-scatter and an
-// all-gather: each of n contributors sends 2(n−1)/n · 4 bytes per value, and 4/n to each that heals.
+// all-gather: each of n contributors sends 2(n−1)/n · 4 bytes per value, and 4/n to each that
+// heals.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +40,8 @@ struct Missing {
 };
 
 // Replaces `values` [n], fp32 and contiguous, by the sum over the quorum's contributors; those of a
-// member that heals do not count. Returns what is missing after `seconds`; if anything is, the values
-// mean nothing. `mailbox` has begun the quorum.
+// member that heals do not count. Returns what is missing after `seconds`; if anything is, the
+// values mean nothing. `mailbox` has begun the quorum.
 Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
                               Messenger& messenger, Mailbox& mailbox, double seconds);
 

@@ -326,8 +326,9 @@ TEST(Failures, TwoKilledAtOnce) {
   crew.finish();
 }
 
-// Workers 0 and 1 come back from the checkpoint of a round that is over. Worker 2 knows its outcome,
-// but is busy for longer than the join time-out. They must not take that round's outer step again.
+// Workers 0 and 1 come back from the checkpoint of a round that is over. Worker 2 knows its
+// outcome, but is busy for longer than the join time-out. They must not take that round's outer
+// step again.
 TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
   Crew crew(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
   crew.start(0, "save_at=6");
@@ -498,7 +499,8 @@ TEST(Failures, ADonorKilledWhileItHealsAnother) {
   crew.finish();
 }
 
-// Healing takes longer than a round. Others that did not wait would be a round ahead again and again.
+// Healing takes longer than a round. Others that did not wait would be a round ahead again and
+// again.
 TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
   Crew crew(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
   crew.start_all();
@@ -557,7 +559,8 @@ TEST(Failures, ASickWorkerEndsAlone) {
     EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
 }
 
-// Its heartbeats arrive, but its data does not. The others say so, and go on without it; it gives up.
+// Its heartbeats arrive, but its data does not. The others say so, and go on without it; it gives
+// up.
 TEST(Failures, AWorkerBehindAFirewallIsLeftOut) {
   Crew crew(3, "join_timeout=0.5 round_timeout=0.5");
   crew.start(0);
@@ -592,8 +595,8 @@ TEST(Failures, AnotherModelIsRefused) {
   EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
 }
 
-// As where a machine's own name stands for 127.0.1.1: its worker finds the lighthouse, but no other one
-// could ever send to it.
+// As where a machine's own name stands for 127.0.1.1: its worker finds the lighthouse, but no other
+// one could ever send to it.
 TEST(Failures, AWorkerThatOnlyItsOwnMachineReachesIsRefused) {
   Crew crew(3, "", Crew::kPublic);
   const bool has_network = network_host() != "127.0.0.1";  // else all are refused
@@ -661,8 +664,8 @@ TEST(Failures, AStrangerIsIgnored) {
   EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no heartbeat, in beat/7"));
 }
 
-// Somebody who reaches the lighthouse's port, but has no key: forges heartbeats of both workers that
-// would end them or make the lighthouse wait for nobody, and puts back an old one of worker 1.
+// Somebody who reaches the lighthouse's port, but has no key: forges heartbeats of both workers
+// that would end them or make the lighthouse wait for nobody, and puts back an old one of worker 1.
 TEST(Failures, AStrangerWithoutTheKeyCannotEndTheRun) {
   Crew crew(2, "min_workers=2", Crew::kKey);
   crew.start_all();

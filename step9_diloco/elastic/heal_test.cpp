@@ -31,8 +31,8 @@ Message request_of(const Quorum& quorum, std::int64_t piece, const WorkerState& 
           .total = snapshot_bytes(state)};
 }
 
-// Nothing is sent twice, so it takes the link's own time, and the donor never has more than a window of
-// pieces in its queue.
+// Nothing is sent twice, so it takes the link's own time, and the donor never has more than a
+// window of pieces in its queue.
 TEST(Heal, TakesAsLongAsTheLink) {
   const double bytes = kMegabyte * setting("LADDER_HEAL_MB", 6);
   const double bytes_per_s = kMegabyte * setting("LADDER_HEAL_MB_PER_S", 3);
@@ -110,7 +110,8 @@ TEST(Heal, ADonorWaitsForItsLastPieces) {
   EXPECT_FALSE(donor.server.is_serving(0.01));
 }
 
-// Whether a state with these counters and values is adopted, where the quorum says this of its donor.
+// Whether a state with these counters and values is adopted, where the quorum says this of its
+// donor.
 bool is_adopted(std::vector<std::int64_t> counters, std::int64_t outer_steps,
                 const at::Tensor& given, const at::Tensor& as_the_quorum_says) {
   Peer donor(0), healing(1);

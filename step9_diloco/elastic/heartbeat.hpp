@@ -10,8 +10,8 @@ namespace ladder {
 // What a worker does, as it says itself.
 enum class Phase { kTraining, kAsking, kHealing };
 
-// What a worker says of itself. A process that starts again begins another epoch of the same worker,
-// with a higher number as far as clocks agree.
+// What a worker says of itself. A process that starts again begins another epoch of the same
+// worker, with a higher number as far as clocks agree.
 struct Heartbeat {
   int worker = 0;
   std::uint64_t epoch = 0;

@@ -92,8 +92,8 @@ void Lighthouse::poll() {
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
     sightings.push_back(seen);
   }
-  // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old. As
-  // after a start, the first to be heard must not go off alone.
+  // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old.
+  // As after a start, the first to be heard must not go off alone.
   const bool is_anybody_there = std::ranges::any_of(
       sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
   if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
@@ -149,7 +149,8 @@ void Lighthouse::read_heartbeats() {
   }
 }
 
-// By a process that is over, or that has to leave its place to a later one; or put back by somebody.
+// By a process that is over, or that has to leave its place to a later one; or put back by
+// somebody.
 bool Lighthouse::is_outdated(const BeatRecord& record) const {
   const std::uint64_t epoch = record.beat.epoch;
   if (record.lighthouse_epoch != lighthouse_epoch_ ||
@@ -189,9 +190,9 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
 }
 
 // Ends the last round before the next one. Its members, if it is still open, have given it up, or
-// are frozen: one that wakes must not commit it behind the back of the new one's. But if it has been
-// committed in this very moment, members that are busy with it have taken its outer step, or are
-// about to, and have not said so yet. True if there are such.
+// are frozen: one that wakes must not commit it behind the back of the new one's. But if it has
+// been committed in this very moment, members that are busy with it have taken its outer step, or
+// are about to, and have not said so yet. True if there are such.
 bool Lighthouse::ends_in_commit(const Quorum& last) {
   if (!end_decision(*store_, seal_, last)) return false;
   bool is_news = false;

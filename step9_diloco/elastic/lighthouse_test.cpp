@@ -122,8 +122,8 @@ TEST(Lighthouse, ARoundThatWasPublishedInPartIsAborted) {
   EXPECT_EQ(poll(store, first, 0, {.is_ready = true}), Decision::kAbort);
 }
 
-// Worker 0 commits the round in the moment in which the next quorum is about to be formed without it,
-// by workers that have given the round up.
+// Worker 0 commits the round in the moment in which the next quorum is about to be formed without
+// it, by workers that have given the round up.
 TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   for (int worker = 0; worker < 3; ++worker) beat(asking(worker, 1, 5));
   lighthouse_.poll();

@@ -38,13 +38,13 @@ class Mailbox {
   // Adds a piece; false if it is ignored.
   bool deliver(const Message& message);
 
-  // Waits for a whole stream of the current quorum, from this member, and takes it. Nothing if it is
-  // not there after `seconds`, or has another length.
+  // Waits for a whole stream of the current quorum, from this member, and takes it. Nothing if it
+  // is not there after `seconds`, or has another length.
   std::optional<InFlightBuffer> take(MessageKind kind, int sender, std::int64_t num_bytes,
                                      double seconds);
 
-  // Of a stream that is still arriving: how many pieces are there. Waits up to `seconds` until there
-  // are more than `known`.
+  // Of a stream that is still arriving: how many pieces are there. Waits up to `seconds` until
+  // there are more than `known`.
   std::int64_t await_pieces(MessageKind kind, int sender, std::int64_t known, double seconds);
   bool has_piece(MessageKind kind, int sender, std::int64_t piece);
 

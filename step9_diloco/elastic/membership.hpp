@@ -1,8 +1,8 @@
 // A worker's place in the group: its heartbeats, and the quorums that it asks for.
 //
 // A thread of its own sends a heartbeat every so often, and at once when the worker's phase or its
-// outer step changes; it connects again after the lighthouse was away. A heartbeat carries the number
-// of inner steps: if only the training thread hangs, the others notice.
+// outer step changes; it connects again after the lighthouse was away. A heartbeat carries the
+// number of inner steps: if only the training thread hangs, the others notice.
 #pragma once
 
 #include <atomic>
@@ -40,12 +40,12 @@ class Membership {
   // The training thread is alive. Any thread, at any time; cheap.
   void note_progress() { ++progress_; }
 
-  // In this quorum the worker has healed, or committed: it has so many outer steps now. No quorum will
-  // be at fewer while this worker is there.
+  // In this quorum the worker has healed, or committed: it has so many outer steps now. No quorum
+  // will be at fewer while this worker is there.
   void note_state(const Quorum& quorum, std::int64_t outer_steps);
 
-  // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`, or
-  // once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is
+  // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`,
+  // or once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is
   // another one, another process has taken its place, or the others cannot reach its address.
   struct State {
     std::int64_t outer_steps = 0;
@@ -57,7 +57,8 @@ class Membership {
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);
 
-  // Tells the others not to wait for this worker: it heals. Until the next form_quorum() or train().
+  // Tells the others not to wait for this worker: it heals. Until the next form_quorum() or
+  // train().
   void heal() { enter(Phase::kHealing); }
   void train() { enter(Phase::kTraining); }
 

@@ -7,13 +7,13 @@
 //
 // Without keys a messenger listens on the loopback only. With keys it listens on all addresses, and
 // a connection without them is turned away before any message of its is read. What decode() refuses
-// is dropped, and so is a message of several parts, and a connection that sends a part that is longer
-// than a message can be. ZeroMQ keeps the parts of a message until the last one has arrived, however
-// many there are: whoever may connect can fill the memory.
+// is dropped, and so is a message of several parts, and a connection that sends a part that is
+// longer than a message can be. ZeroMQ keeps the parts of a message until the last one has arrived,
+// however many there are: whoever may connect can fill the memory.
 //
-// Thread-safe. Memory: what is sent but not yet on its way. Of values that is at most what the round
-// sends; of a state at most kMaxQueued pieces for each receiver, and what is beyond them is dropped,
-// for the receiver asks again.
+// Thread-safe. Memory: what is sent but not yet on its way. Of values that is at most what the
+// round sends; of a state at most kMaxQueued pieces for each receiver, and what is beyond them is
+// dropped, for the receiver asks again.
 #pragma once
 
 #include <atomic>

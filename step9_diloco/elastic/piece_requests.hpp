@@ -1,4 +1,5 @@
-// Which pieces of a state to ask for, and which to ask for again: TCP's rules, on the receiver's side.
+// Which pieces of a state to ask for, and which to ask for again: TCP's rules, on the receiver's
+// side.
 //
 // A window of pieces is asked for and not there yet. It begins with one piece and grows by one with
 // every piece that arrives, up to kWindow. A piece is asked for again
@@ -9,8 +10,8 @@
 //                The link may just be busy, and every copy would make it busier.
 //
 // The retry time follows from how long pieces take from request to arrival: the smoothed time plus
-// four times its smoothed deviation. It doubles in silence. What was asked for twice is not measured,
-// for nobody knows which request was answered.
+// four times its smoothed deviation. It doubles in silence. What was asked for twice is not
+// measured, for nobody knows which request was answered.
 //
 // Source: RFC 6298. Pure: the caller knows what time it is, and which pieces are there.
 #pragma once
@@ -27,7 +28,8 @@ class PieceRequests {
 
   explicit PieceRequests(std::int64_t num_pieces) : num_pieces_(num_pieces) {}
 
-  // The pieces to ask for now. Call it whenever a piece has arrived, and after retry_s() without one.
+  // The pieces to ask for now. Call it whenever a piece has arrived, and after retry_s() without
+  // one.
   std::vector<std::int64_t> due(double now_s, const std::function<bool(std::int64_t)>& has_piece);
   double retry_s() const { return retry_s_; }
 

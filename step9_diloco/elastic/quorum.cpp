@@ -14,8 +14,8 @@ Newness newness_of(const Heartbeat& beat) {
   return {beat.outer_steps, beat.last_quorum};
 }
 
-// The hash of one of the newest states: the one that most workers with as many outer steps have; of a
-// tie, what the one with the lowest worker has.
+// The hash of one of the newest states: the one that most workers with as many outer steps have; of
+// a tie, what the one with the lowest worker has.
 std::string majority_hash(const std::vector<Sighting>& asking, const Newness& newest) {
   std::map<std::string, int> votes;
   for (const Sighting& seen : asking)

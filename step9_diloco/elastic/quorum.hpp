@@ -13,24 +13,25 @@
 // A quorum is never formed by half or fewer of the workers that train or ask: while one worker is
 // slow, a fast one must not go off alone.
 //
-// The newer of two states has more outer steps; of two with as many, the one whose worker was healthy,
-// or has healed, in the later quorum. Of the newest states, the one whose hash most members at this
-// outer step share is agreed on. Members that have it are healthy: they contribute to the average and
-// decide on it. All others heal: each receives the state of a healthy one, and then hears the round's
-// average.
+// The newer of two states has more outer steps; of two with as many, the one whose worker was
+// healthy, or has healed, in the later quorum. Of the newest states, the one whose hash most
+// members at this outer step share is agreed on. Members that have it are healthy: they contribute
+// to the average and decide on it. All others heal: each receives the state of a healthy one, and
+// then hears the round's average.
 //
-// Invariant: no worker that is neither lost nor hung has a newer state than a quorum's healthy members.
-// So an outer step that is committed is never undone while one worker that knows of it is there: those
-// that come back from other checkpoints wait for it, and heal from it.
+// Invariant: no worker that is neither lost nor hung has a newer state than a quorum's healthy
+// members. So an outer step that is committed is never undone while one worker that knows of it is
+// there: those that come back from other checkpoints wait for it, and heal from it.
 //
 // Not promised: an outer step that is known only to workers that are lost, are hung or have left.
-// The others cannot tell whether these will ever come back: they go on from the newest state that they
-// have, and whoever comes back later heals to that. A process that starts again has been in no quorum.
+// The others cannot tell whether these will ever come back: they go on from the newest state that
+// they have, and whoever comes back later heals to that. A process that starts again has been in no
+// quorum.
 //
 // A lighthouse that has just started knows nobody. Workers that are all there may be about to say
-// so, and one of them may have taken an outer step that the others have missed. So at first it waits
-// for all workers that there can be, though not longer than heartbeats take to become stale. So it does
-// when somebody comes back after all were lost.
+// so, and one of them may have taken an outer step that the others have missed. So at first it
+// waits for all workers that there can be, though not longer than heartbeats take to become stale.
+// So it does when somebody comes back after all were lost.
 //
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing.
@@ -91,7 +92,8 @@ struct Quorum {
 };
 
 // The quorum of these workers, with epoch and id 0; or nothing yet. One sighting per worker.
-// `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were lost.
+// `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were
+// lost.
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s = 1e9);
 

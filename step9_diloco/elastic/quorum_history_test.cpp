@@ -1,5 +1,5 @@
-// The invariant of quorum.hpp over random histories: workers crash, come back from older checkpoints,
-// freeze, hang and are slow, while the lighthouse does what decide_quorum() says.
+// The invariant of quorum.hpp over random histories: workers crash, come back from older
+// checkpoints, freeze, hang and are slow, while the lighthouse does what decide_quorum() says.
 #include <gtest/gtest.h>
 
 #include <functional>

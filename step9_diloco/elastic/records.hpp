@@ -10,11 +10,11 @@
 //   decision/i/q/round       open, then commit or abort: see decision.hpp
 //   vote/i/q/k  seen/i/q/k   the worker has the average; it knows the decision
 //
-// Nothing read from the store is trusted. A value without the right seal (seal.hpp) does not count; a
-// text that is no record is a CheckError, or ignored. A heartbeat that somebody puts back is ignored:
-// it is of another epoch of the lighthouse, of one of the worker that is over, or has a lower number. An
-// assignment that is put back has another request. A decision that is put back may make a worker miss
-// an outer step; then the next quorum heals it.
+// Nothing read from the store is trusted. A value without the right seal (seal.hpp) does not count;
+// a text that is no record is a CheckError, or ignored. A heartbeat that somebody puts back is
+// ignored: it is of another epoch of the lighthouse, of one of the worker that is over, or has a
+// lower number. An assignment that is put back has another request. A decision that is put back may
+// make a worker miss an outer step; then the next quorum heals it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// For tests: accepts connections on the loopback and never says a word, as a frozen lighthouse does.
+// For tests: accepts connections on the loopback and never says a word, as a frozen lighthouse
+// does.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,15 +1,15 @@
 // What a healthy worker gives to one that heals: an immutable copy of all that training needs.
 //
 // The donor takes it in the moment in which it learns of the quorum, and trains on while a thread
-// serves the copy (snapshot_transfer.hpp). So the state is never torn, half of it older than an inner
-// step and half newer.
+// serves the copy (snapshot_transfer.hpp). So the state is never torn, half of it older than an
+// inner step and half newer.
 //
 //   | counters, 8 bytes each | bytes of the tensors, one after the other | hash of all before: 32 |
 //
 // Both sides have the same model and options (Membership refuses others), so no names are sent.
 //
-// Whoever heals does not take the donor's word for it: the quorum says how many outer steps the donor
-// has taken, and the hash of its shared tensors, which most healthy members have.
+// Whoever heals does not take the donor's word for it: the quorum says how many outer steps the
+// donor has taken, and the hash of its shared tensors, which most healthy members have.
 #pragma once
 
 #include <cstdint>

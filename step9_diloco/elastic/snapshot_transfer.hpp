@@ -1,7 +1,8 @@
 // How a snapshot travels from a healthy worker, the donor, to one that heals.
 //
-// Whoever heals asks for it piece by piece (piece_requests.hpp), into a buffer of its own; its tensors
-// change only once all is there and has no fault. Until then it can still turn to another donor.
+// Whoever heals asks for it piece by piece (piece_requests.hpp), into a buffer of its own; its
+// tensors change only once all is there and has no fault. Until then it can still turn to another
+// donor.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +58,9 @@ class SnapshotServer {
   std::deque<Message> early_;  // requests of no quorum that is served
 };
 
-// The side that heals: receives the state of its donor and adopts it. False, and nothing is changed,
-// if nothing arrives for `seconds`, or a snapshot with a fault does. `note_progress` is called at every
-// piece.
+// The side that heals: receives the state of its donor and adopts it. False, and nothing is
+// changed, if nothing arrives for `seconds`, or a snapshot with a fault does. `note_progress` is
+// called at every piece.
 bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
           Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
           const Log& log);

@@ -1,11 +1,12 @@
-// A worker's connection to the lighthouse: a client of its c10d::TCPStore on which nothing can hang.
+// A worker's connection to the lighthouse: a client of its c10d::TCPStore on which nothing can
+// hang.
 //
 // The store's own client waits without a limit for an answer once it is connected, so a lighthouse
 // that is stopped, or a network that loses everything, would stop the worker too. Here every call
-// has a deadline: a thread of the connection makes it, and a caller that runs out of patience leaves
-// thread and connection to themselves and goes on with new ones. They end once the lighthouse goes on
-// or is killed. While they hang, each new one waits twice as long as the one before: a lighthouse that
-// is frozen for n time-outs costs log2(n) threads. Calls fail meanwhile.
+// has a deadline: a thread of the connection makes it, and a caller that runs out of patience
+// leaves thread and connection to themselves and goes on with new ones. They end once the
+// lighthouse goes on or is killed. While they hang, each new one waits twice as long as the one
+// before: a lighthouse that is frozen for n time-outs costs log2(n) threads. Calls fail meanwhile.
 //
 // Thread-safe; calls are made one after the other. A call after a failed one connects again, to
 // whatever lighthouse is there then.
@@ -51,9 +52,9 @@ class Store {
   std::optional<std::string> get(const std::string& key);      // nothing if there is no such key
   bool has_all(const std::vector<std::string>& keys);
 
-  // One atomic step: writes `desired` if the value is `expected`. Returns the value after that, empty
-  // if it is sealed with another key; with two exceptions for a missing key (store_test.cpp shows
-  // both):
+  // One atomic step: writes `desired` if the value is `expected`. Returns the value after that,
+  // empty if it is sealed with another key; with two exceptions for a missing key (store_test.cpp
+  // shows both):
   //   `expected` is empty: creates the key, and returns `desired`
   //   otherwise: does nothing, and returns `expected`, although there is no such value
   std::string compare_set(const std::string& key, const std::string& expected,

@@ -150,7 +150,8 @@ TEST(Store, ALighthouseListensOnTheLoopbackOnly) {
   EXPECT_EQ(num_found, 1);
 }
 
-// The first to end must not leave the log silent for good, nor loud while the other needs it silent.
+// The first to end must not leave the log silent for good, nor loud while the other needs it
+// silent.
 TEST(NoNameServers, OfTwoAtOnceTheLastRestoresTheLog) {
   const auto pause = std::chrono::milliseconds(1);
   while (FLAGS_caffe2_log_level == c10::GLOG_ERROR)  // another test's connection is about to end

@@ -3,12 +3,12 @@
 //
 //   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
 //
-// save_at=N: saves its state after N outer steps; resume=1: starts from that. slow_at=N slow_ms=T: its
-// inner steps take T ms after N outer steps. The other settings are read below.
+// save_at=N: saves its state after N outer steps; resume=1: starts from that. slow_at=N slow_ms=T:
+// its inner steps take T ms after N outer steps. The other settings are read below.
 //
 // It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
-// FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of the
-// global copy and momentum, contributors, inner steps of this worker that the average is about.
+// FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of
+// the global copy and momentum, contributors, inner steps of this worker that the average is about.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -61,7 +61,8 @@ double number(const Settings& settings, const std::string& name, double otherwis
   return settings.contains(name) ? std::stod(settings.at(name)) : otherwise;
 }
 
-// kill=TEXT, stop=TEXT, exit with a signal when a message contains the text, at the `after`-th time.
+// kill=TEXT, stop=TEXT, exit with a signal when a message contains the text, at the `after`-th
+// time.
 void misbehave(const Settings& settings, const std::string& message, EventLog& events) {
   static std::atomic<int> num_kill = 0, num_stop = 0;
   const auto is_due = [&](const char* name, std::atomic<int>& count) {

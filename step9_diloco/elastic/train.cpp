@@ -56,8 +56,8 @@ TrainReport train(const TrainOptions& options, World& world) {
     grads.zero();
     workers.note_step(num_targets);
     const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), run.num_steps_taken() + 1);
-    // Before anything is read, for it may replace this worker's state: who takes part? A run that has
-    // resumed since its start was due asks at the end of the round.
+    // Before anything is read, for it may replace this worker's state: who takes part? A run that
+    // has resumed since its start was due asks at the end of the round.
     const bool starts = due.starts || (due.finishes && !diloco.is_started());
     if (starts && workers.form_quorum()) diloco.start_average();
     if (due.finishes) finish_round(diloco, workers);

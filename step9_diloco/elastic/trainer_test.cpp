@@ -130,8 +130,8 @@ TEST_F(ElasticTrainer, AWorkerThatWaitsInVainSavesAndStops) {
                                HasSubstr("saved 1/checkpoints"), HasSubstr("--resume auto")));
 }
 
-// What it has learned in a round that nobody took with it is saved, and goes on after a resume: its own
-// parameters are not the global ones.
+// What it has learned in a round that nobody took with it is saved, and goes on after a resume: its
+// own parameters are not the global ones.
 TEST_F(ElasticTrainer, AWorkerThatGivesUpKeepsWhatItHasLearned) {
   for (const char* const delay : {"0", "3"}) {
     const std::string out = concat("delay", delay);

@@ -1,16 +1,17 @@
 // Who is left out of quorums although its heartbeats arrive: a worker that others do not hear.
 //
-// A worker behind a firewall may reach the lighthouse but not the others, or only some of them. Every
-// round with it fails. So whoever has waited in vain for the values of the same worker in
-// kMaxMissedRounds rounds in a row says so in its heartbeats. Who of the two is to blame, nobody can
-// know, but they must not be in a quorum together. So one of each such pair is left out: the worker
-// with the most pairs first, and of a tie the one with the highest number. For example, a worker that
-// nobody hears has a pair with everybody, and each of these only one.
+// A worker behind a firewall may reach the lighthouse but not the others, or only some of them.
+// Every round with it fails. So whoever has waited in vain for the values of the same worker in
+// kMaxMissedRounds rounds in a row says so in its heartbeats. Who of the two is to blame, nobody
+// can know, but they must not be in a quorum together. So one of each such pair is left out: the
+// worker with the most pairs first, and of a tie the one with the highest number. For example, a
+// worker that nobody hears has a pair with everybody, and each of these only one.
 //
-// Nobody is left out for the sake of a worker that is behind it: what it has committed would be lost.
+// Nobody is left out for the sake of a worker that is behind it: what it has committed would be
+// lost.
 //
-// A pair ends when one of the two is gone. A process that starts again has a new epoch, and so another
-// chance.
+// A pair ends when one of the two is gone. A process that starts again has a new epoch, and so
+// another chance.
 //
 // Pure; nothing here communicates.
 #pragma once

@@ -1,4 +1,5 @@
-// A run as one worker of a group: what it tells the others, and what it gives to one that is behind.
+// A run as one worker of a group: what it tells the others, and what it gives to one that is
+// behind.
 #pragma once
 
 #include <string>
@@ -15,18 +16,18 @@ namespace ladder {
 // To the console, unless the run is quiet: "worker 1 has healed from worker 2".
 Log worker_log(const TrainOptions& options);
 
-// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt and
-// the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
+// What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt
+// and the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
 std::string describe_group(const TrainOptions& options);
 
-// Waits for this round's average, and takes the outer step if it is committed. A worker that has given up
-// keeps what it has learned: it stops, and its round goes on after a resume. Any other round that fails
-// is lost. Returns whether it was committed.
+// Waits for this round's average, and takes the outer step if it is committed. A worker that has
+// given up keeps what it has learned: it stops, and its round goes on after a resume. Any other
+// round that fails is lost. Returns whether it was committed.
 bool finish_round(Diloco& diloco, const ElasticAverager& workers);
 
-// `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run that
-// heals goes on from the round that the other one was in, and from its own last one if the other has
-// finished. Lifetime: the arguments outlive the state.
+// `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run
+// that heals goes on from the round that the other one was in, and from its own last one if the
+// other has finished. Lifetime: the arguments outlive the state.
 WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
                          Optimizer& inner, Run& run, const TrainOptions& options);
 

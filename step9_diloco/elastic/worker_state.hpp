@@ -1,5 +1,5 @@
-// All that a worker's training needs, in place: what another worker may receive in order to go on as
-// this one would.
+// All that a worker's training needs, in place: what another worker may receive in order to go on
+// as this one would.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@
 namespace ladder {
 namespace {
 
-// A worker of rounds of 6 steps, two of which it has taken in this one, heals from one of rounds of 4.
+// A worker of rounds of 6 steps, two of which it has taken in this one, heals from one of rounds of
+// 4.
 TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
   const TempFolder folder;
   SelfCommunicator comm;

@@ -1,5 +1,5 @@
-// For the grader, part 2: rounds of DiLoCo, compared with what the definition makes of them. Each rank
-// is a worker.
+// For the grader, part 2: rounds of DiLoCo, compared with what the definition makes of them. Each
+// rank is a worker.
 #pragma once
 
 #include <set>
@@ -146,7 +146,8 @@ class GradeDiloco : public GradePart {
                  workers.wanted.pseudogradient(comm_.rank()));
   }
 
-  // Global parameters first, and the momentum that they depend on: the local ones are made from them.
+  // Global parameters first, and the momentum that they depend on: the local ones are made from
+  // them.
   void expect_parameters(const DilocoAttempt& attempt, const Workers& workers) {
     const GradedWorkers& wanted = workers.wanted;
     for (std::int64_t f = 0; f < GradedWorkers::kNumFragments; ++f) {

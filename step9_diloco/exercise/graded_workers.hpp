@@ -1,10 +1,10 @@
 // For the grader, part 2: all workers in one process, straight from the definition of a round.
 //
-// The model is three tensors, which are the three fragments. Learning moves a parameter by multiples
-// of N/16, and the options' numbers are quarters, so no result is ever rounded, and bits can be
-// compared whatever the order in which a correct answer multiplies and adds. With α = 1 the local
-// parameters are not computed, so they may be any numbers, among them zeros of either sign. With
-// α = 0 they do not matter, so they may even be NaN while the average is in flight.
+// The model is three tensors, which are the three fragments. Learning moves a parameter by
+// multiples of N/16, and the options' numbers are quarters, so no result is ever rounded, and bits
+// can be compared whatever the order in which a correct answer multiplies and adds. With α = 1 the
+// local parameters are not computed, so they may be any numbers, among them zeros of either sign.
+// With α = 0 they do not matter, so they may even be NaN while the average is in flight.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -42,8 +42,8 @@ class GradedWorkers {
     return flat.split_with_sizes(kNumels)[static_cast<std::size_t>(fragment)];
   }
 
-  // The workers' parameters have this type, the global ones are fp32. `has_nan`: some parameters stay
-  // at −0, and are NaN while the average is in flight.
+  // The workers' parameters have this type, the global ones are fp32. `has_nan`: some parameters
+  // stay at −0, and are NaN while the average is in flight.
   GradedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan)
       : options_(options),
         has_nan_(has_nan),

@@ -42,7 +42,8 @@ using MakeDiloco = std::function<DilocoAttempt(FlatModel& model, FlatModel& glob
 // Say what is wrong, with the value found and the value wanted; nothing if all is right. Each line
 // begins with its part, which stops after the first check with a fault.
 //
-// Collective: the same lines on every rank. Ranks that do not do the same are a fault like any other,
+// Collective: the same lines on every rank. Ranks that do not do the same are a fault like any
+// other,
 //             not a hang.
 std::vector<std::string> grade_averager(const MakeAverager& attempt, Communicator& comm);  // part 1
 // Part 2: with an averager that does not come from part 1.

@@ -1,5 +1,5 @@
-// A round that is right, in small parts: a wrong one overrides a part. Read it after you have written
-// your own.
+// A round that is right, in small parts: a wrong one overrides a part. Read it after you have
+// written your own.
 #pragma once
 
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,5 @@
-// More rounds that look right and are not: those that fail, begin elsewhere, are resumed, or keep memory.
+// More rounds that look right and are not: those that fail, begin elsewhere, are resumed, or keep
+// memory.
 #pragma once
 
 #include "common/core/check.hpp"

@@ -1,5 +1,5 @@
-// The bytes are a snapshot. The first one says what is made right before it is judged: its hash, and
-// what the quorum says of its donor.
+// The bytes are a snapshot. The first one says what is made right before it is judged: its hash,
+// and what the quorum says of its donor.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 

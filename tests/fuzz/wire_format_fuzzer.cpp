@@ -1,5 +1,5 @@
-// The bytes are values in a wire format. All bytes are valid; what was decoded once is encoded again
-// without another error.
+// The bytes are values in a wire format. All bytes are valid; what was decoded once is encoded
+// again without another error.
 #include <ATen/Functions.h>
 #include <ATen/ops/from_blob.h>
 

@@ -1,5 +1,5 @@
-// The ladder on GPUs: all steps in one program, on any number of ranks. Where each rank has a GPU of its
-// own, messages go through NCCL with ordered reductions, otherwise through host memory.
+// The ladder on GPUs: all steps in one program, on any number of ranks. Where each rank has a GPU
+// of its own, messages go through NCCL with ordered reductions, otherwise through host memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

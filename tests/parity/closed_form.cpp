@@ -108,8 +108,8 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
 
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
   const std::int64_t num_microbatches = report.batch_counts.microbatches;
-  // Bytes that pass through a reduce_scatter or an all_gather; an all-reduce counts twice. ZeRO gathers
-  // parameters, and without it only gradients travel.
+  // Bytes that pass through a reduce_scatter or an all_gather; an all-reduce counts twice. ZeRO
+  // gathers parameters, and without it only gradients travel.
   const std::int64_t g = widths.gradient, p = widths.parameter;
   const auto moved = [&](std::int64_t of_whole, std::int64_t of_blocks) {
     if (zero == 1) return of_whole * (g + p) * num_steps;

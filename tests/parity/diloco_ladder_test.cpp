@@ -36,8 +36,8 @@ class DilocoLadder : public ::testing::Test {
   }
   FinishedRun climb(const TrainOptions& options) { return climber_.climb(diloco(), options); }
 
-  // Losses and parameters after each step, up to this relative difference. (Step 9's gradient norm is
-  // the mean of its workers', and it validates the global model, which lags behind.)
+  // Losses and parameters after each step, up to this relative difference. (Step 9's gradient norm
+  // is the mean of its workers', and it validates the global model, which lags behind.)
   static void expect_near(const FinishedRun& run, const FinishedRun& wanted, double tolerance) {
     ASSERT_EQ(run.report.losses.size(), wanted.report.losses.size());
     for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
@@ -86,7 +86,8 @@ TEST_F(DilocoLadder, OneWorkerWithAPlainOuterStepIsStep0) {
   }
 }
 
-// The average of the parameters after one step of SGD is that step with the average of the gradients.
+// The average of the parameters after one step of SGD is that step with the average of the
+// gradients.
 TEST_F(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
   for (const std::int64_t num_microbatches : {1, 3}) {
     TrainOptions sgd =
@@ -158,9 +159,9 @@ TEST_F(DilocoLadder, AnAlphaOf1LeavesTheWorkersAlone) {
   EXPECT_NE(first.report.param_hash, second.report.param_hash);
 }
 
-// A run that was killed after any step goes on as if nothing had happened: at the end of a round, in
-// the middle of one, and while an average is in flight. In fp16 also after a worker alone has skipped
-// a step: its own inner optimizer has then taken fewer steps than the others'.
+// A run that was killed after any step goes on as if nothing had happened: at the end of a round,
+// in the middle of one, and while an average is in flight. In fp16 also after a worker alone has
+// skipped a step: its own inner optimizer has then taken fewer steps than the others'.
 TEST_F(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
   for (const at::ScalarType params : {at::kFloat, at::kHalf}) {
     TrainOptions all =

@@ -33,8 +33,8 @@ class ObjectiveClimber : public ::testing::Test {
  protected:
   void TearDown() override { climber_.wait_for_all(); }  // then rank 0 removes the files
 
-  // Six steps of four blocks on so many stages. Their 37 samples last for at most five: a step takes
-  // eight per replica, or 9 documents, and the last one of an epoch takes fewer.
+  // Six steps of four blocks on so many stages. Their 37 samples last for at most five: a step
+  // takes eight per replica, or 9 documents, and the last one of an epoch takes fewer.
   TrainOptions options(const ObjectiveCase& which, int num_stages,
                        std::int64_t num_microbatches = 4);
   FinishedRun climb(const TrainOptions& options) {

@@ -1,5 +1,5 @@
-// Closed forms for the objectives of step 8's chapter. Runs that all have the same wrong reference, teacher or
-// views equal each other, so a comparison of runs does not find it.
+// Closed forms for the objectives of step 8's chapter. Runs that all have the same wrong reference,
+// teacher or views equal each other, so a comparison of runs does not find it.
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -267,7 +267,8 @@ TEST_F(ObjectiveClosedForm, ASkippedStepMovesNoTeacher) {
 }
 
 // A view that is balanced alone belongs to every prototype alike, whatever the teacher says: a step
-// in which all are alone does not depend on the teacher's temperature. So no microbatch has one row.
+// in which all are alone does not depend on the teacher's temperature. So no microbatch has one
+// row.
 TEST_F(ObjectiveClosedForm, NoSampleIsBalancedAlone) {
   TrainOptions whole = options(self_distillation(SinkhornScope::kBatch), climber_.size());
   whole.num_steps = 1;
@@ -285,8 +286,8 @@ TEST_F(ObjectiveClosedForm, NoSampleIsBalancedAlone) {
   }
 }
 
-// A model that does not learn, and sees the same samples in every epoch: only the views are new. They
-// depend on the seed, the model here does not.
+// A model that does not learn, and sees the same samples in every epoch: only the views are new.
+// They depend on the seed, the model here does not.
 TEST_F(ObjectiveClosedForm, EveryEpochHasItsOwnViews) {
   TrainOptions noisy = options(self_distillation(SinkhornScope::kBatch), climber_.size());
   noisy.num_steps = 3;

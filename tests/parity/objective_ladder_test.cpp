@@ -1,5 +1,5 @@
-// The objectives of step 8's chapter on the parity ladder: a cut into stages changes no bit of any of them, a
-// cut into microbatches and replicas nothing but rounding.
+// The objectives of step 8's chapter on the parity ladder: a cut into stages changes no bit of any
+// of them, a cut into microbatches and replicas nothing but rounding.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +88,8 @@ TEST_F(ObjectiveLadder, AResumedRunContinuesAsIfItHadNotStopped) {
   }
 }
 
-// Until all replicas together have 6 documents, 2 in each microbatch: 3 microbatches of one replica.
+// Until all replicas together have 6 documents, 2 in each microbatch: 3 microbatches of one
+// replica.
 TEST_F(ObjectiveLadder, AFixedNumberOfDocumentsIsAFixedNumberOfMicrobatches) {
   const int num_replicas = climber_.size() == 4 ? 2 : 1;
   const int num_stages = climber_.size() / num_replicas;

@@ -55,8 +55,8 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
 }
 
 // The same sums in two orders differ by no more than rounding can cause in 12 steps. In bf16 a
-// difference in the last bit of a gradient can move a master over the point at which its parameter is
-// rounded up instead of down, by 0.4 %.
+// difference in the last bit of a gradient can move a master over the point at which its parameter
+// is rounded up instead of down, by 0.4 %.
 void expect_close(const FinishedRun& run, const FinishedRun& wanted, bool is_bf16) {
   SCOPED_TRACE(concat(run.name, " against ", wanted.name, ", which sums in another order"));
   const double more = is_bf16 ? 200 : 1;
@@ -136,9 +136,9 @@ TEST(ParityLadder, OneSequencePerRankIsEnough) {
   }
 }
 
-// fp16 with a loss scale that is far too large: the first steps overflow and are skipped, by all ranks;
-// later the scale is doubled again. Both change no bit of what the oracle does, and neither do 16-bit
-// gradients. The ranks' sums of those overflow, too, where each rank's own do not.
+// fp16 with a loss scale that is far too large: the first steps overflow and are skipped, by all
+// ranks; later the scale is doubled again. Both change no bit of what the oracle does, and neither
+// do 16-bit gradients. The ranks' sums of those overflow, too, where each rank's own do not.
 TEST(ParityLadder, StepsThatOverflowAreSkippedEverywhere) {
   Climber climber;
   for (const at::ScalarType grads : {at::kFloat, at::kHalf}) {
@@ -159,7 +159,8 @@ TEST(ParityLadder, StepsThatOverflowAreSkippedEverywhere) {
   }
 }
 
-// Stochastic rounding draws its numbers by tensor and element, so it does not matter who rounds what.
+// Stochastic rounding draws its numbers by tensor and element, so it does not matter who rounds
+// what.
 TEST(ParityLadder, StochasticRoundingDoesNotDependOnTheSharding) {
   Climber climber;
   TrainOptions options = climber.options(covering_set()[8]);

@@ -156,9 +156,9 @@ TEST(PipelineLadder, ATiedEmbeddingIsEqualUpToTheOrderOfItsSum) {
   }
 }
 
-// fp16 with a loss scale that is far too large at first: gradients overflow on one stage or another, and
-// every stage skips those steps. Also stochastic rounding instead of masters, of a tied embedding too:
-// its two copies stay equal because they draw the same random numbers.
+// fp16 with a loss scale that is far too large at first: gradients overflow on one stage or
+// another, and every stage skips those steps. Also stochastic rounding instead of masters, of a
+// tied embedding too: its two copies stay equal because they draw the same random numbers.
 TEST(PipelineLadder, StagesSkipAndRoundAlike) {
   Climber climber;
   TrainOptions options =

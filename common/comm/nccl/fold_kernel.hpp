@@ -13,9 +13,9 @@
 
 namespace ladder {
 
-// Starts the fold on this stream. pieces[r] is rank r's, `numel` elements of `dtype` (a type that can
-// be reduced) in the GPU's memory, aligned to its size. The target may be one of the first 256 pieces.
-// Throws CheckError if it is a later one, c10::Error if the kernel cannot be started.
+// Starts the fold on this stream. pieces[r] is rank r's, `numel` elements of `dtype` (a type that
+// can be reduced) in the GPU's memory, aligned to its size. The target may be one of the first 256
+// pieces. Throws CheckError if it is a later one, c10::Error if the kernel cannot be started.
 void fold_on_gpu(const std::vector<std::byte*>& pieces, std::byte* target, c10::ScalarType dtype,
                  std::int64_t numel, cudaStream_t stream);
 

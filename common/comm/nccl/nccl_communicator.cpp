@@ -152,7 +152,8 @@ class NcclCommunicator::NcclWork final : public Work {
            std::vector<at::Tensor> tensors)
       : group_(std::move(group)), done_(std::move(done)), tensors_(std::move(tensors)) {}
 
-  // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with it.
+  // Dropped, by an exception: the allocator must not hand out the memory before NCCL is done with
+  // it.
   ~NcclWork() override {
     for (const at::Tensor& tensor : tensors_)
       c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),

@@ -1,9 +1,9 @@
 // The NCCL transport, for tensors on GPUs: each rank has a GPU of its own.
 //
-// A call makes this World's communication stream wait for what the caller's stream has been given so
-// far, starts the operation there, and returns. wait() makes the current stream wait for the result;
-// test() asks whether it is there. The host itself waits for nothing, so the next kernels are queued
-// while messages travel.
+// A call makes this World's communication stream wait for what the caller's stream has been given
+// so far, starts the operation there, and returns. wait() makes the current stream wait for the
+// result; test() asks whether it is there. The host itself waits for nothing, so the next kernels
+// are queued while messages travel.
 //
 // All groups of a World share that one stream. NCCL's kernels wait for the other ranks' kernels; if
 // groups had streams of their own, two ranks could start the operations of two groups in different
@@ -20,8 +20,8 @@
 //
 // Everything else goes through `control`, the group over which this one was created: tensors on the
 // CPU, and send and recv, which are staged through host memory. Why not NCCL's own: its send keeps
-// the stream until the receiver comes, with everything that is queued behind it. In a pipeline, every
-// stage sends and receives in both directions, and on one stream they would wait in a circle.
+// the stream until the receiver comes, with everything that is queued behind it. In a pipeline,
+// every stage sends and receives in both directions, and on one stream they would wait in a circle.
 //
 // Errors: a thread watches NCCL and the time that operations take on the GPU. If NCCL reports an
 //         error, or an operation takes longer than the time-out, it says so, naming rank and

@@ -14,8 +14,8 @@
 namespace ladder {
 
 // Both only queue their work, on the chunks of a tensor on the GPU, with room; its memory and the
-// room's must stay until the stream is done with them. The sum of this rank's chunk goes to `target`,
-// which may be that chunk. Throws CheckError with NCCL's message.
+// room's must stay until the stream is done with them. The sum of this rank's chunk goes to
+// `target`, which may be that chunk. Throws CheckError with NCCL's message.
 void scatter_and_fold(const RankChunks& chunks, std::byte* target, ncclComm_t comm,
                       cudaStream_t stream);
 void gather(const RankChunks& chunks, ncclComm_t comm, cudaStream_t stream);

@@ -1,8 +1,8 @@
 // Watches NCCL's operations from a thread of its own, because nobody waits for them on the host.
 //
 // An operation that takes longer than the time-out, or an error that NCCL has met on the way, ends
-// the process with exit code 1 and a message that names the rank and the operation; then the launcher
-// ends the other ranks. There is no gentler way: the GPU is waiting inside a kernel.
+// the process with exit code 1 and a message that names the rank and the operation; then the
+// launcher ends the other ranks. There is no gentler way: the GPU is waiting inside a kernel.
 //
 // The time counts from the moment at which the GPU gets to the operation. What is queued before it
 // may take as long as it likes.

@@ -11,8 +11,8 @@
 namespace ladder {
 namespace {
 
-// Host memory of the tensor's shape and type. The GPU can copy from pinned memory while the CPU goes
-// on; libtorch keeps that memory until the copy is done.
+// Host memory of the tensor's shape and type. The GPU can copy from pinned memory while the CPU
+// goes on; libtorch keeps that memory until the copy is done.
 at::Tensor host_memory_for(const at::Tensor& tensor) {
   const MemoryScope scope(MemoryCategory::kCommunication);
   return at::empty(tensor.sizes(),

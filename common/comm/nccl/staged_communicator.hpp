@@ -1,13 +1,14 @@
 // Carries tensors on a GPU through a communicator that only knows the CPU's memory.
 //
 // A call copies what this rank sends into pinned host memory, waits for that copy, and starts the
-// inner operation on it. wait(), or the test() that finds it done, copies the result to the GPU, in the
-// order of the current stream.
+// inner operation on it. wait(), or the test() that finds it done, copies the result to the GPU, in
+// the order of the current stream.
 // Tensors on the CPU go to the inner communicator as they are.
 //
-// So several ranks can share one GPU, which NCCL refuses, and the sums are the inner communicator's:
-// folded in rank order, with the same bits as on the CPU. The price: every byte crosses the bus to
-// the GPU twice, and since a call waits for the GPU to compute what is sent, nothing overlaps.
+// So several ranks can share one GPU, which NCCL refuses, and the sums are the inner
+// communicator's: folded in rank order, with the same bits as on the CPU. The price: every byte
+// crosses the bus to the GPU twice, and since a call waits for the GPU to compute what is sent,
+// nothing overlaps.
 //
 // Memory: on the host, category communication, as long as the Work lives: `full` for reduce_scatter
 //         and all_gather, otherwise the tensor. None on the GPU.

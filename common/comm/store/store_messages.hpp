@@ -7,8 +7,8 @@
 //   PREFIX c TAG / SENDER > RECEIVER / POSITION    of collectives; p: point to point, b: barriers
 //
 // A message says which operation it belongs to and how long it is. One longer than the store's
-// values travels under several keys, of which the first is put last. Other programs can write to the
-// store, so no packet's length is believed.
+// values travels under several keys, of which the first is put last. Other programs can write to
+// the store, so no packet's length is believed.
 #pragma once
 
 #include <cstddef>

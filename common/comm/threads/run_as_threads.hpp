@@ -9,8 +9,8 @@ namespace ladder {
 
 // Runs `body` on this many threads at once, each with a communicator of its own
 // (thread_communicator.hpp) and so many compute threads, and returns when all have returned. `body`
-// is shared: what it captures by reference, all ranks see. A debugger shows the threads as "rank 0",
-// "rank 1", ….
+// is shared: what it captures by reference, all ranks see. A debugger shows the threads as "rank
+// 0", "rank 1", ….
 //
 // If a rank throws, the others get a CheckError from the operation that they wait for, or start
 // next. Throws what the first rank threw, with its rank in front: a UsageError as such, any other

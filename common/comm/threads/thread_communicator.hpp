@@ -21,8 +21,8 @@
 //   once a rank has called abort(), from every operation that is not done, and every new one;
 //   once a rank has called leave(), from the operations in which that rank was to take part.
 //
-// Ranks that disagree on the operation, its root, its length or (in a reduction) its dtype all get a
-// CheckError, except that a broadcast or a message of another length fails only where it arrives.
+// Ranks that disagree on the operation, its root, its length or (in a reduction) its dtype all get
+// a CheckError, except that a broadcast or a message of another length fails only where it arrives.
 //
 // Threads: each communicator belongs to one rank, which uses it from one thread at a time; so do
 //          the groups split from it.

@@ -1,5 +1,6 @@
 // What only the threads transport promises. Whatever all transports of several ranks do is tested
-// in reduction_test.cpp, movement_test.cpp, progress_test.cpp, errors_test.cpp and disorder_test.cpp.
+// in reduction_test.cpp, movement_test.cpp, progress_test.cpp, errors_test.cpp and
+// disorder_test.cpp.
 #include "common/comm/threads/thread_communicator.hpp"
 
 #include <ATen/core/Tensor.h>

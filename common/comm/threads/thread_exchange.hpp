@@ -1,4 +1,5 @@
-// What happens at a meeting of threads: the operation that they have called, done by one rank for all.
+// What happens at a meeting of threads: the operation that they have called, done by one rank for
+// all.
 //
 // The parts of a collective are in rank order; those of a message are the sender's and the
 // receiver's. They are compared first. Where ranks disagree it writes to the `error` of

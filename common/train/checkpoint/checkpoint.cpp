@@ -217,7 +217,8 @@ SavedState read_state(const fs::path& checkpoint) {
   }
 }
 
-// What no shape tells of a model: what its tokens mean, and how its channels are divided into heads.
+// What no shape tells of a model: what its tokens mean, and how its channels are divided into
+// heads.
 void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
   check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
         excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer, "'");
@@ -226,7 +227,8 @@ void check_same_model(const SavedState& saved, const TrainState& state, const fs
         ": its parameters would fit, but mean something else; give --heads ", saved.heads);
 }
 
-// A reference that changes in the middle of a run would be another objective, and nothing would show.
+// A reference that changes in the middle of a run would be another objective, and nothing would
+// show.
 void check_same_reference(const SavedState& saved, const TrainState& state, const fs::path& path) {
   const std::string &before = saved.reference_hash, &now = state.reference_hash;
   check(before.empty() || now.empty() || before == now, path.string(),

@@ -31,13 +31,14 @@ struct SavedCheckpoint {
 
 struct SaveOptions {
   std::optional<LossScaleState> loss_scale = {};  // of a run that has, or once had, fp16
-  // bf16 or fp16: the parameters are also written as such, to a folder of that name. fp32: they are not.
+  // bf16 or fp16: the parameters are also written as such, to a folder of that name. fp32: they are
+  // not.
   at::ScalarType copy_dtype = at::kFloat;
 };
 
 // Writes RUN/checkpoints/step_NNNNNN; throws CheckError if it already exists. `config` is stored
-// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then those
-// of the extra files.
+// for the reader's information. Visits each tensor once: parameters, then the optimizer's, then
+// those of the extra files.
 SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t step,
                                 const TrainState& state, const Json& config,
                                 const SaveOptions& options = {});
@@ -52,14 +53,15 @@ struct LoadedCheckpoint {
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
-// checkpoint is damaged or belongs to another model (heads included), optimizer, tokenizer or reference
-// model, throws CheckError naming the file and both values before any tensor changes. Only a wrong hash is found after the
-// tensors have been read. Extra files are read if the checkpoint has just those that the state has;
-// otherwise they stay unread, and the state's own stay as they are.
+// checkpoint is damaged or belongs to another model (heads included), optimizer, tokenizer or
+// reference model, throws CheckError naming the file and both values before any tensor changes.
+// Only a wrong hash is found after the tensors have been read. Extra files are read if the
+// checkpoint has just those that the state has; otherwise they stay unread, and the state's own
+// stay as they are.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
-// Loads only the parameters, to start a new run from them. Checks names, shapes, heads and tokenizer
-// in the same way. Returns their hash.
+// Loads only the parameters, to start a new run from them. Checks names, shapes, heads and
+// tokenizer in the same way. Returns their hash.
 std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
 
 // The hash of its parameters, without reading them. Throws CheckError if its state.json is damaged.

@@ -96,7 +96,8 @@ TEST_F(CheckpointTest, HashDependsOnNamesAndBitsNotOnOrder) {
   EXPECT_NE(tensor_hash(whole_tensors(tensors)), hash);
 }
 
-// As the first version of the format had it, without a hash, so that a reader must look at each value.
+// As the first version of the format had it, without a hash, so that a reader must look at each
+// value.
 Json first_version_of(const fs::path& checkpoint) {
   Json json = Json::parse(read_text_file(checkpoint / "state.json"));
   json["format_version"] = 1;
@@ -124,7 +125,8 @@ TEST_F(CheckpointTest, ALossScaleComesBackAndADamagedOneIsRefused) {
   }
 }
 
-// Other tools find model.safetensors in a folder of its own; the checkpoint itself stays what it was.
+// Other tools find model.safetensors in a folder of its own; the checkpoint itself stays what it
+// was.
 TEST_F(CheckpointTest, ACopyIn16BitsIsWrittenBeside) {
   const std::string param_hash =
       save_checkpoint(folder_.path(), 1, state_, Json::object()).param_hash;
@@ -303,7 +305,8 @@ std::string all_of(const LoadedCheckpoint& loaded, const TrainState& state) {
                 state.data.epoch, " ", state.data.samples);
 }
 
-// A digit in the number of optimizer steps, say, would otherwise change the run and nobody would know.
+// A digit in the number of optimizer steps, say, would otherwise change the run and nobody would
+// know.
 TEST_F(CheckpointTest, AnyDamagedByteOfTheStateIsRefusedOrHarmless) {
   const SaveOptions options = {
       .loss_scale = LossScaleState{.scale = 4096, .good_steps = 17, .skipped_steps = 3}};

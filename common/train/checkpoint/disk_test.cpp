@@ -83,7 +83,8 @@ TEST_F(DiskTest, WhatFailsIsNamedWithItsReason) {
   EXPECT_THROW(read_text_file(folder_.path("none")), CheckError);
 }
 
-// A checkpoint in a folder that is new: its files, its own folder, and each folder above that is new.
+// A checkpoint in a folder that is new: its files, its own folder, and each folder above that is
+// new.
 TEST_F(DiskTest, ACheckpointIsFlushedUpToTheFolderThatWasThere) {
   const std::vector<NamedTensor> none;
   const TrainState state{whole_tensors(none), whole_tensors(none), 0, {}, "bytes"};

@@ -49,7 +49,8 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
 // What a checkpoint stores of a whole replica's parameters, in fp32: their masters, or themselves.
 StateTensors stored_parameters(const FlatModel& model, Optimizer& optimizer);
 
-// Stores these masters of the optimizer's. What is read into them is also rounded into the parameters.
+// Stores these masters of the optimizer's. What is read into them is also rounded into the
+// parameters.
 StateTensors rounded_to(const StateTensors& parameters, const StateTensors& masters,
                         Optimizer& optimizer);
 

@@ -64,7 +64,8 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   return {};
 }
 
-// The options as a --config file, without those that follow from others. Such a file has no escapes and no "#" but for comments, so a value that would need one is left out.
+// The options as a --config file, without those that follow from others. Such a file has no escapes
+// and no "#" but for comments, so a value that would need one is left out.
 std::string config_text(const TrainOptions& options) {
   const Json values = to_json(options);
   std::string text;

@@ -1,5 +1,5 @@
-// The values that options may have. Bounds are far beyond any use; and within them, what is computed
-// from several options stays finite.
+// The values that options may have. Bounds are far beyond any use; and within them, what is
+// computed from several options stays finite.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // All options of a trainer: name, member, the values that it may have, help. One table serves the
-// parser, --help, --print-config, the report, the checks of single values, and the question whether a
-// resumed run may change an option.
+// parser, --help, --print-config, the report, the checks of single values, and the question whether
+// a resumed run may change an option.
 //
 // Common options are declared in common_options.cpp, a step's own where the step is:
 //
@@ -34,8 +34,8 @@ class OptionTable {
   // outlive the table.
   OptionTable(CLI::App& parser, TrainOptions& options);
 
-  // What is said of a row besides its value. A run that resumes with another value of an option says
-  // so, because it does not continue as the old one would have.
+  // What is said of a row besides its value. A run that resumes with another value of an option
+  // says so, because it does not continue as the old one would have.
   class Row {
    public:
     Row(OptionTable& table, std::string name) : table_(table), name_(std::move(name)) {}
@@ -86,7 +86,8 @@ class OptionTable {
   // The values that the options had when they were declared, by name without the dashes.
   const Json& values() const { return values_; }
   const std::set<std::string>& changes_no_bits() const { return changes_no_bits_; }
-  // Throws UsageError naming the first option whose value alone is impossible, whatever the others are.
+  // Throws UsageError naming the first option whose value alone is impossible, whatever the others
+  // are.
   void check_ranges() const {
     for (const auto& check : checks_) check();
   }

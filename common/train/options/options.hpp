@@ -35,8 +35,8 @@ struct OutputOptions {
   bool is_quiet = false;  // nothing on the console
 };
 
-// What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A step's
-// finalize() sets it.
+// What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A
+// step's finalize() sets it.
 struct BatchShape {
   Rows rows = Rows::kWindows;          // what the data are read as; by default as --rows says
   std::int64_t rows_per_sample = 1;    // that a sample becomes in a microbatch

@@ -6,7 +6,8 @@
 //   void finalize(TrainOptions& options)     checks that need several options, and what follows from
 //                                            them for rooms that do not know this step (BatchShape)
 //
-// The struct is read with options.get<BucketOptions>(), and changed with options.set<BucketOptions>().
+// The struct is read with options.get<BucketOptions>(), and changed with
+// options.set<BucketOptions>().
 #pragma once
 
 #include <any>
@@ -24,8 +25,8 @@ struct TrainOptions;
 
 class StepOptions {
  public:
-  // Adds the struct with its defaults, unless it is there. References stay valid until the next one is
-  // added.
+  // Adds the struct with its defaults, unless it is there. References stay valid until the next one
+  // is added.
   template <class Options>
   Options& add() {
     if (find<Options>() == nullptr) {

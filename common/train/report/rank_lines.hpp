@@ -1,5 +1,5 @@
-// What --dry-run shows of the ranks. Those that hold the same share a line, and so do those that send
-// the same.
+// What --dry-run shows of the ranks. Those that hold the same share a line, and so do those that
+// send the same.
 #pragma once
 
 #include <functional>

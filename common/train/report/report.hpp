@@ -83,8 +83,8 @@ struct TrainReport {
   std::string sample;        // the text that --sample asked for
 };
 
-// The objective's units (by default, target tokens) per second, over all ranks. The first step warms up, so it is left out as soon as
-// there is a second one.
+// The objective's units (by default, target tokens) per second, over all ranks. The first step
+// warms up, so it is left out as soon as there is a second one.
 class Speed {
  public:
   void add(double units, double seconds);

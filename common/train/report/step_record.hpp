@@ -20,8 +20,8 @@ inline Metrics join(Metrics first, const Metrics& second) {
 }
 
 // What metrics are formed from, once everything has been added up: sums can be added up over
-// microbatches and ranks, means cannot. Unlike the loss, these are plain sums in double: the order of
-// addition, and so the number of ranks, may change their last digit.
+// microbatches and ranks, means cannot. Unlike the loss, these are plain sums in double: the order
+// of addition, and so the number of ranks, may change their last digit.
 using MetricSums = std::vector<double>;
 
 // What the loop knows about a step once it is done: global values, the same on every rank.
@@ -34,8 +34,8 @@ struct StepRecord {
   Metrics metrics = {};
 };
 
-// The name of the first value that is infinite or not a number; nullptr if all are finite. With a loss
-// scale, the gradient norm may be either: that step was skipped.
+// The name of the first value that is infinite or not a number; nullptr if all are finite. With a
+// loss scale, the gradient norm may be either: that step was skipped.
 const char* non_finite_value(const StepRecord& record, bool has_loss_scale = false);
 
 // The message to a user whose run has diverged in this step (the first is 1): the values, and the
