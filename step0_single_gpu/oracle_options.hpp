@@ -25,7 +25,11 @@ struct OracleOptions {
         {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
         "order of sums: over a rank's microbatches first, or over the ranks first");
   }
-  void finalize(TrainOptions& options) { options.shape.replicas_per_rank = simulate_ranks; }
+  void finalize(TrainOptions& options) {
+    options.shape.replicas_per_rank = simulate_ranks;
+    if (simulate_ranks > 1)
+      options.shape.multiplied += concat(", --simulate-ranks ", simulate_ranks);
+  }
 };
 
 }  // namespace ladder

@@ -80,6 +80,7 @@ void PipelineOptions::finalize(TrainOptions& options) {
                   ? ", but --pipeline-schedule interleaved needs 2 or more"
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
   options.shape.flushes_per_step = accumulation;
+  if (accumulation > 1) options.shape.multiplied += concat(", --accumulation ", accumulation);
   options.shape.has_fixed_size = !has_docs;
 }
 

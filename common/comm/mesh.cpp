@@ -18,12 +18,11 @@ Mesh::Mesh(Communicator& all_ranks, Communicator& data_parallel_group,
 
 Mesh Mesh::split(Communicator& all_ranks, int num_stages) {
   const int size = all_ranks.size();
-  check_usage(num_stages >= 1, "--pipeline-stages is ", num_stages,
-              ", it must be at least 1; 1 is no pipeline");
-  check_usage(size % num_stages == 0, "--pipeline-stages is ", num_stages,
-              ", which does not divide ", size, size == 1 ? " rank" : " ranks",
-              ": every replica needs a rank for each of its ", num_stages,
-              " stages; start a multiple of ", num_stages,
+  check_usage(num_stages >= 1, "a replica has ", num_stages,
+              " stages, it must have at least 1; 1 is no pipeline");
+  check_usage(size % num_stages == 0, "a replica has ", num_stages,
+              " stages, each on a rank of its own, and that does not divide ", size,
+              size == 1 ? " rank" : " ranks", "; start a multiple of ", num_stages,
               " ranks, or choose a number of stages that divides ", size);
   const int dp_rank = all_ranks.rank() / num_stages;
   const int pp_rank = all_ranks.rank() % num_stages;

@@ -33,8 +33,8 @@ struct Mesh {
       : world(all_ranks), data_parallel(data_parallel_group), stages(stage_group) {}
 
   // Collective: splits the world into the groups of this many stages. Their traffic is part of the
-  // world's. Throws UsageError naming --pipeline-stages, on every rank and before anything is sent,
-  // unless num_stages divides the number of ranks.
+  // world's. Throws UsageError, on every rank and before anything is sent, unless num_stages divides
+  // the number of ranks.
   static Mesh split(Communicator& all_ranks, int num_stages);
 
   int num_replicas() const { return data_parallel.size(); }

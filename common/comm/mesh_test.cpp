@@ -181,14 +181,14 @@ TEST_ON_RANKS(MeshTest, RefusesStagesThatDoNotDivideTheRanks) {
   for (const int num_stages : {size_ + 1, 2 * size_, 7}) {
     EXPECT_THAT([&] { Mesh::split(comm_, num_stages); },
                 ThrowsMessage<UsageError>(
-                    AllOf(HasSubstr(concat("--pipeline-stages is ", num_stages,
-                                           ", which does not divide ", size_, " rank")),
+                    AllOf(HasSubstr(concat("a replica has ", num_stages, " stages")),
+                          HasSubstr(concat("does not divide ", size_, " rank")),
                           HasSubstr(concat("start a multiple of ", num_stages, " ranks")))));
   }
   for (const int num_stages : {0, -1, -size_}) {
     EXPECT_THAT([&] { Mesh::split(comm_, num_stages); },
                 ThrowsMessage<UsageError>(HasSubstr(
-                    concat("--pipeline-stages is ", num_stages, ", it must be at least 1"))));
+                    concat("a replica has ", num_stages, " stages, it must have at least 1"))));
   }
   SelfCommunicator alone;
   EXPECT_THROW(Mesh::split(alone, 2), UsageError);

@@ -53,13 +53,9 @@ std::string model_options(const TrainOptions& options) {
 }
 
 std::string batch_options(const TrainOptions& options) {
-  const auto unless_one = [](const char* name, std::int64_t value) {
-    return value == 1 ? "" : concat(", ", name, " ", value);
-  };
+  const std::int64_t count = options.data.num_microbatches;
   return concat("--micro-batch-size ", options.data.microbatch_size,
-                unless_one("--num-microbatches", options.data.num_microbatches),
-                unless_one("--accumulation", options.shape.flushes_per_step),
-                unless_one("--simulate-ranks", options.shape.replicas_per_rank));
+                count == 1 ? "" : concat(", --num-microbatches ", count), options.shape.multiplied);
 }
 
 std::string in_words(double bytes) {

@@ -116,6 +116,7 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
                           std::int64_t replicas_per_rank = 1) {
     TrainOptions options = options_of(words);
     options.shape.replicas_per_rank = replicas_per_rank;
+    options.shape.multiplied = concat(", --replicas ", replicas_per_rank);
     EXPECT_THAT([&] { check_is_countable(options); }, ThrowsMessage<UsageError>(HasSubstr(part)));
     EXPECT_THROW(check_memory(options, replicas(), {}, 0x1p200), UsageError);
     EXPECT_THROW(describe_run(options, replicas(), 1), UsageError);
@@ -124,7 +125,7 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
   refused({"--vocab-size", "4294967296", "--channels", "262144"}, "more than Ladder computes with");
   refused({"--micro-batch-size", "2147483648", "--num-microbatches", "2147483648", "--context",
            "4194304"},
-          "--simulate-ranks 1024, --context 4194304", 1024);
+          "--replicas 1024, --context 4194304", 1024);
   refused({"--heads", "4096", "--channels", "4096", "--context", "4194304", "--layers", "65536",
            "--precision", "fp16", "--micro-batch-size", "2147483648"},
           "more than Ladder computes with");

@@ -43,6 +43,7 @@ struct BatchShape {
   std::int64_t flushes_per_step = 1;   // of --num-microbatches each
   std::int64_t replicas_per_rank = 1;  // that one process plays
   std::int64_t num_data_parts = 1;     // of which this run has one: other runs share the data
+  std::string multiplied = {};         // for messages, what multiplies a step: ", --accumulation 4"
   bool has_fixed_size = true;          // false: each step decides how many microbatches it has
   std::string unit = kTargetTokens;    // what the loss is a mean over
 
