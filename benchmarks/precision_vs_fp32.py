@@ -7,11 +7,12 @@ Trains step 0 from the same seed on the same rows of the built-in corpus in nine
 it holds per parameter, the training loss (mean of the last 50 steps), the validation loss and its distance from fp32's.
 Then it takes one gradient of the same 64 rows on several numbers of ranks, and prints how far 16-bit gradients are from
 fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg;
-with --write, also docs/precision.svg and the tables of docs/precision.md. Exit code 1 if a variant with masters and fp32
-gradients ends further from fp32 than --within allows, or if a sentence of that chapter has another figure than its table.
+with --write, also the figure and the tables of step 0's chapter on precision. Exit code 1 if a variant with masters and
+fp32 gradients ends further from fp32 than --within allows, or if a sentence of that chapter has another figure than its
+table.
 
     benchmarks/precision_vs_fp32.py --self-test       checks the arithmetic and the bound on reports that it makes, and
-                                                      the sentences of docs/precision.md against its tables
+                                                      the chapter's sentences against its tables
 Standard library only.
 """
 
@@ -30,6 +31,7 @@ from typing import NamedTuple
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
+CHAPTER = ROOT / "step0_single_gpu/precision"
 sys.path.insert(0, str(ROOT / "scripts"))
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
@@ -311,7 +313,7 @@ def replaced(text, name, content):
     """The text with this content between the two comments of this name."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        sys.exit(f"docs/precision.md does not have {begin} and {end}, once each and in this order")
+        sys.exit(f"{CHAPTER}/README.md does not have {begin} and {end}, once each and in this order")
     return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
 
 
@@ -360,9 +362,9 @@ def contradictions(text):
     for pattern, wanted in claims_of(text):
         found = re.search(pattern, prose)
         if found is None:
-            faults.append(f"docs/precision.md has no sentence like '{pattern}'")
+            faults.append(f"the chapter has no sentence like '{pattern}'")
         elif found.groups() != wanted:
-            faults.append(f"docs/precision.md says '{found[0]}', its table {', '.join(wanted)}")
+            faults.append(f"the chapter says '{found[0]}', its table {', '.join(wanted)}")
     return faults
 
 
@@ -373,7 +375,7 @@ def parse_arguments():
     parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
     parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
     parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
-    parser.add_argument("--write", action="store_true", help="update docs/precision.svg and the tables of docs/precision.md")
+    parser.add_argument("--write", action="store_true", help="update the figure and the tables of step 0's chapter on precision")
     parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
     arguments, arguments.options = parser.parse_known_args()
     if arguments.steps < 1 or arguments.at_once < 1:
@@ -400,10 +402,10 @@ def main():
     (out / "precision.svg").write_text(figure)
     print(f"\nwritten: {os.path.relpath(out)}/precision.json and precision.svg")
     if arguments.write:
-        (ROOT / "docs/precision.svg").write_text(figure)
-        chapter = ROOT / "docs/precision.md"
+        (CHAPTER / "precision.svg").write_text(figure)
+        chapter = CHAPTER / "README.md"
         chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
-        print("written: docs/precision.svg and the tables of docs/precision.md")
+        print(f"written: the figure and the tables of {chapter}")
     faults = faults_of(rows, arguments.within) + (contradictions(chapter.read_text()) if arguments.write else [])
     for line in faults:
         print(line, file=sys.stderr)
@@ -466,7 +468,7 @@ def self_test():
     check("old" not in written and "| bf16" in written and "0.20 %" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written)
     check(write_chapter(written, *chapter) == written, "writing twice changes the chapter")
 
-    chapter = (ROOT / "docs/precision.md").read_text()
+    chapter = (CHAPTER / "README.md").read_text()
     faults = contradictions(chapter)
     check(faults == [], "; ".join(faults))
     for name, head in (("bf16, stochastic rounding", "above fp32"), ("fp32, another seed", "above fp32"), ("bf16, stochastic rounding", "LayerNorm weights still 1")):

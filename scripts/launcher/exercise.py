@@ -18,9 +18,8 @@ class Exercise:
     """Paths are from the root; that of the grader is from the build folder."""
 
     def __init__(self, name):
-        self.name, home = name, "common/optim/exercise" if name == ALONE else name
-        self.folder = home if name == ALONE else f"{name}/exercise"
-        self.lesson = "docs/precision.md" if name == ALONE else f"{name}/README.md"
+        self.name, home = name, "step0_single_gpu/precision" if name == ALONE else name
+        self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
         self.grader = f"{home}/{name}_grade"
         self.cmake = ROOT / home / "CMakeLists.txt"
 
@@ -36,7 +35,7 @@ class Exercise:
 def solution_of(stub: Path) -> Path:
     """The file that the stub is made from, and that a learner's file replaces: it has the same name."""
     folder, name = stub.parent.parent, f"{stub.stem}.cpp"
-    places = [folder, folder / "schedule", folder / "runner", stub.parent / "solution"]
+    places = [folder, folder / "schedule", folder / "runner", stub.parent / "solution", ROOT / "common/optim"]
     return next(place / name for place in places if (place / name).exists())
 
 

@@ -12,9 +12,9 @@
 #include <limits>
 #include <string>
 
-#include "common/optim/exercise/grader.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/grade_part.hpp"
+#include "step0_single_gpu/precision/exercise/grader.hpp"
 
 namespace ladder::loss_scaler {
 

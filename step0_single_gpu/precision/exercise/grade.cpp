@@ -1,8 +1,8 @@
 // Is the linked answer right: the reference, or with -DLADDER_EXERCISE=loss_scaler the learner's?
 #include <memory>
 
-#include "common/optim/exercise/grader.hpp"
 #include "common/testing/grade_main.hpp"
+#include "step0_single_gpu/precision/exercise/grader.hpp"
 
 namespace ladder {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "common/optim/exercise/grader.hpp"
-#include "common/optim/exercise/wrong_scalers.hpp"
-#include "common/optim/exercise/wrong_steps.hpp"
 #include "common/testing/wrong_answer.hpp"
+#include "step0_single_gpu/precision/exercise/grader.hpp"
+#include "step0_single_gpu/precision/exercise/wrong_scalers.hpp"
+#include "step0_single_gpu/precision/exercise/wrong_steps.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -5,7 +5,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
-#include "common/optim/exercise/scaled_step.hpp"
+#include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder {
 namespace {

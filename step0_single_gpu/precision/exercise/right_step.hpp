@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "common/optim/exercise/scaled_step.hpp"
 #include "common/optim/norm.hpp"
+#include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "common/optim/exercise/grader.hpp"
 #include "common/testing/grade_part.hpp"
+#include "step0_single_gpu/precision/exercise/grader.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/optim/exercise/wrong_answers.hpp"
 #include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "step0_single_gpu/precision/exercise/wrong_answers.hpp"
 
 namespace ladder {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/optim/exercise/scaled_step.hpp"
+#include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder::loss_scaler {
 

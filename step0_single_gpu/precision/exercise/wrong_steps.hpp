@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "common/optim/exercise/right_step.hpp"
+#include "step0_single_gpu/precision/exercise/right_step.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -1,7 +1,7 @@
-#include "common/optim/exercise/grader.hpp"
+#include "step0_single_gpu/precision/exercise/grader.hpp"
 
-#include "common/optim/exercise/grade_scaler.hpp"
-#include "common/optim/exercise/grade_step.hpp"
+#include "step0_single_gpu/precision/exercise/grade_scaler.hpp"
+#include "step0_single_gpu/precision/exercise/grade_step.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/optim/exercise/right_scaler.hpp"
+#include "step0_single_gpu/precision/exercise/right_scaler.hpp"
 
 namespace ladder::loss_scaler {
 

@@ -1,4 +1,4 @@
-#include "common/optim/exercise/scaled_step.hpp"
+#include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 #include <cmath>
 
