@@ -3,7 +3,7 @@
 
     ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --layers 8]
 
-Trains each stage of scripts/ladder_stages.tsv for a few steps on one model and reads its report.json. Prints bytes per
+Trains each stage of scripts/ladder_rungs.tsv for a few steps on one model and reads its report.json. Prints bytes per
 parameter by category, held between steps, beside theory; the peaks of parameters, gradients and optimizer, likewise;
 the largest total with the activations' share of it; the largest total with the last save, beside what the kernel says
 the process occupied at most; and writes all of it to FOLDER/memory.{csv,json,svg}. The fullest rank counts; every rank is
@@ -31,7 +31,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from launcher.stages import read_stages  # noqa: E402
+from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
@@ -240,7 +240,7 @@ def fullest_of(dry_run):
 
 def measure(arguments, options):
     rows, faults = [], []
-    stages = [stage for stage in read_stages() if stage.name == stage.step]
+    stages = [stage for stage in read_rungs() if stage.name == stage.step]
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
             for stage in stages:

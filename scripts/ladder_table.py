@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The ladder's table: compares the stages of one ./ladder run, and fails if one is out of bounds.
+"""The ladder's table: compares the rungs of one ./ladder run, and fails if one is out of bounds.
 
-    scripts/ladder_table.py runs/ladder-… [--ranks N] [--short] [--stages FILE]
+    scripts/ladder_table.py runs/ladder-… [--ranks N] [--short] [--rungs FILE]
     scripts/ladder_table.py --self-test       plants faults in runs that it makes; each must be found
 
-Reads RUN/STAGE/report.json of each stage in ladder_stages.tsv, prints the table and writes it to RUN/table.md and
-RUN/table.json. The bounds: a stage equals the one that it must equal (compare_runs.py); memory and traffic match the
-theory to the byte, call and message; each rank reads all data or its share, as the stage says; only model state is
+Reads RUN/RUNG/report.json of each rung in ladder_rungs.tsv, prints the table and writes it to RUN/table.md and
+RUN/table.json. The bounds: a rung equals the one that it must equal (compare_runs.py); memory and traffic match the
+theory to the byte, call and message; each rank reads all data or its share, as the rung says; only model state is
 alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or with other
 options: lower than at the start), and one that is no mean over tokens falls on the validation data (with --short: is
 finite). Exit code 1 if one does not hold. Standard library only.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from compare_runs import differences  # noqa: E402
-from launcher.stages import FILE, is_corpus, read_stages  # noqa: E402
+from launcher.rungs import FILE, is_corpus, read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
 
 # In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
@@ -35,12 +35,12 @@ WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes p
 # ---- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def equality_faults(stage, run):
-    """What compare_runs says about the stage and the one that it must equal."""
-    within = None if stage.within == "bits" else float(stage.within)
-    lines = differences(run / stage.name, run / stage.equals, within)
+def equality_faults(rung, run):
+    """What compare_runs says about the rung and the one that it must equal."""
+    within = None if rung.within == "bits" else float(rung.within)
+    lines = differences(run / rung.name, run / rung.equals, within)
     how = "" if within is None else f" within {within:g}"
-    return [f"it does not equal {stage.equals}{how}: {line}" for line in lines]
+    return [f"it does not equal {rung.equals}{how}: {line}" for line in lines]
 
 
 def memory_faults(report):
@@ -96,27 +96,27 @@ def whole_bytes_read(report):
     return (targets + least) * token_bytes(config), (targets + most) * token_bytes(config)
 
 
-def expected_bytes_read(stage, report):
+def expected_bytes_read(rung, report):
     """By each rank, windows; the most of it, if every replica has its equal share."""
-    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if stage.reads == "share" else 1)
+    return whole_bytes_read(report)[1] / (report["data_parallel_size"] if rung.reads == "share" else 1)
 
 
-def data_faults(stage, report, of_all):
-    if stage.reads == "-":
+def data_faults(rung, report, of_all):
+    if rung.reads == "-":
         return []
-    read, wanted = report["data_bytes_read"], expected_bytes_read(stage, report)
+    read, wanted = report["data_bytes_read"], expected_bytes_read(rung, report)
     if report["config"]["rows"] == "windows":
         return [f"rank {rank} read {size} bytes of data, not {wanted:.0f}" for rank, size in enumerate(read) if size != wanted]
     least, most = whole_bytes_read(report)
     stages = report["world_size"] // report["data_parallel_size"]  # each reads what its replica does
-    wholes = [sum(read) // stages] if stage.reads == "share" else read
+    wholes = [sum(read) // stages] if rung.reads == "share" else read
     faults = [f"its ranks read {whole} bytes of data, not {of_all}" for whole in wholes if whole != of_all]
     return faults + [f"{whole} bytes of data are not from {least:.0f} to {most:.0f}" for whole in wholes if not least <= whole <= most]
 
 
-def identity_faults(stage, report, num_ranks):
-    ranks, faults = stage.num_ranks(num_ranks), []
-    if (stage.step, ranks) != (report["step"], report["world_size"]):
+def identity_faults(rung, report, num_ranks):
+    ranks, faults = rung.num_ranks(num_ranks), []
+    if (rung.step, ranks) != (report["step"], report["world_size"]):
         faults.append(f"its report is from {report['step']} on {report['world_size']} ranks")
     if report["first_step"] != 0:
         faults.append(f"its report begins after step {report['first_step']}")
@@ -150,7 +150,7 @@ def largest_difference(a, b):
 
 
 def distances(report, reference):
-    """How far a stage is from the one that it must equal: for the table, the bounds are compare_runs'."""
+    """How far a rung is from the one that it must equal: for the table, the bounds are compare_runs'."""
     norms = report["param_norms"][-1:], reference["param_norms"][-1:]
     difference = largest_difference(*norms)
     return {
@@ -159,17 +159,17 @@ def distances(report, reference):
     }
 
 
-def make_row(stage, report):
-    """One stage's numbers."""
+def make_row(rung, report):
+    """One rung's numbers."""
     steps = max(1, len(report["losses"]))
     memory = [held for held in report["memory"] if held is not None]
     row = {
-        "name": stage.name,
+        "name": rung.name,
         "ranks": report["world_size"],
-        "equals": stage.equals,
+        "equals": rung.equals,
         "final_loss": report["losses"][-1] if report["losses"] else None,
         "data_per_step": max(report["data_bytes_read"]) / steps,
-        "data_per_step_theory": None if stage.reads == "-" else expected_bytes_read(stage, report) / steps,
+        "data_per_step_theory": None if rung.reads == "-" else expected_bytes_read(rung, report) / steps,
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report.get("tokens_per_second"),
@@ -181,19 +181,19 @@ def make_row(stage, report):
     return row
 
 
-def judge(run, stages, num_ranks, is_short):
-    """A row per stage: its numbers, and its faults in words. Raises OSError or ValueError if a report cannot be read."""
+def judge(run, rungs, num_ranks, is_short):
+    """A row per rung: its numbers, and its faults in words. Raises OSError or ValueError if a report cannot be read."""
     reports, rows = {}, []
-    for stage in stages:
-        report = reports[stage.name] = json.loads((run / stage.name / "report.json").read_text())
-        of_all = reports[stages[0].name]["data_bytes_read"][0]
-        row = make_row(stage, report)
-        row["faults"] = identity_faults(stage, report, num_ranks) + loss_faults(report, is_short)
-        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(stage, report, of_all)
-        if stage.equals != "-":
-            row.update(distances(report, reports[stage.equals]))
-            row["bits_equal"] = not differences(run / stage.name, run / stage.equals)
-            row["faults"] += equality_faults(stage, run)
+    for rung in rungs:
+        report = reports[rung.name] = json.loads((run / rung.name / "report.json").read_text())
+        of_all = reports[rungs[0].name]["data_bytes_read"][0]
+        row = make_row(rung, report)
+        row["faults"] = identity_faults(rung, report, num_ranks) + loss_faults(report, is_short)
+        row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(rung, report, of_all)
+        if rung.equals != "-":
+            row.update(distances(report, reports[rung.equals]))
+            row["bits_equal"] = not differences(run / rung.name, run / rung.equals)
+            row["faults"] += equality_faults(rung, run)
         rows.append(row)
     return rows
 
@@ -208,7 +208,7 @@ def beside(row, key, form):
 
 # Two tables, for one would be too wide for a terminal: heading, and the cell of a row.
 LEARNING = {
-    "stage": lambda row: row["name"],
+    "rung": lambda row: row["name"],
     "ranks": lambda row: str(row["ranks"]),
     "must equal": lambda row: MINUS if row["equals"] == "-" else row["equals"],
     "final loss": lambda row: number(row, "final_loss", ".4f"),
@@ -219,7 +219,7 @@ LEARNING = {
     "in bounds": lambda row: "no" if row["faults"] else "yes",
 }
 COST = {
-    "stage": lambda row: row["name"],
+    "rung": lambda row: row["name"],
     "params B/p": lambda row: beside(row, "parameters", ".3f"),
     "grads B/p": lambda row: beside(row, "gradients", ".3f"),
     "optimizer B/p": lambda row: beside(row, "optimizer", ".3f"),
@@ -245,7 +245,7 @@ other oracle\tstep0\t1\tm>1\t-\t-\tall\t--fold
 third\tstep3\tN\talways\tother oracle,second\t1e-3\tshare\t-
 pairs\tstep3\tN\tcorpus\t-\t-\t-\t-
 """
-# Of those six stages, the names and references in a run with so many microbatches on such data.
+# Of those six rungs, the names and references in a run with so many microbatches on such data.
 REFERENCES = {
     (1, "corpus"): {"oracle": "-", "first": "oracle", "second": "first", "third": "second", "pairs": "-"},
     (2, "own.txt"): {"oracle": "-", "first": "oracle", "second": "first", "other oracle": "-", "third": "other oracle"},
@@ -254,29 +254,29 @@ CONFIG = {"rows": "windows", "data": "corpus", "context": 2, "micro-batch-size":
 DOCUMENTS = {"config": CONFIG | {"rows": "documents"}}
 
 
-def right_report(stage):
-    ranks = stage.num_ranks(2)
+def right_report(rung):
+    ranks = rung.num_ranks(2)
     traffic = {name: {"calls": 4, "bytes_sent": 80, "messages": 6} for name in ("all_reduce", "broadcast")}
     state = {"parameters": 40, "gradients": 40, "optimizer": 80, "communication": 0}
     report = {
-        "step": stage.step, "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
+        "step": rung.step, "world_size": ranks, "data_parallel_size": ranks, "num_parameters": 10, "config": CONFIG, "first_step": 0,
         "losses": [3.0, 2.0] + [1.0] * 8, "grad_norms": [1.0] * 10, "param_norms": [5.0] * 10, "units": [8] * 10,
         "val_losses": [], "param_hash": "equal", "memory_theory": [state] * ranks,
         "memory": [state | {"other_by_name": {"simulated ranks": 40} if ranks == 1 else {}}] * ranks,
         "traffic": [traffic] * ranks, "traffic_theory": [traffic | {"bytes_sent": 160}] * ranks,
-        "data_bytes_read": [240 if stage.reads == "all" else 120] * ranks,  # 40 rows of 3 tokens
+        "data_bytes_read": [240 if rung.reads == "all" else 120] * ranks,  # 40 rows of 3 tokens
     }  # fmt: skip
     if ranks == 1:
         report["config"] = CONFIG | {"simulate-ranks": 2}
-    if stage.name == "pairs":
+    if rung.name == "pairs":
         report |= {"unit": "pairs", "val_losses": [{"step": 10, "loss": 2.9}]}
     else:
         report |= {"unit": "target tokens", "target_tokens": report["units"], "tokens_per_second": 1.0}
     return json.loads(json.dumps(report))  # no part is shared by two ranks
 
 
-# The stage that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
-# one, and what must be said of the stage (None: nothing). With one microbatch, so "third" must equal "second".
+# The rung that is spoilt, the place in its report (none: several), the value put there, whether the run is a short
+# one, and what must be said of the rung (None: nothing). With one microbatch, so "third" must equal "second".
 PLANTED = [
     ("second", ("step",), "step2", False, None),
     ("second", ("step",), "step3", False, "its report is from step3"),
@@ -329,36 +329,36 @@ PLANTED_IN_TWO_MICROBATCHES = [
 ]
 
 
-def write_run(folder, stages, name, place, value):
-    """A correct report for each stage, except for one spoiled value in that of `name`."""
-    for stage in stages:
-        report = spoilt = right_report(stage)
-        if stage.name == name:
+def write_run(folder, rungs, name, place, value):
+    """A correct report for each rung, except for one spoiled value in that of `name`."""
+    for rung in rungs:
+        report = spoilt = right_report(rung)
+        if rung.name == name:
             for key in place[:-1]:
                 spoilt = spoilt[key]
             if place:
                 spoilt[place[-1]] = value
             else:
                 report |= value
-        (folder / stage.name).mkdir()
-        (folder / stage.name / "report.json").write_text(json.dumps(report))
+        (folder / rung.name).mkdir()
+        (folder / rung.name / "report.json").write_text(json.dumps(report))
 
 
 def self_test():
     mistakes = 0
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stages.tsv"
+        path = Path(folder) / "rungs.tsv"
         path.write_text(TEXT_OF_STAGES)
-        stages = {m: read_stages(path, m, data == "corpus") for m, data in REFERENCES}
+        rungs = {m: read_rungs(path, m, data == "corpus") for m, data in REFERENCES}
     for (m, data), references in REFERENCES.items():
-        if (found := {stage.name: stage.equals for stage in stages[m]}) != references:
+        if (found := {rung.name: rung.equals for rung in rungs[m]}) != references:
             print(f"self-test: {m} microbatches of {data}: wanted {references}, found {found}")
             mistakes += 1
     cases = [(1, case) for case in PLANTED] + [(2, case) for case in PLANTED_IN_TWO_MICROBATCHES]
     for m, (name, place, value, is_short, wanted) in cases:
         with tempfile.TemporaryDirectory() as folder:
-            write_run(Path(folder), stages[m], name, place, value)
-            faults = {row["name"]: row["faults"] for row in judge(Path(folder), stages[m], 2, is_short)}
+            write_run(Path(folder), rungs[m], name, place, value)
+            faults = {row["name"]: row["faults"] for row in judge(Path(folder), rungs[m], 2, is_short)}
         if bool(faults[name]) == (wanted is None) or (wanted and wanted not in "\n".join(faults[name])):
             print(f"self-test: {name} with {place} {value}: wanted {wanted!r}, found {faults}")
             mistakes += 1
@@ -369,9 +369,9 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description="Prints the ladder's table of a run.")
     parser.add_argument("run", type=Path, nargs="?")
-    parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the stages (default 2)")
+    parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the rungs (default 2)")
     parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
-    parser.add_argument("--stages", type=Path, default=FILE)
+    parser.add_argument("--rungs", type=Path, default=FILE)
     parser.add_argument("--self-test", action="store_true", help="plant faults and check that they are found")
     arguments = parser.parse_args()
     if arguments.self_test:
@@ -379,11 +379,11 @@ def main():
     if arguments.run is None:
         parser.error("a run is needed: runs/ladder-…")
     try:
-        first = read_stages(arguments.stages)[0].name
+        first = read_rungs(arguments.rungs)[0].name
         config = json.loads((arguments.run / first / "report.json").read_text())["config"]
         has_corpus = is_corpus(config["data"], config.get("val-data", ""))
-        stages = read_stages(arguments.stages, config["num-microbatches"], has_corpus)
-        rows = judge(arguments.run, stages, arguments.ranks, arguments.short)
+        rungs = read_rungs(arguments.rungs, config["num-microbatches"], has_corpus)
+        rows = judge(arguments.run, rungs, arguments.ranks, arguments.short)
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")
 

@@ -13,14 +13,14 @@ from launcher.console import nearest, option_of, say, usage_error
 from launcher.launch import End, launch, launch_script, split_ranks
 from launcher.libtorch import CPU_BUILD_ADVICE, is_cpu_half, python
 from launcher.processes import call, output_of
-from launcher.stages import read_stages
+from launcher.rungs import read_rungs
 
 STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
 ZERO = [STEP0, STEP4, "step5_zero1", "step6_zero2", "step7_zero3"]
 # What a script starts, if it is not just step 0; and the number of ranks of a program, if not 1.
 PROGRAMS = {
     "ddp": [STEP0, STEP4], "diloco": [STEP4, "step9_diloco"], "goodput": ["elastic_lighthouse", "toy_worker"],
-    "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({stage.step for stage in read_stages()}), "zero": ZERO, "gpu": ZERO,
+    "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({rung.step for rung in read_rungs()}), "zero": ZERO, "gpu": ZERO,
 }  # fmt: skip
 RANKS = {"collectives": 2, "overlap": 2, "stages": 2, "bubble": 4}
 

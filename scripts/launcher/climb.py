@@ -1,6 +1,6 @@
-"""./ladder run: trains all stages of scripts/ladder_stages.tsv, one after another, and compares them.
+"""./ladder run: trains all rungs of scripts/ladder_rungs.tsv, one after another, and compares them.
 
-All stages see the same rows: 8 per step, times the number of microbatches. In the usual run the loss must fall below that
+All rungs see the same rows: 8 per step, times the number of microbatches. In the usual run the loss must fall below that
 of a bigram model; with --steps, or options that change what is learned, it only has to fall.
 """
 
@@ -14,7 +14,7 @@ from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
 from launcher.launch import launch
 from launcher.processes import become, call
-from launcher.stages import is_corpus, read_stages
+from launcher.rungs import is_corpus, read_rungs
 
 MODEL = "--layers 4 --heads 4 --channels 128 --context 128 --lr 6e-3 --warmup-steps 25 --log-every 25".split()
 ROWS = 8  # per step and microbatch, of all ranks
@@ -36,7 +36,7 @@ def run(words):
     this.out.mkdir(parents=True)
     corpus = ", the built-in corpus" if this.data == "corpus" else ""
     options = f", with {' '.join(this.options)}" if this.options else ""
-    say(f"training {len(this.stages)} stages for {this.steps} steps on {this.ranks} ranks: "
+    say(f"training {len(this.rungs)} rungs for {this.steps} steps on {this.ranks} ranks: "
         f"4 layers, 4 heads, 128 channels, context 128{corpus}{options}")  # fmt: skip
     say(f"Everything is written to {shown(this.out)}.")
     with builder or contextlib.nullcontext():
@@ -53,7 +53,7 @@ class Run:
                         epilog="Any other option that all trainers have works too: ./ladder train step0 --help shows them.")  # fmt: skip
         number = count_from(1, 10**9 - 1)
         parser.add_argument("--ranks", metavar="N", type=number, default=2, help="the number of processes: 1, 2, 4 or 8 (default 2)")
-        parser.add_argument("--steps", metavar="N", type=number, help="optimizer steps of each stage (default 150)")
+        parser.add_argument("--steps", metavar="N", type=number, help="optimizer steps of each rung (default 150)")
         parser.add_argument("--num-microbatches", metavar="N", type=number, help="per step and rank (default 1)")
         parser.add_argument("--data", metavar="FILE", default="corpus", help="train on your own text")
         parser.add_argument("--val-data", metavar="FILE", help="evaluate on this text")
@@ -72,54 +72,54 @@ class Run:
         self.is_short = bool(known.steps or is_changed or known.data != "corpus")
         can_evaluate = known.data == "corpus" or known.val_data
         self.evaluation = "--eval-every 50 --eval-samples 64".split() if can_evaluate else []
-        self.stages = read_stages(num_microbatches=known.num_microbatches or 1, is_corpus=is_corpus(known.data, known.val_data or ""))
+        self.rungs = read_rungs(num_microbatches=known.num_microbatches or 1, is_corpus=is_corpus(known.data, known.val_data or ""))
         self.out = ROOT / "runs" / time.strftime("ladder-%Y%m%d-%H%M%S")
 
-    def command(self, stage):
-        own = stage.own_options(self.ranks, self.steps, self.out)
+    def command(self, rung):
+        own = rung.own_options(self.ranks, self.steps, self.out)
         # Only next-token prediction makes a model that can continue a text.
         sample = [] if "--objective" in own else ["--sample", "CREATE TABLE"]
-        return [self.kind.program(stage.step), *MODEL, "--micro-batch-size", ROWS // self.ranks, "--steps", self.steps,
+        return [self.kind.program(rung.step), *MODEL, "--micro-batch-size", ROWS // self.ranks, "--steps", self.steps,
                 *self.evaluation, *own, *sample, *self.options]  # fmt: skip
 
-    def check(self, what_happened, stages):
+    def check(self, what_happened, rungs):
         """Finds a trainer that refuses an option before the others have trained."""
-        for stage in stages:
-            dry_run = [*self.command(stage), "--dry-run", stage.num_ranks(self.ranks)]
+        for rung in rungs:
+            dry_run = [*self.command(rung), "--dry-run", rung.num_ranks(self.ranks)]
             if call(dry_run, stdout=subprocess.DEVNULL):
-                usage_error(f"{what_happened}: {stage.name} refuses these options. For options of single steps use ./ladder train STEP")
+                usage_error(f"{what_happened}: {rung.name} refuses these options. For options of single steps use ./ladder train STEP")
 
 
 def build(this):
-    """Builds the first stage's program; the others behind, if they are not there yet."""
+    """Builds the first rung's program; the others behind, if they are not there yet."""
     prepare_release(this.kind)
-    preset, programs = this.kind.preset, sorted({stage.step for stage in read_stages()})
+    preset, programs = this.kind.preset, sorted({rung.step for rung in read_rungs()})
     if is_built(preset, *programs):
-        this.check("nothing was trained", this.stages)
+        this.check("nothing was trained", this.rungs)
         return None
-    need_built(preset, this.stages[0].step)
-    this.check("nothing was trained", this.stages[:1])
+    need_built(preset, this.rungs[0].step)
+    this.check("nothing was trained", this.rungs[:1])
     return build_behind(preset, *programs)
 
 
 def climb(this, builder):
-    stopped = f"stopped (exit code 75). ./ladder run cannot resume; what the stages wrote stays in {shown(this.out)}"
-    one_rank_s, all_ranks_s = None, []  # the last stage on one rank of several, and those on all ranks
-    for i, stage in enumerate(this.stages):
+    stopped = f"stopped (exit code 75). ./ladder run cannot resume; what the rungs wrote stays in {shown(this.out)}"
+    one_rank_s, all_ranks_s = None, []  # the last rung on one rank of several, and those on all ranks
+    for i, rung in enumerate(this.rungs):
         if i == 1 and builder:
             builder.finish()
-            this.check("only step 0 was trained", this.stages)
-        ranks, start_s = stage.num_ranks(this.ranks), time.monotonic()
-        left = time_left(len(this.stages) - i, this.ranks, one_rank_s, all_ranks_s)
-        say(f"stage {i + 1} of {len(this.stages)}: {stage.name}, {ranks} rank(s){left}")
-        launch(ranks, [*this.command(stage), "--out", this.out / stage.name], stopped).exit_unless_well()
+            this.check("only step 0 was trained", this.rungs)
+        ranks, start_s = rung.num_ranks(this.ranks), time.monotonic()
+        left = time_left(len(this.rungs) - i, this.ranks, one_rank_s, all_ranks_s)
+        say(f"rung {i + 1} of {len(this.rungs)}: {rung.name}, {ranks} rank(s){left}")
+        launch(ranks, [*this.command(rung), "--out", this.out / rung.name], stopped).exit_unless_well()
         if ranks < this.ranks:
             one_rank_s = time.monotonic() - start_s
         else:
             all_ranks_s.append(time.monotonic() - start_s)
 
 
-def time_left(num_stages, num_ranks, one_rank_s, all_ranks_s):
+def time_left(num_rungs, num_ranks, one_rank_s, all_ranks_s):
     """If only one rank was measured: at most as long as that, and at least its share if every core helps."""
     if all_ranks_s:
         least_s = most_s = sum(all_ranks_s) / len(all_ranks_s)
@@ -127,7 +127,7 @@ def time_left(num_stages, num_ranks, one_rank_s, all_ranks_s):
         least_s, most_s = one_rank_s / min(num_ranks, num_cores()), one_rank_s
     else:
         return ""
-    least, most = round(num_stages * least_s / 60), round(num_stages * most_s / 60)
+    least, most = round(num_rungs * least_s / 60), round(num_rungs * most_s / 60)
     if most < 1:
         return "; less than a minute left in all"
     if least == most:

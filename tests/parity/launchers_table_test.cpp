@@ -1,4 +1,4 @@
-// scripts/ladder_stages.tsv, which ./ladder run follows, must agree with tests/parity/rungs.
+// scripts/ladder_rungs.tsv, which ./ladder run follows, must agree with tests/parity/rungs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace ladder {
 namespace {
 
 // The part of a line in ./ladder run's table that says which run must equal which.
-struct Stage {
+struct ListedRung {
   std::string name, step, ranks, when, equals, within, reads, options;
 
   // Whether it trains on the same rows as the others. Those with other objectives do not.
   bool is_rung() const { return reads != "-"; }
-  // Whether it is where other stages start, or trains otherwise than all of them.
+  // Whether it is where other rungs start, or trains otherwise than all of them.
   bool is_alone() const { return step == oracle().step() || step == diloco().step(); }
 
   Fold fold() const {
@@ -28,36 +28,36 @@ struct Stage {
   }
 };
 
-// The stages of a run with this many microbatches, each of which `equals` at most one.
-std::map<std::string, Stage> launchers_stages(int num_microbatches) {
-  std::ifstream file(LADDER_SOURCE "/scripts/ladder_stages.tsv");
-  std::map<std::string, Stage> stages;
+// The rungs of a run with this many microbatches, each of which `equals` at most one.
+std::map<std::string, ListedRung> launchers_rungs(int num_microbatches) {
+  std::ifstream file(LADDER_SOURCE "/scripts/ladder_rungs.tsv");
+  std::map<std::string, ListedRung> listed;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("#")) continue;
     std::istringstream fields(line);
-    Stage stage;
-    for (std::string* field : {&stage.name, &stage.step, &stage.ranks, &stage.when, &stage.equals,
-                               &stage.within, &stage.reads, &stage.options}) {
+    ListedRung rung;
+    for (std::string* field : {&rung.name, &rung.step, &rung.ranks, &rung.when, &rung.equals,
+                               &rung.within, &rung.reads, &rung.options}) {
       std::getline(fields, *field, '\t');
     }
-    if (stage.when == "m>1" && num_microbatches == 1) continue;
-    std::istringstream names(stage.equals);
-    while (std::getline(names, stage.equals, ',') && stage.equals != "-") {
-      if (stages.contains(stage.equals)) break;
+    if (rung.when == "m>1" && num_microbatches == 1) continue;
+    std::istringstream names(rung.equals);
+    while (std::getline(names, rung.equals, ',') && rung.equals != "-") {
+      if (listed.contains(rung.equals)) break;
     }
-    stages[stage.name] = stage;
+    listed[rung.name] = rung;
   }
-  return stages;
+  return listed;
 }
 
 // With one microbatch each step must equal the previous one.
 TEST(LaunchersTable, HasTheSameRungs) {
   std::map<std::string, std::string> equals, wanted = {{oracle().step(), "-"}};
-  const std::map<std::string, Stage> stages = launchers_stages(1);
-  for (const auto& [name, stage] : stages) {
-    if (!stage.is_rung()) continue;
-    EXPECT_TRUE(stage.within == "bits" || stage.equals == "-") << name;
-    equals[stage.step] = stage.equals == "-" ? "-" : stages.at(stage.equals).step;
+  const std::map<std::string, ListedRung> listed = launchers_rungs(1);
+  for (const auto& [name, rung] : listed) {
+    if (!rung.is_rung()) continue;
+    EXPECT_TRUE(rung.within == "bits" || rung.equals == "-") << name;
+    equals[rung.step] = rung.equals == "-" ? "-" : listed.at(rung.equals).step;
   }
   for (const Rung& rung : rungs()) wanted[rung.step()] = rung.equals.front();
   wanted[pipeline().step()] = pipeline().equals.front();
@@ -67,19 +67,19 @@ TEST(LaunchersTable, HasTheSameRungs) {
 
 // With several microbatches bits are equal only if the sums have the same order.
 TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
-  const std::map<std::string, Stage> stages = launchers_stages(2);
+  const std::map<std::string, ListedRung> listed = launchers_rungs(2);
   const auto num_rungs =
-      std::ranges::count_if(stages, [](const auto& entry) { return entry.second.is_rung(); });
+      std::ranges::count_if(listed, [](const auto& entry) { return entry.second.is_rung(); });
   EXPECT_EQ(static_cast<std::size_t>(num_rungs), rungs().size() + 5)
       << "the oracle in both orders and untied, the rungs, the pipeline, and DiLoCo";
-  for (const auto& [name, stage] : stages) {
-    if (!stage.is_rung()) continue;
-    if (stage.is_alone()) {
-      EXPECT_EQ(stage.equals, "-") << name;
+  for (const auto& [name, rung] : listed) {
+    if (!rung.is_rung()) continue;
+    if (rung.is_alone()) {
+      EXPECT_EQ(rung.equals, "-") << name;
       continue;
     }
-    ASSERT_TRUE(stages.contains(stage.equals)) << name << " must equal " << stage.equals;
-    EXPECT_EQ(stages.at(stage.equals).fold(), stage.fold()) << name << " and " << stage.equals;
+    ASSERT_TRUE(listed.contains(rung.equals)) << name << " must equal " << rung.equals;
+    EXPECT_EQ(listed.at(rung.equals).fold(), rung.fold()) << name << " and " << rung.equals;
   }
 }
 
@@ -87,16 +87,16 @@ TEST(LaunchersTable, ComparesEqualOrdersOfSums) {
 // cut into stages and replicas.
 TEST(LaunchersTable, ComparesObjectivesWithOneRank) {
   int num_compared = 0;
-  const std::map<std::string, Stage> stages = launchers_stages(1);
-  for (const auto& [name, stage] : stages) {
-    if (stage.is_rung() || stage.equals == "-") continue;
-    const Stage& one_rank = stages.at(stage.equals);
-    EXPECT_EQ(one_rank.ranks + " " + stage.ranks, "1 N") << name;
+  const std::map<std::string, ListedRung> listed = launchers_rungs(1);
+  for (const auto& [name, rung] : listed) {
+    if (rung.is_rung() || rung.equals == "-") continue;
+    const ListedRung& one_rank = listed.at(rung.equals);
+    EXPECT_EQ(one_rank.ranks + " " + rung.ranks, "1 N") << name;
     const std::string one = "--pipeline-stages 1 --num-microbatches P --accumulation R ";
     const std::string all = "--pipeline-stages P --num-microbatches P ";
     EXPECT_EQ(one_rank.options.substr(0, one.size()), one) << name;
-    EXPECT_EQ(stage.options.substr(0, all.size()), all) << name;
-    EXPECT_EQ(one_rank.options.substr(one.size()), stage.options.substr(all.size())) << name;
+    EXPECT_EQ(rung.options.substr(0, all.size()), all) << name;
+    EXPECT_EQ(one_rank.options.substr(one.size()), rung.options.substr(all.size())) << name;
     ++num_compared;
   }
   EXPECT_EQ(num_compared, 2) << "dpo and self_distillation";

@@ -1,12 +1,12 @@
-"""What ./ladder run trains: reads scripts/ladder_stages.tsv, which says what its columns mean."""
+"""What ./ladder run trains: reads scripts/ladder_rungs.tsv, which says what its columns mean."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-FILE = Path(__file__).resolve().parent.parent / "ladder_stages.tsv"
+FILE = Path(__file__).resolve().parent.parent / "ladder_rungs.tsv"
 
 
-class Stage(NamedTuple):
+class Rung(NamedTuple):
     """A line of the file, a field for each column."""
 
     name: str
@@ -30,14 +30,14 @@ class Stage(NamedTuple):
         return [f"{run}/{word[4:]}" if word.startswith("RUN/") else str(values.get(word, word)) for word in words]
 
 
-def read_stages(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = True) -> list[Stage]:
-    """The stages of such a run. Each `equals` one of them, or "-"."""
+def read_rungs(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = True) -> list[Rung]:
+    """The rungs of such a run. Each `equals` one of them, or "-"."""
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    stages = [Stage(*line.split("\t")) for line in lines]
+    rungs = [Rung(*line.split("\t")) for line in lines]
     is_run = {"always": True, "m>1": num_microbatches > 1, "corpus": is_corpus}
-    stages = [stage for stage in stages if is_run[stage.when]]
-    names = {stage.name for stage in stages} | {"-"}
-    return [stage._replace(equals=next(name for name in stage.equals.split(",") if name in names)) for stage in stages]
+    rungs = [rung for rung in rungs if is_run[rung.when]]
+    names = {rung.name for rung in rungs} | {"-"}
+    return [rung._replace(equals=next(name for name in rung.equals.split(",") if name in names)) for rung in rungs]
 
 
 def is_corpus(data: str, val_data: str) -> bool:
