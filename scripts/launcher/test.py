@@ -60,9 +60,10 @@ def set_up(kind):
         need_torch(kind)
 
 
-def build_preset(preset, *targets, kind=CPU):
+def build_preset(preset, *targets, tests=(), kind=CPU):
+    """These targets, and the programs of this selection of tests, which are known once the folder is configured."""
     need_configured(kind, preset, "--preset", preset)
-    need_built(preset, *targets)
+    need_built(preset, *targets, *(programs_of(preset, *tests) if tests else ()))
 
 
 def todays(names, count):
@@ -72,7 +73,7 @@ def todays(names, count):
 
 
 def train_briefly(program):
-    if program.parent.name != program.name or not STEP_NAME.fullmatch(program.name):
+    if not STEP_NAME.fullmatch(program.name):
         return check(program, "--dry-run")  # a chapter may need more than options
     with tempfile.TemporaryDirectory() as folder:
         check(program, *"--steps 2 --layers 1 --channels 32 --heads 2 --context 16 --out".split(), f"{folder}/run")
@@ -155,7 +156,7 @@ def sanitizers():
     threads in thread_ladder_test. With LADDER_FULL=1 the parity ladder runs as well."""
     left_out = r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|^elastic_failure_test$" + ("" if IS_FULL else "|^parity_")
     selection = ["-L", "^unit$|^ranks$|^threads$", "-LE", "process|overlap", "-E", left_out]
-    build_preset("asan", *programs_of("asan", *selection))
+    build_preset("asan", tests=selection)
     run_ctest("asan", *selection, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1")
 
 
@@ -163,7 +164,7 @@ def races():
     """libtorch is not built for this sanitizer, which sees its locks and its memory, but not what its kernels read and write.
     The trainers run in thread_ladder_test; with LADDER_FULL=1 each step's own tests run as well."""
     selection = ["-L", "^threads$", "-E", "threads_[1245]$" + ("" if IS_FULL else "|^step")]
-    build_preset("tsan", *programs_of("tsan", *selection))
+    build_preset("tsan", tests=selection)
     run_ctest("tsan", *selection)
 
 
@@ -171,7 +172,7 @@ def cuda():
     """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen."""
     kind, steps = use_cuda(), todays(step_names(), 2)
     set_up(kind)
-    build_preset("cuda", "core_test", *programs_of("cuda", "-L", "gpu"), *steps, kind=kind)
+    build_preset("cuda", "core_test", *steps, tests=("-L", "gpu"), kind=kind)
     check("build/cuda/common/core/core_test", "--gtest_brief=1")
     code = output_of([find_cuobjdump(), "--list-elf", "build/cuda/common/core/core_gpu_test"])
     if not ("sm_80" in code and "sm_90" in code):
