@@ -24,11 +24,6 @@ class Kind:
     def build(self) -> Path:
         return ROOT / "build" / self.preset
 
-    def program(self, step: str) -> Path:
-        from launcher.steps import read_steps  # which knows where this checkout is
-
-        return self.build / read_steps()[step].folder / step
-
 
 CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirements.txt")
 CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")

@@ -15,6 +15,7 @@ from launcher.console import Parser, count_from, say, usage_error
 from launcher.launch import launch
 from launcher.processes import become, call
 from launcher.rungs import is_corpus, read_rungs
+from launcher.steps import trainer_in
 
 MODEL = "--layers 4 --heads 4 --channels 128 --context 128 --lr 6e-3 --warmup-steps 25 --log-every 25".split()
 ROWS = 8  # per step and microbatch, of all ranks
@@ -79,7 +80,7 @@ class Run:
         own = rung.own_options(self.ranks, self.steps, self.out)
         # Only next-token prediction makes a model that can continue a text.
         sample = [] if "--objective" in own else ["--sample", "CREATE TABLE"]
-        return [self.kind.program(rung.step), *MODEL, "--micro-batch-size", ROWS // self.ranks, "--steps", self.steps,
+        return [trainer_in(self.kind.build, rung.step), *MODEL, "--micro-batch-size", ROWS // self.ranks, "--steps", self.steps,
                 *self.evaluation, *own, *sample, *self.options]  # fmt: skip
 
     def check(self, what_happened, rungs):

@@ -13,7 +13,7 @@ from launcher.checkout import ROOT, chosen_kind
 from launcher.console import Parser, count_from, fail, option_of, say, usage_error
 from launcher.launch import launch_mpirun
 from launcher.processes import become, output_of, start, wait
-from launcher.steps import resolve_step, step_names
+from launcher.steps import resolve_step, step_names, trainer_in
 
 COUNT = count_from(1, 9999)
 
@@ -38,7 +38,7 @@ class Script(Parser):
             self.error(f"which step? The steps: {' '.join(step_names())}")
         word, *arguments.options = arguments.words
         arguments.is_step = "/" not in word
-        arguments.program = str(chosen_kind().program(resolve_step(word))) if arguments.is_step else os.path.abspath(word)
+        arguments.program = str(trainer_in(chosen_kind().build, resolve_step(word))) if arguments.is_step else os.path.abspath(word)
         return arguments
 
 

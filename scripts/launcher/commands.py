@@ -12,7 +12,7 @@ from launcher.launch import launch, launch_script, split_ranks
 from launcher.libtorch import python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
 from launcher.processes import become
-from launcher.steps import resolve_step, step_names, take_step
+from launcher.steps import resolve_step, step_names, take_step, trainer_in
 
 HELP = """\
 Ladder: distributed training, written out step by step. Each step is a complete trainer.
@@ -91,7 +91,7 @@ def train(words: list[str]) -> int:
     step, kind = take_step("train", words), chosen_kind()
     ranks, options = split_ranks("train", words[1:])
     need_release(kind, step)
-    program = kind.program(step)
+    program = trainer_in(kind.build, step)
     if option_of(options, "transport") == "threads":
         become([program, *words[1:]])  # it starts its ranks itself
     if ranks == 1:

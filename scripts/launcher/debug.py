@@ -10,7 +10,7 @@ from launcher.checkout import ROOT, chosen_kind
 from launcher.console import fail, say
 from launcher.launch import split_ranks
 from launcher.processes import become
-from launcher.steps import take_step
+from launcher.steps import take_step, trainer_in
 
 HELP = """\
 ./ladder debug STEP [--ranks N] [options]
@@ -52,7 +52,7 @@ def run(words: list[str]) -> int:
         need_built(build, step)
     say(f"{debugger[0]}, {ranks} rank(s) as threads. Type: break ladder::{step.split('_')[0]}::train, run, "
         "thread apply all bt (./ladder debug --help says more)")  # fmt: skip
-    become([*debugger, ROOT / "build" / build / step / step, "--transport", "threads", "--ranks", ranks, *options])
+    become([*debugger, trainer_in(ROOT / "build" / build, step), "--transport", "threads", "--ranks", ranks, *options])
 
 
 def find_debugger() -> list[str]:

@@ -31,6 +31,11 @@ def read_steps(root: Path = ROOT) -> dict[str, Step]:
     return steps
 
 
+def trainer_in(build: Path, step: str) -> Path:
+    """The program in this build folder, built or not."""
+    return build / read_steps()[step].folder / step
+
+
 def step_names() -> list[str]:
     """With the chapters that train."""
     return list(read_steps())

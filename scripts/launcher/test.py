@@ -19,7 +19,7 @@ from launcher.libtorch import need_nvcc, need_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
 from launcher.processes import call, finish, output_of, start
-from launcher.steps import STEP_NAME, read_steps, step_names
+from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
@@ -178,7 +178,7 @@ def cuda():
     if not ("sm_80" in code and "sm_90" in code):
         fail("core_gpu_test lacks code for sm_80 or sm_90")
     for step in steps:
-        train_briefly(kind.program(step))
+        train_briefly(trainer_in(kind.build, step))
     run_ctest("cuda", "-L", "gpu", "-j1", **({"LADDER_REQUIRE_GPU": "1"} if output_of(["nvidia-smi", "-L"]) else {}))
 
 
