@@ -101,8 +101,8 @@ def home_elsewhere(folder: Path) -> str:
     text = cache.read_text(errors="replace") if cache.is_file() else ""
     found = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)", text, re.MULTILINE)
     home = Path(found[1]) if found else ROOT
-    ours = [ROOT, ROOT / home.name]  # a step's folder is a project of its own
-    return "" if home.exists() and any(path.exists() and path.samefile(home) for path in ours) else str(home)
+    is_ours = home.exists() and home.resolve().is_relative_to(ROOT)  # the folder of a step or chapter is a project, too
+    return "" if is_ours else str(home)
 
 
 class Build:
