@@ -65,14 +65,14 @@ class RightModel {
     if (unit >= 1) gather_for_backward(unit);
   }
   virtual void gather_for_backward(std::size_t unit) {
-    for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) start(u);
+    for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) start_gather(u);
     units_.unshard(unit);
     if (unit == last_ && is_tied()) units_.unshard(0);
   }
   virtual void start_all(std::size_t first, std::size_t last) {
-    for (std::size_t u = first; u <= last; ++u) start(u);
+    for (std::size_t u = first; u <= last; ++u) start_gather(u);
   }
-  virtual void start(std::size_t unit) { units_.start_unshard(unit); }
+  virtual void start_gather(std::size_t unit) { units_.start_unshard(unit); }
   virtual void drop(std::size_t unit) { units_.reshard(unit); }
   virtual void drop_all() { units_.reshard_all(); }
 

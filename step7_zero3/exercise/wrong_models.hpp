@@ -37,13 +37,13 @@ struct TooFarAhead : WrongModel {
 };
 struct WaitsAtOnce : WrongModel {  // for what it gathers ahead
   using WrongModel::WrongModel;
-  void start(std::size_t unit) override { units_.unshard(unit); }
+  void start_gather(std::size_t unit) override { units_.unshard(unit); }
 };
 struct OddRanksBackwards : WrongModel {  // start what they gather ahead from the far end
   using WrongModel::WrongModel;
   void start_all(std::size_t first, std::size_t last) override {
     const bool is_backwards = comm_.rank() % 2 == 1;
-    for (std::size_t u = first; u <= last; ++u) start(is_backwards ? first + last - u : u);
+    for (std::size_t u = first; u <= last; ++u) start_gather(is_backwards ? first + last - u : u);
   }
 };
 
@@ -65,7 +65,7 @@ struct GathersTheEmbeddingAgain : WrongModel {  // for its backward, which reads
 struct ForgetsTheTiedEmbedding : WrongModel {  // when a forward in between has dropped it
   using WrongModel::WrongModel;
   void gather_for_backward(std::size_t unit) override {
-    for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) start(u);
+    for (std::size_t u = unit; u >= 1 && u + prefetch_ >= unit; --u) start_gather(u);
     units_.unshard(unit);
   }
 };
@@ -73,7 +73,7 @@ struct ForgetsTheHead : WrongModel {  // likewise
   using WrongModel::WrongModel;
   void begin_backward(std::size_t unit) override {
     if (unit < last_) return WrongModel::begin_backward(unit);
-    for (std::size_t u = 1; u <= prefetch_ && u < last_; ++u) start(last_ - u);
+    for (std::size_t u = 1; u <= prefetch_ && u < last_; ++u) start_gather(last_ - u);
     if (is_tied()) units_.unshard(0);
   }
 };
