@@ -33,9 +33,9 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer inner(flat, grads, options.optimizer);
   FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  const std::unique_ptr<Averager> averager = make_averager(options.get<DilocoOptions>(), comm);
-  Diloco diloco(local, global, options.get<DilocoOptions>(),
-                *averager);  // with the outer optimizer
+  const auto& own = options.get<DilocoOptions>();
+  const std::unique_ptr<Averager> averager = make_averager(own, comm);
+  Diloco diloco(local, global, own, *averager);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
@@ -55,7 +55,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
-    const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), run.num_steps_taken() + 1);
+    const DilocoAction due = plan_diloco(own, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
     if (due.starts || due.finishes) inner.round_masters();

@@ -32,11 +32,12 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer inner(flat, grads, options.optimizer);
   FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
-  const ElasticOptions& elastic = options.get<ElasticOptions>();
+  const auto& own = options.get<DilocoOptions>();
+  const auto& elastic = options.get<ElasticOptions>();
   BatchStream batches(options.data,
                       data_shard(elastic.worker, elastic.num_workers, options.data.tail));
   ElasticAverager workers(elastic, worker_log(options));
-  Diloco diloco(local, global, options.get<DilocoOptions>(), workers);  // with the outer optimizer
+  Diloco diloco(local, global, own, workers);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
   run.resume(state());
   diloco.adopt_global();
@@ -55,7 +56,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     workers.note_step(num_targets);
-    const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), run.num_steps_taken() + 1);
+    const DilocoAction due = plan_diloco(own, run.num_steps_taken() + 1);
     // Before anything is read, for it may replace this worker's state: who takes part? A run that
     // has resumed since its start was due asks at the end of the round.
     const bool starts = due.starts || (due.finishes && !diloco.is_started());
