@@ -5,7 +5,8 @@
 #   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
 #   step5_zero1_test   TESTS: among them those of the exercise's grader; with RANKS run under MPI, once per number of ranks
-#   step5_zero1_grade  the grader of the exercise, on the answer that is linked; built when ./ladder exercise needs it
+#   step5_zero1_grade  judges the answer of the exercise that is linked; built when ./ladder exercise needs it
+#   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
 # EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
@@ -70,7 +71,10 @@ function(ladder_add_step step)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
   set(grader)
-  if(arg_EXERCISE)
+  set(is_judged OFF)
+  if(EXISTS "${folder}/exercise/checks.cpp")
+    set(is_judged ON)
+  elseif(arg_EXERCISE)
     set(grader "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp")
   endif()
   ladder_add_test(${step}_test
@@ -78,7 +82,16 @@ function(ladder_add_step step)
   if(NOT arg_EXERCISE)
     return()
   endif()
-  ladder_add_grade(${step}_grade SOURCES ${grader} LINK ${step}_train)
+  if(is_judged)
+    set(checks "${folder}/exercise/checks.cpp")
+    ladder_add_grade(${step}_grade SOURCES "${checks}" LINK ${step}_train ladder_judge)
+    ladder_plant_answers("${folder}/exercise" ${solutions})
+    ladder_add_test(${step}_exercise_test
+      SOURCES "${checks}" "${LADDER_ROOT}/step0_single_gpu/judge/exercise_test.cpp" ${planted}
+      LINK ${step}_train ladder_judge RANKS ${arg_RANKS} OR_ALONE)
+  else()
+    ladder_add_grade(${step}_grade SOURCES ${grader} LINK ${step}_train)
+  endif()
   ladder_make_stubs("${folder}/exercise" ${solutions})
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
     SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
@@ -95,6 +108,24 @@ function(ladder_make_stubs folder)  # SOLUTION…
     list(APPEND stubs "${stub}")
   endforeach()
   set(stubs ${stubs} PARENT_SCOPE)
+endfunction()
+
+# Sets `planted`: a file in the build folder for each solution that has a FOLDER/NAME.wrong, which scripts/plant makes from
+# both. Linked next to the step's library, it takes the place of the solution.
+function(ladder_plant_answers folder)  # SOLUTION…
+  set(planted)
+  foreach(solution IN LISTS ARGN)
+    get_filename_component(name "${solution}" NAME_WE)
+    set(wrong "${folder}/${name}.wrong")
+    if(EXISTS "${wrong}")
+      set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_planted.cpp")
+      set(command "${LADDER_ROOT}/scripts/plant" "${solution}" "${wrong}")
+      add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} VERBATIM)
+      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      list(APPEND planted "${source}")
+    endif()
+  endforeach()
+  set(planted ${planted} PARENT_SCOPE)
 endfunction()
 
 # The program that grades the linked answer of an exercise. Tests call grade_linked() themselves, so it is not part of "all".

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_category.hpp"
 #ifdef LADDER_WITH_CUDA
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -107,6 +108,14 @@ class CountingAllocator final : public c10::Allocator {
   }
 
   void set_cap(std::int64_t bytes) { cap_ = bytes; }
+
+  // Of memory that allocate() has given out.
+  static MemoryCategory category_of(const void* data) {
+    Header header;
+    std::memcpy(&header, static_cast<const char*>(data) - kHeaderBytes, sizeof header);
+    return static_cast<MemoryCategory>(
+        std::min(header.label, static_cast<int>(MemoryCategory::kOther)));
+  }
 
   void count(int label, std::int64_t bytes) {
     const std::int64_t live = live_[label].fetch_add(bytes, std::memory_order_relaxed) + bytes;
@@ -242,6 +251,12 @@ bool memory_ledger_is_installed() {
 
 MemoryReading read_memory() {
   return ledger().read();
+}
+
+std::optional<MemoryCategory> memory_category_of(const at::Tensor& tensor) {
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  if (data.get() == nullptr || data.get_deleter() != ledger().raw_deleter()) return std::nullopt;
+  return CountingAllocator::category_of(data.get());
 }
 
 void reset_memory_peaks() {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/memory_category.hpp"
 
 namespace ladder {
 namespace {
@@ -59,6 +60,15 @@ TEST_F(MemoryLedgerTest, FreesUnderTheCategoryThatAllocated) {
   std::thread([&] { gradients.reset(); }).join();
   EXPECT_EQ(grown(MemoryCategory::kGradients), 0);
   EXPECT_EQ(grown(MemoryCategory::kOptimizer), 0);
+}
+
+TEST_F(MemoryLedgerTest, KnowsWhatATensorWasCountedUnder) {
+  const MemoryScope scope(MemoryCategory::kGradients);
+  const at::Tensor gradients = at::empty({256});
+  const MemoryScope other(MemoryCategory::kOther, "ledger test");
+  EXPECT_EQ(memory_category_of(gradients.narrow(0, 16, 5)), MemoryCategory::kGradients);
+  EXPECT_EQ(memory_category_of(at::empty({1})), MemoryCategory::kOther);
+  EXPECT_EQ(memory_category_of(at::empty({0})), std::nullopt);
 }
 
 TEST_F(MemoryLedgerTest, OtherGoesByName) {

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "common/comm/gather_text.hpp"
+#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 namespace {
@@ -21,10 +23,14 @@ std::string text_of(const Operation& operation) {
 
 void LockstepCommunicator::agree(const std::string& intent) {
   if (!disagreement_.empty()) throw Disagreement(disagreement_);
-  const Traffic before = agreements_.traffic();
+  const MemoryScope scope(MemoryCategory::kOther, "agreements");  // none of the answer's
   const std::vector<std::string> intents = all_gather_text(intent, agreements_);
-  of_agreements_ += agreements_.traffic();
-  of_agreements_ -= before;
+  // By theory: what is on its way meanwhile belongs to the answer.
+  std::size_t longest = 0;
+  for (const std::string& other : intents) longest = std::max(longest, other.size());
+  of_agreements_ += all_gather_traffic(size(), sizeof(std::int64_t), size(), rank());
+  of_agreements_ +=
+      all_gather_traffic(size() * static_cast<std::int64_t>(longest), 1, size(), rank());
   if (std::all_of(intents.begin(), intents.end(),
                   [&](const std::string& other) { return other == intents[0]; })) {
     calls_.push_back(intent);

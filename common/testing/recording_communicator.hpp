@@ -44,7 +44,7 @@ struct Recording : WorkCounts {
   std::vector<StartedOperation> started;
 };
 
-class RecordingCommunicator final : public LockstepCommunicator {
+class RecordingCommunicator : public LockstepCommunicator {
  public:
   using LockstepCommunicator::LockstepCommunicator;
 

@@ -30,6 +30,7 @@ TEXT_CHECKS = """scripts/check_links
     scripts/compare_runs.py --self-test
     scripts/ladder_table.py --self-test
     scripts/make_stub --self-test
+    scripts/plant --self-test
     benchmarks/memory_vs_theory.py --self-test
     benchmarks/processes.py --self-test
     benchmarks/diloco_vs_ddp.py --self-test

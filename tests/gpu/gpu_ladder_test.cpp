@@ -14,7 +14,7 @@
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step9_diloco/diloco_options.hpp"
-#include "tests/parity/comparison.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
 

@@ -1,5 +1,6 @@
 #include "tests/parity/climber.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <exception>
@@ -7,6 +8,7 @@
 #include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
+#include "step0_single_gpu/judge/measured.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/closed_form.hpp"
 
@@ -29,7 +31,7 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world)
   options = options_for(rung.trainer, options);
   start_apart(size(), rung, options);
   options.output.out = folder_for(rung.step());
-  const std::int64_t before = read_memory().total_live_bytes;
+  const MemoryReading before = read_memory();
   FinishedRun run = {rung.step(), rung.trainer.train(options, world), options.output.out};
   expect_theory(rung, options, run.report, before);
   share_hash(run);  // rank 0 has written its checkpoint
@@ -93,7 +95,7 @@ void Climber::share_hash(FinishedRun& run) {
 }
 
 void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
-                            const TrainReport& report, std::int64_t live_before) const {
+                            const TrainReport& report, const MemoryReading& before) const {
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
   if (rung.trainer.num_stages != nullptr) {
     expect_closed_form_of_pipeline(options, report, comm_);
@@ -102,30 +104,12 @@ void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
   } else {
     expect_closed_form(options.model, rung.step(), report, comm_);
   }
-  const StateBytes theory = rung.trainer.state_bytes(options, size(), rank());
-  EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
-  EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
   // Step 9 may hold the scratch of an average in flight from one step to the next.
-  const std::int64_t communication = report.memory.live(MemoryCategory::kCommunication);
   const auto* diloco_options = options.own.find<DilocoOptions>();
-  if (diloco_options == nullptr || diloco_options->sync_delay == 0) {
-    EXPECT_EQ(communication, theory.communication);
-  }
-  const std::int64_t named = report.memory.live(MemoryCategory::kOther);  // a cache
-  EXPECT_EQ(report.memory.total_live_bytes - live_before - named - communication,
-            theory.total() - theory.communication);
-  const PeakBytes peak = peak_bytes_of(rung.trainer, options, size(), rank());
-  EXPECT_EQ(report.memory.peak(MemoryCategory::kParameters), peak.parameters);
-  EXPECT_EQ(report.memory.peak(MemoryCategory::kGradients), peak.gradients);
-  EXPECT_EQ(report.memory.peak(MemoryCategory::kOptimizer), peak.optimizer);
-  const Traffic traffic = rung.trainer.traffic(options, steps_of(report), size(), rank());
-  for (int i = 0; i < kNumCommOps; ++i) {
-    const auto op = static_cast<CommOp>(i);
-    EXPECT_EQ(report.traffic[op].calls, traffic[op].calls) << to_string(op);
-    EXPECT_EQ(report.traffic[op].bytes_sent, traffic[op].bytes_sent) << to_string(op);
-    EXPECT_EQ(report.traffic[op].messages, traffic[op].messages) << to_string(op);
-  }
+  const bool has_scratch = diloco_options != nullptr && diloco_options->sync_delay > 0;
+  EXPECT_THAT(
+      differences_from_theory(rung.trainer, options, report, before, size(), rank(), has_scratch),
+      ::testing::IsEmpty());
 }
 
 }  // namespace ladder

@@ -6,7 +6,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/options/options.hpp"
-#include "tests/parity/comparison.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/planted_errors.hpp"
 #include "tests/parity/planted_pipeline_errors.hpp"
@@ -47,7 +47,7 @@ class Climber {
   void start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const;
   void share_hash(FinishedRun& run);
   void expect_theory(const Rung& rung, const TrainOptions& options, const TrainReport& report,
-                     std::int64_t live_before) const;
+                     const MemoryReading& before) const;
 
   Communicator& comm_;
   TempFolder folder_;

@@ -1,8 +1,6 @@
 #include "tests/parity/rungs.hpp"
 
-#include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
@@ -20,14 +18,6 @@ namespace ladder {
 const Rung& oracle() {
   static const Rung rung = {.trainer = step0::trainer()};
   return rung;
-}
-
-FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out) {
-  World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-  options.set<OracleOptions>() = {num_replicas, fold};
-  options.output.out = out;
-  options = options_for(oracle().trainer, options);
-  return {oracle().step(), oracle().trainer.train(options, alone), out};
 }
 
 const std::vector<Rung>& rungs() {

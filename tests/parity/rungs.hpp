@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "common/train/trainer.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
-#include "tests/parity/comparison.hpp"
+#include "step0_single_gpu/judge/oracle.hpp"
 
 namespace ladder {
 
@@ -24,9 +23,6 @@ struct Rung {
 
 // Step 0, which simulates all ranks in one process. Every rung is compared with it.
 const Rung& oracle();
-// What it answers: a run with these options in which it plays so many replicas, saved in `out`.
-// Local.
-FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out);
 // The data-parallel trainers, in the order of the course.
 const std::vector<Rung>& rungs();
 // Step 8. Its ranks are not only replicas, so pipeline_ladder_test climbs it by itself.

@@ -7,10 +7,10 @@
 
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step9_diloco/diloco_options.hpp"
-#include "tests/parity/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
 #include "tests/parity/straight_line_diloco.hpp"

@@ -1,4 +1,4 @@
-#include "tests/parity/comparison.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -1,0 +1,36 @@
+// Of every exercise that the judge grades, on 1, 2, 3 and 4 ranks: the solution passes, and each
+// planted wrong answer is rejected, for its own reason and on all ranks, where the ranks are as
+// many as it takes to show the mistake.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/testing/grade_main.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/testing/planted_answer.hpp"
+
+namespace ladder {
+namespace {
+
+TEST(Exercise, TheSolutionPasses) {
+  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+}
+
+TEST(Exercise, PlantedAnswersAreRejected) {
+  Communicator& comm = mpi_world().comm();
+  EXPECT_GE(planted_answers().size(), 5u);
+  int number = 0;
+  for (const PlantedAnswer& planted : planted_answers()) {
+    ++number;
+    if (comm.size() < planted.min_ranks) continue;
+    play_answer(number);
+    const std::vector<std::string> faults = grade_linked(comm);
+    play_answer(0);
+    EXPECT_THAT(faults, ::testing::Contains(::testing::HasSubstr(planted.reason))) << planted.name;
+    const auto num_faults = static_cast<double>(faults.size());
+    EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << planted.name;
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,217 @@
+#include "step0_single_gpu/judge/judge.hpp"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "common/comm/gather_text.hpp"
+#include "common/core/memory_category.hpp"
+#include "common/testing/recording_communicator.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
+#include "step0_single_gpu/judge/measured.hpp"
+#include "step0_single_gpu/judge/oracle.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kMostScalars = 2;  // in one operation; more are gradients or parameters
+
+// What step 0 has answered in this process: many answers are judged on the same cases.
+std::map<std::string, FinishedRun>& known_answers() {
+  static std::map<std::string, FinishedRun> answers;
+  return answers;
+}
+
+// Of this process, until it ends.
+const TempFolder& own_folder() {
+  static const TempFolder folder;
+  return folder;
+}
+
+const char* name_of(MemoryCategory category) {
+  switch (category) {
+    case MemoryCategory::kParameters:
+      return "parameters";
+    case MemoryCategory::kGradients:
+      return "gradients";
+    case MemoryCategory::kOptimizer:
+      return "optimizer state";
+    case MemoryCategory::kCommunication:
+      return "communication";
+    case MemoryCategory::kActivations:
+      return "activations, or what comes and goes";
+    case MemoryCategory::kOther:
+      break;
+  }
+  return "something else";
+}
+
+std::string digits_of(const std::vector<double>& values) {
+  std::ostringstream text;
+  text << std::hexfloat;
+  for (const double value : values) text << value << ' ';
+  return text.str();
+}
+
+// What a learner may look for if the gradient norm is so many times the wanted one.
+std::string meaning_of(double ratio, int num_ranks, std::int64_t num_microbatches) {
+  const auto is_near = [ratio](double value) { return std::abs(ratio / value - 1) < 1e-4; };
+  if (ratio == 0) return "the gradients are zero";
+  if (num_ranks > 1 && is_near(num_ranks))
+    return concat("the gradients are ", num_ranks,
+                  " times too large, as many times as there are ranks");
+  if (num_ranks > 1 && is_near(1.0 / num_ranks))
+    return "the gradients are divided by the number of ranks; their sum is wanted, not their mean";
+  if (num_microbatches > 1 && is_near(1.0 / static_cast<double>(num_microbatches)))
+    return "the gradients are divided by the number of microbatches; each loss already is";
+  return "";
+}
+
+}  // namespace
+
+// Sees where the trainer's operations read and write.
+class Judge::Watch final : public RecordingCommunicator {
+ public:
+  using RecordingCommunicator::RecordingCommunicator;
+
+  void expect_in_place() { is_in_place_ = true; }
+  const std::string& fault() const { return fault_; }  // the first, or empty
+
+  WorkPtr start(const Operation& operation) override {
+    if (is_in_place_ && fault_.empty()) look_at(operation);
+    return RecordingCommunicator::start(operation);
+  }
+
+ private:
+  void look_at(const Operation& operation) {
+    const at::Tensor& tensor = operation.tensor;
+    if (operation.is_barrier() || tensor.numel() <= kMostScalars) return;
+    if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return;  // sums, text
+    const MemoryCategory wanted =
+        operation.is_sum() ? MemoryCategory::kGradients : MemoryCategory::kParameters;
+    const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
+    if (found == wanted) return;
+    fault_ =
+        concat(to_string(operation.kind), " of ", tensor.numel(), " elements works on memory of ",
+               name_of(found), ", not on the ", name_of(wanted), " themselves: is it a copy?");
+  }
+
+  bool is_in_place_ = false;
+  std::string fault_;
+};
+
+Judge::Judge(JudgedTrainer judged, Communicator& comm)
+    : Examination(comm), judged_(std::move(judged)) {
+  install_memory_ledger();
+}
+
+bool Judge::all_cases_are_right() {
+  int number = 0;
+  for (const Case& one : cases()) {
+    judge(one, number++);
+    if (!faults().empty()) return false;
+  }
+  return true;
+}
+
+void Judge::judge(const Case& one, int number) {
+  // All ranks read rank 0's files, and write none.
+  static const CaseTexts texts(all_gather_text(own_folder().path().string(), comm_)[0]);
+  TrainOptions options = options_of(one, texts);
+  if (judged_.vary) judged_.vary(options, number);
+  options = options_for(judged_.trainer, options);
+  options.output.out = all_gather_text(new_folder(), comm_)[0];  // the files are there
+  const std::string& what = one.name;
+  Trained trained;
+  examine<Watch>(what, [&](Watch& watch) {
+    watch.set_network(Network::kSlow);
+    if (judged_.sends_in_place) watch.expect_in_place();
+    trained = train(what, options, one.resumes, watch);
+    if (!watch.fault().empty()) fault(concat(what, ": ", watch.fault()));
+    const int num_left = watch.recording().num_on_their_way();
+    if (num_left > 0) fault(concat(what, ": ", num_left, " operations are never waited for"));
+  });
+  const std::size_t num_reports = one.resumes ? 2 : 1;
+  const bool all_trained =
+      all_reduce_sum(trained.reports.size() == num_reports ? 1.0 : 0.0, comm_) == comm_.size();
+  if (all_trained) examine(what, [&](Communicator&) { compare(one, options, trained); });
+}
+
+Judge::Trained Judge::train(const std::string& what, const TrainOptions& wanted, bool resumes,
+                            Watch& watch) {
+  struct Borrowed final : ForwardingCommunicator {
+    using ForwardingCommunicator::ForwardingCommunicator;
+  };
+  Trained trained = {{}, wanted.output.out};
+  TrainOptions options = wanted;
+  if (judged_.starts_by_broadcast) options.seed += static_cast<std::uint64_t>(watch.rank());
+  const auto run = [&] {
+    World world(std::make_unique<Borrowed>(watch), Transport::kMpi);
+    const MemoryReading before = read_memory();
+    trained.reports.push_back(judged_.trainer.train(options, world));
+    for (const std::string& line :
+         differences_from_theory(judged_.trainer, options, trained.reports.back(), before,
+                                 watch.size(), watch.rank())) {
+      fault(concat(what, ": ", line));
+    }
+  };
+  run();
+  if (resumes) {
+    options.output.resume = trained.folder + "/checkpoints/step_000002";
+    options.output.out = trained.folder + "/resumed";
+    trained.folder = options.output.out;
+    run();
+  }
+  return trained;
+}
+
+void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
+  const TrainReport& report = trained.reports.back();
+  const std::string series = digits_of(report.losses) + digits_of(report.grad_norms) +
+                             digits_of(report.param_norms) + report.param_hash;
+  const std::vector<std::string> of_ranks = all_gather_text(series, comm_);
+  if (comm_.rank() > 0) {
+    // Where ranks hold the model together, only rank 0 has a hash of it.
+    if (!of_ranks[0].starts_with(series))
+      fault(concat(one.name, ": this rank's losses, norms or parameters are not those of rank 0"));
+    return;
+  }
+  const auto [known, is_new] = known_answers().try_emplace(concat(one.name, options.seed));
+  if (is_new) known->second = ask_oracle(options, judged_.fold, comm_.size(), new_folder());
+  const FinishedRun& wanted = known->second;
+  FinishedRun found = {"the ranks", report, trained.folder};
+  if (one.resumes) {  // to be compared as if it had not been cut
+    const TrainReport& first = trained.reports[0];
+    const auto whole = [cut = report.first_step](const auto& begun, const auto& rest) {
+      auto all = begun;
+      all.resize(static_cast<std::size_t>(cut));
+      all.insert(all.end(), rest.begin(), rest.end());
+      return all;
+    };
+    found.report.first_step = 0;
+    found.report.losses = whole(first.losses, report.losses);
+    found.report.grad_norms = whole(first.grad_norms, report.grad_norms);
+    found.report.param_norms = whole(first.param_norms, report.param_norms);
+    found.report.units = whole(first.units, report.units);
+  }
+  for (const std::string& line : differences(found, wanted)) fault(concat(one.name, ": ", line));
+  for (std::size_t i = 0; i < found.report.grad_norms.size(); ++i) {
+    const double ratio = found.report.grad_norms[i] / wanted.report.grad_norms[i];
+    if (ratio == 1) continue;
+    const std::string meaning = meaning_of(ratio, comm_.size(), options.data.num_microbatches);
+    if (!meaning.empty()) fault(concat("step ", i + 1, ": ", meaning));
+    break;
+  }
+  if (report.skipped_steps != wanted.report.skipped_steps) {
+    fault(concat(one.name, ": ", report.skipped_steps, " steps are skipped, not ",
+                 wanted.report.skipped_steps));
+  }
+}
+
+std::string Judge::new_folder() {
+  static int number = 0;
+  return own_folder().path(concat("run ", number++));
+}
+
+}  // namespace ladder

@@ -1,0 +1,59 @@
+// Judges the answer of an exercise by what it is for. The step's real trainer, with the answer in
+// it, trains on small cases on all ranks. Each case must end like step 0, which simulates all ranks
+// in one process, to the bit; must have held and sent what theory says, to the byte; and must have
+// sent gradients and parameters from where they are, not from copies. The ranks may not diverge,
+// and nothing may still be on its way at the end.
+//
+// So the judge needs no idea of what a learner may do wrong. What no training shows, such as errors
+// that must be refused, are small checks in the step's exercise/, which call examine().
+//
+// Collective: as Examination.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/testing/examination.hpp"
+#include "common/train/trainer.hpp"
+#include "step0_single_gpu/judge/cases.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
+
+namespace ladder {
+
+// A step's trainer, and how its sums compare with step 0's.
+struct JudgedTrainer {
+  Trainer trainer;
+  Fold fold = Fold::kMicrobatchesFirst;
+  // Ranks may start with different parameters; rank 0's count.
+  bool starts_by_broadcast = true;
+  // False if a library sends the gradients, from buffers of its own.
+  bool sends_in_place = true;
+  // Varies options that only this step has; gets the number of the case.
+  std::function<void(TrainOptions& options, int number)> vary = {};
+};
+
+class Judge : public Examination {
+ public:
+  // Installs the memory ledger.
+  Judge(JudgedTrainer judged, Communicator& comm);
+
+  // Trains case by case, until there are faults. True if all cases are right.
+  bool all_cases_are_right();
+
+ private:
+  class Watch;
+  struct Trained {                     // on this rank
+    std::vector<TrainReport> reports;  // two if the run was cut
+    std::string folder;
+  };
+
+  void judge(const Case& one, int number);
+  Trained train(const std::string& what, const TrainOptions& options, bool resumes, Watch& watch);
+  void compare(const Case& one, const TrainOptions& options, const Trained& trained);
+  std::string new_folder();
+
+  JudgedTrainer judged_;
+};
+
+}  // namespace ladder

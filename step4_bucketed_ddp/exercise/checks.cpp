@@ -1,0 +1,179 @@
+// Judges a bucketer: the trainer shows what is summed, held and sent; these checks show when a
+// bucket leaves, and what must be refused.
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "common/comm/self_communicator.hpp"
+#include "common/testing/grade_main.hpp"
+#include "common/testing/hook_watch.hpp"
+#include "common/testing/recording_communicator.hpp"
+#include "step0_single_gpu/judge/judge.hpp"
+#include "step4_bucketed_ddp/exercise/small_model.hpp"
+#include "step4_bucketed_ddp/gradient_bucketer.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+
+namespace ladder {
+namespace step4 {
+namespace {
+
+class Checks : public Examination {
+ public:
+  using Examination::Examination;
+
+  // The network is slow: what has left stays on its way until somebody waits for it. The last
+  // gradient completes the last bucket; all others have left by then, in the plan's order, and
+  // backward has waited for none.
+  void overlaps(const std::string& what, const Order& order) {
+    examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      SmallModel model;
+      GradientBucketer bucketer(model.grads, model.plan, comm);
+      HookWatch hooks(comm.recording());
+      for (const std::size_t tensor : order) hooks.watch(model.leaf(tensor), model.name(tensor));
+      bucketer.arm(1);
+      model.backward(order);
+      const Recording& seen = comm.recording();
+      if (order == kForward) {
+        expect("the number of all-reduces that have left before the last gradient was computed",
+               hooks.moments().back().counts.num_started, SmallModel::kNumBuckets - 1);
+      }
+      expect("the number of all-reduces that have left when backward ends", seen.num_started,
+             SmallModel::kNumBuckets);
+      expect("the number of all-reduces that backward waits for, which hold it up,",
+             seen.num_waited_for, 0);
+      for (std::size_t i = 0; i < std::min(seen.started.size(), model.plan.size()); ++i) {
+        expect(concat("the number of elements of all-reduce ", i), seen.started[i].numel,
+               model.plan[i].numel);
+      }
+      const std::string idle_hooks = hooks.describe_idle_hooks();
+      if (!idle_hooks.empty()) fault(idle_hooks);
+      bucketer.wait();
+    });
+  }
+
+  void reduces_as_it_is_told() {
+    examine("another reduction than the all-reduce, as in step 5", [&](Communicator& comm) {
+      SmallModel model;
+      int num_calls = 0;
+      GradientBucketer bucketer(model.grads, model.plan, comm,
+                                [&](Communicator& to, const at::Tensor& bucket) {
+                                  ++num_calls;
+                                  return to.all_reduce(bucket);
+                                });
+      bucketer.arm(1);
+      model.backward(kForward);
+      bucketer.wait();
+      expect("the number of buckets that start_reduction is called for", num_calls,
+             SmallModel::kNumBuckets);
+    });
+  }
+
+  void ignores_backwards_that_nobody_armed() {
+    examine("backwards before arm() and after wait()", [&](LockstepCommunicator& comm) {
+      SmallModel model;
+      GradientBucketer bucketer(model.grads, model.plan, comm);
+      const auto expect_local = [&](const std::string& when) {
+        const std::size_t before = comm.calls().size();
+        model.backward(kForward);
+        expect(concat("the number of all-reduces that a backward ", when, " starts"),
+               comm.calls().size() - before, std::size_t{0});
+      };
+      expect_local("before arm()");
+      bucketer.arm(1);
+      model.backward(kForward);
+      bucketer.wait();
+      expect_local("after wait()");
+    });
+  }
+
+  // In a world of one rank: nobody waits for what an error keeps from leaving.
+  void refuses(const std::string& what, const std::vector<std::string>& words,
+               const std::function<void(GradientBucketer&, SmallModel&)>& call) {
+    examine(what, [&](Communicator&) {
+      SelfCommunicator alone;
+      SmallModel model;
+      GradientBucketer bucketer(model.grads, model.plan, alone);
+      expect_error(what, words, [&] { call(bucketer, model); });
+    });
+  }
+
+  void removes_its_hooks() {
+    examine("the destructor", [&](Communicator&) {
+      SelfCommunicator alone;
+      SmallModel model;
+      { const GradientBucketer short_lived(model.grads, model.plan, alone); }
+      for (const std::size_t tensor : kForward) {
+        if (torch::autograd::impl::post_acc_grad_hooks(model.leaf(tensor)) == nullptr) continue;
+        return fault(concat("'", model.name(tensor), "' keeps its hook when the bucketer is gone"));
+      }
+    });
+  }
+};
+
+std::vector<std::string> check(Communicator& comm) {
+  const Order incomplete = {0, 1, 3, 5, 6};  // without b.weight
+  const std::vector<std::string> b_weight = {"b.weight", "rank 0"}, rank = {"rank 0"};
+  Checks checks(comm);
+  checks.overlaps("overlap", kForward);
+  checks.overlaps("gradients that are ready in another order than the plan's", kMixed);
+  checks.overlaps("gradients that are ready in another order on every second rank",
+                  comm.rank() % 2 == 0 ? kMixed : kForward);
+  checks.reduces_as_it_is_told();
+  checks.ignores_backwards_that_nobody_armed();
+  checks.refuses("wait() after a backward without 'b.weight'", b_weight,
+                 [&](GradientBucketer& bucketer, const SmallModel& model) {
+                   bucketer.arm(1);
+                   model.backward(incomplete);
+                   bucketer.wait();
+                 });
+  for (const bool is_first : {true, false}) {
+    checks.refuses(concat("wait() after two backwards, the ", is_first ? "first" : "second",
+                          " without 'b.weight',"),
+                   b_weight, [&](GradientBucketer& bucketer, const SmallModel& model) {
+                     bucketer.arm(2);
+                     model.backward(is_first ? incomplete : kForward);
+                     model.backward(is_first ? kForward : incomplete);
+                     bucketer.wait();
+                   });
+  }
+  checks.refuses("a second backward after arm(1)", {"c.bias", "rank 0"},
+                 [](GradientBucketer& bucketer, const SmallModel& model) {
+                   bucketer.arm(1);
+                   model.backward(kForward);
+                   model.backward(kForward);
+                 });
+  checks.refuses("wait() without arm()", rank,
+                 [](GradientBucketer& bucketer, const SmallModel&) { bucketer.wait(); });
+  checks.refuses("a second wait()", rank, [](GradientBucketer& bucketer, const SmallModel& model) {
+    bucketer.arm(1);
+    model.backward(kForward);
+    bucketer.wait();
+    bucketer.wait();
+  });
+  for (const int count : {0, -1}) {
+    checks.refuses(concat("arm(", count, ")"), rank,
+                   [count](GradientBucketer& bucketer, const SmallModel&) { bucketer.arm(count); });
+  }
+  checks.refuses("arm() after arm()", rank, [](GradientBucketer& bucketer, const SmallModel&) {
+    bucketer.arm(1);
+    bucketer.arm(1);
+  });
+  checks.removes_its_hooks();
+  return checks.faults();
+}
+
+}  // namespace
+}  // namespace step4
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  Judge judge({.trainer = step4::trainer(),
+               .vary =
+                   [](TrainOptions& options, int number) {
+                     if (number % 2 == 1) options.set<BucketOptions>().capacity_mb = 4.0 / 1024;
+                   }},
+              comm);
+  return judge.all_cases_are_right() ? step4::check(comm) : judge.faults();
+}
+
+}  // namespace ladder
