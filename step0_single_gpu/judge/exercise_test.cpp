@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "common/core/check.hpp"
 #include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
@@ -26,6 +28,10 @@ TEST(Exercise, PlantedAnswersAreRejected) {
     play_answer(number);
     const std::vector<std::string> faults = grade_linked(comm);
     play_answer(0);
+    if (comm.rank() == 0) {  // what a learner would read
+      std::printf("%s\n", planted.name.c_str());
+      for (const std::string& fault : faults) std::printf("  - %s\n", fault.c_str());
+    }
     EXPECT_THAT(faults, ::testing::Contains(::testing::HasSubstr(planted.reason))) << planted.name;
     const auto num_faults = static_cast<double>(faults.size());
     EXPECT_EQ(all_reduce_sum(num_faults, comm), comm.size() * num_faults) << planted.name;

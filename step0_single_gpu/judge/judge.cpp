@@ -1,6 +1,5 @@
 #include "step0_single_gpu/judge/judge.hpp"
 
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
+#include "step0_single_gpu/judge/explanation.hpp"
 #include "step0_single_gpu/judge/measured.hpp"
 #include "step0_single_gpu/judge/oracle.hpp"
 
@@ -54,20 +54,6 @@ std::string digits_of(const std::vector<double>& values) {
   return text.str();
 }
 
-// What a learner may look for if the gradient norm is so many times the wanted one.
-std::string meaning_of(double ratio, int num_ranks, std::int64_t num_microbatches) {
-  const auto is_near = [ratio](double value) { return std::abs(ratio / value - 1) < 1e-4; };
-  if (ratio == 0) return "the gradients are zero";
-  if (num_ranks > 1 && is_near(num_ranks))
-    return concat("the gradients are ", num_ranks,
-                  " times too large, as many times as there are ranks");
-  if (num_ranks > 1 && is_near(1.0 / num_ranks))
-    return "the gradients are divided by the number of ranks; their sum is wanted, not their mean";
-  if (num_microbatches > 1 && is_near(1.0 / static_cast<double>(num_microbatches)))
-    return "the gradients are divided by the number of microbatches; each loss already is";
-  return "";
-}
-
 }  // namespace
 
 // Sees where the trainer's operations read and write.
@@ -107,12 +93,22 @@ Judge::Judge(JudgedTrainer judged, Communicator& comm)
 }
 
 bool Judge::all_cases_are_right() {
-  int number = 0;
   for (const Case& one : cases()) {
-    judge(one, number++);
-    if (!faults().empty()) return false;
+    judge(one, num_right_);
+    if (!Examination::faults().empty()) return false;
+    ++num_right_;
   }
   return true;
+}
+
+std::vector<std::string> Judge::faults() const {
+  std::vector<std::string> lines = Examination::faults();
+  if (!lines.empty()) {
+    const auto number = static_cast<std::size_t>(num_right_);
+    lines.insert(lines.begin(), concat("training ", number + 1, " of ", cases().size(), ", '",
+                                       cases()[number].name, "', is the first that goes wrong:"));
+  }
+  return lines;
 }
 
 void Judge::judge(const Case& one, int number) {
@@ -127,10 +123,10 @@ void Judge::judge(const Case& one, int number) {
   examine<Watch>(what, [&](Watch& watch) {
     watch.set_network(Network::kSlow);
     if (judged_.sends_in_place) watch.expect_in_place();
-    trained = train(what, options, one.resumes, watch);
-    if (!watch.fault().empty()) fault(concat(what, ": ", watch.fault()));
+    trained = train(options, one.resumes, watch);
+    if (!watch.fault().empty()) fault(watch.fault());
     const int num_left = watch.recording().num_on_their_way();
-    if (num_left > 0) fault(concat(what, ": ", num_left, " operations are never waited for"));
+    if (num_left > 0) fault(concat(num_left, " operations are never waited for"));
   });
   const std::size_t num_reports = one.resumes ? 2 : 1;
   const bool all_trained =
@@ -138,8 +134,7 @@ void Judge::judge(const Case& one, int number) {
   if (all_trained) examine(what, [&](Communicator&) { compare(one, options, trained); });
 }
 
-Judge::Trained Judge::train(const std::string& what, const TrainOptions& wanted, bool resumes,
-                            Watch& watch) {
+Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& watch) {
   struct Borrowed final : ForwardingCommunicator {
     using ForwardingCommunicator::ForwardingCommunicator;
   };
@@ -153,7 +148,7 @@ Judge::Trained Judge::train(const std::string& what, const TrainOptions& wanted,
     for (const std::string& line :
          differences_from_theory(judged_.trainer, options, trained.reports.back(), before,
                                  watch.size(), watch.rank())) {
-      fault(concat(what, ": ", line));
+      fault(line);
     }
   };
   run();
@@ -174,7 +169,7 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
   if (comm_.rank() > 0) {
     // Where ranks hold the model together, only rank 0 has a hash of it.
     if (!of_ranks[0].starts_with(series))
-      fault(concat(one.name, ": this rank's losses, norms or parameters are not those of rank 0"));
+      fault(concat("this rank's losses, norms or parameters are not those of rank 0"));
     return;
   }
   const auto [known, is_new] = known_answers().try_emplace(concat(one.name, options.seed));
@@ -195,17 +190,9 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
     found.report.param_norms = whole(first.param_norms, report.param_norms);
     found.report.units = whole(first.units, report.units);
   }
-  for (const std::string& line : differences(found, wanted)) fault(concat(one.name, ": ", line));
-  for (std::size_t i = 0; i < found.report.grad_norms.size(); ++i) {
-    const double ratio = found.report.grad_norms[i] / wanted.report.grad_norms[i];
-    if (ratio == 1) continue;
-    const std::string meaning = meaning_of(ratio, comm_.size(), options.data.num_microbatches);
-    if (!meaning.empty()) fault(concat("step ", i + 1, ": ", meaning));
-    break;
-  }
+  for (const std::string& line : explain(found, wanted, options, comm_.size())) fault(line);
   if (report.skipped_steps != wanted.report.skipped_steps) {
-    fault(concat(one.name, ": ", report.skipped_steps, " steps are skipped, not ",
-                 wanted.report.skipped_steps));
+    fault(concat(report.skipped_steps, " steps are skipped, not ", wanted.report.skipped_steps));
   }
 }
 

@@ -40,6 +40,8 @@ class Judge : public Examination {
 
   // Trains case by case, until there are faults. True if all cases are right.
   bool all_cases_are_right();
+  // The first line says which case is wrong, and how many were right before it.
+  std::vector<std::string> faults() const;
 
  private:
   class Watch;
@@ -49,11 +51,12 @@ class Judge : public Examination {
   };
 
   void judge(const Case& one, int number);
-  Trained train(const std::string& what, const TrainOptions& options, bool resumes, Watch& watch);
+  Trained train(const TrainOptions& options, bool resumes, Watch& watch);
   void compare(const Case& one, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
   JudgedTrainer judged_;
+  int num_right_ = 0;  // cases
 };
 
 }  // namespace ladder

@@ -11,18 +11,22 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
                                                  int rank, bool has_scratch) {
   std::vector<std::string> lines;
   const auto expect = [&lines](const std::string& what, std::int64_t found, std::int64_t wanted) {
-    if (found != wanted) lines.push_back(concat(what, ": ", found, ", not ", wanted));
+    if (found != wanted) lines.push_back(concat(what, " ", found, ", not ", wanted));
   };
   const auto live = [&](MemoryCategory category) {
     return report.memory.live(category) - before.live(category);
   };
   const StateBytes held = trainer.state_bytes(options, world_size, rank);
   const std::int64_t scratch = live(MemoryCategory::kCommunication);
-  expect("bytes of parameters held", live(MemoryCategory::kParameters), held.parameters);
-  expect("bytes of gradients held", live(MemoryCategory::kGradients), held.gradients);
-  expect("bytes of optimizer state held", live(MemoryCategory::kOptimizer), held.optimizer);
-  if (!has_scratch) expect("bytes of communication held", scratch, held.communication);
-  expect("bytes of all tensors held between steps",
+  expect("bytes of parameters held between steps:", live(MemoryCategory::kParameters),
+         held.parameters);
+  expect("bytes of gradients held between steps:", live(MemoryCategory::kGradients),
+         held.gradients);
+  expect("bytes of optimizer state held between steps:", live(MemoryCategory::kOptimizer),
+         held.optimizer);
+  if (!has_scratch)
+    expect("bytes of communication held between steps:", scratch, held.communication);
+  expect("bytes of all tensors held between steps:",
          report.memory.total_live_bytes - before.total_live_bytes - scratch -
              live(MemoryCategory::kOther),  // a cache
          held.total() - held.communication);
@@ -30,16 +34,21 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
     return report.memory.peak(category) - before.live(category);
   };
   const PeakBytes peak = peak_bytes_of(trainer, options, world_size, rank);
-  expect("most bytes of parameters", most(MemoryCategory::kParameters), peak.parameters);
-  expect("most bytes of gradients", most(MemoryCategory::kGradients), peak.gradients);
-  expect("most bytes of optimizer state", most(MemoryCategory::kOptimizer), peak.optimizer);
+  expect("most bytes of parameters at any time:", most(MemoryCategory::kParameters),
+         peak.parameters);
+  expect("most bytes of gradients at any time:", most(MemoryCategory::kGradients), peak.gradients);
+  expect("most bytes of optimizer state at any time:", most(MemoryCategory::kOptimizer),
+         peak.optimizer);
   const Traffic traffic = trainer.traffic(options, steps_of(report), world_size, rank);
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
-    const std::string what = concat("in ", report.losses.size(), " steps, ", to_string(op));
-    expect(what + ": calls", report.traffic[op].calls, traffic[op].calls);
-    expect(what + ": bytes sent", report.traffic[op].bytes_sent, traffic[op].bytes_sent);
-    expect(what + ": messages", report.traffic[op].messages, traffic[op].messages);
+    const std::size_t num_steps = report.losses.size();
+    const std::string sum = num_steps == 1 ? " in one step:" : concat(" in ", num_steps, " steps:");
+    expect(concat(to_string(op), ", calls", sum), report.traffic[op].calls, traffic[op].calls);
+    expect(concat(to_string(op), ", bytes sent", sum), report.traffic[op].bytes_sent,
+           traffic[op].bytes_sent);
+    expect(concat(to_string(op), ", messages", sum), report.traffic[op].messages,
+           traffic[op].messages);
   }
   return lines;
 }
