@@ -50,9 +50,27 @@ def check(*command, **environment):
         fail(f"{' '.join(map(str, command))}: exit code {code}")
 
 
-def check_each(lines):
-    for line in lines.splitlines():
-        check(*line.split())
+def check_each(commands, environment=None):
+    """Two at a time. All of them run, whatever fails; each one's output is shown when it has ended."""
+    running, failed = [], []
+
+    def end_oldest():
+        command, file, child = running.pop(0)
+        if code := finish(child):
+            failed.append(f"{' '.join(command[:2])}: exit code {code}")
+        file.seek(0)
+        print(file.read(), end="", flush=True)
+        file.close()
+
+    for command in commands:
+        if len(running) == 2:
+            end_oldest()
+        file = tempfile.TemporaryFile("w+", errors="replace")
+        running.append((command, file, start(command, stdout=file, stderr=subprocess.STDOUT, env=environment)))
+    while running:
+        end_oldest()
+    if failed:
+        fail("; ".join(failed))
 
 
 def set_up(kind):
@@ -153,9 +171,9 @@ def exercise_like_a_learner(this):
 def sanitizers():
     """Leaks are not checked: libtorch, Open MPI and their threads keep memory until the process ends. Multi-rank tests run on
     three ranks: what goes wrong on two goes wrong on three as well, and a third has orders that two do not have. Stubs are
-    left out, because nothing runs in them. So is what runs the same code as others here: workers that are killed (elastic_test has it), and the parity ladder, whose trainers run as
+    left out, because nothing runs in them. So is what runs the same code as others here: exercises, workers that are killed (elastic_test has it), and the parity ladder, whose trainers run as
     threads in thread_ladder_test. With LADDER_FULL=1 the parity ladder runs as well."""
-    left_out = r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|^elastic_failure_test$" + ("" if IS_FULL else "|^parity_")
+    left_out = r"(ranks|threads)_[1245]$|^step.*threads_3$|_stub_test|_exercise_test|^elastic_failure_test$" + ("" if IS_FULL else "|^parity_")
     selection = ["-L", "^unit$|^ranks$|^threads$", "-LE", "process|overlap", "-E", left_out]
     build_preset("asan", tests=selection)
     run_ctest("asan", *selection, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1")
@@ -191,19 +209,22 @@ def find_cuobjdump():
 
 
 def fuzz():
-    """A file that makes a reader crash, hang or throw anything but CheckError is kept next to the log, .ladder/logs/fuzz-…."""
+    """A file that makes a reader crash, hang or throw anything but CheckError is kept, .ladder/logs/fuzz-…."""
     seeds, seconds = ROOT / "build/fuzz/seeds", os.environ.get("LADDER_FUZZ_SECONDS") or 5
-    options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1"
+    options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     if os.access("/dev/shm", os.W_OK):
         environment["TMPDIR"] = "/dev/shm"  # the checkpoint's files are rewritten for every input
     build_preset("fuzz", "fuzzers")
     shutil.rmtree(seeds, ignore_errors=True)
     check("build/fuzz/tests/fuzz/write_seeds", seeds)
-    for reader in "safetensors token_file text_file checkpoint message snapshot wire_format".split():
-        command = [f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict"]
-        with tempfile.TemporaryDirectory() as found:
-            Log(f"fuzz-{reader}").run([*command, f"-artifact_prefix={LOGS}/fuzz-{reader}-", found, seeds / reader], env=environment)
+    with tempfile.TemporaryDirectory() as folder:
+        commands = []
+        for reader in "safetensors token_file text_file checkpoint message snapshot wire_format".split():
+            (found := Path(folder, reader)).mkdir()
+            commands.append([f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict",
+                             f"-artifact_prefix={LOGS}/fuzz-{reader}-", str(found), str(seeds / reader)])  # fmt: skip
+        check_each(commands, environment)
 
 
 def doxygen():
@@ -216,9 +237,9 @@ PARTS = {
     "setup": ("system packages, libtorch", lambda: set_up(CPU)),
     "formatting": ("all C++ files follow .clang-format", lambda: check("scripts/format")),
     "includes": ("includes point in one direction; the check finds planted violations",
-                 lambda: check_each("scripts/check_include_direction --self-test\nscripts/check_include_direction")),
+                 lambda: check_each([["scripts/check_include_direction", "--self-test"], ["scripts/check_include_direction"]])),
     "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
-              lambda: check_each(TEXT_CHECKS)),
+              lambda: check_each([line.split() for line in TEXT_CHECKS.splitlines()])),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
     "alone": ("each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI", alone),
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),

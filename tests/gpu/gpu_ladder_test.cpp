@@ -11,10 +11,10 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step9_diloco/diloco_options.hpp"
-#include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
 
