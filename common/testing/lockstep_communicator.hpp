@@ -4,7 +4,7 @@
 // Before each collective all ranks agree on what it is. Where they differ, each of them gets a
 // Disagreement that says what every rank is about to do, and so does every call after that.
 // finish() is the last such agreement: that no rank has more to do. send, recv and split are
-// refused: data parallelism needs none of them.
+// refused, which data parallelism needs not, or passed on unwatched.
 //
 // Collective: as Communicator.
 // Lifetime:   `inner` and `agreements` outlive this. `agreements` is a second group of the same
@@ -36,6 +36,9 @@ class LockstepCommunicator : public ForwardingCommunicator {
   // What this rank has asked for: "all_reduce of 12 elements", ….
   const std::vector<std::string>& calls() const { return calls_; }
 
+  // From here on, send, recv and split are the inner communicator's.
+  void pass_messages_on() { passes_messages_on_ = true; }
+
   // Nothing after this. Throws Disagreement if a rank is about to do something else.
   void finish();
 
@@ -49,6 +52,7 @@ class LockstepCommunicator : public ForwardingCommunicator {
   Traffic of_agreements_;
   std::vector<std::string> calls_;
   std::string disagreement_;
+  bool passes_messages_on_ = false;
 };
 
 }  // namespace ladder

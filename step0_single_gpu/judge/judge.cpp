@@ -123,6 +123,7 @@ void Judge::judge(const Case& one, int number) {
   examine<Watch>(what, [&](Watch& watch) {
     watch.set_network(Network::kSlow);
     if (judged_.sends_in_place) watch.expect_in_place();
+    if (judged_.trainer.num_stages != nullptr) watch.pass_messages_on();
     trained = train(options, one.resumes, watch);
     if (!watch.fault().empty()) fault(watch.fault());
     const int num_left = watch.recording().num_on_their_way();
@@ -140,7 +141,9 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
   };
   Trained trained = {{}, wanted.output.out};
   TrainOptions options = wanted;
-  if (judged_.starts_by_broadcast) options.seed += static_cast<std::uint64_t>(watch.rank());
+  const int num_stages = num_stages_of(judged_.trainer, options, watch.size());
+  if (judged_.starts_by_broadcast)
+    options.seed += static_cast<std::uint64_t>(watch.rank() / num_stages);
   const auto run = [&] {
     World world(std::make_unique<Borrowed>(watch), Transport::kMpi);
     const MemoryReading before = read_memory();
@@ -173,7 +176,10 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
     return;
   }
   const auto [known, is_new] = known_answers().try_emplace(concat(one.name, options.seed));
-  if (is_new) known->second = ask_oracle(options, judged_.fold, comm_.size(), new_folder());
+  if (is_new) {
+    const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());
+    known->second = ask_oracle(options, judged_.fold, num_replicas, new_folder());
+  }
   const FinishedRun& wanted = known->second;
   FinishedRun found = {"the ranks", report, trained.folder};
   if (one.resumes) {  // to be compared as if it had not been cut

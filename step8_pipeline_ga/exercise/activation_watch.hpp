@@ -32,12 +32,12 @@ class ActivationWatch {
     begin({chunk, microbatch}, ActionKind::kForward, ActionKind::kForward);
     return microbatch;
   }
-  void begin_backward(const Place& place) {
+  void begin_backward(const Pass& place) {
     begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
   }
 
   // Until the backward of its chunk is over, or the input half of it.
-  void keep(const std::string& what, const Place& place, const at::Tensor& tensor) {
+  void keep(const std::string& what, const Pass& place, const at::Tensor& tensor) {
     kept_.push_back({what, find(place, ActionKind::kBackward, ActionKind::kInputBackward),
                      tensor.storage().getWeakStorageImpl()});
   }
@@ -51,15 +51,15 @@ class ActivationWatch {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
 
-  std::size_t find(const Place& place, ActionKind kind, ActionKind other) const {
+  std::size_t find(const Pass& place, ActionKind kind, ActionKind other) const {
     const auto found =
         std::find_if(computations_.begin(), computations_.end(), [&](const Action& action) {
-          return Place(action.chunk, action.microbatch) == place &&
+          return Pass(action.chunk, action.microbatch) == place &&
                  (action.kind == kind || action.kind == other);
         });
     return static_cast<std::size_t>(found - computations_.begin());
   }
-  void begin(const Place& place, ActionKind kind, ActionKind other) {
+  void begin(const Pass& place, ActionKind kind, ActionKind other) {
     const std::size_t now = find(place, kind, other);
     if (now < computations_.size()) look(now, to_string(computations_[now]) + " begins");
   }

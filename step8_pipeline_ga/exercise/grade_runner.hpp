@@ -13,15 +13,14 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/grade_part.hpp"
 #include "step8_pipeline_ga/exercise/activation_watch.hpp"
-#include "step8_pipeline_ga/exercise/grader.hpp"
 #include "step8_pipeline_ga/exercise/stage_script.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder::step8 {
 
 class GradeRunner : public GradePart {
  public:
-  GradeRunner(const MakeRunner& attempt, Communicator& comm)
-      : GradePart("part 2", "pipeline_runner.cpp", comm), attempt_(attempt) {}
+  explicit GradeRunner(Communicator& comm) : GradePart("part 2", "pipeline_runner.cpp", comm) {}
 
   struct Run {
     Schedule schedule = Schedule::k1f1b;
@@ -61,7 +60,7 @@ class GradeRunner : public GradePart {
       std::size_t num_messages = 0;
       comm.follow(script.messages());
       comm.on_message = [&](const PlannedMessage& message, const at::Tensor& tensor) {
-        const Place place = {message.action.chunk, message.action.microbatch};
+        const Pass place = {message.action.chunk, message.action.microbatch};
         if (message.action.kind == ActionKind::kRecvGradient)
           watch.keep("the received gradient", place, tensor);
         if (message.action.kind == ActionKind::kSendGradient) {
@@ -126,7 +125,7 @@ class GradeRunner : public GradePart {
       const std::int64_t before = activation_bytes();
       std::int64_t bytes_kept = 0;
       const std::vector<double> sums =
-          with_runner(comm, model, planner, [&](const AttemptedRunner& runner) {
+          with_runner(comm, model, planner, [&](PipelineRunner& runner) {
             std::vector<double> found = runner.loss_sums(kNextToken, batch);
             bytes_kept = activation_bytes() - before;
             return found;
@@ -159,7 +158,7 @@ class GradeRunner : public GradePart {
 
   double run(PlanCommunicator& comm, const GradedPipeline& model, const Planner& planner,
              const Microbatches& batch, const OnWeightGradient& on_weight_gradient) {
-    return with_runner(comm, model, planner, [&](const AttemptedRunner& runner) {
+    return with_runner(comm, model, planner, [&](PipelineRunner& runner) {
       return runner.accumulate_gradients(kNextToken, batch,
                                          static_cast<double>(batch.num_targets()), run_.flush_size,
                                          on_weight_gradient, run_.loss_scale);
@@ -167,12 +166,13 @@ class GradeRunner : public GradePart {
   }
   // Returns what act() returns.
   template <class Act>
-  std::invoke_result_t<Act, const AttemptedRunner&> with_runner(PlanCommunicator& comm,
-                                                                const GradedPipeline& model,
-                                                                const Planner& planner, Act act) {
+  std::invoke_result_t<Act, PipelineRunner&> with_runner(PlanCommunicator& comm,
+                                                         const GradedPipeline& model,
+                                                         const Planner& planner, Act act) {
     try {
-      auto result = act(
-          attempt_(model.chunks_of(comm.rank()), GradedPipeline::kChannels, comm, planner, type()));
+      PipelineRunner runner(model.chunks_of(comm.rank()), GradedPipeline::kChannels, comm, planner,
+                            type());
+      auto result = act(runner);
       comm.check_is_over();
       return result;
     } catch (...) {
@@ -233,10 +233,9 @@ class GradeRunner : public GradePart {
     return ", which several chunks of the stage read,";
   }
 
-  const MakeRunner& attempt_;
   Run run_;
   bool has_wrong_gradient_ = false, has_wrong_count_ = false;
-  Place place_;  // of the forward that is running
+  Pass place_;  // of the forward that is running
 };
 
 }  // namespace ladder::step8

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/testing/grade_part.hpp"
-#include "step8_pipeline_ga/exercise/grader.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
@@ -15,8 +15,7 @@ namespace ladder::step8 {
 
 class GradeSchedule : public GradePart {
  public:
-  GradeSchedule(const MakePlan& attempt, Communicator& comm)
-      : GradePart("part 1", "pipeline_schedule.cpp", comm), attempt_(attempt) {}
+  explicit GradeSchedule(Communicator& comm) : GradePart("part 1", "pipeline_schedule.cpp", comm) {}
 
   // Small enough to be written down.
   void computes_in_this_order() {
@@ -72,7 +71,7 @@ class GradeSchedule : public GradePart {
     plan_schedule_ = schedule;
     p_ = p, m_ = m;
     try {
-      plan_ = attempt_(schedule, p, m, v);
+      plan_ = plan_pipeline(schedule, p, m, v);
     } catch (const CheckError& error) {
       if (std::string(error.what()).starts_with("not implemented")) throw;
       say(concat(error.what(), ": head_start() and take_turns() decide the order"));
@@ -154,7 +153,6 @@ class GradeSchedule : public GradePart {
                  ": stages wait for one another"));
   }
 
-  const MakePlan& attempt_;
   Schedule plan_schedule_ = Schedule::k1f1b;
   PipelinePlan plan_;
   int p_ = 1;

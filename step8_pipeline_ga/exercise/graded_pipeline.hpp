@@ -29,7 +29,7 @@
 
 namespace ladder::step8 {
 
-using Place = std::pair<int, std::int64_t>;  // a chunk and a microbatch
+using Pass = std::pair<int, std::int64_t>;  // a chunk and a microbatch
 
 class GradedPipeline {
  public:
@@ -96,9 +96,9 @@ class GradedPipeline {
 
   struct Gradients {
     // What a backward of a chunk adds.
-    std::map<Place, std::map<std::string, at::Tensor>> of_leaves;
-    std::map<Place, at::Tensor> of_inputs;  // what it sends to the chunk before
-    double loss = 0;                        // not scaled
+    std::map<Pass, std::map<std::string, at::Tensor>> of_leaves;
+    std::map<Pass, at::Tensor> of_inputs;  // what it sends to the chunk before
+    double loss = 0;                       // not scaled
   };
   // Of this batch, one microbatch and one chunk after the other, and of loss_scale times the loss.
   Gradients gradients(const Microbatches& batch, double num_targets, double loss_scale = 1) const {

@@ -83,7 +83,7 @@ class StageScript {
   }
 
  private:
-  static Place place_of(const Action& action) { return {action.chunk, action.microbatch}; }
+  static Pass place_of(const Action& action) { return {action.chunk, action.microbatch}; }
 
   std::vector<Action> computations_;
   std::vector<PlannedMessage> messages_;

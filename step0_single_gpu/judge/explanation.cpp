@@ -1,0 +1,96 @@
+#include "step0_single_gpu/judge/explanation.hpp"
+
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "common/core/check.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
+
+namespace ladder {
+namespace {
+
+// What the gradients look like whose norm is so many times the wanted one; empty if it says
+// nothing.
+std::string meaning_of(double ratio, int num_ranks, std::int64_t num_microbatches) {
+  const auto is_near = [ratio](double value) { return std::abs(ratio / value - 1) < 1e-4; };
+  const auto several = static_cast<double>(num_microbatches);
+  if (ratio == 0) return "the gradients are zero";
+  if (num_ranks > 1 && is_near(num_ranks))
+    return concat("the gradients are ", num_ranks, " times too large: the number of ranks");
+  if (num_ranks > 1 && is_near(1.0 / num_ranks))
+    return "the gradients are divided by the number of ranks: a mean instead of a sum";
+  if (num_microbatches > 1 && is_near(several))
+    return concat("the gradients are ", num_microbatches,
+                  " times too large: the number of microbatches");
+  if (num_microbatches > 1 && is_near(1 / several))
+    return "the gradients are divided by the number of microbatches, as each loss already is";
+  return "";
+}
+
+// "'h.0.ln_1.bias', 'ln_f.bias' and 3 more"
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 2;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    text += concat(i > 0 ? ", '" : "'", names[i], "'");
+  return names.size() > kMost ? concat(text, " and ", names.size() - kMost, " more") : text;
+}
+
+// The tensors that still are what rank 0 started with, although the oracle's have moved.
+std::vector<std::string> unmoved(const FinishedRun& found, const FinishedRun& wanted,
+                                 const TrainOptions& options) {
+  const auto own = newest_checkpoint(found.folder), oracles = newest_checkpoint(wanted.folder);
+  if (!own || !oracles) return {};
+  SafetensorsReader own_file(*own / "model.safetensors"),
+      wanted_file(*oracles / "model.safetensors");
+  FlatModel start(layout_of(in_fp32(options)));
+  build_model(in_fp32(options), start);
+  std::vector<std::string> names;
+  for (const NamedTensor& leaf : start.leaves()) {
+    const at::Tensor now = at::empty_like(leaf.tensor), then = at::empty_like(leaf.tensor);
+    own_file.read(leaf.name, now);
+    wanted_file.read(leaf.name, then);
+    if (now.equal(leaf.tensor) && !then.equal(leaf.tensor)) names.push_back(leaf.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> explain(const FinishedRun& found, const FinishedRun& wanted,
+                                 const TrainOptions& options, int num_ranks) {
+  std::vector<std::string> lines, tensors;
+  const std::size_t names = concat(found.name, " against ", wanted.name, ": ").size();
+  for (const std::string& line : differences(found, wanted)) {
+    const std::string text = line.substr(names);
+    if (text.starts_with("tensor ")) {
+      tensors.push_back(text);
+    } else if (!text.starts_with("the parameters' hash")) {
+      lines.push_back(text);
+    }
+  }
+  const std::vector<double>&norms = found.report.grad_norms, &right = wanted.report.grad_norms;
+  const auto first = std::mismatch(norms.begin(), norms.end(), right.begin(), right.end());
+  if (first.first != norms.end() && first.second != right.end()) {
+    const std::string meaning =
+        meaning_of(*first.first / *first.second, num_ranks, options.data.num_microbatches);
+    if (!meaning.empty()) lines.push_back(meaning);
+  }
+  if (!tensors.empty()) {
+    lines.push_back(concat(
+        tensors[0], tensors.size() > 1 ? concat("; so do ", tensors.size() - 1, " other tensors")
+                                       : "; no other tensor does"));
+    const std::vector<std::string> still = unmoved(found, wanted, options);
+    if (!still.empty()) lines.push_back(concat(list_of(still), " did not move at all"));
+  } else if (found.report.param_hash != wanted.report.param_hash) {
+    lines.push_back("the parameters differ");
+  }
+  return lines;
+}
+
+}  // namespace ladder

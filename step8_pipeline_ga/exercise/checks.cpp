@@ -1,0 +1,84 @@
+// Judges 1F1B and the runner's backward, each without the other: plans are values, and the runner
+// gets plans that are not the answer's. Then the trainer shows that the two train.
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/grade_main.hpp"
+#include "step0_single_gpu/judge/judge.hpp"
+#include "step8_pipeline_ga/exercise/grade_runner.hpp"
+#include "step8_pipeline_ga/exercise/grade_schedule.hpp"
+#include "step8_pipeline_ga/train.hpp"
+
+namespace ladder {
+namespace step8 {
+namespace {
+
+std::vector<std::string> grade_plan(Communicator& comm) {
+  GradeSchedule grade(comm);
+  grade.computes_in_this_order();
+  grade.costs_what_it_should();
+  grade.leaves_the_others_right();
+  return grade.faults();
+}
+
+std::vector<std::string> grade_runner(Communicator& comm) {
+  install_memory_ledger();
+  GradeRunner grade(comm);
+  const std::int64_t p = comm.size();
+  grade.adds_the_right_gradients(
+      {.schedule = Schedule::kGpipe, .num_microbatches = 4, .flush_size = 4});
+  grade.adds_the_right_gradients(
+      {.schedule = Schedule::k1f1b, .num_microbatches = 5, .flush_size = 3});
+  grade.memory_does_not_grow();
+  if (p > 1) {
+    grade.adds_the_right_gradients({.schedule = Schedule::kInterleaved,
+                                    .num_microbatches = 2 * p,
+                                    .flush_size = 2 * p,
+                                    .chunks_per_stage = 2});
+  }
+  for (const bool is_heard : {true, false}) {
+    grade.adds_the_right_gradients({.schedule = Schedule::kZeroBubble,
+                                    .num_microbatches = p + 2,
+                                    .flush_size = p + 2,
+                                    .is_heard = is_heard});
+  }
+  // As a loss scale, 65536 is infinite in fp16.
+  grade.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
+  grade.evaluates_without_a_trace();
+  return grade.faults();
+}
+
+// All ranks are one pipeline; each training has another schedule.
+void vary(TrainOptions& options, int number, int num_ranks) {
+  constexpr Schedule kSchedules[] = {Schedule::kGpipe, Schedule::k1f1b, Schedule::kZeroBubble,
+                                     Schedule::kInterleaved};
+  const Schedule schedule =
+      number % 4 == 3 && num_ranks == 1 ? Schedule::k1f1b : kSchedules[number % 4];
+  const int num_chunks = schedule == Schedule::kInterleaved ? 2 : 1;
+  options.set<PipelineOptions>() = {
+      .num_stages = num_ranks, .schedule = schedule, .chunks_per_stage = num_chunks};
+  // On several stages, the gradient of a tied embedding is summed in another order.
+  if (num_ranks > 1) options.model.tie_embeddings = false;
+  options.model.layers = num_ranks * num_chunks;
+  options.data.num_microbatches = num_ranks * (1 + number % 2);
+}
+
+}  // namespace
+}  // namespace step8
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  std::vector<std::string> faults = step8::grade_plan(comm);
+  const std::vector<std::string> of_runner = step8::grade_runner(comm);
+  if (faults.empty() && of_runner.empty()) {
+    Judge judge({.trainer = step8::trainer(),
+                 .vary = [&](TrainOptions& options,
+                             int number) { step8::vary(options, number, comm.size()); }},
+                comm);
+    return judge.all_cases_are_right() ? faults : judge.faults();
+  }
+  const bool is_one_right = faults.empty() != of_runner.empty();
+  const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
+  faults.insert(faults.end(), of_runner.begin(), of_runner.end());
+  if (is_one_right) faults.push_back(right_one);
+  return faults;
+}
+
+}  // namespace ladder
