@@ -121,7 +121,7 @@ function(ladder_plant_answers folder)  # SOLUTION…
       set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_planted.cpp")
       set(command "${LADDER_ROOT}/scripts/plant" "${solution}" "${wrong}")
       add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} VERBATIM)
-      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -Wno-unused)
       list(APPEND planted "${source}")
     endif()
   endforeach()

@@ -12,7 +12,7 @@ namespace ladder {
 
 struct PlantedAnswer {
   std::string name;
-  int min_ranks;       // that show the mistake
+  int num_ranks;       // that show the mistake
   std::string reason;  // part of a line of the judge's
 };
 

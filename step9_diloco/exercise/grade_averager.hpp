@@ -12,15 +12,14 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/testing/grade_part.hpp"
 #include "common/testing/recording_communicator.hpp"
-#include "step9_diloco/exercise/grader.hpp"
+#include "step9_diloco/averager.hpp"
 #include "step9_diloco/exercise/in_flight.hpp"
 
 namespace ladder::step9 {
 
 class GradeAverager : public GradePart {
  public:
-  GradeAverager(const MakeAverager& attempt, Communicator& comm)
-      : GradePart("part 1", "averager.cpp", comm), attempt_(attempt) {}
+  explicit GradeAverager(Communicator& comm) : GradePart("part 1", "averager.cpp", comm) {}
 
   // Worker r has r + 1 everywhere.
   void averages() {
@@ -48,10 +47,10 @@ class GradeAverager : public GradePart {
     examine_part<RecordingCommunicator>(what, [&](RecordingCommunicator& recorded) {
       recorded.set_network(Network::kSlow);
       InFlightCommunicator comm(recorded);
-      const std::unique_ptr<Averager> averager = attempt_(comm);
+      GroupAverager averager(comm);
       prefix_ = concat(name_, ", ", what, ": ");
       for (const std::int64_t numel : {60, 1, 24})
-        average(*averager, recorded, comm, values(comm.rank(), numel), wanted(numel));
+        average(averager, recorded, comm, values(comm.rank(), numel), wanted(numel));
     });
   }
 
@@ -105,7 +104,6 @@ class GradeAverager : public GradePart {
     return concat(n, " ", what, n == 1 ? "" : "s");
   }
 
-  const MakeAverager& attempt_;
   std::string prefix_;
 };
 

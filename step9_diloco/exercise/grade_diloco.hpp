@@ -2,6 +2,7 @@
 // rank is a worker.
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,9 +10,9 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/grade_part.hpp"
+#include "step9_diloco/diloco.hpp"
 #include "step9_diloco/exercise/graded_averager.hpp"
 #include "step9_diloco/exercise/graded_workers.hpp"
-#include "step9_diloco/exercise/grader.hpp"
 
 namespace ladder::step9 {
 
@@ -30,14 +31,13 @@ struct GradedRun {
 
 class GradeDiloco : public GradePart {
  public:
-  GradeDiloco(const MakeDiloco& attempt, Communicator& comm)
-      : GradePart("part 2", "diloco.cpp", comm), attempt_(attempt) {}
+  explicit GradeDiloco(Communicator& comm) : GradePart("part 2", "diloco.cpp", comm) {}
 
   void trains(const GradedRun& run) {
     examine_part<LockstepCommunicator>(run.name, [&](LockstepCommunicator& comm) {
       has_fault_ = false;
       Workers workers(comm, run);
-      DilocoAttempt attempt = begin(run, workers);
+      auto attempt = begin(run, workers);
       for (int round = 1; round <= run.num_rounds; ++round) play(round, run, attempt, workers);
     });
   }
@@ -65,11 +65,12 @@ class GradeDiloco : public GradePart {
             .outer_momentum = 0.5};
   }
 
-  DilocoAttempt begin(const GradedRun& run, Workers& workers) {
-    return attempt_(workers.model, workers.global, options_of(run), workers.averager);
+  static std::unique_ptr<Diloco> begin(const GradedRun& run, Workers& workers) {
+    return std::make_unique<Diloco>(workers.model, workers.global, options_of(run),
+                                    workers.averager);
   }
 
-  void play(int round, const GradedRun& run, DilocoAttempt& attempt, Workers& workers) {
+  void play(int round, const GradedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const bool is_agreed = !run.failures.contains(round);
     const std::int64_t fragment = workers.wanted.fragment();
     place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ", fragment, "): ");
@@ -78,16 +79,16 @@ class GradeDiloco : public GradePart {
     workers.wanted.start();
     const std::int64_t held = bytes_held(), gradients = gradient_bytes();
     if (run.starts) {
-      attempt.start_average();
+      attempt->start_average();
       expect_started(workers);
       if (run.measures) expect_memory(workers, bytes_held() - held, gradient_bytes() - gradients);
     }
     learn(workers);
     if (!run.starts) workers.wanted.start();
-    if (run.settles) settle(attempt, is_agreed, workers);
+    if (run.settles) settle(*attempt, is_agreed, workers);
     if (run.resumes) resume(run, attempt, workers);
 
-    const bool found = attempt.finish_round();
+    const bool found = attempt->finish_round();
     if (run.measures)
       expect_first("the number of bytes that finish_round() leaves behind", bytes_held() - held,
                    std::int64_t{0});
@@ -95,11 +96,11 @@ class GradeDiloco : public GradePart {
     expect_finished(workers);
     expect_first("what finish_round() returns", std::string(found ? "true" : "false"),
                  std::string(is_agreed ? "true" : "false"));
-    expect_parameters(attempt, workers);
+    expect_parameters(*attempt, workers);
     if (run.alpha == 0 || run.alpha == 1) expect_same_bits(run, fragment, workers);
-    expect_first("the number of outer steps taken", attempt.round().outer_steps,
+    expect_first("the number of outer steps taken", attempt->round().outer_steps,
                  workers.wanted.outer_steps());
-    if (attempt.round().pseudogradient.defined())
+    if (attempt->round().pseudogradient.defined())
       say("the pseudogradient is kept after finish_round(): the next round would take it for its "
           "own");
   }
@@ -110,17 +111,17 @@ class GradeDiloco : public GradePart {
   }
 
   // A checkpoint is saved: somebody else waits for the average.
-  void settle(const DilocoAttempt& attempt, bool is_agreed, Workers& workers) {
+  void settle(Diloco& attempt, bool is_agreed, Workers& workers) {
     attempt.settle();
     if (is_agreed)
       expect_first("the average that a checkpoint saves", attempt.round().pseudogradient,
                    workers.wanted.average());
   }
-  void resume(const GradedRun& run, DilocoAttempt& attempt, Workers& workers) {
-    const DilocoAttempt saved = std::exchange(attempt, begin(run, workers));
-    attempt.velocity().copy_(saved.velocity());
-    attempt.restore(saved.round());
-    expect_first("the number of outer steps after restore()", attempt.round().outer_steps,
+  void resume(const GradedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
+    const std::unique_ptr<Diloco> saved = std::exchange(attempt, begin(run, workers));
+    attempt->velocity().copy_(saved->velocity());
+    attempt->restore(saved->round());
+    expect_first("the number of outer steps after restore()", attempt->round().outer_steps,
                  workers.wanted.outer_steps());
   }
 
@@ -148,7 +149,7 @@ class GradeDiloco : public GradePart {
 
   // Global parameters first, and the momentum that they depend on: the local ones are made from
   // them.
-  void expect_parameters(const DilocoAttempt& attempt, const Workers& workers) {
+  void expect_parameters(const Diloco& attempt, const Workers& workers) {
     const GradedWorkers& wanted = workers.wanted;
     for (std::int64_t f = 0; f < GradedWorkers::kNumFragments; ++f) {
       const auto expect_part = [&](const char* what, const at::Tensor& found,
@@ -203,7 +204,6 @@ class GradeDiloco : public GradePart {
     return found.defined() && found.scalar_type() == wanted.scalar_type() && found.equal(wanted);
   }
 
-  const MakeDiloco& attempt_;
   std::string place_;
   bool has_fault_ = false;
 };

@@ -1,22 +1,25 @@
-#include "step9_diloco/exercise/grader.hpp"
-
+// Judges the average over the workers and a round of DiLoCo, each without the other: a round gets
+// an averager that is not the answer's.
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/grade_main.hpp"
 #include "step9_diloco/exercise/grade_averager.hpp"
 #include "step9_diloco/exercise/grade_diloco.hpp"
 
-namespace ladder::step9 {
+namespace ladder {
+namespace step9 {
+namespace {
 
-std::vector<std::string> grade_averager(const MakeAverager& attempt, Communicator& comm) {
-  GradeAverager grade(attempt, comm);
+std::vector<std::string> grade_averager(Communicator& comm) {
+  GradeAverager grade(comm);
   grade.averages();
   grade.adds_up_in_the_order_of_the_workers();
   return grade.faults();
 }
 
 // From the fourth round on, a fragment has its next turn: what the last one left behind shows.
-std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& comm) {
+std::vector<std::string> grade_diloco(Communicator& comm) {
   install_memory_ledger();
-  GradeDiloco grade(attempt, comm);
+  GradeDiloco grade(comm);
   grade.trains({.name = "alpha 0", .alpha = 0, .num_rounds = 7});
   grade.trains({.name = "alpha 0.25", .alpha = 0.25, .num_rounds = 4});
   grade.trains({.name = "alpha 1", .alpha = 1, .num_rounds = 4});
@@ -50,10 +53,12 @@ std::vector<std::string> grade_diloco(const MakeDiloco& attempt, Communicator& c
   return grade.faults();
 }
 
-std::vector<std::string> grade(const MakeAverager& averager, const MakeDiloco& diloco,
-                               Communicator& comm) {
-  std::vector<std::string> faults = grade_averager(averager, comm);
-  const std::vector<std::string> of_diloco = grade_diloco(diloco, comm);
+}  // namespace
+}  // namespace step9
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  std::vector<std::string> faults = step9::grade_averager(comm);
+  const std::vector<std::string> of_diloco = step9::grade_diloco(comm);
   const bool is_one_right = faults.empty() != of_diloco.empty();
   const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
   faults.insert(faults.end(), of_diloco.begin(), of_diloco.end());
@@ -61,4 +66,4 @@ std::vector<std::string> grade(const MakeAverager& averager, const MakeDiloco& d
   return faults;
 }
 
-}  // namespace ladder::step9
+}  // namespace ladder
