@@ -1,4 +1,5 @@
-#include "step0_single_gpu/exercise/grader.hpp"
+// Judges accumulate_gradients() on a model of one parameter: the oracle itself trains with it.
+#include "step0_single_gpu/accumulate_gradients.hpp"
 
 #include <ATen/core/TensorBody.h>
 #include <ATen/ops/full.h>
@@ -7,10 +8,10 @@
 
 #include <algorithm>
 
-#include "common/comm/self_communicator.hpp"
 #include "common/testing/examination.hpp"
+#include "common/testing/grade_main.hpp"
 
-namespace ladder::step0 {
+namespace ladder {
 namespace {
 
 // A model of one parameter w = 1 whose summed loss on microbatch i is w · sums[i]. All that an
@@ -56,10 +57,9 @@ class Scale {
   std::size_t most_kept_ = 0;
 };
 
-class Grade : public Examination {
+class Checks : public Examination {
  public:
-  Grade(const AccumulateGradients& attempt, Communicator& comm)
-      : Examination(comm), attempt_(attempt) {}
+  using Examination::Examination;
 
   // Two microbatches of 30 and 10 targets with mean losses 1 and 3: 60/40, not (1 + 3)/2.
   void one_denominator() {
@@ -152,27 +152,24 @@ class Grade : public Examination {
 
  private:
   double run(Scale& scale, double num_targets, double loss_scale = 1) {
-    return attempt_(scale.loss_sum(), scale.batch(), num_targets, loss_scale);
+    return accumulate_gradients(scale.loss_sum(), scale.batch(), num_targets, loss_scale);
   }
-
-  const AccumulateGradients& attempt_;
 };
 
 }  // namespace
 
-std::vector<std::string> grade(const AccumulateGradients& attempt) {
-  SelfCommunicator alone;
-  Grade grade(attempt, alone);
-  grade.one_denominator();
-  grade.global_count();
-  grade.fold_in_order();
-  grade.adds_the_loss_in_double();
-  grade.one_microbatch_at_a_time();
-  grade.adds_to_the_gradient();
-  grade.padding_only();
-  grade.loss_scale();
-  grade.no_target_no_mean();
-  return grade.faults();
+std::vector<std::string> grade_linked(Communicator& comm) {
+  Checks checks(comm);
+  checks.one_denominator();
+  checks.global_count();
+  checks.fold_in_order();
+  checks.adds_the_loss_in_double();
+  checks.one_microbatch_at_a_time();
+  checks.adds_to_the_gradient();
+  checks.padding_only();
+  checks.loss_scale();
+  checks.no_target_no_mean();
+  return checks.faults();
 }
 
-}  // namespace ladder::step0
+}  // namespace ladder
