@@ -1,11 +1,12 @@
 // Norms over a flat buffer that do not depend, to the last bit, on which rank holds which part.
 //
 // Squares are summed in double over blocks of 1024 elements, counted from the start of each unit,
-// and the block sums are added in the order of the blocks. A rank that owns whole blocks can
-// compute their sums alone; once all block sums are gathered, every rank gets the same norm as a
-// single process. With one partial norm per rank, the last bits would depend on the sharding. Since
-// sums are in double and clipping rounds its factor to fp32, this would hardly ever reach a
-// parameter; but the reported norm would differ, and no test could require equal bits.
+// and the block sums are added in the order of the blocks. In a block, element i is added to running
+// sum i mod 16, and then the sixteen are added in order. A rank that owns whole blocks can compute
+// their sums alone; once all block sums are gathered, every rank gets the same norm as a single
+// process. With one partial norm per rank, the last bits would depend on the sharding. Since sums
+// are in double and clipping rounds its factor to fp32, this would hardly ever reach a parameter;
+// but the reported norm would differ, and no test could require equal bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,8 +24,7 @@ const std::vector<Case>& cases() {
       {"AdamW with a decay, clipping, and an evaluation after every step",
        [](TrainOptions& options) {
          options.num_steps = 3;
-         options.optimizer = {
-             .weight_decay = 0.3, .beta1 = 0.7, .beta2 = 0.9, .eps = 1e-3, .seed = 5};
+         options.optimizer = {.weight_decay = 0.3, .beta1 = 0.7, .beta2 = 0.9, .eps = 1e-3};
          options.clip_norm = 0.5;
          options.output.eval_every = 1;
        }},
@@ -62,7 +61,7 @@ const std::vector<Case>& cases() {
          options.model.precision.params = at::kBFloat16;
          options.optimizer.masters = Masters::kStochastic;
          options.optimizer.weight_decay = 0.1;
-         options.optimizer.seed = 7;
+         options.seed = 7;
        }},
       {"a checkpoint in the middle, from which it goes on",
        [](TrainOptions& options) {

@@ -65,14 +65,17 @@ class Judge::Watch final : public RecordingCommunicator {
   const std::string& fault() const { return fault_; }  // the first, or empty
 
   WorkPtr start(const Operation& operation) override {
-    if (is_in_place_ && fault_.empty()) look_at(operation);
+    if (operation.is_message())
+      return inner_.start(operation);  // a checkpoint on its way to rank 0
+    for (const at::Tensor& tensor : {operation.tensor, operation.shard}) {
+      if (is_in_place_ && fault_.empty() && tensor.defined()) look_at(operation, tensor);
+    }
     return RecordingCommunicator::start(operation);
   }
 
  private:
-  void look_at(const Operation& operation) {
-    const at::Tensor& tensor = operation.tensor;
-    if (operation.is_barrier() || tensor.numel() <= kMostScalars) return;
+  void look_at(const Operation& operation, const at::Tensor& tensor) {
+    if (tensor.numel() <= kMostScalars) return;
     if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return;  // sums, text
     const MemoryCategory wanted =
         operation.is_sum() ? MemoryCategory::kGradients : MemoryCategory::kParameters;

@@ -1,0 +1,77 @@
+// Judges a sharded optimizer: the trainer shows what is summed, updated, held and sent; these checks
+// show what holds nobody up, and that frozen parameters stay as they are.
+#include <ATen/ops/full.h>
+
+#include "common/testing/grade_main.hpp"
+#include "common/testing/recording_communicator.hpp"
+#include "step0_single_gpu/judge/judge.hpp"
+#include "step5_zero1/exercise/hostile_model.hpp"
+#include "step5_zero1/sharded_optimizer.hpp"
+#include "step5_zero1/train.hpp"
+
+namespace ladder {
+namespace step5 {
+namespace {
+
+class Checks : public Examination {
+ public:
+  using Examination::Examination;
+
+  void starts_without_waiting() {
+    examine<RecordingCommunicator>("start_reduce_scatter()", [this](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      const std::int64_t numel = 8;
+      const at::Tensor unit = at::full({comm.size() * numel}, 1 + comm.rank(), at::kFloat);
+      const at::Tensor wanted = unit.clone();
+      wanted.narrow(0, comm.rank() * numel, numel).fill_(comm.size() * (comm.size() + 1) / 2);
+      const WorkPtr work = start_reduce_scatter(comm, unit);
+      expect(
+          "the number of operations that start_reduce_scatter() waits for, which hold backward up,",
+          comm.recording().num_waited_for, 0);
+      work->wait();
+      expect("a unit after its reduction, of which only the own slice is to change,", unit, wanted);
+    });
+  }
+
+  // A step, against that of one process.
+  void leaves_the_frozen_alone() {
+    examine<RecordingCommunicator>("frozen parameters", [this](RecordingCommunicator& comm) {
+      comm.set_network(Network::kSlow);
+      HostileModel model(comm.size()), alone(comm.size());
+      const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
+      ShardedOptimizer optimizer(plan, plan.slices_of_full(model.flat.params()),
+                                 plan.slices_of_full(model.grads.flat()), {});
+      alone.backward_of_all(comm.size(), 1, 1);
+      model.grads.flat().copy_(alone.grads.flat());
+      Optimizer(alone.flat, alone.grads, {}).step(1e-2);
+      optimizer.step(1e-2);
+      all_gather_parameters(model.flat, comm);
+      for (const FlatUnit& unit : plan.layout.units) {
+        const auto in = [&](const FlatModel& of) {
+          return of.params().narrow(0, unit.start, unit.numel);
+        };
+        expect(concat("unit '", unit.name, "' after a step"), in(model.flat), in(alone.flat));
+      }
+      const int num_units = static_cast<int>(plan_unit_buckets(plan.layout).size());
+      expect(
+          "the number of units that all_gather_parameters() sends, without those that are frozen,",
+          comm.recording().num_started, num_units);
+      expect("the most units that all_gather_parameters() has in flight at once",
+             comm.recording().most_on_their_way, num_units);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace step5
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  Judge judge({.trainer = step5::trainer()}, comm);
+  if (!judge.all_cases_are_right()) return judge.faults();
+  step5::Checks checks(comm);
+  checks.starts_without_waiting();
+  checks.leaves_the_frozen_alone();
+  return checks.faults();
+}
+
+}  // namespace ladder
