@@ -50,6 +50,7 @@ class Judge : public Examination {
 
   void judge(const Case& one, int number);
   Trained train(const std::string& what, const TrainOptions& options, bool resumes, Watch& watch);
+  void expect_no_divergence(const Case& one, const Trained& trained);
   void compare(const Case& one, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
