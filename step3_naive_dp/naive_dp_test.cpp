@@ -4,7 +4,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +15,10 @@
 #include "common/model/gpt.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/grade_main.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
 #include "step2_sharded_data/data_shard.hpp"
-#include "step3_naive_dp/exercise/grader.hpp"
-#include "step3_naive_dp/exercise/wrong_answers.hpp"
 
 namespace ladder {
 namespace {
@@ -67,17 +63,6 @@ class NaiveDp : public RankTest {
 
   static std::uint64_t seed_of(int rank) { return static_cast<std::uint64_t>(rank) + 1; }
 };
-
-TEST_ON_PROCESSES(NaiveDp, GraderAcceptsTheSolution) {
-  EXPECT_THAT(grade_linked(comm_), ::testing::IsEmpty());
-}
-
-// Each for its own reason, on all ranks alike, wherever it shows.
-TEST_ON_PROCESSES(NaiveDp, GraderRejectsWrongAnswers) {
-  for (const auto& wrong : step3::wrong_answers(size_)) {
-    expect_rejected(wrong, step3::grade(wrong.attempt, comm_), comm_);
-  }
-}
 
 TEST_ON_RANKS(NaiveDp, BroadcastsTheParametersOfAnyRoot) {
   for (int root = 0; root < size_; ++root) {

@@ -135,7 +135,11 @@ void Judge::judge(const Case& one, int number) {
   const std::size_t num_reports = one.resumes ? 2 : 1;
   const bool all_trained =
       all_reduce_sum(trained.reports.size() == num_reports ? 1.0 : 0.0, comm_) == comm_.size();
-  if (all_trained) examine(what, [&](Communicator&) { compare(one, options, trained); });
+  if (!all_trained) return;
+  examine(what, [&](Communicator&) { expect_no_divergence(trained); });
+  examine(what, [&](Communicator&) {
+    if (comm_.rank() == 0) compare(one, options, trained);
+  });
 }
 
 Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& watch) {
@@ -167,17 +171,17 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
   return trained;
 }
 
-void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
+void Judge::expect_no_divergence(const Trained& trained) {
   const TrainReport& report = trained.reports.back();
   const std::string series = digits_of(report.losses) + digits_of(report.grad_norms) +
                              digits_of(report.param_norms) + report.param_hash;
-  const std::vector<std::string> of_ranks = all_gather_text(series, comm_);
-  if (comm_.rank() > 0) {
-    // Where ranks hold the model together, only rank 0 has a hash of it.
-    if (!of_ranks[0].starts_with(series))
-      fault(concat("this rank's losses, norms or parameters are not those of rank 0"));
-    return;
-  }
+  // Where ranks hold the model together, only rank 0 has a hash of it.
+  if (!all_gather_text(series, comm_)[0].starts_with(series))
+    fault("this rank's losses, norms or parameters are not those of rank 0");
+}
+
+void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
+  const TrainReport& report = trained.reports.back();
   const auto [known, is_new] = known_answers().try_emplace(concat(one.name, options.seed));
   if (is_new) {
     const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());

@@ -52,6 +52,7 @@ class Judge : public Examination {
 
   void judge(const Case& one, int number);
   Trained train(const TrainOptions& options, bool resumes, Watch& watch);
+  void expect_no_divergence(const Trained& trained);
   void compare(const Case& one, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
