@@ -65,10 +65,9 @@ class Judge::Watch final : public RecordingCommunicator {
   const std::string& fault() const { return fault_; }  // the first, or empty
 
   WorkPtr start(const Operation& operation) override {
-    if (operation.is_message())
-      return inner_.start(operation);  // a checkpoint on its way to rank 0
     for (const at::Tensor& tensor : {operation.tensor, operation.shard}) {
-      if (is_in_place_ && fault_.empty() && tensor.defined()) look_at(operation, tensor);
+      if (is_in_place_ && !operation.is_message() && fault_.empty() && tensor.defined())
+        look_at(operation, tensor);
     }
     return RecordingCommunicator::start(operation);
   }
@@ -126,7 +125,7 @@ void Judge::judge(const Case& one, int number) {
   examine<Watch>(what, [&](Watch& watch) {
     watch.set_network(Network::kSlow);
     if (judged_.sends_in_place) watch.expect_in_place();
-    if (judged_.trainer.num_stages != nullptr) watch.pass_messages_on();
+    watch.pass_messages_on();  // those of a checkpoint, and of a pipeline
     trained = train(options, one.resumes, watch);
     if (!watch.fault().empty()) fault(watch.fault());
     const int num_left = watch.recording().num_on_their_way();
