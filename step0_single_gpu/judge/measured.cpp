@@ -43,12 +43,11 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
   for (int i = 0; i < kNumCommOps; ++i) {
     const auto op = static_cast<CommOp>(i);
     const std::size_t num_steps = report.losses.size();
-    const std::string sum = num_steps == 1 ? " in one step:" : concat(" in ", num_steps, " steps:");
-    expect(concat(to_string(op), ", calls", sum), report.traffic[op].calls, traffic[op].calls);
-    expect(concat(to_string(op), ", bytes sent", sum), report.traffic[op].bytes_sent,
-           traffic[op].bytes_sent);
-    expect(concat(to_string(op), ", messages", sum), report.traffic[op].messages,
-           traffic[op].messages);
+    const std::string of_op =
+        concat(to_string(op), " in ", num_steps, num_steps == 1 ? " step:" : " steps:");
+    expect("calls of " + of_op, report.traffic[op].calls, traffic[op].calls);
+    expect("bytes sent by " + of_op, report.traffic[op].bytes_sent, traffic[op].bytes_sent);
+    expect("messages of " + of_op, report.traffic[op].messages, traffic[op].messages);
   }
   return lines;
 }
