@@ -137,14 +137,14 @@ def programs_of(folder, *selection):
 
 def alone():
     """With LADDER_FULL=1 they are built file by file: that finds a source that includes too little."""
-    options = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
-    built = {f"alone-{step}": step for step in todays(step_names(), 2)} | {"alone-without-mpi": "step0_single_gpu"}
-    for step, (folder, _) in read_steps().items():
-        need_configured(CPU, f"alone-{step}", "-S", str(folder), *options, *(["-DCMAKE_UNITY_BUILD=OFF"] if IS_FULL else []))
-    need_configured(CPU, "alone-without-mpi", "-S", "step0_single_gpu", *options, "-DLADDER_MPI=OFF")
-    for folder, step in built.items():
-        need_built(folder, step)
-        train_briefly(ROOT / "build" / folder / step)
+    options = ["-G", "Ninja", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF", *(["-DCMAKE_UNITY_BUILD=OFF"] if IS_FULL else [])]
+    homes = {step: str(folder) for step, (folder, _) in read_steps().items()}
+    built = {f"alone-{name}": (name, "-S", homes[name]) for name in todays(list(homes), 2)}
+    built["alone-without-mpi"] = ("step0_single_gpu", "-S", homes["step0_single_gpu"], "-DLADDER_MPI=OFF")
+    for folder, (name, *where) in built.items():
+        need_configured(CPU, folder, *where, *options)
+        need_built(folder, name)
+        train_briefly(ROOT / "build" / folder / name)
     if IS_FULL:
         check("scripts/check_usual_index")  # as on a fresh machine, with a real download
 
@@ -241,7 +241,7 @@ PARTS = {
     "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
               lambda: check_each([line.split() for line in TEXT_CHECKS.splitlines()])),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
-    "alone": ("each step configured by itself, two of them built and run (all with LADDER_FULL=1); step 0 without MPI", alone),
+    "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI", alone),
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),
     "sanitizers": ("unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers", sanitizers),
     "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
