@@ -3,21 +3,16 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include "common/comm/contract/rank_values.hpp"
-#include "common/comm/self_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
-#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/lazy_communicator.hpp"
 #include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A model whose gradient on each rank is whatever values_of() says.
 struct Model {
@@ -96,36 +91,6 @@ TEST_ON_RANKS(GradientBucketerTest, SumsAreTheFoldInRankOrderAndCostWhatTheorySa
   }
 }
 
-// Four units of three tensors. Backward goes through the tensors one by one, from last to first.
-std::vector<Unit> chain() {
-  std::vector<Unit> units;
-  for (const char* unit : {"a", "b", "c", "d"}) {
-    units.push_back({unit, {}});
-    for (const char* tensor : {"0", "1", "2"}) {
-      units.back().tensors.push_back(
-          {concat(unit, tensor), at::ones({16}).set_requires_grad(true)});
-    }
-  }
-  return units;
-}
-
-// MPI makes progress only while it is called. Every hook calls it, so a bucket is summed by the
-// time the next one is sent, and when backward ends only the last one is in flight.
-TEST_ON_RANKS(GradientBucketerTest, MovesTheTransportOnInEveryHook) {
-  SelfCommunicator alone;
-  LazyCommunicator lazy(alone, /*num_tests=*/3);
-  FlatModel flat(chain());
-  FlatGradients grads(flat);
-  GradientBucketer bucketer(grads, plan_buckets(flat.layout(), 3 * 16 * 4), lazy);
-  bucketer.arm(1);
-  at::Tensor product = at::ones({16});
-  for (const NamedTensor& leaf : flat.leaves()) product = product * leaf.tensor;
-  product.sum().backward();
-  EXPECT_EQ(lazy.num_started(), 4);
-  EXPECT_EQ(lazy.num_done_by_tests(), 3);
-  bucketer.wait();
-}
-
 TEST_ON_RANKS(GradientBucketerTest, LeavesTheFrozenParameterAlone) {
   Communicator& comm = test_world().comm();
   Model model;
@@ -168,44 +133,6 @@ TEST_ON_PROCESSES(GradientBucketerTest, HoldsNoSecondCopyOfTheGradients) {
   EXPECT_LE(armed, unarmed + transports);
   EXPECT_LE(after.peak_bytes - before, transports);
   EXPECT_EQ(after.total_live_bytes, before);
-}
-
-TEST_ON_RANKS(GradientBucketerTest, NamesRankAndParameterThatHasHadTooFewGradients) {
-  SelfCommunicator alone;
-  Model model;
-  GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
-  bucketer.arm(2);
-  model.backward(0, 1);
-  (model.leaf(0).sum() + model.leaf(1).sum()).backward();
-  EXPECT_THAT([&] { bucketer.wait(); },
-              ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
-                  HasSubstr("rank 0"), HasSubstr("'shift'"), HasSubstr("1 of 2 gradients"))));
-}
-
-TEST_ON_RANKS(GradientBucketerTest, RefusesMoreGradientsThanArmed) {
-  SelfCommunicator alone;
-  Model model;
-  GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), alone);
-  EXPECT_THROW(bucketer.wait(), CheckError);
-  EXPECT_THROW(bucketer.arm(0), CheckError);
-  bucketer.arm(1);
-  EXPECT_THROW(bucketer.arm(1), CheckError);
-  model.backward(0, 1);
-  EXPECT_THAT([&] { model.backward(0, 1); },
-              ::testing::Throws<std::exception>(::testing::Property(
-                  &std::exception::what, HasSubstr("after its bucket was sent"))));
-}
-
-TEST_ON_RANKS(GradientBucketerTest, TakesItsHooksAlong) {
-  Communicator& comm = test_world().comm();
-  Model model;
-  { GradientBucketer bucketer(model.grads, plan_buckets(model.flat.layout(), 1 << 20), comm); }
-  model.backward(comm.rank(), 1);  // calls no hook of an object that is gone
-  EXPECT_TRUE(bits_equal(model.grads.flat(), [&] {
-    Model alone;
-    alone.backward(comm.rank(), 1);
-    return alone.grads.flat();
-  }()));
 }
 
 }  // namespace
