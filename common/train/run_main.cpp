@@ -104,6 +104,9 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   check_same_options(options, comm);
   ReferenceFolder reference(options, comm.rank() == 0);
   const RunFolder folder(options, comm.rank() == 0);
+  const std::string_view own_answers = LADDER_OWN_ANSWERS;
+  if (!own_answers.empty() && comm.rank() == 0 && !options.output.is_quiet)
+    std::printf("with your own answers to these exercises: %s\n", own_answers.data());
   TrainReport report = trainer.train(options, world);
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.checkout import LOGS, ROOT, Kind
+from launcher.checkout import EXERCISES, LOGS, ROOT, Kind
 from launcher.console import say
 from launcher.libtorch import find_nvcc, need_nvcc, need_torch, own_torch
 from launcher.logs import Log, Progress, explain_failure, log_path
@@ -156,10 +156,11 @@ def prepare(kind: Kind, name: str, *options: str) -> None:
 
 
 def prepare_release(kind: Kind) -> None:
-    prepare(kind, kind.preset, "--preset", kind.preset)
+    own = [f"-DLADDER_EXERCISE={';'.join(kind.own)}", f"-DLADDER_EXERCISES={EXERCISES}", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
+    prepare(kind, kind.folder, "--preset", kind.preset, *(own if kind.own else []))
 
 
 def need_release(kind: Kind, *targets: str) -> None:
     with setup_lock():
         prepare_release(kind)
-        need_built(kind.preset, *targets)
+        need_built(kind.folder, *targets)

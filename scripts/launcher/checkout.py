@@ -19,12 +19,19 @@ class Kind:
     suffix: str  # of the names of other folders under build/
     venv: Path
     requirements: Path
+    own: tuple[str, ...] = ()  # exercises whose solutions are replaced by the learner's own files
+
+    @property
+    def folder(self) -> str:
+        """Under build/, of the programs that users run."""
+        return f"mine{self.suffix}" if self.own else self.preset
 
     @property
     def build(self) -> Path:
-        return ROOT / "build" / self.preset
+        return ROOT / "build" / self.folder
 
 
+EXERCISES = Path(os.environ.get("LADDER_EXERCISES") or ROOT / "exercises")
 CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirements.txt")
 CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")
 

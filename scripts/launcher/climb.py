@@ -12,6 +12,7 @@ import time
 from launcher.build import build_behind, is_built, need_built, num_cores, prepare_release, setup_lock
 from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
+from launcher.exercise import with_own_answers
 from launcher.launch import launch
 from launcher.processes import become, call
 from launcher.rungs import is_corpus, read_rungs
@@ -58,13 +59,15 @@ class Run:
         parser.add_argument("--num-microbatches", metavar="N", type=number, help="per step and rank (default 1)")
         parser.add_argument("--data", metavar="FILE", default="corpus", help="train on your own text")
         parser.add_argument("--val-data", metavar="FILE", help="evaluate on this text")
+        parser.add_argument("--mine", action="store_true", help="with your own answers to the exercises that have passed")
         known, others = parser.parse_known_args(words)
         if refused := [name for name in (word.split("=")[0] for word in others) if name in REFUSED]:
             usage_error(f"{refused[0]} is not for run: {REFUSED[refused[0]]}")
         if ROWS % known.ranks:
             usage_error(f"--ranks is {known.ranks}, which does not divide the {ROWS} rows of a step: choose 1, 2, 4 or 8 "
                         "(./ladder train takes any number)")  # fmt: skip
-        self.kind, self.ranks, self.steps, self.data = chosen_kind(), known.ranks, known.steps or 150, known.data
+        self.kind = with_own_answers(chosen_kind()) if known.mine else chosen_kind()
+        self.ranks, self.steps, self.data = known.ranks, known.steps or 150, known.data
         own_data = [f"--data={known.data}"] if known.data != "corpus" else []
         own_data += [f"--val-data={known.val_data}"] if known.val_data else []
         microbatches = [f"--num-microbatches={known.num_microbatches}"] if known.num_microbatches else []
@@ -94,13 +97,13 @@ class Run:
 def build(this):
     """Builds the first rung's program; the others behind, if they are not there yet."""
     prepare_release(this.kind)
-    preset, programs = this.kind.preset, sorted({rung.step for rung in read_rungs()})
-    if is_built(preset, *programs):
+    folder, programs = this.kind.folder, sorted({rung.step for rung in read_rungs()})
+    if is_built(folder, *programs):
         this.check("nothing was trained", this.rungs)
         return None
-    need_built(preset, this.rungs[0].step)
+    need_built(folder, this.rungs[0].step)
     this.check("nothing was trained", this.rungs[:1])
-    return build_behind(preset, *programs)
+    return build_behind(folder, *programs)
 
 
 def climb(this, builder):

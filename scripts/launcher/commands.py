@@ -23,6 +23,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder train STEP [options]    one trainer:  ./ladder train step0_single_gpu --steps 100 --data my.txt
       --ranks N                    the number of processes, under mpirun (default 1)
       --transport threads          instead, all ranks are threads of one process
+      --mine                       with your own answers to the exercises that have passed; also for run
       --help                       show all options of the trainer
   ./ladder debug STEP [options]    the same under a debugger, all ranks being threads:  ./ladder debug step4 --ranks 3
       --help                       what to type there
@@ -54,7 +55,8 @@ TRAIN_HELP = """\
 
 Runs one trainer on N processes (default 1), under mpirun: ./ladder train step4 --ranks 2 --steps 100 --data my.txt
 With --transport threads, all ranks are threads of one process. Ctrl-C saves and stops, with exit code 75; --resume auto
-and the same --out continue. ./ladder train STEP --help shows all options of the trainer.
+and the same --out continue. ./ladder train STEP --help shows all options of the trainer. With --mine, your own answers
+take the place of the solutions of all exercises that have passed, also those of earlier steps.
 The steps: """
 
 
@@ -89,6 +91,8 @@ def train(words: list[str]) -> int:
         print(TRAIN_HELP + " ".join(step_names()))
         return 0
     step, kind = take_step("train", words), chosen_kind()
+    if "--mine" in words:
+        words, kind = [word for word in words if word != "--mine"], exercise.with_own_answers(kind)
     ranks, options = split_ranks("train", words[1:])
     need_release(kind, step)
     program = trainer_in(kind.build, step)

@@ -1,12 +1,13 @@
 """./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built and graded."""
 
-import os
+import dataclasses
+import hashlib
 import re
 import subprocess
 from pathlib import Path
 
 from launcher.build import need_built, prepare, setup_lock
-from launcher.checkout import ROOT, chosen_kind, shown
+from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import launch
 from launcher.steps import resolve_step, step_names
@@ -22,6 +23,7 @@ class Exercise:
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
         self.grader = f"{home}/{name}_grade"
         self.cmake = ROOT / home / "CMakeLists.txt"
+        self.trainer = "step0 --precision fp16" if name == ALONE else name  # that shows it
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
@@ -50,11 +52,10 @@ def run(words):
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or {ALONE}: a loss scale that adapts, and an "
                         "optimizer step that uses it")  # fmt: skip
     exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, ALONE)), chosen_kind()
-    folder, build = Path(os.environ.get("LADDER_EXERCISES") or ROOT / "exercises"), f"exercise{kind.suffix}"
-    mine = folder / exercise.name
+    build, mine = f"exercise{kind.suffix}", EXERCISES / exercise.name
     hand_out(exercise, mine)
     with setup_lock():
-        prepare(kind, build, "--preset", kind.preset, f"-DLADDER_EXERCISE={exercise.name}", f"-DLADDER_EXERCISES={folder}")
+        prepare(kind, build, "--preset", kind.preset, f"-DLADDER_EXERCISE={exercise.name}", f"-DLADDER_EXERCISES={EXERCISES}")
         need_built(build, f"{exercise.name}_grade")
     for ranks in exercise.ranks():
         end = launch(ranks, [ROOT / "build" / build / exercise.grader])
@@ -63,9 +64,38 @@ def run(words):
         if end.code:
             say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again")
             return 1
-    say(f"passed: your {exercise.name} passes all checks. Next: compare it with the solution ('Read' in {exercise.lesson}), then "
-        "'Go further' there")  # fmt: skip
+    passed_file(exercise).write_text(fingerprint(exercise))
+    say(f"passed: your {exercise.name} passes all checks. Next: train with it, ./ladder train {exercise.trainer} --mine; compare it "
+        f"with the solution ('Read' in {exercise.lesson}); then 'Go further' there")  # fmt: skip
     return 0
+
+
+# ---- training with answers that have passed ---------------------------------------------------------------------------
+
+
+def passed_file(exercise: Exercise) -> Path:
+    """Holds the fingerprint of the answer that passed last."""
+    return EXERCISES / exercise.name / "passed"
+
+
+def fingerprint(exercise: Exercise) -> str:
+    files = [EXERCISES / exercise.name / f"{stub.stem}.cpp" for stub in exercise.stubs()]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
+
+
+def with_own_answers(kind: Kind) -> Kind:
+    """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since."""
+    own = []
+    for exercise in map(Exercise, [*step_names(), ALONE]):
+        if not passed_file(exercise).exists():
+            continue
+        if passed_file(exercise).read_text() == fingerprint(exercise):
+            own.append(exercise.name)
+        else:
+            say(f"without your {exercise.name}: it has changed since it passed; ./ladder exercise {exercise.name} checks it again")
+    if not own:
+        usage_error("--mine: no exercise has passed yet; ./ladder exercise STEP gives you one")
+    return dataclasses.replace(kind, own=tuple(own))
 
 
 def hand_out(exercise, folder):
