@@ -23,7 +23,7 @@
 // Traffic:  one all_reduce per bucket of plan_reference_buckets() and step, whatever the number of
 //           microbatches. The last backward starts it and waits for it: no overlap yet.
 // Memory:   the buckets are a second copy of the gradients: 4 bytes per trainable parameter, for as
-//           long as this lives (category: communication).
+//           long as this lives (category: communication). They are reduced in place.
 // Lifetime: `model` and `comm` outlive this; the function that wrap() returns does not.
 // Throws:   CheckError, which names the rank unless the constructor throws it. An error during a
 //           step leaves meaningless gradients and an object that can only be destroyed.
@@ -57,13 +57,14 @@ class ReferenceDdp {
   // only forwards the call. Throws CheckError for a microbatch beyond those announced.
   LossSum wrap(LossSum loss_sum);
 
-  // The next num_microbatches forwards and backwards are one step. Throws CheckError if that is
-  // less than one, or if the previous step has not had its wait().
+  // The next num_microbatches forwards and backwards are one step. Throws CheckError, naming the
+  // number, if that is less than one; also if the previous step has not had its wait().
   void arm(std::int64_t num_microbatches);
 
-  // Ends the step: gradients are sums over all ranks. Throws CheckError if fewer microbatches ran
-  // than were announced, or, naming the parameter, if the last backward gave it no gradient. Its
-  // bucket then never filled, and other ranks may wait for it until this one takes them down.
+  // Ends the step: gradients are sums over all ranks. Throws CheckError, "wait() without arm()", if
+  // no step has begun; if fewer microbatches ran than were announced; or, naming the parameter, if
+  // the last backward gave it no gradient. Its bucket then never filled, and other ranks may wait
+  // for it until this one takes them down.
   void wait();
 
  private:

@@ -61,13 +61,12 @@ class Judge::Watch final : public RecordingCommunicator {
  public:
   using RecordingCommunicator::RecordingCommunicator;
 
-  void expect_in_place() { is_in_place_ = true; }
+  void expect_sums_in(MemoryCategory category) { of_sums_ = category; }
   const std::string& fault() const { return fault_; }  // the first, or empty
 
   WorkPtr start(const Operation& operation) override {
     for (const at::Tensor& tensor : {operation.tensor, operation.shard}) {
-      if (is_in_place_ && !operation.is_message() && fault_.empty() && tensor.defined())
-        look_at(operation, tensor);
+      if (!operation.is_message() && fault_.empty() && tensor.defined()) look_at(operation, tensor);
     }
     return RecordingCommunicator::start(operation);
   }
@@ -76,8 +75,8 @@ class Judge::Watch final : public RecordingCommunicator {
   void look_at(const Operation& operation, const at::Tensor& tensor) {
     if (tensor.numel() <= kMostScalars) return;
     if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return;  // sums, text
-    const MemoryCategory wanted =
-        operation.is_sum() ? MemoryCategory::kGradients : MemoryCategory::kParameters;
+    if (!operation.is_sum() && of_sums_ != MemoryCategory::kGradients) return;  // the library's
+    const MemoryCategory wanted = operation.is_sum() ? of_sums_ : MemoryCategory::kParameters;
     const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
     if (found == wanted) return;
     fault_ =
@@ -85,7 +84,7 @@ class Judge::Watch final : public RecordingCommunicator {
                name_of(found), ", not on the ", name_of(wanted), " themselves: is it a copy?");
   }
 
-  bool is_in_place_ = false;
+  MemoryCategory of_sums_ = MemoryCategory::kGradients;
   std::string fault_;
 };
 
@@ -124,7 +123,7 @@ void Judge::judge(const Case& one, int number) {
   Trained trained;
   examine<Watch>(what, [&](Watch& watch) {
     watch.set_network(Network::kSlow);
-    if (judged_.sends_in_place) watch.expect_in_place();
+    if (!judged_.sends_in_place) watch.expect_sums_in(MemoryCategory::kCommunication);
     watch.pass_messages_on();  // those of a checkpoint, and of a pipeline
     trained = train(options, one.resumes, watch);
     if (!watch.fault().empty()) fault(watch.fault());
@@ -159,6 +158,8 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
                                  watch.size(), watch.rank())) {
       fault(line);
     }
+    const std::int64_t num_left = read_memory().total_live_bytes - before.total_live_bytes;
+    if (num_left > 0) fault(concat(num_left, " bytes are still held after the run"));
   };
   run();
   if (resumes) {

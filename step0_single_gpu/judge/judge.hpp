@@ -27,7 +27,7 @@ struct JudgedTrainer {
   Fold fold = Fold::kMicrobatchesFirst;
   // Ranks may start with different parameters; rank 0's count.
   bool starts_by_broadcast = true;
-  // False if a library sends the gradients, from buffers of its own.
+  // False if a library sends the gradients, from buffers of its own (category: communication).
   bool sends_in_place = true;
   // Varies options that only this step has; gets the number of the case.
   std::function<void(TrainOptions& options, int number)> vary = {};
