@@ -17,9 +17,9 @@
 #include "common/testing/rank_test.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step7_zero3/exercise/whole_model.hpp"
 #include "step7_zero3/prefetch_options.hpp"
 #include "step7_zero3/train.hpp"
+#include "step7_zero3/whole_model.hpp"
 
 namespace ladder {
 namespace {

@@ -39,7 +39,7 @@ class GradeStep : public GradePart {
     examine_steps("a step that doubles the scale", [this](LockstepCommunicator& comm) {
       Subject subject(LossScaler({.initial = 1024, .window = 1}));
       subject.grads.fill_(1024);
-      take_step(subject, 0, {.lr = {.lr = 1}}, comm);
+      take_step(subject, 0, {.lr = kRateOf1}, comm);
       expect(prefix_ + "the gradient that the optimizer uses", -subject.params,
              at::full({kNumel}, 1.0F));
       expect(prefix_ + "the scale after it", subject.scaler.scale(), 2048.0);
@@ -57,29 +57,56 @@ class GradeStep : public GradePart {
     }
   }
 
-  // The rate of the step that is number k of those taken is k + 1.
-  void moves_the_schedule_by_steps_taken() {
-    const Settings settings = {
-        .lr = {.schedule = LrSchedule::kConstant, .lr = 8, .warmup_steps = 8}, .num_steps = 20};
-    examine_steps("overflows in steps 1, 2 and 4", [&](LockstepCommunicator& comm) {
-      Subject subject(kScaler);
-      std::int64_t num_taken = 0;
-      for (std::int64_t step = 0; step < 6; ++step) {
-        const bool overflows = step == 1 || step == 2 || step == 4;
-        const double rate = rate_of(subject, step, overflows, settings, comm);
-        if (!overflows)
-          expect(concat(prefix_, "the learning rate of step ", step), rate,
-                 static_cast<double>(++num_taken));
-      }
+  // It is not the step that judges.
+  void steps_if_the_scaler_accepts() {
+    examine_steps("a gradient of nan without a scale", [this](LockstepCommunicator& comm) {
+      Subject subject((LossScaler()));
+      subject.grads.fill_(std::nan(""));
+      take_step(subject, 0, {}, comm);
+      expect(prefix_ + "the number of steps that the optimizer has taken",
+             subject.optimizer.num_steps(), std::int64_t{1});
     });
-    examine_steps("resumed after 6 steps, of which 4 were skipped",
-                  [&](LockstepCommunicator& comm) {
-                    Subject subject(kScaler);
-                    subject.scaler.restore({.scale = 64, .good_steps = 1, .skipped_steps = 4});
-                    subject.optimizer.set_num_steps(2);
-                    const double rate = rate_of(subject, 6, /*overflows=*/false, settings, comm);
-                    expect(prefix_ + "the learning rate of step 6", rate, 3.0);
-                  });
+  }
+
+  // A linear schedule: 4.5, 9, 9, 8, 7, … for the steps that are taken.
+  void moves_the_schedule_by_steps_taken() {
+    Settings settings = {.lr = {.lr = 9, .min_lr = 1, .warmup_steps = 2}, .num_steps = 10};
+    for (const auto& [name, schedule] : {std::pair{"linear", LrSchedule::kLinear},
+                                         {"cosine", LrSchedule::kCosine},
+                                         {"constant", LrSchedule::kConstant}}) {
+      settings.lr.schedule = schedule;
+      examine_steps(concat("a ", name, " schedule, overflows in steps 1, 2 and 4"),
+                    [&](LockstepCommunicator& comm) {
+                      Subject subject(kScaler);
+                      std::int64_t num_taken = 0;
+                      for (std::int64_t step = 0; step < 8; ++step) {
+                        const bool overflows = step == 1 || step == 2 || step == 4;
+                        const double rate = rate_of(subject, step, overflows, settings, comm);
+                        if (overflows) continue;
+                        expect_rate(step, rate, settings, num_taken++);
+                      }
+                    });
+      examine_steps(concat("a ", name, " schedule, resumed after 8 steps, of which 4 were skipped"),
+                    [&](LockstepCommunicator& comm) {
+                      Subject subject(kScaler);
+                      subject.scaler.restore({.scale = 64, .good_steps = 1, .skipped_steps = 4});
+                      subject.optimizer.set_num_steps(4);
+                      const double rate = rate_of(subject, 8, /*overflows=*/false, settings, comm);
+                      expect_rate(8, rate, settings, 4);
+                    });
+    }
+  }
+
+  // SGD would not mind a learning rate that is divided by the scale instead.
+  void gives_adamw_its_gradients_too() {
+    examine_steps("AdamW", [this](LockstepCommunicator& comm) {
+      Subject subject(kScaler, OptimizerKind::kAdamW), wanted(kScaler, OptimizerKind::kAdamW);
+      subject.grads.fill_(1024);
+      take_step(subject, 0, {.lr = kRateOf1}, comm);
+      wanted.grads.fill_(1);
+      wanted.optimizer.step(1);
+      expect(prefix_ + "a parameter", subject.params, wanted.params);
+    });
   }
 
   void ends_on_all_ranks() {
@@ -96,6 +123,7 @@ class GradeStep : public GradePart {
  private:
   static constexpr std::int64_t kNumel = 16;  // of each rank's slice
   static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  static constexpr LrOptions kRateOf1 = {.schedule = LrSchedule::kConstant, .lr = 1};
   inline static const LossScaler kScaler{{.initial = 1024, .window = 1000}};
 
   struct Settings {
@@ -106,15 +134,16 @@ class GradeStep : public GradePart {
 
   // One rank's slice of a model.
   struct Subject {
-    explicit Subject(const LossScaler& the_scaler) : scaler(the_scaler) {}
+    explicit Subject(const LossScaler& the_scaler, OptimizerKind the_kind = OptimizerKind::kSgd)
+        : scaler(the_scaler), kind(the_kind) {}
     StepParts parts(const Settings& settings) {
       return {grads, scaler, optimizer, settings.clip_norm, settings.lr, settings.num_steps};
     }
 
     LossScaler scaler;
+    OptimizerKind kind;
     at::Tensor params = at::zeros({kNumel}), grads = at::zeros({kNumel});
-    Optimizer optimizer{
-        {{params, grads}}, kNumel, {}, {.kind = OptimizerKind::kSgd, .weight_decay = 0}};
+    Optimizer optimizer{{{params, grads}}, kNumel, {}, {.kind = kind, .weight_decay = 0}};
   };
 
   template <class Check>
@@ -129,8 +158,12 @@ class GradeStep : public GradePart {
                    LockstepCommunicator& comm) {
     const std::size_t before = comm.calls().size();
     const double norm = attempt_(subject.parts(settings), step, comm);
-    expect(prefix_ + "the number of collectives that scaled_step() calls",
-           comm.calls().size() - before, std::size_t{1});
+    const std::size_t num_calls = comm.calls().size() - before;
+    expect(prefix_ + "the number of collectives that scaled_step() calls", num_calls,
+           std::size_t{1});
+    if (num_calls == 1)
+      expect(prefix_ + "what scaled_step() calls", comm.calls().back(),
+             std::string("all_reduce of 1 element"));
     return norm;
   }
 
@@ -141,7 +174,7 @@ class GradeStep : public GradePart {
       Subject subject(scaler);
       const at::Tensor wanted = at::full({kNumel}, comm.rank() + 1.0F);
       subject.grads.copy_(wanted * scale);
-      const double found = take_step(subject, 0, {.clip_norm = clip_norm, .lr = {.lr = 1}}, comm);
+      const double found = take_step(subject, 0, {.clip_norm = clip_norm, .lr = kRateOf1}, comm);
       expect(prefix_ + "the norm that scaled_step() returns", found, norm);
       expect(prefix_ + "the gradient that the optimizer uses", -subject.params,
              at::Tensor(wanted).mul_(clip_factor(norm, clip_norm)));
@@ -153,7 +186,7 @@ class GradeStep : public GradePart {
     Subject subject(kScaler);
     subject.grads.fill_(1024);
     if (comm.rank() == rank) subject.grads[kNumel - 1] = overflow;
-    const double norm = take_step(subject, 0, {.clip_norm = 1, .lr = {.lr = 1}}, comm);
+    const double norm = take_step(subject, 0, {.clip_norm = 1, .lr = kRateOf1}, comm);
     if (std::isfinite(norm))
       fault(concat(prefix_, "the norm that scaled_step() returns is ", norm, ", not ", overflow));
     expect(prefix_ + "the number of steps that the optimizer has taken",
@@ -164,14 +197,21 @@ class GradeStep : public GradePart {
            std::int64_t{1});
   }
 
-  // What a step adds to minus the parameters if all gradients are 1. On overflow rank 0 has a NaN.
+  void expect_rate(std::int64_t step, double found, const Settings& settings,
+                   std::int64_t num_taken) {
+    const double wanted = learning_rate(settings.lr, num_taken, settings.num_steps);
+    expect(concat(prefix_, "the learning rate of step ", step), found,
+           double{static_cast<float>(wanted)});
+  }
+
+  // What a step makes of minus the parameters if all gradients are 1. On overflow rank 0 has a NaN.
   double rate_of(Subject& subject, std::int64_t step, bool overflows, const Settings& settings,
                  LockstepCommunicator& comm) {
-    const at::Tensor before = subject.params.clone();
+    subject.params.zero_();
     subject.grads.fill_(subject.scaler.scale());
     if (overflows && comm.rank() == 0) subject.grads.fill_(std::nan(""));
     take_step(subject, step, settings, comm);
-    return (before - subject.params)[0].item<double>();
+    return -subject.params[0].item<double>();
   }
 
   const ScaledStep& attempt_;

@@ -24,6 +24,8 @@ std::vector<std::string> grade_step(const ScaledStep& attempt, Communicator& com
   grade.unscales_before_clipping();
   grade.unscales_by_the_scale_of_the_gradients();
   grade.skips_on_all_ranks_or_none();
+  grade.steps_if_the_scaler_accepts();
+  grade.gives_adamw_its_gradients_too();
   grade.moves_the_schedule_by_steps_taken();
   grade.ends_on_all_ranks();
   return grade.faults();

@@ -20,14 +20,14 @@ class RightScaler {
   LossScaleState state() const { return state_; }
   virtual void restore(const LossScaleState& state) { state_ = state; }
 
-  bool accepts(double grad_norm) {
+  virtual bool accepts(double grad_norm) {
     if (!is_on()) return true;
     if (overflows(grad_norm)) {
       if (is_hopeless()) give_up();
       shrink();
       forget_good_steps();
       count_skip();
-      return takes_it_anyway();
+      return false;
     }
     count_good_step();
     if (has_window_passed()) {
@@ -45,7 +45,6 @@ class RightScaler {
   virtual void shrink() { state_.scale /= 2; }
   virtual void forget_good_steps() { state_.good_steps = 0; }
   virtual void count_skip() { ++state_.skipped_steps; }
-  virtual bool takes_it_anyway() { return false; }
   virtual void count_good_step() { ++state_.good_steps; }
   virtual bool has_window_passed() { return state_.good_steps >= options_->window; }
   virtual bool may_grow() { return state_.scale < std::ldexp(1, 30); }

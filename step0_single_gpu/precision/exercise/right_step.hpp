@@ -18,7 +18,7 @@ class RightStep {
     const double norm = norm_of_all(parts, comm);
     if (!may_step(parts, norm, comm)) return skipped_norm(norm);
     unscale_and_clip(parts, norm);
-    parts.optimizer.step(learning_rate(parts.lr, num_taken(parts, step), parts.num_steps));
+    parts.optimizer.step(rate(parts, num_taken(parts, step)));
     return norm;
   }
 
@@ -42,6 +42,9 @@ class RightStep {
   }
   virtual std::int64_t num_taken(const StepParts& parts, std::int64_t step) {
     return step - parts.scaler.state().skipped_steps;
+  }
+  virtual double rate(const StepParts& parts, std::int64_t num_taken) {
+    return learning_rate(parts.lr, num_taken, parts.num_steps);
   }
 
   double scale_ = 1;  // of these gradients

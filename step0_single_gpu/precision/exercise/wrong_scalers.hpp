@@ -27,10 +27,6 @@ struct AnotherRightScaler : WrongScaler {
 
 // ---- an overflow
 
-struct GrowsOnOverflow : WrongScaler {
-  using WrongScaler::WrongScaler;
-  void shrink() override { state_.scale *= 2; }
-};
 struct KeepsItsScale : WrongScaler {
   using WrongScaler::WrongScaler;
   void shrink() override {}
@@ -38,10 +34,6 @@ struct KeepsItsScale : WrongScaler {
 struct StartsOver : WrongScaler {  // at half the initial scale
   using WrongScaler::WrongScaler;
   void shrink() override { state_.scale = options_->initial / 2; }
-};
-struct StepsInSpiteOfIt : WrongScaler {
-  using WrongScaler::WrongScaler;
-  bool takes_it_anyway() override { return true; }
 };
 struct MissesInfinity : WrongScaler {
   using WrongScaler::WrongScaler;
@@ -58,6 +50,19 @@ struct TakesLargeForInfinite : WrongScaler {
 struct CountsNoSkips : WrongScaler {
   using WrongScaler::WrongScaler;
   void count_skip() override {}
+};
+struct CountsSkipsInARow : WrongScaler {
+  using WrongScaler::WrongScaler;
+  void count_good_step() override {
+    WrongScaler::count_good_step();
+    state_.skipped_steps = 0;
+  }
+};
+struct SkipsOneMoreStep : WrongScaler {  // after an overflow
+  using WrongScaler::WrongScaler;
+  bool accepts(double grad_norm) override {
+    return WrongScaler::accepts(grad_norm) && (state_.skipped_steps == 0 || state_.good_steps != 1);
+  }
 };
 
 // ---- good steps
@@ -84,17 +89,23 @@ struct MissesASmallerWindow : WrongScaler {  // after a resume with more good st
   using WrongScaler::WrongScaler;
   bool has_window_passed() override { return state_.good_steps == options_->window; }
 };
+struct DoublesAtAMultiple : WrongScaler {  // of the window: a smaller one may have none next
+  using WrongScaler::WrongScaler;
+  bool has_window_passed() override { return state_.good_steps % options_->window == 0; }
+};
 struct DoublesInEveryLaterStep : WrongScaler {
   using WrongScaler::WrongScaler;
   void begin_window() override {}
 };
-struct NeverGrows : WrongScaler {
-  using WrongScaler::WrongScaler;
-  bool may_grow() override { return false; }
-};
 struct GrowsToInfinity : WrongScaler {
   using WrongScaler::WrongScaler;
   bool may_grow() override { return true; }
+};
+struct CountsOnAtTheLargest : WrongScaler {  // scale
+  using WrongScaler::WrongScaler;
+  void begin_window() override {
+    if (may_grow()) state_.good_steps = 0;
+  }
 };
 struct CountsForAllScalers : WrongScaler {  // in a static variable
   using WrongScaler::WrongScaler;
@@ -110,18 +121,28 @@ struct CountsForAllScalers : WrongScaler {  // in a static variable
 
 // ---- a scale of 1
 
-struct HalvesForever : WrongScaler {
-  using WrongScaler::WrongScaler;
-  bool is_hopeless() override { return false; }
-};
 struct SkipsForever : WrongScaler {
   using WrongScaler::WrongScaler;
   bool is_hopeless() override { return false; }
   void shrink() override { state_.scale = std::max(1.0, state_.scale / 2); }
 };
+struct StaysAt1 : WrongScaler {
+  using WrongScaler::WrongScaler;
+  bool may_grow() override { return state_.scale > 1 && WrongScaler::may_grow(); }
+};
+struct GivesUpAfterTenSkips : WrongScaler {
+  using WrongScaler::WrongScaler;
+  bool is_hopeless() override { return state_.skipped_steps == 10 || WrongScaler::is_hopeless(); }
+};
 struct GivesUpTooEarly : WrongScaler {
   using WrongScaler::WrongScaler;
   bool is_hopeless() override { return state_.scale <= 2; }
+};
+struct GivesUpOnInfinityOnly : WrongScaler {
+  using WrongScaler::WrongScaler;
+  bool overflows(double norm) override { return (is_nan_ = std::isnan(norm)) || std::isinf(norm); }
+  bool is_hopeless() override { return !is_nan_ && WrongScaler::is_hopeless(); }
+  bool is_nan_ = false;
 };
 struct HasNoAdvice : WrongScaler {
   using WrongScaler::WrongScaler;
@@ -158,6 +179,10 @@ struct IsAlwaysOn : WrongScaler {
   bool is_on() override { return true; }
   bool is_hopeless() override { return options_ && state_.scale <= 1; }
   bool has_window_passed() override { return options_ && WrongScaler::has_window_passed(); }
+};
+struct TakesARestoredScaleForItsOwn : IsAlwaysOn {  // in a run that has none
+  using IsAlwaysOn::IsAlwaysOn;
+  bool is_on() override { return options_ || state_.scale > 1; }
 };
 
 }  // namespace ladder::loss_scaler

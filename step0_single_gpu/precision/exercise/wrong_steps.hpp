@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
@@ -44,20 +45,15 @@ struct ClipsByTheScaledNorm : RightStep {  // and returns the right one
     parts.grads.mul_(clip_factor(norm * scale_, parts.clip_norm) / scale_);
   }
 };
-struct NeverUnscales : RightStep {
-  void unscale_and_clip(const StepParts& parts, double norm) override {
-    parts.grads.mul_(clip_factor(norm, parts.clip_norm));
-  }
-};
-struct UnscalesTwice : RightStep {
-  void unscale_and_clip(const StepParts& parts, double norm) override {
-    parts.grads.mul_(clip_factor(norm, parts.clip_norm) / (scale_ * scale_));
-  }
-};
 struct UnscalesACopy : RightStep {
   void unscale_and_clip(const StepParts& parts, double norm) override {
     const at::Tensor grads = parts.grads / scale_;
     grads.mul_(clip_factor(norm, parts.clip_norm));
+  }
+};
+struct UnscalesOnlyWhatItClips : RightStep {
+  void unscale_and_clip(const StepParts& parts, double norm) override {
+    if (clip_factor(norm, parts.clip_norm) < 1) RightStep::unscale_and_clip(parts, norm);
   }
 };
 struct NeverClips : RightStep {
@@ -68,6 +64,14 @@ struct NeverClips : RightStep {
 struct AlwaysClips : RightStep {  // makes a short gradient longer
   void unscale_and_clip(const StepParts& parts, double norm) override {
     parts.grads.mul_((parts.clip_norm > 0 ? parts.clip_norm / (norm + 1e-6) : 1) / scale_);
+  }
+};
+struct DividesTheRate : RightStep {  // which AdamW does not take for the gradient's
+  void unscale_and_clip(const StepParts& parts, double norm) override {
+    parts.grads.mul_(clip_factor(norm, parts.clip_norm));
+  }
+  double rate(const StepParts& parts, std::int64_t num_taken) override {
+    return RightStep::rate(parts, num_taken) / scale_;
   }
 };
 struct ReturnsTheClippedNorm : RightStep {
@@ -118,6 +122,20 @@ struct AgreesOnceMore : RightStep {  // by a message of its own
     return parts.scaler.accepts(overflows ? std::nan("") : norm);
   }
 };
+struct SendsAFlag : RightStep {  // next to the norm
+  double sum_over_ranks(double squares, Communicator& comm) override {
+    at::Tensor both = at::zeros({2}, at::kDouble);
+    both[0] = squares;
+    both[1] = std::isfinite(squares) ? 0 : 1;
+    comm.all_reduce(both)->wait();
+    return both[1].item<double>() > 0 ? std::nan("") : both[0].item<double>();
+  }
+};
+struct TellsOnlyTheScalerOfRank0 : RightStep {
+  bool may_step(const StepParts& parts, double norm, Communicator& comm) override {
+    return comm.rank() == 0 ? parts.scaler.accepts(norm) : std::isfinite(norm);
+  }
+};
 struct LeavesEarly : RightStep {  // before the others have heard of its overflow
   double take(const StepParts& parts, std::int64_t step, Communicator& comm) override {
     const double own = own_squares(parts);
@@ -132,6 +150,11 @@ struct IgnoresTheVerdict : RightStep {
   bool may_step(const StepParts& parts, double norm, Communicator& comm) override {
     RightStep::may_step(parts, norm, comm);
     return true;
+  }
+};
+struct HasAVerdictOfItsOwn : RightStep {  // also where there is no scale
+  bool may_step(const StepParts& parts, double norm, Communicator& comm) override {
+    return RightStep::may_step(parts, norm, comm) && std::isfinite(norm);
   }
 };
 struct StepsWithZeros : RightStep {  // weight decay and moments would go on
@@ -172,9 +195,27 @@ struct GoesOnAtAScaleOf1 : RightStep {
 struct ForgetsTheSkippedSteps : RightStep {
   std::int64_t num_taken(const StepParts& /*parts*/, std::int64_t step) override { return step; }
 };
-struct StaysBehind : RightStep {  // as if each skipped step moved the schedule back
+struct CountsStepsFrom1 : RightStep {
   std::int64_t num_taken(const StepParts& parts, std::int64_t step) override {
-    return std::max<std::int64_t>(0, step - 2 * parts.scaler.state().skipped_steps);
+    return RightStep::num_taken(parts, step) + 1;
+  }
+};
+struct EndsTheScheduleEarly : RightStep {  // by as many steps as were skipped
+  double rate(const StepParts& parts, std::int64_t num_taken) override {
+    return learning_rate(parts.lr, num_taken, parts.num_steps - parts.scaler.state().skipped_steps);
+  }
+};
+struct KnowsTheWarmupOnly : RightStep {
+  double rate(const StepParts& parts, std::int64_t num_taken) override {
+    const std::int64_t warmup = parts.lr.warmup_steps;
+    return num_taken < warmup ? RightStep::rate(parts, num_taken) : parts.lr.lr;
+  }
+};
+struct AlwaysFallsLinearly : RightStep {
+  double rate(const StepParts& parts, std::int64_t num_taken) override {
+    LrOptions lr = parts.lr;
+    lr.schedule = LrSchedule::kLinear;
+    return learning_rate(lr, num_taken, parts.num_steps);
   }
 };
 struct CountsSkipsItself : RightStep {  // and so knows nothing of those before a resume

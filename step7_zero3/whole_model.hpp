@@ -1,4 +1,4 @@
-// For the grader and the tests: the same GPT in one piece, on one process, fed with what all ranks
+// For the tests: the same GPT in one piece, on one process, fed with what all ranks
 // are fed with. What a sharded one must equal, to the bit.
 #pragma once
 

@@ -1,0 +1,186 @@
+// Judges a sharded model: the trainer shows what is computed, held and sent; these checks show what
+// is whole and what is on its way whenever a layer's turn comes. They come first, because a trainer
+// that reads memory that is gone would crash without a word.
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "common/testing/grade_main.hpp"
+#include "common/testing/recording_communicator.hpp"
+#include "step0_single_gpu/judge/judge.hpp"
+#include "step7_zero3/exercise/small_model.hpp"
+#include "step7_zero3/peak.hpp"
+#include "step7_zero3/sharded_model.hpp"
+#include "step7_zero3/train.hpp"
+
+namespace ladder {
+namespace step7 {
+namespace {
+
+// A small model, sharded, whose turns are seen. The network is slow: a gather is on its way until
+// somebody waits for it.
+class Turns {
+ public:
+  Turns(const std::string& what, bool is_tied, int prefetch, RecordingCommunicator& comm,
+        Examination& examination)
+      : what_(what),
+        is_tied_(is_tied),
+        prefetch_(static_cast<std::size_t>(prefetch)),
+        comm_(comm),
+        examination_(examination),
+        bytes_before_(read_memory().live(MemoryCategory::kParameters)),
+        model_(small_model(is_tied, [this](Phase phase, std::size_t layer) { turn(phase, layer); }),
+               prefetch, comm) {
+    expect("the number of collectives that the constructor calls", comm.calls().size(),
+           std::size_t{0});
+    comm.set_network(Network::kSlow);
+  }
+
+  void freeze_embedding() { model_.leaves()[0].tensor.set_requires_grad(false); }
+
+  at::Tensor forward() {
+    const int num_before = num_started();
+    const std::int64_t others_before = read_memory().live(MemoryCategory::kActivations);
+    reset_memory_peaks();
+    const at::Tensor loss = model_.forward(at::ones({1}));
+    const std::int64_t others = read_memory().peak(MemoryCategory::kActivations) - others_before;
+    expect("the most bytes of other tensors in a forward", std::max(others, kFewBytes), kFewBytes);
+    expect("the number of gathers in a forward", num_started() - num_before, kNumLayers);
+    return loss;
+  }
+
+  void evaluate() {
+    const at::NoGradGuard no_grad;
+    forward();
+    expect("what is whole after an evaluation", whole(), std::string("( )"));
+    expect_peak("an evaluation");
+  }
+
+  // is_late: another forward has come since that of this loss, and dropped what it kept.
+  void backward(const at::Tensor& loss, bool is_late = false) {
+    const int num_before = num_started();
+    loss.backward();
+    expect(is_late ? "the number of gathers in a backward before which another forward came"
+                   : "the number of gathers in a backward",
+           num_started() - num_before, is_late ? kNumLayers - (is_tied_ ? 0 : 1) : kNumLayers - 2);
+    expect_peak("forward and backward");
+  }
+
+ private:
+  static constexpr std::int64_t kFewBytes = 1024;  // of activations: scalars
+
+  int num_started() const { return comm_.recording().num_started; }
+
+  void turn(Phase phase, std::size_t layer) {
+    const bool is_forward = phase == Phase::kForward;
+    const std::size_t farthest = layer > prefetch_ ? layer - prefetch_ : 1;  // never unit 0
+    const std::size_t first = is_forward ? layer : farthest;
+    const std::size_t end = is_forward ? std::min(layer + prefetch_, kLast) : layer;
+    std::string wanted = "(";
+    for (std::size_t unit = 0; unit <= kLast; ++unit) {
+      const bool is_kept = is_tied_ && unit == 0 && (is_forward ? layer > 0 : layer == kLast);
+      if (is_kept || (first <= unit && unit <= end)) wanted += concat(" unit", unit);
+    }
+    wanted += " )";
+    const std::string when =
+        concat("when the ", is_forward ? "forward" : "backward", " of layer ", layer, " begins, ");
+    expect(when + "what is whole or on its way", whole(), wanted);
+    const auto num_ahead = static_cast<int>(end > first ? end - first : 0);
+    expect(when + "the number of gathers on their way", comm_.recording().num_on_their_way(),
+           num_ahead);
+    check(has_memory(layer) || (!is_forward && layer == 0), when, "its memory is gone");
+    check(!is_tied_ || layer < kLast || has_memory(0), when,
+          "the memory of unit 0 is gone, which it reads");
+  }
+
+  bool has_memory(std::size_t unit) const {
+    return model_.leaves()[unit].tensor.storage().nbytes() > 0;
+  }
+  std::string whole() const {
+    std::string units = "(";
+    for (std::size_t unit = 0; unit <= kLast; ++unit) {
+      if (has_memory(unit)) units += concat(" unit", unit);
+    }
+    return units + " )";
+  }
+  void expect_peak(const std::string& what) {
+    const ShardPlan& plan = model_.plan();
+    expect("the most bytes of parameters in " + what,
+           read_memory().peak(MemoryCategory::kParameters) - bytes_before_,
+           4 * (plan.numel + peak_whole_numel(plan.layout, static_cast<int>(prefetch_), is_tied_)));
+  }
+  template <class Value>
+  void expect(const std::string& what, const Value& found, const Value& wanted) {
+    examination_.expect(what_ + ": " + what, found, wanted);
+  }
+
+  std::string what_;
+  bool is_tied_;
+  std::size_t prefetch_;
+  RecordingCommunicator& comm_;
+  Examination& examination_;
+  std::int64_t bytes_before_;
+  ShardedModel model_;
+};
+
+void check_turns(Examination& examination) {
+  const auto examine = [&](const std::string& name, bool is_tied, int prefetch,
+                           const std::function<void(Turns&)>& part) {
+    if (!examination.faults().empty()) return;
+    const std::string what =
+        concat(is_tied ? "tied" : "untied", ", prefetch ", prefetch, ", ", name);
+    examination.examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
+      Turns turns(what, is_tied, prefetch, comm, examination);
+      part(turns);
+    });
+  };
+  for (const bool is_tied : {false, true}) {
+    for (const int prefetch : {0, 1, 2, 7}) {
+      examine("a step", is_tied, prefetch, [](Turns& turns) {
+        turns.backward(turns.forward());
+        turns.evaluate();
+        turns.forward();  // its backward never comes
+        turns.backward(turns.forward());
+      });
+      examine("an evaluation between a forward and its backward", is_tied, prefetch,
+              [](Turns& turns) {
+                const at::Tensor loss = turns.forward();
+                turns.evaluate();
+                turns.backward(loss, /*is_late=*/true);
+              });
+      examine("a forward between a forward and its backward", is_tied, prefetch, [](Turns& turns) {
+        const at::Tensor loss = turns.forward();
+        turns.backward(turns.forward());
+        turns.backward(loss, /*is_late=*/true);
+      });
+      examine("a frozen embedding", is_tied, prefetch, [](Turns& turns) {
+        turns.freeze_embedding();
+        for (int step = 0; step < 2; ++step) turns.backward(turns.forward());
+        turns.evaluate();
+      });
+    }
+  }
+  examination.examine("a negative prefetch", [&](Communicator& comm) {
+    const ModelBuilder build = small_model(/*is_tied=*/false, [](Phase, std::size_t) {});
+    examination.expect_error("ShardedModel with prefetch -1", {"prefetch is -1"},
+                             [&] { const ShardedModel model(build, -1, comm); });
+  });
+}
+
+}  // namespace
+}  // namespace step7
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  Judge judge(
+      {.trainer = step7::trainer(),
+       .fold = Fold::kRanksFirst,
+       .starts_by_broadcast = false,
+       .vary = [](TrainOptions& options,
+                  int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},
+      comm);
+  step7::check_turns(judge);
+  if (judge.faults().empty()) judge.all_cases_are_right();
+  return judge.faults();
+}
+
+}  // namespace ladder
