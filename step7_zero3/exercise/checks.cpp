@@ -4,6 +4,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "common/testing/grade_main.hpp"
 #include "common/testing/recording_communicator.hpp"
@@ -46,6 +49,8 @@ class Turns {
     const std::int64_t others = read_memory().peak(MemoryCategory::kActivations) - others_before;
     expect("the most bytes of other tensors in a forward", std::max(others, kFewBytes), kFewBytes);
     expect("the number of gathers in a forward", num_started() - num_before, kNumLayers);
+    expect("the number of layers that a forward computes", std::exchange(num_computed_, 0),
+           kNumLayers);
     return loss;
   }
 
@@ -63,6 +68,7 @@ class Turns {
     expect(is_late ? "the number of gathers in a backward before which another forward came"
                    : "the number of gathers in a backward",
            num_started() - num_before, is_late ? kNumLayers - (is_tied_ ? 0 : 1) : kNumLayers - 2);
+    expect("the number of layers that backward computes again", num_computed_, 0);
     expect_peak("forward and backward");
   }
 
@@ -73,6 +79,7 @@ class Turns {
 
   void turn(Phase phase, std::size_t layer) {
     const bool is_forward = phase == Phase::kForward;
+    if (is_forward) ++num_computed_;
     const std::size_t farthest = layer > prefetch_ ? layer - prefetch_ : 1;  // never unit 0
     const std::size_t first = is_forward ? layer : farthest;
     const std::size_t end = is_forward ? std::min(layer + prefetch_, kLast) : layer;
@@ -120,6 +127,7 @@ class Turns {
   RecordingCommunicator& comm_;
   Examination& examination_;
   std::int64_t bytes_before_;
+  int num_computed_ = 0;  // layers, in forward
   ShardedModel model_;
 };
 

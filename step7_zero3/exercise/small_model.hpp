@@ -5,9 +5,9 @@
 #include <ATen/ops/ones.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/model/model.hpp"

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "common/optim/norm.hpp"
 #include "common/testing/grade_part.hpp"
