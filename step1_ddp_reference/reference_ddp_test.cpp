@@ -15,7 +15,6 @@
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/rank_order_fold.hpp"
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/evaluate.hpp"
@@ -175,78 +174,7 @@ TEST_ON_RANKS(ReferenceDdpTest, AnotherOneCanTakeOverTheModel) {
 
 // ---- What it costs ------------------------------------------------------------------------------
 
-TEST_ON_RANKS(ReferenceDdpTest, OnlyTheLastMicrobatchSendsAndWhatTheFormulaSays) {
-  SmallModel model;
-  ReferenceDdp ddp(model.flat, comm_);
-  const LossSum loss_sum = ddp.wrap(model.loss_sum);
-  const std::vector<std::int64_t> buckets = plan_reference_buckets(model.units());
-  EXPECT_EQ(buckets.size(), 2u);
-  std::int64_t numel_sent = 0;
-  for (const std::int64_t k : buckets)
-    numel_sent += k + (size_ - 2) * chunk_of(k, size_, rank_).numel;
-  for (std::int64_t step = 0; step < 2; ++step) {
-    const Traffic before = comm_.traffic();
-    const Microbatches batch = batch_of(rank_, step, 3);
-    ddp.arm(3);
-    for (std::int64_t j = 0; j < 3; ++j) {
-      EXPECT_EQ(sent_since(before), Traffic{}) << "before backward " << j;
-      loss_sum(batch[j]).backward();
-    }
-    const Traffic in_backward = sent_since(before);
-    ddp.wait();
-    Traffic expected;
-    expected[CommOp::kAllReduce] = {2, 4 * numel_sent, size_ == 1 ? 0 : 2 * 2 * (size_ - 1)};
-    EXPECT_EQ(sent_since(before)[CommOp::kAllReduce].bytes_sent, 4 * numel_sent);
-    EXPECT_EQ(sent_since(before), expected);
-    EXPECT_EQ(in_backward, expected) << "nothing is left for wait()";
-  }
-}
-
-TEST_ON_PROCESSES(ReferenceDdpTest, BucketsAreASecondCopyOfTheTrainableParameters) {
-  install_memory_ledger();
-  SmallModel model;
-  const auto communication = [] { return read_memory().live(MemoryCategory::kCommunication); };
-  const std::int64_t before = communication();
-  {
-    ReferenceDdp ddp(model.flat, comm_);
-    EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable);
-    const LossSum loss_sum = ddp.wrap(model.loss_sum);
-    ddp.broadcast_parameters();
-    EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable);
-    for (std::int64_t step = 0; step < 3; ++step) {
-      const std::int64_t live_before = read_memory().total_live_bytes;
-      ddp.arm(2);
-      accumulate_gradients(loss_sum, batch_of(rank_, step, 2), 8.0 * size_);
-      ddp.wait();
-      EXPECT_EQ(communication() - before, 4 * SmallModel::kTrainable) << step;
-      EXPECT_EQ(read_memory().total_live_bytes, live_before) << step;
-    }
-  }
-  EXPECT_EQ(communication(), before);
-}
-
 // ---- Counting microbatches ----------------------------------------------------------------------
-
-TEST_ON_RANKS(ReferenceDdpTest, EvaluationsAreNotCounted) {
-  SmallModel model;
-  ReferenceDdp ddp(model.flat, comm_);
-  const LossSum loss_sum = ddp.wrap(model.loss_sum);
-  const Microbatches validation = batch_of(0, 9, 2);
-  const Traffic before = comm_.traffic();
-  const double loss = evaluate(loss_sum, validation);
-  EXPECT_EQ(loss, evaluate(model.loss_sum, validation));
-  EXPECT_EQ(sent_since(before), Traffic{});
-  for (std::int64_t step = 0; step < 2; ++step) {
-    model.grads.zero();
-    const Microbatches batch = batch_of(rank_, step, 3);
-    ddp.arm(batch.size());
-    evaluate(loss_sum, validation);  // even inside a step
-    accumulate_gradients(loss_sum, batch, 8.0 * size_);
-    ddp.wait();
-    EXPECT_TRUE(bits_equal(model.grads.flat(), fold_of_all_ranks(step, 3))) << step;
-    EXPECT_EQ(evaluate(loss_sum, validation), loss);
-  }
-}
 
 TEST_ON_RANKS(ReferenceDdpTest, UnarmedBackwardsStayOnTheirRank) {
   SmallModel model, alone;
@@ -278,27 +206,6 @@ TEST_ON_RANKS(ReferenceDdpTest, RefusesStepsThatDoNotAddUp) {
 }
 
 // ---- Starts and ends ----------------------------------------------------------------------------
-
-TEST_ON_RANKS(ReferenceDdpTest, ReplicasStartAsRankZeros) {
-  SmallModel model, rank_zeros;
-  for (FlatModel* flat : {&model.flat, &rank_zeros.flat}) {
-    const int rank = flat == &model.flat ? rank_ : 0;
-    for (const auto& [name, param] : flat->named_params()) param.add_(static_cast<double>(rank));
-  }
-  EXPECT_EQ(bits_equal(model.flat.params(), rank_zeros.flat.params()), rank_ == 0);
-  ReferenceDdp ddp(model.flat, comm_);
-  const Traffic before = comm_.traffic();
-  ddp.broadcast_parameters();
-  EXPECT_TRUE(bits_equal(model.flat.params(), rank_zeros.flat.params()));
-  for (const auto& [name, leaf] : model.flat.leaves())
-    EXPECT_TRUE(leaf.is_alias_of(model.flat.params())) << name;
-  // One flat tensor of all parameters, the frozen too, without padding.
-  const std::int64_t bytes = 4 * (SmallModel::kTrainable + kChannels);
-  Traffic expected;
-  expected[CommOp::kBroadcast] = {1, rank_ == 0 ? (size_ - 1) * bytes : 0,
-                                  rank_ == 0 ? size_ - 1 : 0};
-  EXPECT_EQ(sent_since(before), expected);
-}
 
 // On every rank, so that each can report it. A single rank would leave the others waiting.
 TEST_ON_RANKS(ReferenceDdpTest, AParameterWithoutAGradientIsNamed) {

@@ -7,13 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <set>
 
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
-#include "common/testing/mpi_world.hpp"
 
 namespace ladder {
 namespace {
@@ -99,103 +96,6 @@ TEST(Diloco, AlphaKeepsAShareOfTheLocalParameters) {
   }
 }
 
-// ---- Against a reference ----------------------------------------------------------------------
-
-// What a worker learns in an inner step: something else in each element, step and worker. Multiples
-// of 1/16, as are the factors below: only a division by three workers ever rounds, and it is the
-// same one on both sides. So bits can be compared, however the products are added up.
-void learn(const at::Tensor& params, int worker, std::int64_t step) {
-  const at::Tensor where = at::arange(params.numel(), at::kFloat);
-  params.sub_(at::fmod(where * (worker + 1) + static_cast<double>(7 * step), 16) / 16);
-}
-
-struct Outcome {
-  std::vector<at::Tensor> params;  // of each worker
-  at::Tensor global, velocity;
-};
-
-// All workers one after the other, straight from the definition. Two fragments of 32 elements.
-Outcome reference(int num_workers, const DilocoOptions& options, std::int64_t num_steps) {
-  const std::int64_t length = options.sync_every / options.num_fragments;
-  const std::int64_t numel = 64 / options.num_fragments;
-  Outcome outcome = {{}, at::zeros({64}), at::zeros({64})};
-  for (int w = 0; w < num_workers; ++w) outcome.params.push_back(at::zeros({64}));
-  std::int64_t local_step = 0, outer_step = 0;
-  at::Tensor average;
-  for (std::int64_t step = 1; step <= num_steps; ++step) {
-    for (int w = 0; w < num_workers; ++w)
-      learn(outcome.params[static_cast<std::size_t>(w)], w, step);
-    ++local_step;
-    const std::int64_t start = outer_step % options.num_fragments * numel;
-    const at::Tensor global = outcome.global.slice(0, start, start + numel);
-    const at::Tensor velocity = outcome.velocity.slice(0, start, start + numel);
-    if (local_step == length - options.sync_delay) {
-      average = global - outcome.params[0].slice(0, start, start + numel);
-      for (int w = 1; w < num_workers; ++w) {
-        average = average + (global - outcome.params[static_cast<std::size_t>(w)].slice(
-                                          0, start, start + numel));
-      }
-      average = average / num_workers;
-    }
-    if (local_step == length) {
-      velocity.copy_(options.outer_momentum * velocity + average);
-      global.copy_(global - options.outer_lr * (average + options.outer_momentum * velocity));
-      for (const at::Tensor& params : outcome.params) {
-        const at::Tensor local = params.slice(0, start, start + numel);
-        if (options.alpha < 1) local.copy_(options.alpha * local + (1 - options.alpha) * global);
-      }
-      local_step = 0;
-      ++outer_step;
-    }
-  }
-  return outcome;
-}
-
-TEST(Diloco, EqualsTheDefinitionToTheBit) {
-  for (const int num_workers : {1, 2, 3, 4}) {
-    for (DilocoOptions options : {
-             DilocoOptions{.sync_every = 3},
-             DilocoOptions{.sync_every = 4, .sync_delay = 1},
-             DilocoOptions{.sync_every = 6, .num_fragments = 2, .alpha = 0.25},
-             DilocoOptions{.sync_every = 8, .num_fragments = 2, .sync_delay = 3, .alpha = 0.5},
-             DilocoOptions{.sync_every = 4, .num_fragments = 2, .sync_delay = 1, .alpha = 1},
-         }) {
-      options.outer_lr = 0.5;
-      options.outer_momentum = 0.25;
-      const Outcome wanted = reference(num_workers, options, 3 * options.sync_every);
-      run_as_threads(num_workers, [&](Communicator& comm) {
-        const at::NoGradGuard no_grad;
-        GroupAverager averager(comm);
-        Worker worker({32, 32}, options, averager);
-        worker.global.params().zero_();
-        worker.diloco.adopt_global();
-        for (std::int64_t step = 1; step <= 3 * options.sync_every; ++step) {
-          worker.step(step, [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
-        }
-        const at::Tensor own = wanted.params[static_cast<std::size_t>(comm.rank())];
-        EXPECT_TRUE(worker.model.params().equal(own));
-        EXPECT_TRUE(worker.global.params().equal(wanted.global));
-        EXPECT_TRUE(worker.diloco.velocity().equal(wanted.velocity));
-      });
-    }
-  }
-}
-
-// α = 1: nobody's training is touched, not even by a bit.
-TEST(Diloco, AnAlphaOf1LeavesLocalTrainingAlone) {
-  run_as_threads(3, [](Communicator& comm) {
-    const at::NoGradGuard no_grad;
-    GroupAverager averager(comm);
-    Worker worker({32, 32}, {.sync_every = 2, .alpha = 1}, averager);
-    const at::Tensor alone = worker.model.params().clone();
-    for (std::int64_t step = 1; step <= 8; ++step) {
-      worker.step(step, [&](const at::Tensor& params) { learn(params, comm.rank(), step); });
-      learn(alone, comm.rank(), step);
-    }
-    EXPECT_TRUE(worker.model.params().equal(alone));
-  });
-}
-
 // ---- Rounds that fail -------------------------------------------------------------------------
 
 // A worker alone, whose averages with these numbers, from 1, fail.
@@ -211,27 +111,6 @@ class FailingAverager final : public Averager {
   std::set<int> failures_;
   int number_ = 0;
 };
-
-// Rounds of two steps of −1 on two fragments, outer lr 1 without momentum. The second round, that
-// of fragment 1, fails twice: its parameters go back to 1, and fragment 0 waits for its turn.
-TEST(Diloco, AFailedRoundIsRepeatedWithTheSameFragment) {
-  const DilocoOptions options = {
-      .sync_every = 4, .num_fragments = 2, .outer_lr = 1, .outer_momentum = 0};
-  FailingAverager averager({2, 3});
-  Worker worker({1, 1}, options, averager);
-  std::vector<double> first, second;
-  std::vector<std::int64_t> outer_steps;
-  for (std::int64_t step = 1; step <= 10; ++step) {
-    worker.step(step, [](const at::Tensor& params) { params.sub_(1); });
-    if (step % 2 != 0) continue;
-    first.push_back(worker.model.named_params()[0].tensor.view({-1})[0].item<double>());
-    second.push_back(worker.model.named_params()[1].tensor.view({-1})[0].item<double>());
-    outer_steps.push_back(worker.diloco.round().outer_steps);
-  }
-  EXPECT_THAT(first, ElementsAreArray({-1, -3, -5, -7, -9}));
-  EXPECT_THAT(second, ElementsAreArray({-1, 1, 1, -1, -3}));
-  EXPECT_THAT(outer_steps, ElementsAreArray({1, 1, 1, 2, 3}));
-}
 
 // Nothing is lost before finish_round() gives it up: a worker that stops saves it, and does not
 // call it.
