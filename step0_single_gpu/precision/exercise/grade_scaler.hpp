@@ -4,24 +4,22 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/optim/loss_scaler.hpp"
 #include "common/testing/grade_part.hpp"
-#include "step0_single_gpu/precision/exercise/grader.hpp"
 
 namespace ladder::loss_scaler {
 
 class GradeScaler : public GradePart {
  public:
-  GradeScaler(const MakeScaler& attempt, Communicator& comm)
-      : GradePart("part 1", "loss_scaler.cpp", comm), attempt_(attempt) {}
+  explicit GradeScaler(Communicator& comm) : GradePart("part 1", "loss_scaler.cpp", comm) {}
 
   void skips_what_overflows() {
     examine_scaler("overflows", [this] {
       for (const double norm : {kInfinity, kNotANumber}) {
-        const ScalerAttempt scaler = attempt_(kOptions);
+        LossScaler scaler(kOptions);
         expect_verdict(scaler, norm, false);
         expect_state(concat("after a norm of ", norm, " at a scale of 1024"), scaler, {512, 0, 1});
         expect_verdict(scaler, norm, false);
@@ -33,7 +31,7 @@ class GradeScaler : public GradePart {
   void keeps_scalers_apart() {
     examine_scaler("two scalers", [this] {
       const LossScaleOptions options = {.initial = 1024, .window = 9};
-      const ScalerAttempt one = attempt_(options), other = attempt_(options);
+      LossScaler one(options), other(options);
       take(one, {1, 1});
       take(other, {1, 1});
       expect_state("after 2 good steps each of two scalers: of the second one", other,
@@ -44,7 +42,7 @@ class GradeScaler : public GradePart {
   // A large norm is no overflow: that of many gradients may be larger than each of them could be.
   void takes_whatever_is_finite() {
     examine_scaler("finite norms", [this] {
-      const ScalerAttempt scaler = attempt_(LossScaleOptions{.initial = 1024, .window = 9});
+      LossScaler scaler(LossScaleOptions{.initial = 1024, .window = 9});
       for (const double norm : {0.0, 1.0, 1e5, 1e300}) expect_verdict(scaler, norm, true);
       expect_state("after 4 finite norms, in a window of 9", scaler, {1024, 4, 0});
     });
@@ -53,7 +51,7 @@ class GradeScaler : public GradePart {
   void doubles_after_a_window() {
     examine_scaler("growth", [this] {
       for (const std::int64_t window : {3, 1}) {
-        const ScalerAttempt scaler = attempt_(LossScaleOptions{.initial = 1024, .window = window});
+        LossScaler scaler(LossScaleOptions{.initial = 1024, .window = window});
         for (std::int64_t good = 1; good <= 7; ++good) {
           expect_verdict(scaler, 1.0, true);
           expect_state(concat("after ", good, good == 1 ? " good step" : " good steps in a row",
@@ -67,7 +65,7 @@ class GradeScaler : public GradePart {
 
   void counts_from_the_last_overflow() {
     examine_scaler("good steps around an overflow", [this] {
-      const ScalerAttempt scaler = attempt_(kOptions);
+      LossScaler scaler(kOptions);
       take(scaler, {1, 1, kInfinity, 1, 1});
       expect_state("after good, good, overflow, good, good, with a window of 3", scaler,
                    {512, 2, 1});
@@ -79,7 +77,7 @@ class GradeScaler : public GradePart {
 
   void gives_up_at_1() {
     examine_scaler("an overflow at a scale of 1", [this] {
-      const ScalerAttempt scaler = attempt_(LossScaleOptions{.initial = 65536, .window = 3});
+      LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 3});
       for (int exponent = 16; exponent > 0; --exponent) {
         try {
           take(scaler, {kInfinity});
@@ -111,7 +109,7 @@ class GradeScaler : public GradePart {
 
   void stops_growing() {
     examine_scaler("the largest scale", [this] {
-      const ScalerAttempt scaler = attempt_(LossScaleOptions{.initial = 65536, .window = 1});
+      LossScaler scaler(LossScaleOptions{.initial = 65536, .window = 1});
       for (int step = 0; step < 2000; ++step) expect_verdict(scaler, 0.0, true);
       expect_state("after 2000 steps without any gradient, with a window of 1", scaler,
                    {std::ldexp(1, 30), 0, 0});
@@ -120,7 +118,7 @@ class GradeScaler : public GradePart {
 
   void continues_from_a_checkpoint() {
     examine_scaler("a restored state", [this] {
-      const ScalerAttempt before = attempt_(kOptions), after = attempt_(kOptions);
+      LossScaler before(kOptions), after(kOptions);
       take(before, {kInfinity, kInfinity, 1, 1});
       after.restore(before.state());
       expect_state("as restored", after, {256, 2, 2});
@@ -137,7 +135,7 @@ class GradeScaler : public GradePart {
 
   void leaves_other_precisions_alone() {
     examine_scaler("without a scale", [this] {
-      const ScalerAttempt scaler = attempt_(std::nullopt);
+      LossScaler scaler;
       for (const LossScaleState& state : {LossScaleState(), {.scale = 256, .skipped_steps = 2}}) {
         scaler.restore(state);
         for (const double norm : {1.0, kInfinity, kNotANumber}) expect_verdict(scaler, norm, true);
@@ -157,13 +155,13 @@ class GradeScaler : public GradePart {
     examine_part(what, [&](LockstepCommunicator& /*comm*/) { check(); });
   }
 
-  void take(const ScalerAttempt& scaler, const std::vector<double>& norms) {
+  void take(LossScaler& scaler, const std::vector<double>& norms) {
     for (const double norm : norms) expect_verdict(scaler, norm, std::isfinite(norm));
   }
 
   // Both say nothing after the first faulty step of a check: one mistake would spoil all later
   // ones.
-  void expect_verdict(const ScalerAttempt& scaler, double norm, bool wanted) {
+  void expect_verdict(LossScaler& scaler, double norm, bool wanted) {
     const auto word = [](bool verdict) { return verdict ? "true" : "false"; };
     const bool found = scaler.accepts(norm);
     if (found == wanted || is_faulty_) return;
@@ -171,8 +169,7 @@ class GradeScaler : public GradePart {
     fault(concat(name_, ", accepts(", norm, ") returns ", word(found), ", not ", word(wanted)));
   }
 
-  void expect_state(const std::string& when, const ScalerAttempt& scaler,
-                    const LossScaleState& wanted) {
+  void expect_state(const std::string& when, LossScaler& scaler, const LossScaleState& wanted) {
     const LossScaleState found = scaler.state();
     if (found == wanted || is_faulty_) return;
     is_faulty_ = true;
@@ -182,7 +179,6 @@ class GradeScaler : public GradePart {
     expect(prefix + "the number of skipped steps", found.skipped_steps, wanted.skipped_steps);
   }
 
-  const MakeScaler& attempt_;
   bool is_faulty_ = false;  // the running check has found something
 };
 

@@ -15,14 +15,13 @@
 
 #include "common/optim/norm.hpp"
 #include "common/testing/grade_part.hpp"
-#include "step0_single_gpu/precision/exercise/grader.hpp"
+#include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder::loss_scaler {
 
 class GradeStep : public GradePart {
  public:
-  GradeStep(const ScaledStep& attempt, Communicator& comm)
-      : GradePart("part 2", "scaled_step.cpp", comm), attempt_(attempt) {}
+  explicit GradeStep(Communicator& comm) : GradePart("part 2", "scaled_step.cpp", comm) {}
 
   // Rank r has r + 1 everywhere.
   void unscales_before_clipping() {
@@ -117,7 +116,7 @@ class GradeStep : public GradePart {
                     Subject subject(LossScaler({.initial = 1, .window = 3}));
                     if (comm.rank() == last) subject.grads[kNumel - 1] = kInfinity;
                     expect_error(prefix_ + "scaled_step()", {},
-                                 [&] { attempt_(subject.parts({}), 0, comm); });
+                                 [&] { scaled_step(subject.parts({}), 0, comm); });
                   });
   }
 
@@ -158,7 +157,7 @@ class GradeStep : public GradePart {
   double take_step(Subject& subject, std::int64_t step, const Settings& settings,
                    LockstepCommunicator& comm) {
     const std::size_t before = comm.calls().size();
-    const double norm = attempt_(subject.parts(settings), step, comm);
+    const double norm = scaled_step(subject.parts(settings), step, comm);
     const std::size_t num_calls = comm.calls().size() - before;
     expect(prefix_ + "the number of collectives that scaled_step() calls", num_calls,
            std::size_t{1});
@@ -215,7 +214,6 @@ class GradeStep : public GradePart {
     return -subject.params[0].item<double>();
   }
 
-  const ScaledStep& attempt_;
   std::string prefix_;
 };
 

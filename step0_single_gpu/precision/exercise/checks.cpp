@@ -1,0 +1,36 @@
+// Judges the loss scaler and, once that is right, the step that uses it. There is no training: every
+// trainer, and the oracle, would train with the same scaler.
+#include "common/testing/grade_main.hpp"
+#include "step0_single_gpu/precision/exercise/grade_scaler.hpp"
+#include "step0_single_gpu/precision/exercise/grade_step.hpp"
+
+namespace ladder {
+
+std::vector<std::string> grade_linked(Communicator& comm) {
+  loss_scaler::GradeScaler scaler(comm);
+  scaler.skips_what_overflows();
+  scaler.keeps_scalers_apart();
+  scaler.takes_whatever_is_finite();
+  scaler.doubles_after_a_window();
+  scaler.counts_from_the_last_overflow();
+  scaler.gives_up_at_1();
+  scaler.stops_growing();
+  scaler.continues_from_a_checkpoint();
+  scaler.leaves_other_precisions_alone();
+  std::vector<std::string> faults = scaler.faults();
+  if (!faults.empty()) {
+    faults.push_back("part 2, scaled_step.cpp, will be graded once part 1 is right");
+    return faults;
+  }
+  loss_scaler::GradeStep step(comm);
+  step.unscales_before_clipping();
+  step.unscales_by_the_scale_of_the_gradients();
+  step.skips_on_all_ranks_or_none();
+  step.steps_if_the_scaler_accepts();
+  step.gives_adamw_its_gradients_too();
+  step.moves_the_schedule_by_steps_taken();
+  step.ends_on_all_ranks();
+  return step.faults();
+}
+
+}  // namespace ladder
