@@ -8,42 +8,19 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/grade_main.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
-#include "step2_sharded_data/exercise/grader.hpp"
-#include "step2_sharded_data/exercise/wrong_answers.hpp"
 
 namespace ladder {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 using Samples = std::vector<std::int64_t>;
-
-TEST(Exercise, GraderAcceptsTheSolution) {
-  EXPECT_THAT(grade_linked(test_world().comm()), IsEmpty());
-}
-
-// Each for its own reason.
-TEST(Exercise, GraderRejectsWrongAnswers) {
-  for (const auto& wrong : step2::wrong_answers())
-    expect_rejected(wrong, step2::grade(wrong.attempt), test_world().comm());
-}
-
-// An answer that throws is a fault that names the case, not the end of the program.
-TEST(Exercise, GraderSaysWhatWasThrown) {
-  const auto throws = [](std::span<const std::int64_t>, std::int64_t, int, int, Tail) -> Samples {
-    throw CheckError("thrown here");
-  };
-  EXPECT_THAT(step2::grade(throws), Contains(HasSubstr("20 samples, over 2 ranks, the tail "
-                                                       "dropped: thrown here")));
-}
 
 Samples sequential(std::int64_t n) {
   return epoch_order(n, 0, 0, SampleOrder::kSequential);

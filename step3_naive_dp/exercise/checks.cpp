@@ -1,5 +1,6 @@
 // Judges naive data parallelism: the trainer shows what is summed, held and sent; these checks show
 // what it never has: another root, frozen parameters, and one that a rank does not use.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>

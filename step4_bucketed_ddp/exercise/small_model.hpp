@@ -6,6 +6,7 @@
 //   c  fixed | gain 32, bias 16  frozen: in no bucket | bucket 0
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
