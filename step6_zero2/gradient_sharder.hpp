@@ -5,7 +5,7 @@
 //   … m backwards …   a hook moves each gradient out of .grad into its unit's buffer; once the unit
 //                     is complete, the buffer is reduce-scattered while autograd continues; then
 //                     this rank's slice is added to the gradient shard, and the buffer is freed
-//   wait()            returns when the shard holds the sums of all m passes
+//   wait()            returns when the sums of all m passes have been added to the shard
 //
 // Every microbatch is reduced, because no rank has room to keep its full gradients until the next
 // one: m times the bytes of step 5. Sums run over ranks first and then over microbatches. If m > 1,
