@@ -4,7 +4,7 @@
 #   step5_zero1_idea   library: the idea's files IDEA.cpp, with the ideas of the steps before
 #   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
-#   step5_zero1_test   TESTS: among them those of the exercise's grader; with RANKS run under MPI, once per number of ranks
+#   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
 #   step5_zero1_grade  judges the answer of the exercise that is linked; built when ./ladder exercise needs it
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
@@ -70,30 +70,18 @@ function(ladder_add_step step)
   target_link_libraries(${step} PRIVATE ${step}_train)
 
   list(TRANSFORM arg_TESTS PREPEND "${folder}/")
-  set(grader)
-  set(is_judged OFF)
-  if(EXISTS "${folder}/exercise/checks.cpp")
-    set(is_judged ON)
-  elseif(arg_EXERCISE)
-    set(grader "${folder}/exercise/grade.cpp" "${folder}/exercise/grader.cpp")
-  endif()
-  ladder_add_test(${step}_test
-    SOURCES ${arg_TESTS} ${grader} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
+  ladder_add_test(${step}_test SOURCES ${arg_TESTS} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
   if(NOT arg_EXERCISE)
     return()
   endif()
-  if(is_judged)
-    set(checks "${folder}/exercise/checks.cpp")
-    set(ranks 1 ${arg_RANKS})
-    list(REMOVE_DUPLICATES ranks)
-    ladder_add_grade(${step}_grade SOURCES "${checks}" LINK ${step}_train ladder_judge)
-    ladder_plant_answers("${folder}/exercise" ${solutions})
-    ladder_add_test(${step}_exercise_test
-      SOURCES "${checks}" "${LADDER_ROOT}/step0_single_gpu/judge/exercise_test.cpp" ${planted}
-      LINK ${step}_train ladder_judge RANKS ${ranks} OR_ALONE)
-  else()
-    ladder_add_grade(${step}_grade SOURCES ${grader} LINK ${step}_train)
-  endif()
+  set(checks "${folder}/exercise/checks.cpp")
+  ladder_add_grade(${step}_grade SOURCES "${checks}" LINK ${step}_train ladder_judge)
+  ladder_plant_answers("${folder}/exercise" ${solutions})
+  set(ranks 1 ${arg_RANKS})
+  list(REMOVE_DUPLICATES ranks)
+  ladder_add_test(${step}_exercise_test
+    SOURCES "${checks}" "${LADDER_ROOT}/step0_single_gpu/judge/exercise_test.cpp" ${planted}
+    LINK ${step}_train ladder_judge RANKS ${ranks} OR_ALONE)
   ladder_make_stubs("${folder}/exercise" ${solutions})
   ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
     SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
