@@ -10,6 +10,7 @@
 #include "common/testing/grade_main.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/testing/planted_answer.hpp"
+#include "common/testing/time_limit.hpp"
 
 namespace ladder {
 namespace {
@@ -25,6 +26,8 @@ TEST(Exercise, PlantedAnswersAreRejected) {
   for (const PlantedAnswer& planted : planted_answers()) {
     ++number;
     if (planted.num_ranks != comm.size()) continue;
+    stop_time_limit();  // that of all answers together
+    start_time_limit(60, concat("rank ", comm.rank(), ": the answer '", planted.name, "' hangs"));
     play_answer(number);
     const std::vector<std::string> faults = grade_linked(comm);
     play_answer(0);
