@@ -15,21 +15,24 @@ namespace ladder {
 namespace {
 
 // What the gradients look like whose norm is so many times the wanted one; empty if it says
-// nothing.
-std::string meaning_of(double ratio, int num_ranks, std::int64_t num_microbatches) {
-  const auto is_near = [ratio](double value) { return std::abs(ratio / value - 1) < 1e-4; };
-  const auto several = static_cast<double>(num_microbatches);
+// nothing. Ranks and microbatches may be equally many.
+std::string meaning_of(double ratio, std::int64_t num_ranks, std::int64_t num_microbatches) {
   if (ratio == 0) return "the gradients are zero";
-  if (num_ranks > 1 && is_near(num_ranks))
-    return concat("the gradients are ", num_ranks, " times too large: the number of ranks");
-  if (num_ranks > 1 && is_near(1.0 / num_ranks))
-    return "the gradients are divided by the number of ranks: a mean instead of a sum";
-  if (num_microbatches > 1 && is_near(several))
-    return concat("the gradients are ", num_microbatches,
-                  " times too large: the number of microbatches");
-  if (num_microbatches > 1 && is_near(1 / several))
-    return "the gradients are divided by the number of microbatches, as each loss already is";
-  return "";
+  std::string too_large, too_small;
+  const auto look = [&](std::int64_t number, const char* what, const char* instead) {
+    const double factor = static_cast<double>(number);
+    if (number == 1) return;
+    if (std::abs(ratio / factor - 1) < 1e-4)
+      too_large += concat(too_large.empty() ? "" : ", or of ", what);
+    if (std::abs(ratio * factor - 1) < 1e-4)
+      too_small += concat(too_small.empty() ? "" : ", or by that of ", what, instead);
+  };
+  look(num_ranks, "ranks", ": a mean instead of a sum");
+  look(num_microbatches, "microbatches", ", as each loss already is");
+  if (!too_large.empty())
+    return concat("the gradients are ", std::lround(ratio), " times too large: the number of ",
+                  too_large);
+  return too_small.empty() ? "" : "the gradients are divided by the number of " + too_small;
 }
 
 // "'h.0.ln_1.bias', 'ln_f.bias' and 3 more"
