@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
