@@ -5,7 +5,7 @@
 #   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
 #   step5_zero1        the program
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
-#   step5_zero1_grade  judges the answer of the exercise that is linked; built when ./ladder exercise needs it
+#   step5_zero1_grade  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
@@ -75,7 +75,8 @@ function(ladder_add_step step)
     return()
   endif()
   set(checks "${folder}/exercise/checks.cpp")
-  ladder_add_grade(${step}_grade SOURCES "${checks}" LINK ${step}_train ladder_judge)
+  ladder_own_answers(${step} ${solutions})
+  ladder_add_grade(${step}_grade SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
   ladder_plant_answers("${folder}/exercise" ${solutions})
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
@@ -116,6 +117,21 @@ function(ladder_plant_answers folder)  # SOLUTION…
     endif()
   endforeach()
   set(planted ${planted} PARENT_SCOPE)
+endfunction()
+
+# Sets `own_answers`: the learner's files for this exercise that are there. Linked next to the step's library, each takes the
+# place of its solution, so a grade needs nothing else built anew.
+function(ladder_own_answers exercise)  # SOLUTION…
+  set(own_answers)
+  foreach(solution IN LISTS ARGN)
+    get_filename_component(name "${solution}" NAME)
+    set(own "${LADDER_EXERCISES}/${exercise}/${name}")
+    if(EXISTS "${own}" AND NOT exercise IN_LIST LADDER_EXERCISE)
+      set_source_files_properties("${own}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      list(APPEND own_answers "${own}")
+    endif()
+  endforeach()
+  set(own_answers ${own_answers} PARENT_SCOPE)
 endfunction()
 
 # The program that grades the linked answer of an exercise. Tests call grade_linked() themselves, so it is not part of "all".

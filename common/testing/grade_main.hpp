@@ -13,9 +13,9 @@
 
 namespace ladder {
 
-// Defined by each exercise (exercise/grade.cpp): grades the answer that is linked, which is the
-// solution or, with -DLADDER_EXERCISE, the learner's. The step's own tests call it for the
-// solution.
+// Defined by each exercise (exercise/checks.cpp): what is wrong with the answer that is linked, a
+// line for each fault, the same on all ranks; nothing if it is right. The answer is the solution,
+// the learner's file, or one that is planted (planted_answer.hpp). Collective.
 std::vector<std::string> grade_linked(Communicator& comm);
 
 }  // namespace ladder

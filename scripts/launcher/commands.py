@@ -92,7 +92,7 @@ def train(words: list[str]) -> int:
         return 0
     step, kind = take_step("train", words), chosen_kind()
     if "--mine" in words:
-        words, kind = [word for word in words if word != "--mine"], exercise.with_own_answers(kind)
+        words, kind = [word for word in words if word != "--mine"], exercise.with_own_answers(kind, step)
     ranks, options = split_ranks("train", words[1:])
     need_release(kind, step)
     program = trainer_in(kind.build, step)

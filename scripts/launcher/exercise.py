@@ -6,10 +6,11 @@ import re
 import subprocess
 from pathlib import Path
 
-from launcher.build import need_built, prepare, setup_lock
+from launcher.build import need_built, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import launch
+from launcher.logs import Log
 from launcher.steps import resolve_step, step_names
 
 ALONE = "loss_scaler"  # the exercise that belongs to no step
@@ -52,13 +53,14 @@ def run(words):
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or {ALONE}: a loss scale that adapts, and an "
                         "optimizer step that uses it")  # fmt: skip
     exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, ALONE)), chosen_kind()
-    build, mine = f"exercise{kind.suffix}", EXERCISES / exercise.name
+    mine = EXERCISES / exercise.name
     hand_out(exercise, mine)
     with setup_lock():
-        prepare(kind, build, "--preset", kind.preset, f"-DLADDER_EXERCISE={exercise.name}", f"-DLADDER_EXERCISES={EXERCISES}")
-        need_built(build, f"{exercise.name}_grade")
+        prepare_release(kind)
+        show_cmake_the_answers(kind)
+        need_built(kind.folder, f"{exercise.name}_grade")
     for ranks in exercise.ranks():
-        end = launch(ranks, [ROOT / "build" / build / exercise.grader])
+        end = launch(ranks, [kind.build / exercise.grader])
         if end.was_stopped:
             return 130
         if end.code:
@@ -83,19 +85,31 @@ def fingerprint(exercise: Exercise) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files if file.exists())).hexdigest()
 
 
-def with_own_answers(kind: Kind) -> Kind:
-    """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since."""
+def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
+    """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since; and that
+    of this step, whatever it is worth."""
     own = []
     for exercise in map(Exercise, [*step_names(), ALONE]):
-        if not passed_file(exercise).exists():
-            continue
-        if passed_file(exercise).read_text() == fingerprint(exercise):
+        has_passed = passed_file(exercise).exists()
+        if has_passed and passed_file(exercise).read_text() == fingerprint(exercise):
             own.append(exercise.name)
-        else:
+        elif exercise.name == step and (EXERCISES / step).is_dir():
+            say(f"your {step} has not passed its exercise; training with it all the same")
+            own.append(step)
+        elif has_passed:
             say(f"without your {exercise.name}: it has changed since it passed; ./ladder exercise {exercise.name} checks it again")
     if not own:
         usage_error("--mine: no exercise has passed yet; ./ladder exercise STEP gives you one")
     return dataclasses.replace(kind, own=tuple(own))
+
+
+def show_cmake_the_answers(kind: Kind):
+    """The learner's files are part of the usual build; CMake looks for new ones only when it runs."""
+    there = "\n".join([str(EXERCISES), *sorted(str(file) for file in EXERCISES.glob("*/*.cpp"))])
+    stamp = kind.build / ".ladder_exercises"
+    if not stamp.exists() or stamp.read_text() != there:
+        Log("configure-exercises").run(["cmake", kind.build, f"-DLADDER_EXERCISES={EXERCISES}"])
+        stamp.write_text(there)
 
 
 def hand_out(exercise, folder):
