@@ -12,18 +12,19 @@ from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import launch
 from launcher.steps import resolve_step, step_names
 
-ALONE = "loss_scaler"  # the exercise that belongs to no step
+CHAPTERS = {"loss_scaler": "step0_single_gpu/precision", "collectives": "step1_ddp_reference/collectives"}  # exercises of no step
+SHOWN_BY = {"loss_scaler": "step0 --precision fp16", "collectives": None}  # what to train with it; None: no trainer uses it
 
 
 class Exercise:
     """Paths are from the root; that of the grader is from the build folder."""
 
     def __init__(self, name):
-        self.name, home = name, "step0_single_gpu/precision" if name == ALONE else name
+        self.name, home = name, CHAPTERS.get(name, name)
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
         self.grader = f"{home}/{name}_grade"
         self.cmake = ROOT / home / "CMakeLists.txt"
-        self.trainer = "step0 --precision fp16" if name == ALONE else name  # that shows it
+        self.trainer = SHOWN_BY.get(name, name)
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
@@ -49,9 +50,9 @@ def copy_stub(stub: Path, mine: Path):
 
 def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and grades your code.")
-    parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or {ALONE}: a loss scale that adapts, and an "
-                        "optimizer step that uses it")  # fmt: skip
-    exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, ALONE)), chosen_kind()
+    parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
+                        "messages; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
+    exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, *CHAPTERS)), chosen_kind()
     build, mine = f"exercise{kind.suffix}", EXERCISES / exercise.name
     hand_out(exercise, mine)
     with setup_lock():
@@ -65,8 +66,9 @@ def run(words):
             say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again")
             return 1
     passed_file(exercise).write_text(fingerprint(exercise))
-    say(f"passed: your {exercise.name} passes all checks. Next: train with it, ./ladder train {exercise.trainer} --mine; compare it "
-        f"with the solution ('Read' in {exercise.lesson}); then 'Go further' there")  # fmt: skip
+    train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
+    say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution ('Read' in {exercise.lesson}); "
+        "then 'Go further' there")  # fmt: skip
     return 0
 
 
@@ -86,8 +88,8 @@ def fingerprint(exercise: Exercise) -> str:
 def with_own_answers(kind: Kind) -> Kind:
     """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since."""
     own = []
-    for exercise in map(Exercise, [*step_names(), ALONE]):
-        if not passed_file(exercise).exists():
+    for exercise in map(Exercise, [*step_names(), *CHAPTERS]):
+        if not exercise.trainer or not passed_file(exercise).exists():
             continue
         if passed_file(exercise).read_text() == fingerprint(exercise):
             own.append(exercise.name)
