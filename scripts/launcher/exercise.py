@@ -12,19 +12,22 @@ from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import launch
 from launcher.steps import resolve_step, step_names
 
-CHAPTERS = {"loss_scaler": "step0_single_gpu/precision", "collectives": "step1_ddp_reference/collectives"}  # exercises of no step
-SHOWN_BY = {"loss_scaler": "step0 --precision fp16", "collectives": None}  # what to train with it; None: no trainer uses it
+# The exercises that belong to no step: their folders, and what to train with the answer, if any trainer uses it.
+CHAPTERS = {
+    "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
+    "collectives": ("step1_ddp_reference/collectives", None),
+}
 
 
 class Exercise:
     """Paths are from the root; that of the grader is from the build folder."""
 
     def __init__(self, name):
-        self.name, home = name, CHAPTERS.get(name, name)
+        self.name = name
+        home, self.trainer = CHAPTERS.get(name, (name, name))
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
         self.grader = f"{home}/{name}_grade"
         self.cmake = ROOT / home / "CMakeLists.txt"
-        self.trainer = SHOWN_BY.get(name, name)
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))

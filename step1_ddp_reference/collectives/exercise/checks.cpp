@@ -6,6 +6,7 @@
 #include <ATen/ops/full_like.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -18,6 +18,7 @@
 // Lifetime:   `inner` and `agreements` outlive this, and its Works.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
