@@ -13,18 +13,22 @@ from launcher.launch import launch
 from launcher.logs import Log
 from launcher.steps import resolve_step, step_names
 
-ALONE = "loss_scaler"  # the exercise that belongs to no step
+# The exercises that belong to no step: their folders, and what to train with the answer, if any trainer uses it.
+CHAPTERS = {
+    "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
+    "collectives": ("step1_ddp_reference/collectives", None),
+}
 
 
 class Exercise:
     """Paths are from the root; that of the grader is from the build folder."""
 
     def __init__(self, name):
-        self.name, home = name, "step0_single_gpu/precision" if name == ALONE else name
+        self.name = name
+        home, self.trainer = CHAPTERS.get(name, (name, name))
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
         self.grader = f"{home}/{name}_grade"
         self.cmake = ROOT / home / "CMakeLists.txt"
-        self.trainer = "step0 --precision fp16" if name == ALONE else name  # that shows it
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
@@ -50,9 +54,9 @@ def copy_stub(stub: Path, mine: Path):
 
 def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and grades your code.")
-    parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or {ALONE}: a loss scale that adapts, and an "
-                        "optimizer step that uses it")  # fmt: skip
-    exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, ALONE)), chosen_kind()
+    parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
+                        "messages; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
+    exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, *CHAPTERS)), chosen_kind()
     mine = EXERCISES / exercise.name
     hand_out(exercise, mine)
     with setup_lock():
@@ -67,8 +71,9 @@ def run(words):
             say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again")
             return 1
     passed_file(exercise).write_text(fingerprint(exercise))
-    say(f"passed: your {exercise.name} passes all checks. Next: train with it, ./ladder train {exercise.trainer} --mine; compare it "
-        f"with the solution ('Read' in {exercise.lesson}); then 'Go further' there")  # fmt: skip
+    train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
+    say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution ('Read' in {exercise.lesson}); "
+        "then 'Go further' there")  # fmt: skip
     return 0
 
 
@@ -89,7 +94,9 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
     """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since; and that
     of this step, whatever it is worth."""
     own = []
-    for exercise in map(Exercise, [*step_names(), ALONE]):
+    for exercise in map(Exercise, [*step_names(), *CHAPTERS]):
+        if not exercise.trainer:
+            continue
         has_passed = passed_file(exercise).exists()
         if has_passed and passed_file(exercise).read_text() == fingerprint(exercise):
             own.append(exercise.name)

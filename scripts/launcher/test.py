@@ -150,7 +150,7 @@ def alone():
 
 
 def exercises():
-    all_of_them = [exercise.Exercise(name) for name in [*step_names(), exercise.ALONE]]
+    all_of_them = [exercise.Exercise(name) for name in [*step_names(), *exercise.CHAPTERS]]
     for this in todays([each for each in all_of_them if each.stubs()], 1):
         exercise_like_a_learner(this)
 

@@ -1,0 +1,33 @@
+// An all-reduce made of messages from rank to rank, as every transport's own is.
+//
+// It sums over the ranks and leaves the sum in `inout`, on every rank. The sum is folded in rank
+// order, ((x0 + x1) + x2) + …, elementwise in the tensor's own dtype, so all ranks get the same
+// bits: those of Communicator::all_reduce.
+//
+// Two rounds. The tensor is cut into one chunk for each rank (chunk_of in
+// common/comm/rank_order_fold.hpp). First each rank gets all pieces of its own chunk, and adds them
+// up: the reduce-scatter. Then it sends the sum to all others: the all-gather.
+//
+// inout:   any shape, contiguous, with the same numel and dtype on every rank and without a
+//          gradient of its own. Any numel, also fewer elements than ranks, 1 or 0.
+// Calls:   comm.send and comm.recv, with the tags 0 and 1, and no collective. Every operation has
+//          been waited for when the call returns.
+// Traffic: bytes and messages of all_reduce_traffic(), counted as sends
+//          (common/comm/traffic_theory.hpp).
+// Memory:  N−1 chunks of scratch at most, on N ranks; the odd scalar does not count.
+// Waits:   it needs no transport that buffers messages. All receives and sends of a round are
+//          started before any of them is waited for, so a send may wait for its receiver.
+// Throws:  CheckError, if one of its messages does.
+//
+// Collective, blocking. No other message with these tags may be on its way in `comm`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "common/comm/communicator.hpp"
+
+namespace ladder {
+
+void all_reduce_from_messages(const at::Tensor& inout, Communicator& comm);
+
+}  // namespace ladder
