@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "common/testing/examination.hpp"
 #include "common/testing/grade_main.hpp"
@@ -35,15 +37,20 @@ class Scale {
   // Autograd keeps the tensor that w is multiplied by until backward has used it: an activation.
   LossSum loss_sum() {
     return [this](const Microbatch& microbatch) {
+      ++num_forwards_;
       std::erase_if(activations_, [](const auto& activation) { return activation.expired(); });
       most_kept_ = std::max(most_kept_, activations_.size());
       const at::Tensor activation =
           at::full({}, sums_[static_cast<std::size_t>(microbatch.tokens.item<std::int64_t>())]);
       activations_.emplace_back(activation.getIntrusivePtr());
-      return w_ * activation;
+      const at::Tensor loss = w_ * activation;
+      loss.register_hook([this](const at::Tensor& /*gradient*/) { ++num_backwards_; });
+      return loss;
     };
   }
 
+  int num_forwards() const { return num_forwards_; }
+  int num_backwards() const { return num_backwards_; }
   double gradient() const { return w_.grad().item<double>(); }
   void set_gradient(double value) { w_.mutable_grad().fill_(value); }
   // Of how many earlier microbatches the activations were alive when a forward ran, at the most.
@@ -55,6 +62,7 @@ class Scale {
   at::Tensor w_ = at::ones({}).set_requires_grad(true);
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> activations_;
   std::size_t most_kept_ = 0;
+  int num_forwards_ = 0, num_backwards_ = 0;
 };
 
 class Checks : public Examination {
@@ -127,6 +135,11 @@ class Checks : public Examination {
       Scale scale({0, 6}, {0, 3});
       expect("the loss when one microbatch is all padding", run(scale, 3), 2.0);
       expect("the gradient when one microbatch is all padding", scale.gradient(), 2.0);
+      // The hooks of later steps count every microbatch.
+      expect("the number of forwards of two microbatches, one of them all padding,",
+             scale.num_forwards(), 2);
+      expect("the number of backwards of two microbatches, one of them all padding,",
+             scale.num_backwards(), 2);
     });
   }
 
@@ -147,6 +160,20 @@ class Checks : public Examination {
       Scale scale({30, 30}, {30, 10});
       expect("the loss with a loss scale of 8", run(scale, 40, 8), 1.5);
       expect("the gradient with a loss scale of 8", scale.gradient(), 12.0);
+      Scale large({30, 30}, {30, 10});
+      run(large, 40, 65536);
+      expect("the gradient with a loss scale of 65536", large.gradient(), 1.5 * 65536);
+    });
+  }
+
+  // An overflow must reach whoever decides what to do about it: the loss scaler, and the report.
+  void hides_no_overflow() {
+    examine("a loss that is infinite", [this](Communicator&) {
+      Scale scale({1, std::numeric_limits<float>::infinity()}, {1, 1});
+      const double loss = run(scale, 2);
+      if (std::isfinite(loss)) fault(concat("the loss of an infinite microbatch is ", loss));
+      if (std::isfinite(scale.gradient()))
+        fault(concat("the gradient of an infinite microbatch is ", scale.gradient()));
     });
   }
 
@@ -168,6 +195,7 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   checks.adds_to_the_gradient();
   checks.padding_only();
   checks.loss_scale();
+  checks.hides_no_overflow();
   checks.no_target_no_mean();
   return checks.faults();
 }

@@ -63,6 +63,8 @@ class Judge::Watch final : public RecordingCommunicator {
 
   void expect_sums_in(MemoryCategory category) { of_sums_ = category; }
   const std::string& fault() const { return fault_; }  // the first, or empty
+  // Elements of parameters since the last call.
+  std::int64_t take_broadcast_numel() { return std::exchange(broadcast_numel_, 0); }
 
   WorkPtr start(const Operation& operation) override {
     for (const at::Tensor& tensor : {operation.tensor, operation.shard}) {
@@ -75,16 +77,19 @@ class Judge::Watch final : public RecordingCommunicator {
   void look_at(const Operation& operation, const at::Tensor& tensor) {
     if (tensor.numel() <= kMostScalars) return;
     if (!tensor.is_floating_point() || tensor.scalar_type() == at::kDouble) return;  // sums, text
-    if (!operation.is_sum() && of_sums_ != MemoryCategory::kGradients) return;  // the library's
-    const MemoryCategory wanted = operation.is_sum() ? of_sums_ : MemoryCategory::kParameters;
+    if (operation.kind == CommOp::kBroadcast) broadcast_numel_ += tensor.numel();
+    const bool is_librarys = of_sums_ != MemoryCategory::kGradients;
+    const MemoryCategory wanted =
+        operation.is_sum() || is_librarys ? of_sums_ : MemoryCategory::kParameters;
     const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
     if (found == wanted) return;
-    fault_ =
-        concat(to_string(operation.kind), " of ", tensor.numel(), " elements works on memory of ",
-               name_of(found), ", not on the ", name_of(wanted), " themselves: is it a copy?");
+    fault_ = concat(to_string(operation.kind), " of ", tensor.numel(),
+                    " elements works on memory of ", name_of(found), ", not on the ",
+                    name_of(wanted), is_librarys ? "'s buffers" : " themselves", ": is it a copy?");
   }
 
   MemoryCategory of_sums_ = MemoryCategory::kGradients;
+  std::int64_t broadcast_numel_ = 0;
   std::string fault_;
 };
 
@@ -94,6 +99,7 @@ Judge::Judge(JudgedTrainer judged, Communicator& comm)
 }
 
 bool Judge::all_cases_are_right() {
+  num_right_ = 0;
   for (const Case& one : cases()) {
     judge(one, num_right_);
     if (!Examination::faults().empty()) return false;
@@ -104,7 +110,7 @@ bool Judge::all_cases_are_right() {
 
 std::vector<std::string> Judge::faults() const {
   std::vector<std::string> lines = Examination::faults();
-  if (!lines.empty()) {
+  if (!lines.empty() && num_right_ >= 0) {
     const auto number = static_cast<std::size_t>(num_right_);
     lines.insert(lines.begin(), concat("training ", number + 1, " of ", cases().size(), ", '",
                                        cases()[number].name, "', is the first that goes wrong:"));
@@ -157,6 +163,14 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
          differences_from_theory(judged_.trainer, options, trained.reports.back(), before,
                                  watch.size(), watch.rank())) {
       fault(line);
+    }
+    const std::int64_t num_broadcast = watch.take_broadcast_numel();
+    const std::int64_t most =
+        judged_.trainer.state_bytes(options, watch.size(), watch.rank()).parameters /
+        options.model.precision.param_bytes();
+    if (num_broadcast > most) {
+      fault(concat("before the first step, ", num_broadcast,
+                   " elements are broadcast; a replica has ", most, ", padding included"));
     }
     const std::int64_t num_left = read_memory().total_live_bytes - before.total_live_bytes;
     if (num_left > 0) fault(concat(num_left, " bytes are still held after the run"));

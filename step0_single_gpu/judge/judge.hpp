@@ -57,7 +57,7 @@ class Judge : public Examination {
   std::string new_folder();
 
   JudgedTrainer judged_;
-  int num_right_ = 0;  // cases
+  int num_right_ = -1;  // cases; none has begun
 };
 
 }  // namespace ladder

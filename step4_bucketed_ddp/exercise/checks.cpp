@@ -26,9 +26,14 @@ class Checks : public Examination {
   // backward has waited for none.
   void overlaps(const std::string& what, const Order& order) {
     examine<RecordingCommunicator>(what, [&](RecordingCommunicator& comm) {
-      comm.set_network(Network::kSlow);
       SmallModel model;
       GradientBucketer bucketer(model.grads, model.plan, comm);
+      comm.set_network(Network::kInstant);  // in the step before, which leaves its traces
+      bucketer.arm(1);
+      model.backward(order);
+      bucketer.wait();
+      comm.forget();
+      comm.set_network(Network::kSlow);
       HookWatch hooks(comm.recording());
       for (const std::size_t tensor : order) hooks.watch(model.leaf(tensor), model.name(tensor));
       bucketer.arm(1);
@@ -142,6 +147,12 @@ std::vector<std::string> check(Communicator& comm) {
                    bucketer.arm(1);
                    model.backward(kForward);
                    model.backward(kForward);
+                 });
+  checks.refuses("a second gradient of 'c.bias' after arm(1), while its bucket waits,",
+                 {"c.bias", "rank 0"}, [](GradientBucketer& bucketer, const SmallModel& model) {
+                   bucketer.arm(1);
+                   model.backward({6});
+                   model.backward({6});
                  });
   checks.refuses("wait() without arm()", rank,
                  [](GradientBucketer& bucketer, const SmallModel&) { bucketer.wait(); });

@@ -2,6 +2,8 @@
 // show what holds nobody up, and that frozen parameters stay as they are.
 #include <ATen/ops/full.h>
 
+#include "common/core/memory_ledger.hpp"
+#include "common/optim/norm.hpp"
 #include "common/testing/grade_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
@@ -30,6 +32,27 @@ class Checks : public Examination {
           comm.recording().num_waited_for, 0);
       work->wait();
       expect("a unit after its reduction, of which only the own slice is to change,", unit, wanted);
+    });
+  }
+
+  // Block sums, and those of all ranks: 16 bytes per block of the model, not a copy of the slices.
+  void takes_the_norm_without_a_copy() {
+    examine("sharded_norm()", [this](Communicator& comm) {
+      HostileModel model(comm.size());
+      const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
+      const std::vector<at::Tensor> slices = plan.slices_of_full(model.grads.flat());
+      const auto held = [](const MemoryReading& memory) {  // but for what the ranks agree with
+        return memory.total_live_bytes - memory.live(MemoryCategory::kOther);
+      };
+      const std::int64_t before = held(read_memory());
+      reset_memory_peaks();
+      sharded_norm(slices, comm);
+      const MemoryReading memory = read_memory();
+      const std::int64_t most = memory.peak_bytes - before;
+      const std::int64_t sums = 16 * (plan.layout.numel / kNormBlock) + 8192;
+      if (most > sums)
+        fault(concat("sharded_norm() holds ", most, " bytes for a while, where ", sums,
+                     " are enough: is there a copy of the slices?"));
     });
   }
 
@@ -70,6 +93,7 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   if (!judge.all_cases_are_right()) return judge.faults();
   step5::Checks checks(comm);
   checks.starts_without_waiting();
+  checks.takes_the_norm_without_a_copy();
   checks.leaves_the_frozen_alone();
   return checks.faults();
 }

@@ -131,6 +131,35 @@ class Turns {
   ShardedModel model_;
 };
 
+// Any layer may read another one's unit, not only the last one the first one's.
+void check_middle_reader(Examination& examination) {
+  const std::string what = "layer 2 reads unit 1, prefetch 0";
+  examination.examine(what, [&](Communicator& comm) {
+    const ShardedModel* built = nullptr;
+    const auto has_memory = [&](std::size_t unit) {
+      return built->leaves()[unit].tensor.storage().nbytes() > 0;
+    };
+    const auto on_turn = [&](Phase phase, std::size_t layer) {
+      const std::string when =
+          concat(what, ": when the ", phase == Phase::kForward ? "for" : "back", "ward of layer ",
+                 layer, " begins, ");
+      check(has_memory(layer) || layer == 0, when, "its memory is gone");
+      check(layer != 2 || has_memory(1), when, "the memory of unit 1 is gone, which it reads");
+    };
+    ShardedModel model(small_model(/*is_tied=*/false, on_turn, /*has_middle_reader=*/true),
+                       /*prefetch=*/0, comm);
+    built = &model;
+    for (int step = 0; step < 2; ++step) {
+      const at::Tensor loss = model.forward(at::ones({1}));
+      {
+        const at::NoGradGuard no_grad;
+        model.forward(at::ones({1}));  // drops what was kept
+      }
+      loss.backward();
+    }
+  });
+}
+
 void check_turns(Examination& examination) {
   const auto examine = [&](const std::string& name, bool is_tied, int prefetch,
                            const std::function<void(Turns&)>& part) {
@@ -168,6 +197,7 @@ void check_turns(Examination& examination) {
       });
     }
   }
+  if (examination.faults().empty()) check_middle_reader(examination);
   examination.examine("a negative prefetch", [&](Communicator& comm) {
     const ModelBuilder build = small_model(/*is_tied=*/false, [](Phase, std::size_t) {});
     examination.expect_error("ShardedModel with prefetch -1", {"prefetch is -1"},

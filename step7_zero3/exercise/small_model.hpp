@@ -19,9 +19,10 @@ enum class Phase { kForward, kBackward };
 constexpr int kNumLayers = 5;
 constexpr std::size_t kLast = kNumLayers - 1;  // the head; layer 0 is the embedding
 
-// Units of different lengths. If `is_tied`, the last layer also reads unit 0.
-inline ModelBuilder small_model(bool is_tied,
-                                std::function<void(Phase, std::size_t layer)> on_turn) {
+// Units of different lengths. If `is_tied`, the last layer also reads unit 0; if `has_middle_reader`,
+// layer 2 reads unit 1.
+inline ModelBuilder small_model(bool is_tied, std::function<void(Phase, std::size_t layer)> on_turn,
+                                bool has_middle_reader = false) {
   return [=](const OnUnit& on_unit, at::Device device) {
     Model model;
     for (std::size_t layer = 0; layer <= kLast; ++layer) {
@@ -40,6 +41,7 @@ inline ModelBuilder small_model(bool is_tied,
       if (on_unit) on_unit(model.layers.back().unit);
     }
     if (is_tied) model.layers[kLast].reads = 0;
+    if (has_middle_reader) model.layers[2].reads = 1;
     return model;
   };
 }

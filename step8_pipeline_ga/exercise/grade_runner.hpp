@@ -53,7 +53,9 @@ class GradeRunner : public GradePart {
       };
       std::int64_t num_weight_gradients = 0;
       std::map<std::string, std::int64_t> num_by_name;
+      std::map<std::string, at::Tensor> announced;  // gradients, when they were announced last
       const OnWeightGradient on_weight_gradient = [&](const at::Tensor& parameter) {
+        expect_only_one_has_grown(parameter, model.leaves_of(comm.rank()), announced);
         ++num_weight_gradients;
         ++num_by_name[name_of(parameter, model.leaves_of(comm.rank()))];
       };
@@ -192,6 +194,22 @@ class GradeRunner : public GradePart {
   }
   std::string prefix() const { return concat(name_, ", ", run_name(), ": "); }
   void say(const std::string& what) { fault(prefix() + what); }
+
+  // "As soon as a separate weight half has added to its gradient": no other one is waiting.
+  void expect_only_one_has_grown(const at::Tensor& parameter,
+                                 const std::vector<NamedTensor>& leaves,
+                                 std::map<std::string, at::Tensor>& announced) {
+    for (const auto& [name, tensor] : leaves) {
+      if (!GradedPipeline::is_of_linear_layer(name) || !tensor.grad().defined()) continue;
+      const bool is_it = tensor.is_same(parameter);
+      at::Tensor& before = announced[name];
+      const bool has_grown = !before.defined() || !before.equal(tensor.grad());
+      before = tensor.grad().clone();
+      if (has_grown != is_it && !std::exchange(has_wrong_count_, true))
+        say(concat("when on_weight_gradient is called, the gradient of '", name, "' ",
+                   is_it ? "has not been added to" : "has been, too"));
+    }
+  }
 
   void expect_first(const std::string& what, std::int64_t found, std::int64_t wanted) {
     if (found == wanted || std::exchange(has_wrong_count_, true)) return;

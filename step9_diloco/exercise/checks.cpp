@@ -12,6 +12,7 @@ namespace {
 std::vector<std::string> grade_averager(Communicator& comm) {
   GradeAverager grade(comm);
   grade.averages();
+  grade.averages_what_is_infinite();
   grade.adds_up_in_the_order_of_the_workers();
   return grade.faults();
 }
@@ -48,6 +49,10 @@ std::vector<std::string> grade_diloco(Communicator& comm) {
                 .settles = true,
                 .resumes = true});
   grade.trains({.name = "parameters in bf16", .alpha = 0, .num_rounds = 4, .type = at::kBFloat16});
+  grade.trains({.name = "parameters in bf16, alpha 0.25",
+                .alpha = 0.25,
+                .num_rounds = 1,
+                .type = at::kBFloat16});
   grade.trains(
       {.name = "memory", .alpha = 0.25, .num_rounds = 3, .failures = {2}, .measures = true});
   return grade.faults();

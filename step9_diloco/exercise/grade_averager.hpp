@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,17 @@ class GradeAverager : public GradePart {
         concat("workers that have 1 to ", comm_.size()),
         [](int rank, std::int64_t numel) { return at::full({numel}, rank + 1.0F); },
         [mean](std::int64_t numel) { return at::full({numel}, mean); });
+  }
+
+  // A worker that has diverged must not be hidden from the others.
+  void averages_what_is_infinite() {
+    const float infinity = std::numeric_limits<float>::infinity();
+    examine_averages(
+        "an infinite value on rank 0",
+        [=](int rank, std::int64_t numel) {
+          return at::full({numel}, rank == 0 ? infinity : 1.0F);
+        },
+        [=](std::int64_t numel) { return at::full({numel}, infinity); });
   }
 
   // To the bit: (((x0 + x1) + x2) + …) / N.
