@@ -211,7 +211,7 @@ def find_cuobjdump():
 def fuzz():
     """A file that makes a reader crash, hang or throw anything but CheckError is kept, .ladder/logs/fuzz-…."""
     seeds, seconds = ROOT / "build/fuzz/seeds", os.environ.get("LADDER_FUZZ_SECONDS") or 5
-    options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
+    options = f"-seed=1 -max_total_time={seconds} -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_funcs=0 -print_final_stats=1"
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     if os.access("/dev/shm", os.W_OK):
         environment["TMPDIR"] = "/dev/shm"  # the checkpoint's files are rewritten for every input
