@@ -90,33 +90,29 @@ endfunction()
 
 # Sets `stubs`: a file in the build folder for each solution, which scripts/make_stub makes from it and FOLDER/NAME.stub.
 function(ladder_make_stubs folder)  # SOLUTION…
-  set(stubs)
-  foreach(solution IN LISTS ARGN)
-    get_filename_component(name "${solution}" NAME_WE)
-    set(command "${LADDER_ROOT}/scripts/make_stub" "${solution}" "${folder}/${name}.stub")
-    set(stub "${CMAKE_CURRENT_BINARY_DIR}/${name}_stub.cpp")
-    add_custom_command(OUTPUT "${stub}" COMMAND ${command} "${stub}" DEPENDS ${command} VERBATIM)
-    list(APPEND stubs "${stub}")
-  endforeach()
-  set(stubs ${stubs} PARENT_SCOPE)
+  _ladder_make(make_stub stub "${folder}" ${ARGN})
+  set(stubs ${made} PARENT_SCOPE)
 endfunction()
 
-# Sets `planted`: a file in the build folder for each solution that has a FOLDER/NAME.wrong, which scripts/plant makes from
-# both. Linked next to the step's library, it takes the place of the solution.
+# Sets `planted`: likewise, what scripts/plant makes of each solution and FOLDER/NAME.wrong. Linked next to the step's library,
+# it takes the place of the solution.
 function(ladder_plant_answers folder)  # SOLUTION…
-  set(planted)
+  _ladder_make(plant wrong "${folder}" ${ARGN})
+  set_source_files_properties(${made} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -Wno-unused)
+  set(planted ${made} PARENT_SCOPE)
+endfunction()
+
+# Sets `made`: build/…/NAME_KIND.cpp for each solution NAME.cpp, by scripts/SCRIPT from it and FOLDER/NAME.KIND.
+function(_ladder_make script kind folder)  # SOLUTION…
+  set(made)
   foreach(solution IN LISTS ARGN)
     get_filename_component(name "${solution}" NAME_WE)
-    set(wrong "${folder}/${name}.wrong")
-    if(EXISTS "${wrong}")
-      set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_planted.cpp")
-      set(command "${LADDER_ROOT}/scripts/plant" "${solution}" "${wrong}")
-      add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} VERBATIM)
-      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -Wno-unused)
-      list(APPEND planted "${source}")
-    endif()
+    set(command "${LADDER_ROOT}/scripts/${script}" "${solution}" "${folder}/${name}.${kind}")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.cpp")
+    add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} VERBATIM)
+    list(APPEND made "${source}")
   endforeach()
-  set(planted ${planted} PARENT_SCOPE)
+  set(made ${made} PARENT_SCOPE)
 endfunction()
 
 # Sets `own_answers`: the learner's files for this exercise that are there. Linked next to the step's library, each takes the
@@ -126,7 +122,7 @@ function(ladder_own_answers exercise)  # SOLUTION…
   foreach(solution IN LISTS ARGN)
     get_filename_component(name "${solution}" NAME)
     set(own "${LADDER_EXERCISES}/${exercise}/${name}")
-    if(EXISTS "${own}" AND NOT exercise IN_LIST LADDER_EXERCISE)
+    if(EXISTS "${own}")
       set_source_files_properties("${own}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       list(APPEND own_answers "${own}")
     endif()

@@ -110,9 +110,12 @@ class CountingAllocator final : public c10::Allocator {
   void set_cap(std::int64_t bytes) { cap_ = bytes; }
 
   // Of memory that allocate() has given out.
-  static MemoryCategory category_of(const void* data) {
+  static Header header_of(const void* data) {
     Header header;
     std::memcpy(&header, static_cast<const char*>(data) - kHeaderBytes, sizeof header);
+    return header;
+  }
+  static MemoryCategory category_of(const Header& header) {
     return static_cast<MemoryCategory>(
         std::min(header.label, static_cast<int>(MemoryCategory::kOther)));
   }
@@ -144,9 +147,8 @@ class CountingAllocator final : public c10::Allocator {
     }
   }
   CheckError out_of_memory(const Header& header, const std::string& reason) const {
-    const int category = std::min(header.label, static_cast<int>(MemoryCategory::kOther));
     return CheckError(concat("out of memory: ", header.bytes, " bytes of ",
-                             kCategoryNames[category], " do not fit next to the ",
+                             to_string(category_of(header)), " do not fit next to the ",
                              total_.load(std::memory_order_relaxed), " already held; ", reason));
   }
 
@@ -169,11 +171,9 @@ std::atomic<bool> is_installed = false;
 
 void CountingAllocator::release(void* data) {
   if (data == nullptr) return;
-  char* block = static_cast<char*>(data) - kHeaderBytes;
-  Header header;
-  std::memcpy(&header, block, sizeof header);
+  const Header header = header_of(data);
   ledger().count(header.label, -header.bytes);
-  c10::free_cpu(block);
+  c10::free_cpu(static_cast<char*>(data) - kHeaderBytes);
 }
 
 #ifdef LADDER_WITH_CUDA
@@ -253,10 +253,14 @@ MemoryReading read_memory() {
   return ledger().read();
 }
 
+const char* to_string(MemoryCategory category) {
+  return kCategoryNames[static_cast<std::size_t>(category)];
+}
+
 std::optional<MemoryCategory> memory_category_of(const at::Tensor& tensor) {
   const c10::DataPtr& data = tensor.storage().data_ptr();
   if (data.get() == nullptr || data.get_deleter() != ledger().raw_deleter()) return std::nullopt;
-  return CountingAllocator::category_of(data.get());
+  return CountingAllocator::category_of(CountingAllocator::header_of(data.get()));
 }
 
 void reset_memory_peaks() {

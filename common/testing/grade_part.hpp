@@ -3,10 +3,22 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/testing/examination.hpp"
 
 namespace ladder {
+
+// The faults of two parts that are graded separately. If only one part has any, the last line says
+// that the other is right.
+inline std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
+                                               const std::vector<std::string>& part_2) {
+  std::vector<std::string> faults = part_1;
+  faults.insert(faults.end(), part_2.begin(), part_2.end());
+  if (part_1.empty() != part_2.empty())
+    faults.push_back(part_1.empty() ? "part 1 is right" : "part 2 is right");
+  return faults;
+}
 
 class GradePart : public Examination {
  protected:

@@ -25,6 +25,7 @@
 #include "common/train/cost.hpp"
 #include "common/train/memory_need.hpp"
 #include "common/train/options/command_line.hpp"
+#include "common/train/own_answers.hpp"
 #include "common/train/reference.hpp"
 #include "common/train/report/rank_lines.hpp"
 #include "common/train/same_start.hpp"
@@ -104,9 +105,8 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   check_same_options(options, comm);
   ReferenceFolder reference(options, comm.rank() == 0);
   const RunFolder folder(options, comm.rank() == 0);
-  const std::string_view own_answers = LADDER_OWN_ANSWERS;
-  if (!own_answers.empty() && comm.rank() == 0 && !options.output.is_quiet)
-    std::printf("with your own answers to these exercises: %s\n", own_answers.data());
+  if (!own_answers().empty() && comm.rank() == 0 && !options.output.is_quiet)
+    std::printf("with your own answers to these exercises: %s\n", own_answers().c_str());
   TrainReport report = trainer.train(options, world);
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());

@@ -24,13 +24,13 @@ class Comparison {
   template <class Value>
   void series(const char* what, const std::vector<Value>& found, const std::vector<Value>& wanted) {
     if (found.size() != wanted.size()) {
-      add(what, ": ", found.size(), " steps instead of ", wanted.size());
+      add(found_.series, what, ": ", found.size(), " steps instead of ", wanted.size());
       return;
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
       const auto a = static_cast<double>(found[i]), b = static_cast<double>(wanted[i]);
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-      add("step ", run_.report.first_step + static_cast<std::int64_t>(i) + 1, " of ",
+      add(found_.series, "step ", run_.report.first_step + static_cast<std::int64_t>(i) + 1, " of ",
           run_.report.first_step + static_cast<std::int64_t>(found.size()), ": ", what, " is ",
           digits(a), ", wanted ", digits(b), distance(std::abs(a - b) / std::abs(b)));
       return;  // later differences follow from this one
@@ -40,19 +40,20 @@ class Comparison {
   // The steps after which the validation loss was computed.
   void evaluations(const std::vector<std::int64_t>& found,
                    const std::vector<std::int64_t>& wanted) {
-    if (found != wanted) add("validation losses are not after the wanted steps");
+    if (found != wanted) add(found_.series, "validation losses are not after the wanted steps");
   }
 
   void parameters() {
     if (run_.report.param_hash == wanted_.report.param_hash) return;
-    add("the parameters' hash is ", run_.report.param_hash, ", wanted ", wanted_.report.param_hash);
+    add(found_.hash, "the parameters' hash is ", run_.report.param_hash, ", wanted ",
+        wanted_.report.param_hash);
     const auto found = newest_checkpoint(run_.folder), wanted = newest_checkpoint(wanted_.folder);
     if (run_.folder.empty() || wanted_.folder.empty() || !found || !wanted) return;
     SafetensorsReader a(*found / "model.safetensors"), b(*wanted / "model.safetensors");
     for (const StoredTensor& stored : b.tensors()) tensor(a, b, stored);
   }
 
-  std::vector<std::string> take() { return std::move(lines_); }
+  Differences take() { return std::move(found_); }
 
  private:
   void tensor(SafetensorsReader& a, SafetensorsReader& b, const StoredTensor& stored) {
@@ -62,8 +63,8 @@ class Comparison {
     b.read(stored.name, wanted);
     const auto num_different = found.ne(wanted).sum().item<std::int64_t>();
     if (num_different == 0) return;
-    add("tensor '", stored.name, "' differs in ", num_different, " of ", found.numel(), " elements",
-        distance(relative_distance(found, wanted)));
+    add(found_.tensors, "tensor '", stored.name, "' differs in ", num_different, " of ",
+        found.numel(), " elements", distance(relative_distance(found, wanted)));
   }
 
   static std::string digits(double value) {
@@ -77,13 +78,13 @@ class Comparison {
                   relative <= kFloor ? ", within rounding)" : ", more than rounding)");
   }
   template <class... Parts>
-  void add(const Parts&... parts) {
-    lines_.push_back(concat(run_.name, " against ", wanted_.name, ": ", parts...));
+  static void add(std::vector<std::string>& lines, const Parts&... parts) {
+    lines.push_back(concat(parts...));
   }
 
   const FinishedRun& run_;
   const FinishedRun& wanted_;
-  std::vector<std::string> lines_;
+  Differences found_;
 };
 
 std::vector<std::int64_t> steps_of(const std::vector<ValidationLoss>& losses) {
@@ -100,7 +101,7 @@ std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
 
 }  // namespace
 
-std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted) {
+Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted) {
   Comparison comparison(run, wanted);
   comparison.series("the number of units", run.report.units, wanted.report.units);
   comparison.series("the loss", run.report.losses, wanted.report.losses);
@@ -111,6 +112,16 @@ std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& 
                     losses_of(wanted.report.val_losses));
   comparison.parameters();
   return comparison.take();
+}
+
+std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted) {
+  std::vector<std::string> all;
+  const auto [series, hash, tensors] = compare_runs(run, wanted);
+  for (const std::vector<std::string>& lines : {series, hash, tensors}) {
+    for (const std::string& line : lines)
+      all.push_back(concat(run.name, " against ", wanted.name, ": ", line));
+  }
+  return all;
 }
 
 }  // namespace ladder

@@ -15,10 +15,15 @@ struct FinishedRun {
   std::string folder = {};
 };
 
-// Returns nothing if the runs are equal to the bit. Otherwise returns a line for each series that
-// differs, with the first such step and the difference, and a line for each tensor of the final
-// parameters that differs, with the number of elements and the relative distance. Each line begins
-// with both names.
+// What differs, if anything does: a line for each series, with the first such step and the
+// difference; the hash of the final parameters; and a line for each tensor of them, with the number
+// of elements and the relative distance.
+struct Differences {
+  std::vector<std::string> series, hash, tensors;
+};
+Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted);
+
+// All lines, each beginning with the names of both runs; nothing if they are equal to the bit.
 std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted);
 
 }  // namespace ladder

@@ -67,16 +67,7 @@ std::vector<std::string> unmoved(const FinishedRun& found, const FinishedRun& wa
 
 std::vector<std::string> explain(const FinishedRun& found, const FinishedRun& wanted,
                                  const TrainOptions& options, int num_ranks) {
-  std::vector<std::string> lines, tensors;
-  const std::size_t names = concat(found.name, " against ", wanted.name, ": ").size();
-  for (const std::string& line : differences(found, wanted)) {
-    const std::string text = line.substr(names);
-    if (text.starts_with("tensor ")) {
-      tensors.push_back(text);
-    } else if (!text.starts_with("the parameters' hash")) {
-      lines.push_back(text);
-    }
-  }
+  auto [lines, hash, tensors] = compare_runs(found, wanted);
   const std::vector<double>&norms = found.report.grad_norms, &right = wanted.report.grad_norms;
   const auto first = std::mismatch(norms.begin(), norms.end(), right.begin(), right.end());
   if (first.first != norms.end() && first.second != right.end()) {
@@ -90,7 +81,7 @@ std::vector<std::string> explain(const FinishedRun& found, const FinishedRun& wa
                                        : "; no other tensor does"));
     const std::vector<std::string> still = unmoved(found, wanted, options);
     if (!still.empty()) lines.push_back(concat(list_of(still), " did not move at all"));
-  } else if (found.report.param_hash != wanted.report.param_hash) {
+  } else if (!hash.empty()) {
     lines.push_back("the parameters differ");
   }
   return lines;

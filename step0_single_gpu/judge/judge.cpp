@@ -29,24 +29,6 @@ const TempFolder& own_folder() {
   return folder;
 }
 
-const char* name_of(MemoryCategory category) {
-  switch (category) {
-    case MemoryCategory::kParameters:
-      return "parameters";
-    case MemoryCategory::kGradients:
-      return "gradients";
-    case MemoryCategory::kOptimizer:
-      return "optimizer state";
-    case MemoryCategory::kCommunication:
-      return "communication";
-    case MemoryCategory::kActivations:
-      return "activations, or what comes and goes";
-    case MemoryCategory::kOther:
-      break;
-  }
-  return "something else";
-}
-
 std::string digits_of(const std::vector<double>& values) {
   std::ostringstream text;
   text << std::hexfloat;
@@ -83,9 +65,10 @@ class Judge::Watch final : public RecordingCommunicator {
         operation.is_sum() || is_librarys ? of_sums_ : MemoryCategory::kParameters;
     const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
     if (found == wanted) return;
-    fault_ = concat(to_string(operation.kind), " of ", tensor.numel(),
-                    " elements works on memory of ", name_of(found), ", not on the ",
-                    name_of(wanted), is_librarys ? "'s buffers" : " themselves", ": is it a copy?");
+    fault_ =
+        concat(to_string(operation.kind), " of ", tensor.numel(), " elements works on memory of ",
+               to_string(found), ", not on the ", to_string(wanted),
+               is_librarys ? "'s buffers" : " themselves", ": is it a copy?");
   }
 
   MemoryCategory of_sums_ = MemoryCategory::kGradients;
@@ -101,7 +84,7 @@ Judge::Judge(JudgedTrainer judged, Communicator& comm)
 bool Judge::all_cases_are_right() {
   num_right_ = 0;
   for (const Case& one : cases()) {
-    judge(one, num_right_);
+    judge(one);
     if (!Examination::faults().empty()) return false;
     ++num_right_;
   }
@@ -118,11 +101,11 @@ std::vector<std::string> Judge::faults() const {
   return lines;
 }
 
-void Judge::judge(const Case& one, int number) {
+void Judge::judge(const Case& one) {
   // All ranks read rank 0's files, and write none.
   static const CaseTexts texts(all_gather_text(own_folder().path().string(), comm_)[0]);
   TrainOptions options = options_of(one, texts);
-  if (judged_.vary) judged_.vary(options, number);
+  if (judged_.vary) judged_.vary(options, num_right_);
   options = options_for(judged_.trainer, options);
   options.output.out = all_gather_text(new_folder(), comm_)[0];  // the files are there
   const std::string& what = one.name;
@@ -196,7 +179,7 @@ void Judge::expect_no_divergence(const Trained& trained) {
 
 void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
   const TrainReport& report = trained.reports.back();
-  const auto [known, is_new] = known_answers().try_emplace(concat(one.name, options.seed));
+  const auto [known, is_new] = known_answers().try_emplace(one.name);
   if (is_new) {
     const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());
     known->second = ask_oracle(options, judged_.fold, num_replicas, new_folder());

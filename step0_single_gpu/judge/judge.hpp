@@ -50,14 +50,14 @@ class Judge : public Examination {
     std::string folder;
   };
 
-  void judge(const Case& one, int number);
+  void judge(const Case& one);
   Trained train(const TrainOptions& options, bool resumes, Watch& watch);
   void expect_no_divergence(const Trained& trained);
   void compare(const Case& one, const TrainOptions& options, const Trained& trained);
   std::string new_folder();
 
   JudgedTrainer judged_;
-  int num_right_ = -1;  // cases; none has begun
+  int num_right_ = -1;  // cases, so the number of the one that is judged; none has begun
 };
 
 }  // namespace ladder

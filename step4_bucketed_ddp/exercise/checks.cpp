@@ -9,6 +9,7 @@
 #include "common/testing/hook_watch.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step4_bucketed_ddp/exercise/small_model.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step4_bucketed_ddp/train.hpp"
@@ -118,7 +119,6 @@ class Checks : public Examination {
 
 std::vector<std::string> check(Communicator& comm) {
   const Order incomplete = {0, 1, 3, 5, 6};  // without b.weight
-  const std::vector<std::string> b_weight = {"b.weight", "rank 0"}, rank = {"rank 0"};
   Checks checks(comm);
   checks.overlaps("overlap", kForward);
   checks.overlaps("gradients that are ready in another order than the plan's", kMixed);
@@ -126,50 +126,26 @@ std::vector<std::string> check(Communicator& comm) {
                   comm.rank() % 2 == 0 ? kMixed : kForward);
   checks.reduces_as_it_is_told();
   checks.ignores_backwards_that_nobody_armed();
-  checks.refuses("wait() after a backward without 'b.weight'", b_weight,
+  checks.refuses("wait() after a backward without 'b.weight'", {"b.weight", "rank 0"},
                  [&](GradientBucketer& bucketer, const SmallModel& model) {
                    bucketer.arm(1);
                    model.backward(incomplete);
                    bucketer.wait();
                  });
-  for (const bool is_first : {true, false}) {
-    checks.refuses(concat("wait() after two backwards, the ", is_first ? "first" : "second",
-                          " without 'b.weight',"),
-                   b_weight, [&](GradientBucketer& bucketer, const SmallModel& model) {
-                     bucketer.arm(2);
-                     model.backward(is_first ? incomplete : kForward);
-                     model.backward(is_first ? kForward : incomplete);
-                     bucketer.wait();
-                   });
-  }
-  checks.refuses("a second backward after arm(1)", {"c.bias", "rank 0"},
-                 [](GradientBucketer& bucketer, const SmallModel& model) {
-                   bucketer.arm(1);
-                   model.backward(kForward);
-                   model.backward(kForward);
-                 });
+  refuses_wrong_counts(checks, kForward, "c.bias", incomplete, "b.weight");
   checks.refuses("a second gradient of 'c.bias' after arm(1), while its bucket waits,",
                  {"c.bias", "rank 0"}, [](GradientBucketer& bucketer, const SmallModel& model) {
                    bucketer.arm(1);
                    model.backward({6});
                    model.backward({6});
                  });
-  checks.refuses("wait() without arm()", rank,
-                 [](GradientBucketer& bucketer, const SmallModel&) { bucketer.wait(); });
-  checks.refuses("a second wait()", rank, [](GradientBucketer& bucketer, const SmallModel& model) {
-    bucketer.arm(1);
-    model.backward(kForward);
-    bucketer.wait();
-    bucketer.wait();
-  });
-  for (const int count : {0, -1}) {
-    checks.refuses(concat("arm(", count, ")"), rank,
-                   [count](GradientBucketer& bucketer, const SmallModel&) { bucketer.arm(count); });
-  }
-  checks.refuses("arm() after arm()", rank, [](GradientBucketer& bucketer, const SmallModel&) {
-    bucketer.arm(1);
-    bucketer.arm(1);
-  });
+  checks.refuses("a second wait()", {"rank 0"},
+                 [](GradientBucketer& bucketer, const SmallModel& model) {
+                   bucketer.arm(1);
+                   model.backward(kForward);
+                   bucketer.wait();
+                   bucketer.wait();
+                 });
   checks.removes_its_hooks();
   return checks.faults();
 }

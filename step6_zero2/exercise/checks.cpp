@@ -11,6 +11,7 @@
 #include "common/testing/hook_watch.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
+#include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
@@ -154,7 +155,6 @@ class Checks : public Examination {
 };
 
 std::vector<std::string> check(Communicator& comm) {
-  const std::vector<std::string> bias = {"block.bias", "rank 0"}, rank = {"rank 0"};
   Checks checks(comm);
   checks.overlaps("overlap", kForward);
   checks.overlaps("gradients that are ready in another order than the plan's", kMixed);
@@ -163,32 +163,7 @@ std::vector<std::string> check(Communicator& comm) {
   checks.holds_two_units("memory on a slow network", Network::kSlow);
   checks.holds_two_units("memory on a network that delivers at once", Network::kInstant);
   checks.ignores_backwards_that_nobody_armed();
-  for (const bool is_first : {true, false}) {
-    checks.refuses(concat("wait() after two backwards, the ", is_first ? "first" : "second",
-                          " without 'block.bias',"),
-                   bias, [&](GradientSharder& sharder, const Model& model) {
-                     sharder.arm(2);
-                     model.backward(is_first ? kIncomplete : kForward);
-                     model.backward(is_first ? kForward : kIncomplete);
-                     sharder.wait();
-                   });
-  }
-  checks.refuses("a second backward after arm(1)", {"head.shift", "rank 0"},
-                 [](GradientSharder& sharder, const Model& model) {
-                   sharder.arm(1);
-                   model.backward(kForward);
-                   model.backward(kForward);
-                 });
-  checks.refuses("wait() without arm()", rank,
-                 [](GradientSharder& sharder, const Model&) { sharder.wait(); });
-  for (const int count : {0, -1}) {
-    checks.refuses(concat("arm(", count, ")"), rank,
-                   [count](GradientSharder& sharder, const Model&) { sharder.arm(count); });
-  }
-  checks.refuses("arm() after arm()", rank, [](GradientSharder& sharder, const Model&) {
-    sharder.arm(1);
-    sharder.arm(1);
-  });
+  refuses_wrong_counts(checks, kForward, "head.shift", kIncomplete, "block.bias");
   return checks.faults();
 }
 

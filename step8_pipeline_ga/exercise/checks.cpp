@@ -65,20 +65,15 @@ void vary(TrainOptions& options, int number, int num_ranks) {
 }  // namespace step8
 
 std::vector<std::string> grade_linked(Communicator& comm) {
-  std::vector<std::string> faults = step8::grade_plan(comm);
-  const std::vector<std::string> of_runner = step8::grade_runner(comm);
-  if (faults.empty() && of_runner.empty()) {
-    Judge judge({.trainer = step8::trainer(),
-                 .vary = [&](TrainOptions& options,
-                             int number) { step8::vary(options, number, comm.size()); }},
-                comm);
-    return judge.all_cases_are_right() ? faults : judge.faults();
-  }
-  const bool is_one_right = faults.empty() != of_runner.empty();
-  const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
-  faults.insert(faults.end(), of_runner.begin(), of_runner.end());
-  if (is_one_right) faults.push_back(right_one);
-  return faults;
+  const std::vector<std::string> faults =
+      faults_of_both(step8::grade_plan(comm), step8::grade_runner(comm));
+  if (!faults.empty()) return faults;
+  Judge judge({.trainer = step8::trainer(),
+               .vary = [&](TrainOptions& options,
+                           int number) { step8::vary(options, number, comm.size()); }},
+              comm);
+  judge.all_cases_are_right();
+  return judge.faults();
 }
 
 }  // namespace ladder

@@ -147,7 +147,7 @@ class GradeRunner : public GradePart {
   }
   Planner planner_of(int num_stages) const {
     return [=, run = run_](std::int64_t m) {
-      return RightSchedule().plan(run.schedule, num_stages, m, run.chunks_per_stage);
+      return RightSchedule::plan(run.schedule, num_stages, m, run.chunks_per_stage);
     };
   }
   at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }

@@ -62,13 +62,7 @@ std::vector<std::string> grade_diloco(Communicator& comm) {
 }  // namespace step9
 
 std::vector<std::string> grade_linked(Communicator& comm) {
-  std::vector<std::string> faults = step9::grade_averager(comm);
-  const std::vector<std::string> of_diloco = step9::grade_diloco(comm);
-  const bool is_one_right = faults.empty() != of_diloco.empty();
-  const std::string right_one = faults.empty() ? "part 1 is right" : "part 2 is right";
-  faults.insert(faults.end(), of_diloco.begin(), of_diloco.end());
-  if (is_one_right) faults.push_back(right_one);
-  return faults;
+  return faults_of_both(step9::grade_averager(comm), step9::grade_diloco(comm));
 }
 
 }  // namespace ladder

@@ -6,6 +6,7 @@
 
 #include "common/comm/gather_text.hpp"
 #include "common/model/attention_backend.hpp"
+#include "common/train/own_answers.hpp"
 
 namespace ladder {
 namespace {
@@ -112,7 +113,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"global_batch_size", global_batch_size(report, options)},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},
-               {"own_answers", LADDER_OWN_ANSWERS},
+               {"own_answers", own_answers()},
                {"attention_backend", attention_json(options)},
                {"config", to_json(options)},
                {"first_step", report.first_step},

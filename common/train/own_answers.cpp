@@ -1,0 +1,10 @@
+#include "common/train/own_answers.hpp"
+
+namespace ladder {
+
+const std::string& own_answers() {
+  static const std::string names = LADDER_OWN_ANSWERS;
+  return names;
+}
+
+}  // namespace ladder
