@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launcher.build import need_built, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
-from launcher.console import Parser, fail, say, usage_error
+from launcher.console import Parser, count_from, fail, say, usage_error
 from launcher.launch import launch
 from launcher.logs import Log
 from launcher.steps import resolve_step, step_names
@@ -33,6 +33,11 @@ class Exercise:
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
 
+    def hints(self, grade):
+        """The lesson's hints of this grade: titles and texts. An exercise of two parts has two."""
+        text = (ROOT / self.lesson).read_text()
+        return re.findall(rf"^<details><summary>(Hint {grade}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
+
     def ranks(self):
         """The numbers of ranks on which CMake runs the grader."""
         found = re.search(r"^ *RANKS ([0-9 ]+)", self.cmake.read_text(), re.MULTILINE)
@@ -56,7 +61,11 @@ def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and grades your code.")
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
                         "messages; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
-    exercise, kind = Exercise(resolve_step(parser.parse_args(words).step, *CHAPTERS)), chosen_kind()
+    parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
+    wanted = parser.parse_args(words)
+    exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
+    if wanted.hint:
+        return show_hint(exercise, wanted.hint)
     mine = EXERCISES / exercise.name
     hand_out(exercise, mine)
     with setup_lock():
@@ -68,12 +77,20 @@ def run(words):
         if end.was_stopped:
             return 130
         if end.code:
-            say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again")
+            say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
             return 1
     passed_file(exercise).write_text(fingerprint(exercise))
     train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
     say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution ('Read' in {exercise.lesson}); "
         "then 'Go further' there")  # fmt: skip
+    return 0
+
+
+def show_hint(exercise, grade):
+    if not (hints := exercise.hints(grade)):
+        usage_error(f"{exercise.name} has no exercise" if not exercise.stubs() else f"{exercise.lesson} has no hint {grade}")
+    for title, text in hints:
+        print(f"{title}\n\n{text}\n")
     return 0
 
 
