@@ -81,7 +81,7 @@ def run(words):
             return 1
     passed_file(exercise).write_text(fingerprint(exercise))
     train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
-    say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution ('Read' in {exercise.lesson}); "
+    say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); "
         "then 'Go further' there")  # fmt: skip
     return 0
 

@@ -10,6 +10,7 @@
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "step0_single_gpu/judge/part_of_step.hpp"
 
 namespace ladder {
 namespace {
@@ -66,13 +67,15 @@ std::vector<std::string> unmoved(const FinishedRun& found, const FinishedRun& wa
 }  // namespace
 
 std::vector<std::string> explain(const FinishedRun& found, const FinishedRun& wanted,
-                                 const TrainOptions& options, int num_ranks) {
+                                 const TrainOptions& options, int num_ranks, int num_replicas) {
   auto [lines, hash, tensors] = compare_runs(found, wanted);
   const std::vector<double>&norms = found.report.grad_norms, &right = wanted.report.grad_norms;
   const auto first = std::mismatch(norms.begin(), norms.end(), right.begin(), right.end());
   if (first.first != norms.end() && first.second != right.end()) {
-    const std::string meaning =
+    std::string meaning =
         meaning_of(*first.first / *first.second, num_ranks, options.data.num_microbatches);
+    if (meaning.empty() && first.first == norms.begin())
+      meaning = part_of_first_step(norms[0], options, num_replicas);
     if (!meaning.empty()) lines.push_back(meaning);
   }
   if (!tensors.empty()) {

@@ -179,9 +179,9 @@ void Judge::expect_no_divergence(const Trained& trained) {
 
 void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
   const TrainReport& report = trained.reports.back();
+  const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());
   const auto [known, is_new] = known_answers().try_emplace(one.name);
   if (is_new) {
-    const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());
     known->second = ask_oracle(options, judged_.fold, num_replicas, new_folder());
   }
   const FinishedRun& wanted = known->second;
@@ -200,7 +200,8 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
     found.report.param_norms = whole(first.param_norms, report.param_norms);
     found.report.units = whole(first.units, report.units);
   }
-  for (const std::string& line : explain(found, wanted, options, comm_.size())) fault(line);
+  for (const std::string& line : explain(found, wanted, options, comm_.size(), num_replicas))
+    fault(line);
   if (report.skipped_steps != wanted.report.skipped_steps) {
     fault(concat(report.skipped_steps, " steps are skipped, not ", wanted.report.skipped_steps));
   }
