@@ -148,7 +148,9 @@ std::string draw_text(const Timeline& timeline, const std::string& unit, int max
 
 namespace {
 
-constexpr double kLeft = 70, kTop = 44, kPlotWidth = 910, kRowHeight = 30, kRowGap = 6;
+// Text is large enough for a telephone, and the background makes it readable on a dark page.
+constexpr double kLeft = 84, kTop = 56, kPlotWidth = 896, kRowHeight = 34, kRowGap = 6;
+constexpr double kDigitWidth = 10;  // of a font of 18 px
 
 // Mixed with white, more for later chunks.
 std::string color_of(ActionKind kind, int nth_chunk, int chunks_per_stage) {
@@ -199,9 +201,18 @@ std::string axis(const Picture& picture, double bottom, const std::string& unit)
     const double x = kLeft + time_s * kPlotWidth / picture.summary.total_s;
     text += concat("<line x1=\"", x, "\" y1=\"", kTop - 4, "\" x2=\"", x, "\" y2=\"", bottom,
                    "\" class=\"grid\"/>\n");
-    text += label(x, bottom + 16, "middle", rounded(time_s) + (i == 0 ? " " + unit : ""));
+    text += label(x, bottom + 20, i == 0 ? "start" : "middle",
+                  rounded(time_s) + (i == 0 ? " " + unit : ""));
   }
   return text;
+}
+
+// The microbatch and the chunk, the microbatch alone (the color tells the chunk), or nothing.
+std::string number_in(double width, const Action& action, const Picture& picture) {
+  for (const std::string& text : {number_of(action, picture), std::to_string(action.microbatch)}) {
+    if (width >= kDigitWidth * static_cast<double>(text.size()) + 2) return text;
+  }
+  return "";
 }
 
 std::string boxes(const Picture& picture) {
@@ -209,16 +220,16 @@ std::string boxes(const Picture& picture) {
   std::string text;
   double y = kTop;
   for (std::size_t stage = 0; stage < picture.computations.size(); ++stage) {
-    text += label(kLeft - 8, y + 20, "end", concat("stage ", stage));
+    text += label(kLeft - 8, y + 23, "end", concat("stage ", stage));
     for (const TimedAction& timed : picture.computations[stage]) {
       const int nth = nth_chunk(timed.action, picture.computations);
       const double x = kLeft + timed.begin_s * scale;
       const double width = (timed.end_s - timed.begin_s) * scale;
-      const std::string number = number_of(timed.action, picture);
+      const std::string number = number_in(width, timed.action, picture);
       text +=
           box(x, y, width, kRowHeight, color_of(timed.action.kind, nth, picture.chunks_per_stage));
-      if (width < 7.0 * static_cast<double>(number.size()) + 2) continue;
-      text += concat("<text class=\"number\" x=\"", x + width / 2, "\" y=\"", y + 20, "\">", number,
+      if (number.empty()) continue;
+      text += concat("<text class=\"number\" x=\"", x + width / 2, "\" y=\"", y + 23, "\">", number,
                      "</text>\n");
     }
     y += kRowHeight + kRowGap;
@@ -231,11 +242,11 @@ std::string legend(const Picture& picture, double y) {
   double x = kLeft;
   for (const ActionKind kind : picture.kinds) {
     for (int nth = 0; nth < picture.chunks_per_stage; ++nth, x += 16) {
-      text += box(x, y - 11, 14, 14, color_of(kind, nth, picture.chunks_per_stage));
+      text += box(x, y - 13, 14, 14, color_of(kind, nth, picture.chunks_per_stage));
     }
     const std::string name = look_of(kind).name;
     text += label(x + 4, y, "start", name);
-    x += 24 + 6.5 * static_cast<double>(name.size());
+    x += 28 + 9.0 * static_cast<double>(name.size());
   }
   if (picture.chunks_per_stage > 1) {
     text += label(x, y, "start", "shades and a, b, …: chunks of a stage");
@@ -248,20 +259,22 @@ std::string legend(const Picture& picture, double y) {
 std::string draw_svg(const Timeline& timeline, const std::string& title, const std::string& unit) {
   const Picture picture = picture_of(timeline);
   const double bottom = kTop + static_cast<double>(timeline.size()) * (kRowHeight + kRowGap);
-  const double width = kLeft + kPlotWidth + 20, height = bottom + 80;
+  const double width = kLeft + kPlotWidth + 20, height = bottom + 124;
   const std::string words = in_words(picture, unit);
+  const std::size_t end_of_line = words.find("; live");
   std::string text = concat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height,
       "\" role=\"img\"><title>", escaped(title), "</title>\n<desc>When each of the ",
       timeline.size(), " stages of a pipeline computes which microbatch, one row per stage. ",
-      escaped(words), ".</desc>\n<style>text{font:12px sans-serif;fill:#222}",
-      ".title{font-size:15px;font-weight:bold}.grid{stroke:#999;stroke-opacity:.35}",
-      "rect{stroke:#222;stroke-width:.5}@media(prefers-color-scheme:dark){text{fill:#ddd}}",
-      ".number{fill:#111;text-anchor:middle}</style>\n<text class=\"title\" x=\"", kLeft,
-      "\" y=\"24\">", escaped(title), "</text>\n");
+      escaped(words), ".</desc>\n<style>text{font:18px sans-serif;fill:#222}",
+      ".title{font-size:20px;font-weight:bold}.grid{stroke:#999;stroke-opacity:.5}",
+      "rect{stroke:#222;stroke-width:.5}.number{fill:#111;text-anchor:middle}</style>\n",
+      box(0, 0, width, height, "#fbfaf7"), "<text class=\"title\" x=\"", kLeft, "\" y=\"34\">",
+      escaped(title), "</text>\n");
   if (picture.summary.total_s > 0) text += axis(picture, bottom, unit) + boxes(picture);
-  return concat(text, legend(picture, bottom + 42), label(kLeft, bottom + 66, "start", words),
-                "</svg>\n");
+  return concat(text, legend(picture, bottom + 54),
+                label(kLeft, bottom + 84, "start", words.substr(0, end_of_line)),
+                label(kLeft, bottom + 108, "start", words.substr(end_of_line + 2)), "</svg>\n");
 }
 
 }  // namespace ladder

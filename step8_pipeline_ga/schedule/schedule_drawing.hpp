@@ -24,7 +24,8 @@ namespace ladder {
 std::string draw_text(const Timeline& timeline, const std::string& unit = "s",
                       int max_columns = 160);
 
-// A stand-alone SVG file, for light and for dark pages, with `title` and the figures in words.
+// A stand-alone SVG file, for light and for dark pages and narrow screens, with `title` and the
+// figures in words.
 std::string draw_svg(const Timeline& timeline, const std::string& title,
                      const std::string& unit = "s");
 

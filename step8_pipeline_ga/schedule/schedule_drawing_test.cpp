@@ -108,9 +108,10 @@ TEST(ScheduleDrawing, DrawsAFigure) {
               AllOf(StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""),
                     HasSubstr("<title>a &lt; b &amp; c</title>"),
                     HasSubstr("<desc>When each of the 2 stages"), HasSubstr("15 units; bubble"),
-                    HasSubstr("prefers-color-scheme:dark"), HasSubstr(">stage 1</text>")));
+                    HasSubstr("font:18px"), HasSubstr(">stage 1</text>"),
+                    HasSubstr(">live microbatches per stage: 2, 1</text>")));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  EXPECT_EQ(count(svg, "<rect "), 2u * 8 + 2);  // and the legend
+  EXPECT_EQ(count(svg, "<rect "), 2u * 8 + 3);  // and the legend and the background
   EXPECT_EQ(count(svg, "class=\"number\""), 16u);
   EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
 }
@@ -125,6 +126,13 @@ TEST(ScheduleDrawing, KindsAndChunksHaveTheirColors) {
   for (const char* fill : {"#77aadd", "#ffaabb", "#eedd88"}) {
     EXPECT_EQ(count(halves, concat("fill=\"", fill, "\"")), 2u * 4 + 1) << fill;
   }
+}
+
+// A forward has no room for "0a".
+TEST(ScheduleDrawing, NarrowBoxesHaveTheNumberAlone) {
+  const std::string svg = draw_svg(simulated(Schedule::kInterleaved, 4, 8, 2), "narrow");
+  EXPECT_THAT(svg, AllOf(HasSubstr(">0</text>"), HasSubstr(">0a</text>")));
+  EXPECT_EQ(count(svg, "class=\"number\""), 4u * 2 * 8 * 2);
 }
 
 // A drawing of a million boxes shows nothing, and its plan takes minutes.
