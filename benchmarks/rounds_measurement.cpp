@@ -182,9 +182,9 @@ std::string draw_svg(const std::vector<std::pair<std::string, RoundsTimeline>>& 
              ".waiting{fill:#b4690e}.back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}</style>\n"
              "<rect x=\"1\" y=\"1\" width=\"986\" height=\"",
              static_cast<int>(top + 44), "\" rx=\"14\" class=\"back\"/>\n");
-  add_text(kLeft, top + 4,
-           "Blue: inner steps. Below them an average in flight, with its fragment's number:",
-           "small");
+  add_text(
+      kLeft, top + 4,
+      "Blue: inner steps. Below them an average in flight, with its fragment's number:", "small");
   add_text(kLeft, top + 26, "light while training goes on, dark while the worker waits for it.",
            "small");
   return head + out + "</svg>\n";
