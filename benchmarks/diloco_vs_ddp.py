@@ -85,7 +85,7 @@ def print_table(rows):
 
 def svg(rows, link):
     """Two panels side by side: validation loss over steps, and over seconds on the link."""
-    width, height, top, gap, left = 330, 210, 84, 64, 44
+    width, height, top, gap, left = 330, 230, 150, 60, 52
     losses = [point[2] for row in rows for point in row["curve"]]
     low, high = int(min(losses) * 2) / 2, int(max(losses) * 2 + 1) / 2
     out = []
@@ -99,29 +99,29 @@ def svg(rows, link):
         for tick in range(int(low * 2), int(high * 2) + 1):
             y = top + (high - tick / 2) / (high - low) * height
             out.append(f'<line x1="{x0}" y1="{y:.1f}" x2="{x0 + width}" y2="{y:.1f}" class="grid"/>')
-            out.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{tick / 2:g}</text>')
+            out.append(f'<text x="{x0 - 6}" y="{y + 5:.1f}" text-anchor="end">{tick / 2:g}</text>')
         for share in (0, 0.5, 1):
-            out.append(f'<text x="{x0 + share * width:.0f}" y="{top + height + 18}" text-anchor="middle">{share * most:.0f}</text>')
-        out.append(f'<text x="{x0 + width / 2:.0f}" y="{top + height + 38}" text-anchor="middle">{label}</text>')
+            out.append(f'<text x="{x0 + share * width:.0f}" y="{top + height + 20}" text-anchor="middle">{share * most:.0f}</text>')
+        out.append(f'<text x="{x0 + width / 2:.0f}" y="{top + height + 42}" text-anchor="middle">{label}</text>')
         for row, run in zip(rows, RUNS):
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, row["curve"]))
             kind = "first" if row is rows[0] else "run"
             out.append(f'<polyline points="{points}" class="{kind}" stroke="{run[2]}"/>')
     for number, (row, run) in enumerate(zip(rows, RUNS)):
         kind = "first" if row is rows[0] else "run"
-        x, y = left + number % 2 * (width + gap), 18 + number // 2 * 18
+        x, y = left - 32, 28 + number * 23
         out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{run[2]}"/>')
-        out.append(f'<text x="{x + 26}" y="{y + 4}">{row["name"]}: {run[1]}</text>')
-    out.append(f'<text x="{left - 36}" y="{top - 18}">validation loss, nats per token</text>')
+        out.append(f'<text x="{x + 26}" y="{y + 5}">{row["name"]}: {run[1]}</text>')
+    out.append(f'<text x="{left - 32}" y="{top - 16}">validation loss, nats per token</text>')
     style = (
-        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
-        "polyline,line.run,line.first{fill:none;stroke-width:2}"
-        "@media(prefers-color-scheme:dark){text{fill:#ddd}.first{stroke:#fff}}"
+        "text{font:15px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}"
+        "polyline,line.run,line.first{fill:none;stroke-width:2}.back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}"
     )
-    total = left + 2 * width + gap + 20
+    total, bottom = left + 2 * width + gap + 28, top + height + 60
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + height + 48}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom}" role="img">'
         f"<title>Validation loss of step 4 and step 9, over steps and over time</title><style>{style}</style>\n"
+        f'<rect x="1" y="1" width="{total - 2}" height="{bottom - 2}" rx="14" class="back"/>\n'
         + "\n".join(out)
         + "\n</svg>\n"
     )

@@ -183,29 +183,31 @@ def print_table(rows):
 
 def svg(rows, workers):
     """Goodput over the rate of kills, and the share of the time that workers are there."""
-    width, height, top, left = 460, 220, 46, 44
+    width, height, top, left = 460, 220, 60, 52
     most = max(row["kills_per_minute"] for row in rows) or 1
     out = []
     for tick in range(6):
         y = top + height - tick / 5 * height
         out.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + width}" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick / 5:g}</text>')
-    for name, text, colour, x in [("present", "workers that are there", "#999999", left), ("goodput", "goodput", "#4477aa", left + 210)]:
+        out.append(f'<text x="{left - 8}" y="{y + 5:.1f}" text-anchor="end">{tick / 5:g}</text>')
+    for name, text, colour, x in [("present", "workers that are there", "#999999", left), ("goodput", "goodput", "#4477aa", left + 220)]:
         points = [(left + row["kills_per_minute"] / most * width, top + height - max(0, row[name]) * height) for row in rows]
         out.append(f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" stroke="{colour}"/>')
         out.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in points)
-        out.append(f'<line x1="{x}" y1="18" x2="{x + 20}" y2="18" stroke="{colour}" stroke-width="2"/><text x="{x + 26}" y="22">{text}</text>')
+        out.append(f'<line x1="{x}" y1="30" x2="{x + 20}" y2="30" stroke="{colour}" stroke-width="2"/><text x="{x + 26}" y="35">{text}</text>')
     for row in rows:
         x = left + row["kills_per_minute"] / most * width
-        out.append(f'<text x="{x:.0f}" y="{top + height + 18}" text-anchor="middle">{row["kills_per_minute"]:g}</text>')
-    out.append(f'<text x="{left + width / 2:.0f}" y="{top + height + 38}" text-anchor="middle">kills per minute, among {workers} workers</text>')
+        out.append(f'<text x="{x:.0f}" y="{top + height + 20}" text-anchor="middle">{row["kills_per_minute"]:g}</text>')
+    out.append(f'<text x="{left + width / 2:.0f}" y="{top + height + 42}" text-anchor="middle">kills per minute, among {workers} workers</text>')
     style = (
-        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
-        "@media(prefers-color-scheme:dark){text{fill:#ddd}}"
+        "text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
+        ".back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}"
     )
+    total, bottom = left + width + 28, top + height + 60
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 20} {top + height + 48}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom}" role="img">'
         f"<title>Goodput of {workers} workers over the rate at which they are killed</title><style>{style}</style>\n"
+        f'<rect x="1" y="1" width="{total - 2}" height="{bottom - 2}" rx="14" class="back"/>\n'
         + "\n".join(out)
         + "\n</svg>\n"
     )

@@ -169,22 +169,23 @@ std::string draw_svg(const std::vector<std::pair<std::string, RoundsTimeline>>& 
       if (flight.awaited_s > flight.start_s)
         add_box(flight.start_s, flight.awaited_s, top + 42, 20, "hidden");
       add_box(flight.awaited_s, flight.finished_s, top + 42, 20, "waiting");
-      add_text((x(flight.start_s) + x(flight.finished_s)) / 2 - 4, top + 76,
+      add_text((x(flight.start_s) + x(flight.finished_s)) / 2 - 5, top + 78,
                concat(flight.fragment), "small");
     }
     top += kStrip;
   }
   const std::string head =
       concat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 988 ",
-             static_cast<int>(top + 12), "\" role=\"img\">\n<title>", title,
-             "</title>\n<style>text{font:13px sans-serif;fill:#24292f}.name{font-weight:bold}"
-             ".small{font-size:11px;fill:#57606a}.step{fill:#3b78b5}.hidden{fill:#e9c98c}"
+             static_cast<int>(top + 46), "\" role=\"img\">\n<title>", title,
+             "</title>\n<style>text{font:18px sans-serif;fill:#24292f}.name{font-weight:bold}"
+             ".small{font-size:17px;fill:#57606a}.step{fill:#3b78b5}.hidden{fill:#e9c98c}"
              ".waiting{fill:#b4690e}.back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}</style>\n"
              "<rect x=\"1\" y=\"1\" width=\"986\" height=\"",
-             static_cast<int>(top + 10), "\" rx=\"14\" class=\"back\"/>\n");
-  add_text(kLeft, top - 6,
-           "Blue: inner steps. Below them an average in flight, with its fragment's number: light "
-           "while training goes on, dark while the worker waits for it.",
+             static_cast<int>(top + 44), "\" rx=\"14\" class=\"back\"/>\n");
+  add_text(
+      kLeft, top + 4,
+      "Blue: inner steps. Below them an average in flight, with its fragment's number:", "small");
+  add_text(kLeft, top + 26, "light while training goes on, dark while the worker waits for it.",
            "small");
   return head + out + "</svg>\n";
 }

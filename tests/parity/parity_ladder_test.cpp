@@ -213,7 +213,8 @@ TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
 }
 
 // One run continued by six trainers in turn: step 0 on one rank, 7 on four, 5 on three, 9 on two, 3
-// on two, and 0 on one again. Step 9 is nobody's equal; what goes on from its checkpoint is.
+// on two, and 0 on one again. Step 9 computes something else; what continues from its checkpoint
+// must equal the oracle that continues from it.
 TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
   Climber climber;
   if (climber.size() != 4) return;  // only in the test on four ranks
