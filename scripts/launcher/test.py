@@ -227,6 +227,11 @@ def fuzz():
         check_each(commands, environment)
 
 
+def readme():
+    check("scripts/check_pytorch_boxes", "--self-test")
+    check("scripts/check_readme_commands")
+
+
 def doxygen():
     shutil.rmtree("build/docs", ignore_errors=True)
     os.makedirs("build/docs")
@@ -247,7 +252,7 @@ PARTS = {
     "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
-    "readme": ("the commands that the READMEs show", lambda: check("scripts/check_readme_commands")),
+    "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
