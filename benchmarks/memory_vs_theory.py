@@ -110,48 +110,61 @@ def print_table(rows):
 
 # ---- figure -----------------------------------------------------------------------------------------------------------
 
-TOP, LEFT, HEIGHT = 56, 52, 240  # of the plot, in pixels
+TOP, LEFT, HEIGHT = 80, 52, 240  # of the plot, in pixels
 BAR, BAR_GAP, GROUP_GAP = 34, 8, 26
 FP32_BAR = 14  # beside a bar of 16 bits
+LINE = HEIGHT + 78  # from one line of groups to the next
 
 
 def svg(rows):
-    """Bars of bytes per parameter, one group per number of ranks; a line over each bar is theory."""
+    """Bars of bytes per parameter, one group per number of ranks; a line over each bar is theory. With 16 bits, each group
+    has a line of its own, so that its text can be read on a phone."""
     has_fp32 = "held_fp32_theory" in rows[0]
     kinds = ("held", "held_theory", "held_fp32_theory")
     most = max(row.get(kind, 0) / row["num_parameters"] for row in rows for kind in kinds)
     scale = HEIGHT / (4 * (int(most / 4) + 1))
-    out, x = [], LEFT
-    for tick in range(0, int(HEIGHT / scale) + 1, 4):
-        y = TOP + HEIGHT - tick * scale
-        out.append(f'<line x1="{LEFT - 6}" y1="{y:.1f}" x2="WIDTH" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>')
-    for ranks in sorted({row["ranks"] for row in rows}):
+    out, x, floor, width = [], LEFT, TOP + HEIGHT, 0
+    groups = [[row for row in rows if row["ranks"] == ranks] for ranks in sorted({row["ranks"] for row in rows})]
+    for group in groups:
+        if has_fp32 and group is not groups[0]:
+            x, floor = LEFT, floor + LINE
+        if x == LEFT:
+            out += grid(floor, scale)
         start = x
-        for row in (row for row in rows if row["ranks"] == ranks):
-            out += bars(row, x, scale)
+        for row in group:
+            out += bars(row, x, scale, floor)
             x += BAR + BAR_GAP + (FP32_BAR if has_fp32 else 0)
+        ranks = group[0]["ranks"]
         label = "1 rank" if ranks == 1 else f"{ranks} ranks"
-        out.append(f'<text x="{(start + x - BAR_GAP) / 2:.0f}" y="{TOP + HEIGHT + 36}" text-anchor="middle">step, {label}</text>')
+        out.append(f'<text x="{(start + x - BAR_GAP) / 2:.0f}" y="{floor + 38}" text-anchor="middle">step, {label}</text>')
         x += GROUP_GAP
-    end = legend(out, has_fp32)
-    width = max(x, end)
+        width = max(width, x)
+    width = max(width, legend(out, has_fp32))
     style = (
-        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}.theory{stroke:#222;stroke-width:2.5}"
+        "text{font:14px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}.theory{stroke:#222;stroke-width:2.5}"
         + (".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}" if has_fp32 else "")
-        + "@media(prefers-color-scheme:dark){text{fill:#ddd}.theory{stroke:#fff}}"
     )
     title = "Bytes of model state per parameter, held between steps by the fullest rank"
     body = "\n".join(out).replace("WIDTH", str(width))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {TOP + HEIGHT + 46}" role="img">'
-        f"<title>{title}</title><style>{style}</style>\n{body}\n</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {floor + 48}" role="img">'
+        f"<title>{title}</title><style>{style}</style>\n"
+        f'<rect width="{width}" height="{floor + 48}" fill="#fbfaf7"/>\n{body}\n</svg>\n'
     )
 
 
-def bars(row, x, scale):
+def grid(floor, scale):
+    out = [f'<text x="{LEFT - 44}" y="{floor - HEIGHT - 14}">bytes per parameter</text>']
+    for tick in range(0, int(HEIGHT / scale) + 1, 4):
+        y = floor - tick * scale
+        out.append(f'<line x1="{LEFT - 6}" y1="{y:.1f}" x2="WIDTH" y2="{y:.1f}" class="grid"/>')
+        out.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>')
+    return out
+
+
+def bars(row, x, scale, floor):
     """What a step holds, stacked; with 16 bits, next to what it holds in fp32."""
-    out, floor = [], TOP + HEIGHT
+    out = []
 
     def place(size):
         return floor - size / row["num_parameters"] * scale
@@ -182,19 +195,22 @@ def bars(row, x, scale):
 
 
 def legend(out, has_fp32):
-    """Returns where it ends."""
-    x = LEFT
-    entries = [(kind, f'<rect x="AT" y="12" width="12" height="12" fill="{COLOURS[kind]}"/>', 18) for kind in HELD]
-    entries.append(("theory", '<line x1="AT" y1="18" x2="END" y2="18" class="theory"/>', 24))
+    """On two lines. Returns where the longer one ends."""
+    sign = '<rect x="AT" y="{}" width="12" height="12" {}/>'
+    entries = [[(kind, sign.format(12, f'fill="{COLOURS[kind]}"'), 18) for kind in HELD]]
+    entries.append([("theory", '<line x1="AT" y1="40" x2="END" y2="40" class="theory"/>', 24)])
     if has_fp32:
-        entries.append(("the same in fp32", '<rect x="AT" y="12" width="12" height="12" class="fp32"/>', 18))
-        entries.append(("with 16-bit gradients, as in the ZeRO paper", '<line x1="AT" y1="18" x2="END" y2="18" class="paper"/>', 24))
-    for name, sign, indent in entries:
-        out.append(sign.replace("END", str(x + 18)).replace("AT", str(x)))
-        out.append(f'<text x="{x + indent}" y="22">{name}</text>')
-        x += indent + 24 + 7 * len(name)
-    out.append(f'<text x="{LEFT - 44}" y="{TOP - 14}">bytes per parameter</text>')
-    return x
+        entries[1].append(("the same in fp32", sign.format(34, 'class="fp32"'), 18))
+        entries[1].append(("with 16-bit gradients, as in the ZeRO paper", '<line x1="AT" y1="40" x2="END" y2="40" class="paper"/>', 24))
+    end = 0
+    for line, y in zip(entries, (23, 45)):
+        x = LEFT
+        for name, drawn, indent in line:
+            out.append(drawn.replace("END", str(x + 18)).replace("AT", str(x)))
+            out.append(f'<text x="{x + indent}" y="{y}">{name}</text>')
+            x += indent + 24 + 7 * len(name)
+        end = max(end, x)
+    return end
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------------
@@ -311,7 +327,7 @@ def self_test():
         num_planted += 3
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
-    assert svg([row]).count("<rect") == 8  # four parts of a bar, four of the legend
+    assert svg([row]).count("<rect") == 9  # four parts of a bar, four of the legend, the background
     self_test_of_16_bits(row)
     print(f"{num_planted} mismatches planted, all found")
 
@@ -325,7 +341,7 @@ def self_test_of_16_bits(row):
     assert without(options, PRECISION_OPTIONS) == ["--layers", "2", "--lr", "1e-3"]
     both = row | {"held_fp32_theory": 1300, "held_16_bit_gradients_theory": 1340}
     drawn, floor = svg([both]), TOP + HEIGHT
-    assert drawn.count("<rect") == 10 and drawn.count('class="paper"') == 2, drawn  # one of each is in the legend
+    assert drawn.count("<rect") == 11 and drawn.count('class="paper"') == 2, drawn  # one of each is in the legend
     for kind, tag in (("held_fp32_theory", 'y="{:.1f}" width="14"'), ("held_16_bit_gradients_theory", 'y1="{:.1f}"')):
         assert tag.format(floor - both[kind] / 100 * HEIGHT / 16) in drawn, kind
     assert svg([both | {"held_16_bit_gradients_theory": 1440}]).count('class="paper"') == 1  # gradients are 16 bit already

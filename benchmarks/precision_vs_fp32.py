@@ -243,14 +243,14 @@ def svg(rows, within):
         out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{variant.colour}"/>')
         out.append(f'<text x="{x + 26}" y="{y + 4}">{row["name"]}</text>')
     style = (
-        "text{font:12px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
+        "text{font:14px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
         "polyline,line.run,line.first{fill:none;stroke-width:2}"
-        "@media(prefers-color-scheme:dark){text{fill:#ddd}.first{stroke:#fff}}"
     )
-    total = LEFT + 2 * WIDTH + GAP + 20
+    width, height = LEFT + 2 * WIDTH + GAP + 20, top + HEIGHT + 48
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + HEIGHT + 48}" role="img">'
-        f"<title>Validation loss in 16 bits and in fp32, over steps</title><style>{style}</style>\n" + "\n".join(out) + "\n</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        f"<title>Validation loss in 16 bits and in fp32, over steps</title><style>{style}</style>\n"
+        f'<rect width="{width}" height="{height}" fill="#fbfaf7"/>\n' + "\n".join(out) + "\n</svg>\n"
     )
 
 
