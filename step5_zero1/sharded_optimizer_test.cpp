@@ -87,7 +87,7 @@ TEST_ON_RANKS(ShardedOptimizerTest, NamesRankAndParameterThatHasNoGradient) {
   GradientBucketer bucketer(model.grads, plan_unit_buckets(model.flat.layout()), alone,
                             start_reduce_scatter);
   bucketer.arm(1);
-  model.flat.leaves()[5].tensor.sum().backward();
+  model.flat.leaves()[6].tensor.sum().backward();  // head.gain
   EXPECT_THAT([&] { bucketer.wait(); }, ::testing::ThrowsMessage<CheckError>(::testing::AllOf(
                                             HasSubstr("rank 0"), HasSubstr("'head.shift'"))));
 }

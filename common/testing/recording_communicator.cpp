@@ -18,29 +18,36 @@ class RecordingCommunicator::RecordedWork final : public Work {
         std::max(recording_->most_on_their_way, recording_->num_on_their_way());
   }
 
+  ~RecordedWork() override { recording_->num_dropped += has_waited_ ? 0 : 1; }
+
   bool test() override {
     ++recording_->num_tests;
     if (network_ == Network::kAsItIs) return inner_->test();
-    if (network_ == Network::kInstant || ++num_tests_ == kPatience) wait();
-    return is_waited_for_;
+    if (network_ == Network::kInstant || ++num_tests_ == kPatience) end();
+    return has_ended_;
   }
 
   void wait() override {
-    if (!std::exchange(is_waited_for_, true)) {
+    has_waited_ = true;
+    end();
+  }
+
+ private:
+  static constexpr int kPatience = 1000;
+
+  void end() {
+    if (!std::exchange(has_ended_, true)) {
       ++recording_->num_waited_for;
       std::erase(*on_their_way_, inner_);
     }
     inner_->wait();
   }
 
- private:
-  static constexpr int kPatience = 1000;
-
   std::shared_ptr<Work> inner_;
   Network network_;
   std::shared_ptr<Recording> recording_;
   std::shared_ptr<Works> on_their_way_;
-  bool is_waited_for_ = false;
+  bool has_ended_ = false, has_waited_ = false;
   int num_tests_ = 0;
 };
 

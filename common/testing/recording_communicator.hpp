@@ -28,6 +28,7 @@ struct WorkCounts {
   int most_on_their_way = 0;
   int num_tests = 0;       // calls of test()
   int num_waited_for = 0;  // operations, however often
+  int num_dropped = 0;     // whose wait() was never called before they were destroyed
   int num_on_their_way() const { return num_started - num_waited_for; }
 };
 

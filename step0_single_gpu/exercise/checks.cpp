@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "common/testing/examination.hpp"
 #include "common/testing/grade_main.hpp"
@@ -78,6 +79,20 @@ class Checks : public Examination {
     });
   }
 
+  // By the count itself: its reciprocal, means over microbatches, or a count in 16 bits have other bits.
+  void divides_once() {
+    for (const auto& [num_targets, loss_scale] : {std::pair{49, 1}, {2049, 8}}) {
+      examine("a division", [&, n = num_targets, times = loss_scale](Communicator&) {
+        for (int sum = 1; sum <= 20 && faults().empty(); ++sum) {
+          const auto sum_of_7 = static_cast<float>(sum);
+          Scale scale({sum_of_7}, {7});
+          expect(concat("the loss of a summed loss of ", sum, " in a step of ", n, " targets"),
+                 run(scale, n, times), (at::full({}, sum_of_7) / n).item<double>());
+        }
+      });
+    }
+  }
+
   // The step has targets on other ranks as well: 40 here, 160 in all.
   void global_count() {
     examine("targets on other ranks", [this](Communicator&) {
@@ -144,12 +159,13 @@ class Checks : public Examination {
   }
 
   void no_target_no_mean() {
-    for (const double num_targets : {0.0, -1.0}) {
+    for (const double num_targets : {0.0, -1.0, std::nan("")}) {
       const std::string what = concat("a step of ", num_targets, " targets");
       examine(what, [&](Communicator&) {
-        Scale nothing({0}, {0});
+        Scale nothing({4}, {0});
         expect_error(what + " has no mean loss: accumulate_gradients()", {},
                      [&] { run(nothing, num_targets); });
+        expect(concat("after ", what, " the gradient"), nothing.gradient(), 0.0);
       });
     }
   }
@@ -188,6 +204,7 @@ class Checks : public Examination {
 std::vector<std::string> grade_linked(Communicator& comm) {
   Checks checks(comm);
   checks.one_denominator();
+  checks.divides_once();
   checks.global_count();
   checks.fold_in_order();
   checks.adds_the_loss_in_double();

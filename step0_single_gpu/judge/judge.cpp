@@ -1,5 +1,6 @@
 #include "step0_single_gpu/judge/judge.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "common/core/memory_category.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/build_model.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step0_single_gpu/judge/explanation.hpp"
 #include "step0_single_gpu/judge/measured.hpp"
@@ -117,7 +119,9 @@ void Judge::judge(const Case& one) {
     trained = train(options, one.resumes, watch);
     if (!watch.fault().empty()) fault(watch.fault());
     const int num_left = watch.recording().num_on_their_way();
-    if (num_left > 0) fault(concat(num_left, " operations are never waited for"));
+    const int num_dropped = watch.recording().num_dropped;
+    if (num_left > 0 || num_dropped > 0)
+      fault(concat(std::max(num_left, num_dropped), " operations are never waited for"));
   });
   const std::size_t num_reports = one.resumes ? 2 : 1;
   const bool all_trained =
@@ -154,6 +158,12 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
     if (num_broadcast > most) {
       fault(concat("before the first step, ", num_broadcast,
                    " elements are broadcast; a replica has ", most, ", padding included"));
+    }
+    const std::int64_t least = layout_of(options).num_parameters;
+    if (judged_.starts_by_broadcast && watch.size() > num_stages && num_stages == 1 &&
+        num_broadcast < least) {
+      fault(concat("before the first step, ", num_broadcast,
+                   " elements are broadcast; a replica has ", least));
     }
     const std::int64_t num_left = read_memory().total_live_bytes - before.total_live_bytes;
     if (num_left > 0) fault(concat(num_left, " bytes are still held after the run"));

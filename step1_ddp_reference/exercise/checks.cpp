@@ -139,6 +139,7 @@ std::vector<std::string> check(Communicator& comm) {
   checks.refuses("arm(0)", {}, nothing, arm(0));
   checks.refuses("arm(-1)", {"-1"}, nothing, arm(-1));
   checks.refuses("arm() after arm()", {}, arm(1), arm(1));
+  checks.refuses("arm() after a whole backward, without wait(),", {}, step_of_1, arm(1));
   checks.refuses("wait() without arm()", {"wait() without arm()"}, nothing, wait);
   checks.refuses(
       "a second wait()", {"wait() without arm()"},

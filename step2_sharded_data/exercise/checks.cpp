@@ -76,9 +76,11 @@ class Checks : public Examination {
     const std::string what = concat("samples_of_rank() for rank ", rank, " of ", num_ranks);
     const Samples order = {0, 1, 2, 3};
     for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
-      examine(what, [&](Communicator&) {
-        expect_error(what, {}, [&] { samples_of_rank(order, 0, rank, num_ranks, tail); });
-      });
+      for (const std::int64_t position : {0, 4}) {
+        examine(what, [&](Communicator&) {
+          expect_error(what, {}, [&] { samples_of_rank(order, position, rank, num_ranks, tail); });
+        });
+      }
     }
   }
 

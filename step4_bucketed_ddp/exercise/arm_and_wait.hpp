@@ -20,7 +20,7 @@ void refuses_wrong_counts(Checks& checks, const std::vector<std::size_t>& all,
   for (const bool is_first : {true, false}) {
     checks.refuses(concat("wait() after two backwards, the ", is_first ? "first" : "second",
                           " without '", missing, "',"),
-                   {missing, "rank 0"}, [&](auto& subject, const auto& model) {
+                   {missing, "rank 0", "of 2 gradients"}, [&](auto& subject, const auto& model) {
                      subject.arm(2);
                      model.backward(is_first ? incomplete : all);
                      model.backward(is_first ? all : incomplete);
@@ -43,6 +43,12 @@ void refuses_wrong_counts(Checks& checks, const std::vector<std::size_t>& all,
     subject.arm(1);
     subject.arm(1);
   });
+  checks.refuses("arm() after a whole backward, without wait(),", rank,
+                 [&](auto& subject, const auto& model) {
+                   subject.arm(1);
+                   model.backward(all);
+                   subject.arm(1);
+                 });
 }
 
 }  // namespace ladder

@@ -1,7 +1,7 @@
 // For tests and the grader: a model whose units are unpleasant to cut into slices.
 //
 // One element; less than a slice; more than one slice; a unit that nothing trains; a unit of which
-// nothing is there; a frozen tensor between two others; a tensor that is used twice, as a tied
+// nothing is there; a frozen tensor before and between others; a tensor that is used twice, as a tied
 // embedding is. Its gradient on each rank is whatever values_of() says.
 #pragma once
 
@@ -23,16 +23,18 @@ inline std::vector<Unit> hostile_units() {
         values_of(0, c10::multiply_integers(shape), at::kFloat, seed++).view(shape);
     return values.set_requires_grad(is_trainable);
   };
-  return {
-      {"embedding", {{"wte", leaf({33, 7})}}},
-      {"block",
-       {{"block.weight", leaf({70, 70})},
-        {"block.bias", leaf({1})},
-        {"block.proj", leaf({16, 16})}}},
-      {"frozen", {{"frozen.table", leaf({40, 30}, false)}}},
-      {"empty", {}},
-      {"head",
-       {{"head.gain", leaf({5})}, {"head.fixed", leaf({9}, false)}, {"head.shift", leaf({5})}}}};
+  return {{"embedding", {{"wte", leaf({33, 7})}}},
+          {"block",
+           {{"block.weight", leaf({70, 70})},
+            {"block.bias", leaf({1})},
+            {"block.proj", leaf({16, 16})}}},
+          {"frozen", {{"frozen.table", leaf({40, 30}, false)}}},
+          {"empty", {}},
+          {"head",
+           {{"head.mask", leaf({3}, false)},
+            {"head.gain", leaf({5})},
+            {"head.fixed", leaf({9}, false)},
+            {"head.shift", leaf({5})}}}};
 }
 
 // Padded for so many ranks; a model of one process may be padded for many.

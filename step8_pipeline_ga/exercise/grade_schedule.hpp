@@ -36,6 +36,7 @@ class GradeSchedule : public GradePart {
           if (begin(Schedule::k1f1b, p, m, 1)) expect_costs(Schedule::k1f1b);
         }
       }
+      if (begin(Schedule::k1f1b, 16, 24, 1)) expect_costs(Schedule::k1f1b);
     });
   }
 

@@ -104,6 +104,7 @@ class GradeScaler : public GradePart {
                          "'; expected some advice: '--lr'"));
         }
       }
+      expect_state("after two overflows at a scale of 1, which are errors", scaler, {1, 0, 17});
     });
   }
 
@@ -130,6 +131,10 @@ class GradeScaler : public GradePart {
       take(after, {1});
       expect_state("restored with 4 good steps, with a window of 3, after another good one", after,
                    {512, 0, 3});
+      after.restore({.scale = 256, .good_steps = 0, .skipped_steps = 100'000});
+      take(after, {kInfinity});
+      expect_state("restored with 100000 skipped steps, after another overflow", after,
+                   {128, 0, 100'001});
     });
   }
 
