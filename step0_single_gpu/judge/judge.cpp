@@ -160,7 +160,7 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
                    " elements are broadcast; a replica has ", most, ", padding included"));
     }
     const std::int64_t least = layout_of(options).num_parameters;
-    if (judged_.starts_by_broadcast && watch.size() > num_stages && num_stages == 1 &&
+    if (judged_.starts_by_broadcast && watch.size() > 1 && num_stages == 1 &&
         num_broadcast < least) {
       fault(concat("before the first step, ", num_broadcast,
                    " elements are broadcast; a replica has ", least));
