@@ -42,6 +42,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from launcher.steps import trainer_in  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD  # noqa: E402
 from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, check_same_model, cpu_name  # noqa: E402
@@ -53,11 +54,11 @@ GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab
 # TFLOP/s of dense bf16 matrices, from NVIDIA's data sheets, by the name that the driver gives. H100 and H200 on PCIe
 # cards (PCIe, NVL) are slower than the SXM modules, and a part of a GPU (MIG) is slower still: neither matches.
 PEAK_TFLOPS = {r"A100(-SXM4?-\d+GB|-PCIE-40GB| 80GB PCIe)": 312, r"H100 80GB HBM3": 989, r"H200": 989}
-STEP0 = "step0_single_gpu"
+STEP0, GRAPHS = "step0_single_gpu", "cuda_graphs"
 PEERS = ("masters", "autocast", "bf16")
 AIM = 0.03  # by how much steps 4 to 7 on one rank may be slower than step 0
 NAMES = {
-    "step0": "step 0", "step0-graphs": "step 0, `--cuda-graphs true`",
+    "step0": "step 0", "step0-graphs": "step 0, CUDA graphs",
     "step0-deterministic": "step 0, `--deterministic true`",
     "masters": "PyTorch eager, masters", "masters-compiled": "torch.compile, masters",
     "autocast": "PyTorch eager, autocast", "autocast-compiled": "torch.compile, autocast",
@@ -213,18 +214,17 @@ def parse_arguments():
         refuse(error)
     if arguments.check:
         sys.exit(0)
-    for step in (STEP0, *STEPS.values()):
-        require_program(parser, "--build", arguments.build / step / step)
+    for step in (STEP0, GRAPHS, *STEPS.values()):
+        require_program(parser, "--build", trainer_in(arguments.build, step))
     return arguments
 
 
 def make_runs(a, race):
     """Kind -> a function that trains so many steps."""
 
-    def ours(step, is_deterministic="false", further=()):
-        program = a.build / step / step
-        options = ("--precision", "bf16", "--deterministic", is_deterministic, *further)
-        return lambda steps: race.run_step(program, steps, *options)
+    def ours(step, is_deterministic="false"):
+        options = ("--precision", "bf16", "--deterministic", is_deterministic)
+        return lambda steps: race.run_step(trainer_in(a.build, step), steps, *options)
 
     def python(kind):
         precision, _, is_compiled = kind.partition("-")
@@ -233,7 +233,7 @@ def make_runs(a, race):
 
     return {
         "step0": ours(STEP0),
-        **({"step0-graphs": ours(STEP0, further=("--cuda-graphs", "true"))} if a.device == "cuda" else {}),
+        **({"step0-graphs": ours(GRAPHS)} if a.device == "cuda" else {}),
         "step0-deterministic": ours(STEP0, "true"),
         **{kind: python(kind) for kind in a.peers},
         **{kind: ours(step) for kind, step in STEPS.items()},

@@ -1,8 +1,8 @@
 # ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] BUILDS_ON step4_bucketed_ddp
 #                 TESTS a_test.cpp … [RANKS 1 2 3 4])
 #
-#   step5_zero1_idea   library: the idea's files IDEA.cpp, with the ideas of the steps before
-#   step5_zero1_train  library: train() and the cost card, which the tests of other steps link as well
+#   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
+#   step5_zero1_train  library: train(), which the tests of other steps link as well
 #   step5_zero1        the program
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
 #   step5_zero1_grade  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
@@ -15,18 +15,13 @@
 # include check and the map in README.md are made from it.
 #
 # A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
-# add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. A
-# step whose cost card it cites has cost_card among its IDEA.
+# add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none.
 function(ladder_add_step step)
   cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
   set(folder "${CMAKE_CURRENT_SOURCE_DIR}")
-  set(train_sources "${folder}/train.cpp")
-  if(NOT "cost_card" IN_LIST arg_IDEA)
-    list(APPEND train_sources "${folder}/cost_card.cpp")
-  endif()
   if(NOT arg_EXERCISE AND EXISTS "${folder}/exercise")
     list(GET arg_IDEA 0 arg_EXERCISE)
   endif()
@@ -36,6 +31,7 @@ function(ladder_add_step step)
   if(step IN_LIST LADDER_EXERCISE)
     list(TRANSFORM answers REPLACE "^.*/" "${LADDER_EXERCISES}/${step}/")
   endif()
+  list(APPEND arg_IDEA cost_card)
   list(TRANSFORM arg_IDEA APPEND .cpp)
   list(REMOVE_ITEM arg_IDEA ${arg_EXERCISE})
   list(TRANSFORM arg_IDEA PREPEND "${folder}/")
@@ -61,7 +57,7 @@ function(ladder_add_step step)
     return()
   endif()
 
-  add_library(${step}_train STATIC ${train_sources})
+  add_library(${step}_train STATIC "${folder}/train.cpp")
   _ladder_target(${step}_train)
   set_property(GLOBAL APPEND PROPERTY LADDER_TRAINERS ${step}_train)
   target_link_libraries(${step}_train PUBLIC ${step}_idea)

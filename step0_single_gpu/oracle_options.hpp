@@ -32,4 +32,13 @@ struct OracleOptions {
   }
 };
 
+// An option that the chapter cuda_graphs has become: given to step 0, it names that program.
+struct MovedGraphs {
+  void declare(OptionTable& table) {
+    table.moved("--cuda-graphs",
+                "a program of its own trains with them: ./ladder train cuda_graphs");
+  }
+  void finalize(TrainOptions& /*options*/) {}
+};
+
 }  // namespace ladder

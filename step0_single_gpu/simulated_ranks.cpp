@@ -2,6 +2,7 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -76,6 +77,11 @@ Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::in
     rows.push_back(rows_of_rank(microbatch, rank, num_ranks));
   }
   return Microbatches(std::move(rows));
+}
+
+void check_alone(int world_size) {
+  check_usage(world_size == 1, "step 0 runs on one rank, not on ", world_size,
+              "; --simulate-ranks ", world_size, " plays them in one process");
 }
 
 }  // namespace ladder

@@ -56,4 +56,7 @@ BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks);
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks);
 Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::int64_t num_ranks);
 
+// Throws UsageError in a world of several ranks: one process plays them.
+void check_alone(int world_size);
+
 }  // namespace ladder

@@ -9,7 +9,6 @@
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
-#include "step0_single_gpu/cuda_graphs.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/oracle_options.hpp"
@@ -28,9 +27,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   SimulatedRanks ranks(oracle.simulate_ranks, oracle.fold, grads);  // 1, or N for the oracle
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
-  // Forward and loss in one; with --cuda-graphs, a recording of them that a GPU repeats.
-  const LossSum loss_sum =
-      captured_if(options.get<CudaGraphOptions>().are_wanted, loss_of(model, kNextToken), grads);
+  const LossSum loss_sum = loss_of(model, kNextToken);
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();  // token ids for all microbatches of the step

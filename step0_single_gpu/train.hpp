@@ -1,25 +1,13 @@
 // Step 0: one device, one process, and the loop that all later steps keep.
 #pragma once
 
-#include "common/train/trainer.hpp"
-#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/cost_card.hpp"
 #include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder::step0 {
 
-// Trains as `options` say. Throws UsageError in a world of several ranks: to play those in one
-// process, use --simulate-ranks.
+// Trains as `options` say. Throws UsageError in a world of several ranks.
 TrainReport train(const TrainOptions& options, World& world);
-
-// Throws UsageError for more than one rank.
-void check_alone(int world_size);
-
-// 4 bytes each for parameters and gradients, 8 for AdamW's two moments: 16 per element of the
-// layout.
-StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
-
-// Zero: a single rank sends nothing.
-Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
   return {
@@ -27,7 +15,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
-      .options = {.own = step_options<OracleOptions, CudaGraphOptions>()},
+      .options = {.own = step_options<OracleOptions, MovedGraphs>()},
   };
 }
 

@@ -8,7 +8,6 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "step0_single_gpu/cuda_graphs.hpp"
 #include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
@@ -42,15 +41,9 @@ class Step0Test : public ::testing::Test {
   TrainOptions options_;
 };
 
-TEST_F(Step0Test, CudaGraphsNeedAGpu) {
-  const auto are_wanted = [](const std::vector<const char*>& words) {
-    return parse_words(step0::trainer(), words).options.get<CudaGraphOptions>().are_wanted;
-  };
-  EXPECT_FALSE(are_wanted({}));
-  EXPECT_FALSE(are_wanted({"--cuda-graphs", "false"}));
-  EXPECT_TRUE(are_wanted({"--device", "cuda", "--cuda-graphs", "true"}));
+TEST_F(Step0Test, CudaGraphsAreAChapter) {
   expect_refused(step0::trainer(), {"--cuda-graphs", "true"},
-                 {"--cuda-graphs true", "--device is cpu: give --device cuda"});
+                 {"--cuda-graphs", "./ladder train cuda_graphs"});
 }
 
 TEST_F(Step0Test, SameSeedSameBitsOtherSeedOthers) {

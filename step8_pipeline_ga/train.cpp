@@ -7,7 +7,6 @@
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step2_sharded_data/data_shard.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
@@ -32,8 +31,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
-  BatchStream batches(step_data(options),
-                      data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail));
+  BatchStream batches(step_data(options), replica_shard(options, mesh));
   run.resume(stage_state(plan, flat, optimizer, batches, mesh));
   check_same_start(run, batches, mesh.world);
   broadcast_parameters(flat, mesh.data_parallel);

@@ -101,13 +101,13 @@ void check_in_flight(const Diloco& diloco, const std::map<std::string, std::int6
 
 }  // namespace
 
-TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm) {
   const at::Tensor average = saved_average(diloco);
-  const StateTensors parameters = stored_parameters(model, inner);
-  std::vector<NamedTensor> inner_state = inner.named_state(model.layout());
-  TrainState state =
-      state_of(whole_tensors(global.named_params()), whole_tensors(inner_state), inner, batches);
+  const StateTensors parameters = stored_parameters(own.flat, inner);
+  std::vector<NamedTensor> inner_state = inner.named_state(own.flat.layout());
+  TrainState state = state_of(whole_tensors(global.flat.named_params()), whole_tensors(inner_state),
+                              inner, batches);
   const at::Tensor loss_scale = saved_loss_scale(run.loss_scaler());
   if (loss_scale.defined()) inner_state.push_back({"loss_scale", loss_scale});
   state.extra_files.push_back({"outer.safetensors", whole_tensors(outer_tensors(diloco, average))});
@@ -130,11 +130,11 @@ TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel&
     if (!loaded.has_extras) return;
     check_in_flight(diloco, loaded.extra_counts);
     if (loss_scale.defined()) {
-      const LossScaleState own = restored_loss_scale(loss_scale);
+      const LossScaleState scale = restored_loss_scale(loss_scale);
       // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.
       const std::int64_t skipped_by_0 = run.loss_scaler().state().skipped_steps;
-      inner.set_num_steps(inner.num_steps() + skipped_by_0 - own.skipped_steps);
-      run.restore_loss_scale(own);
+      inner.set_num_steps(inner.num_steps() + skipped_by_0 - scale.skipped_steps);
+      run.restore_loss_scale(scale);
     }
     diloco.restore({loaded.extra_counts.at("outer_steps"),
                     restored_average(average, loaded.extra_counts.at("values_in_flight"),

@@ -17,12 +17,13 @@
 #include "common/train/checkpoint/train_state.hpp"
 #include "common/train/run.hpp"
 #include "step9_diloco/diloco.hpp"
+#include "step9_diloco/model_copy.hpp"
 
 namespace ladder {
 
 // Local, but what it returns is collective to save. The average in flight must be settled.
 // Lifetime: the arguments outlive the state.
-TrainState diloco_state(Diloco& diloco, const FlatModel& model, const FlatModel& global,
+TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& global,
                         Optimizer& inner, BatchStream& batches, Run& run, Communicator& comm);
 
 }  // namespace ladder

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "common/optim/norm.hpp"
-#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
@@ -19,6 +18,7 @@
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
 #include "step9_diloco/make_averager.hpp"
+#include "step9_diloco/model_copy.hpp"
 #include "step9_diloco/round_log.hpp"
 
 namespace ladder::step9 {
@@ -26,52 +26,49 @@ namespace ladder::step9 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  FlatModel flat(layout_of(options)), global(in_fp32(flat.layout()));  // this worker's, everybody's
-  const Model model = build_model(options, flat);
-  const Model global_model = build_model(in_fp32(options), global);
-  FlatGradients grads(flat);
-  Optimizer inner(flat, grads, options.optimizer);
-  FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
+  ModelCopy own(options, layout_of(options));                      // this worker's
+  ModelCopy global(in_fp32(options), in_fp32(own.flat.layout()));  // everybody's
+  FlatGradients grads(own.flat);
+  Optimizer inner(own.flat, grads, options.optimizer);
+  FlatModel local = inner.updated_model(own.flat);  // in 16 bits its masters, else own.flat itself
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
-  const auto& own = options.get<DilocoOptions>();
-  const std::unique_ptr<Averager> averager = make_averager(own, comm);
-  Diloco diloco(local, global, own, *averager);  // with the outer optimizer
-  const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
+  const auto& rounds = options.get<DilocoOptions>();
+  const std::unique_ptr<Averager> averager = make_averager(rounds, comm);
+  Diloco diloco(local, global.flat, rounds, *averager);  // with the outer optimizer
+  const auto state = [&] { return diloco_state(diloco, own, global, inner, batches, run, comm); };
   run.resume(state());
   check_same_start(run, batches, comm);
-  broadcast_parameters(global, comm);
+  broadcast_parameters(global.flat, comm);
   diloco.adopt_global();
   inner.round_masters();
-  const LossSum loss_sum = loss_of(model, kNextToken);
-  const LossSum global_loss_sum = loss_of(global_model, kNextToken);
   RoundLog log;
-  const GradientHooks hooks(flat.leaves(), [&](auto) { averager->poll(); });  // an average moves on
+  const GradientHooks hooks(own.flat.leaves(), [&](auto) { averager->poll(); });  // it moves on
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);   // this worker's: nobody else is asked
     const double mean_over = std::max(num_targets, 1.0);  // padding alone has a gradient of 0
-    const double loss = accumulate_gradients(loss_sum, batch, mean_over, run.loss_scale());
+    const double loss = accumulate_gradients(own.loss_sum, batch, mean_over, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
-    const DilocoAction due = plan_diloco(own, run.num_steps_taken() + 1);
+    const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
     if (due.starts || due.finishes) inner.round_masters();
-    log.add({loss, clip.norm, parameter_norm(flat), num_targets});
+    log.add({loss, clip.norm, parameter_norm(own.flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too
     const bool is_heard = due.finishes || run.should_save() || comm.size() == 1;
     if (is_heard) run.record(log.share(run.stop_requested(), comm));
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
+      run.record_validation(evaluate(global.loss_sum, batches.validation(), comm));
     }
   }
   diloco.settle();
   run.finish(state());
-  if (run.should_sample()) run.record_sample(generate(global_model, options));
+  if (run.should_sample()) run.record_sample(generate(global.model, options));
   return run.report();
 }
 

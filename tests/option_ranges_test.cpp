@@ -78,9 +78,8 @@ Trainer step_x() {
       .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); },
       .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
-  trainer.options.own =
-      step_options<OracleOptions, CudaGraphOptions, BucketOptions, PrefetchOptions, PipelineOptions,
-                   ObjectiveOptions, DilocoOptions, ElasticOptions>();
+  trainer.options.own = step_options<OracleOptions, BucketOptions, PrefetchOptions, PipelineOptions,
+                                     ObjectiveOptions, DilocoOptions, ElasticOptions>();
   return trainer;
 }
 

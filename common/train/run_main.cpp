@@ -218,7 +218,7 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     if (line.options.device.is_cuda()) {
       const std::string problem = cuda_problem();
       check_usage(problem.empty(), "--device cuda: ", problem,
-                  "; without --device, the CPU trains the same model");
+                  "; with --device cpu, the CPU trains the same model");
       set_deterministic(line.options.is_deterministic);
     }
     install_memory_ledger(line.options.device.type());

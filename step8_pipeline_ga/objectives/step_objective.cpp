@@ -3,8 +3,15 @@
 #include <utility>
 
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/runner/evaluate.hpp"
 
 namespace ladder {
+
+double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
+                const Microbatches& batches, const Mesh& mesh) {
+  const auto prepare = [&](Microbatches& own) { objective.prepare(own, {.is_validation = true}); };
+  return evaluate(pipeline, objective, batches, mesh, prepare);
+}
 
 MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world) {
   MetricSums sums = std::exchange(own, {});

@@ -20,6 +20,7 @@
 #include "common/train/report/step_record.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/objective.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 #include "step8_pipeline_ga/stage/stage_state.hpp"
 
@@ -58,6 +59,11 @@ StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, 
 StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,
                                      const Mesh& mesh, const FlatModel& student,
                                      Optimizer& optimizer);
+
+// The validation loss, as step 8 computes it, once a second model has seen the batches. Collective
+// over the world.
+double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
+                const Microbatches& batches, const Mesh& mesh);
 
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.

@@ -7,11 +7,12 @@
 #include "common/core/check.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/runner/next_batch.hpp"
 
 namespace ladder {
 
 DataShard step_shard(const TrainOptions& options, const Mesh& mesh) {
-  DataShard shard = data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
+  DataShard shard = replica_shard(options, mesh);
   const ObjectiveOptions& objective = options.get<ObjectiveOptions>();
   if (objective.kind != ObjectiveKind::kSelfDistillation) return shard;
   if (objective.distillation.scope == SinkhornScope::kBatch) {

@@ -11,7 +11,6 @@
 #include "step8_pipeline_ga/objectives/step_objective.hpp"
 #include "step8_pipeline_ga/objectives/step_shard.hpp"
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
-#include "step8_pipeline_ga/runner/evaluate.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
@@ -64,10 +63,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     if (run.should_save())
       run.save(stage_state(plan, flat, optimizer, batches, mesh, objective.state));
     if (run.should_evaluate()) {
-      const auto prepare = [&](Microbatches& own) {
-        objective.prepare(own, {.is_validation = true});
-      };
-      const double val_loss = evaluate(pipeline, objective, batches.validation(), mesh, prepare);
+      const double val_loss = evaluate(pipeline, objective, batches.validation(), mesh);
       run.record_validation(val_loss, objective.take_metrics());
     }
   }

@@ -12,6 +12,10 @@ DataOptions step_data(const TrainOptions& options) {
   return data;
 }
 
+DataShard replica_shard(const TrainOptions& options, const Mesh& mesh) {
+  return data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
+}
+
 StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas) {
   const std::int64_t wanted = options.get<PipelineOptions>().docs_per_step;
   if (wanted == 0) return {batches.next(), {}};

@@ -2,16 +2,20 @@
 // number of documents.
 #pragma once
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/mesh.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/step_record.hpp"
+#include "step2_sharded_data/data_shard.hpp"
 
 namespace ladder {
 
 // The data options of a whole optimizer step: the microbatches of all its flushes, and the rows
 // that the options have the data read as.
 DataOptions step_data(const TrainOptions& options);
+
+// The samples of this replica, as in step 2: all its stages read them.
+DataShard replica_shard(const TrainOptions& options, const Mesh& mesh);
 
 struct StepBatch {
   Microbatches microbatches;

@@ -4,12 +4,10 @@
 #include <algorithm>
 
 #include "common/optim/norm.hpp"
-#include "common/train/build_model.hpp"
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/objective.hpp"
-#include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_options.hpp"
@@ -18,6 +16,7 @@
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/worker.hpp"
+#include "step9_diloco/model_copy.hpp"
 #include "step9_diloco/round_log.hpp"
 
 namespace ladder::elastic {
@@ -26,56 +25,50 @@ TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();  // of this worker alone
   check_alone(comm.size());
   Run run(options, comm);
-  FlatModel flat(layout_of(options)), global(in_fp32(flat.layout()));  // this worker's, everybody's
-  const Model model = build_model(options, flat);
-  const Model global_model = build_model(in_fp32(options), global);
-  FlatGradients grads(flat);
-  Optimizer inner(flat, grads, options.optimizer);
-  FlatModel local = inner.updated_model(flat);  // in 16 bits its masters, else flat itself
-  const auto& own = options.get<DilocoOptions>();
-  const auto& elastic = options.get<ElasticOptions>();
-  BatchStream batches(options.data,
-                      data_shard(elastic.worker, elastic.num_workers, options.data.tail));
-  ElasticAverager workers(elastic, worker_log(options));
-  Diloco diloco(local, global, own, workers);  // with the outer optimizer
-  const auto state = [&] { return diloco_state(diloco, flat, global, inner, batches, run, comm); };
+  ModelCopy own(options, layout_of(options));                      // this worker's
+  ModelCopy global(in_fp32(options), in_fp32(own.flat.layout()));  // everybody's
+  FlatGradients grads(own.flat);
+  Optimizer inner(own.flat, grads, options.optimizer);
+  FlatModel local = inner.updated_model(own.flat);  // in 16 bits its masters, else own.flat itself
+  const auto& rounds = options.get<DilocoOptions>();
+  BatchStream batches(options.data, worker_shard(options));
+  ElasticAverager workers(options.get<ElasticOptions>(), worker_log(options));
+  Diloco diloco(local, global.flat, rounds, workers);  // with the outer optimizer
+  const auto state = [&] { return diloco_state(diloco, own, global, inner, batches, run, comm); };
   run.resume(state());
   diloco.adopt_global();
   inner.round_masters();
-  workers.join(worker_state(diloco, local, global, inner, run, options), describe_group(options));
-  const LossSum loss_sum = loss_of(model, kNextToken);
-  const LossSum global_loss_sum = loss_of(global_model, kNextToken);
+  workers.join(worker_state(diloco, local, global.flat, inner, run, options),
+               describe_group(options));
   RoundLog log;
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
     const double num_targets = kNextToken.count(batch);   // this worker's: nobody else is asked
     const double mean_over = std::max(num_targets, 1.0);  // padding alone has a gradient of 0
-    const double loss = accumulate_gradients(loss_sum, batch, mean_over, run.loss_scale());
+    const double loss = accumulate_gradients(own.loss_sum, batch, mean_over, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     workers.note_step(num_targets);
-    const DilocoAction due = plan_diloco(own, run.num_steps_taken() + 1);
-    // Before anything is read, for it may replace this worker's state: who takes part? A run that
-    // has resumed since its start was due asks at the end of the round.
-    const bool starts = due.starts || (due.finishes && !diloco.is_started());
-    if (starts && workers.form_quorum()) diloco.start_average();
+    const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
+    const bool is_late = due.finishes && !diloco.is_started();  // resumed after its start was due
+    if (due.starts || is_late) start_round(diloco, workers);    // with whoever is there
     if (due.finishes) finish_round(diloco, workers);
     if (due.starts || due.finishes) inner.round_masters();
-    log.add({loss, clip.norm, parameter_norm(flat), num_targets});
+    log.add({loss, clip.norm, parameter_norm(own.flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too
     run.record(log.share(run.stop_requested(), comm));
     if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      run.record_validation(evaluate(global_loss_sum, batches.validation(), comm));
+      run.record_validation(evaluate(global.loss_sum, batches.validation(), comm));
     }
   }
   diloco.settle();
   run.finish(state());
   workers.end();
-  if (run.should_sample()) run.record_sample(generate(global_model, options));
+  if (run.should_sample()) run.record_sample(generate(global.model, options));
   return run.report();
 }
 

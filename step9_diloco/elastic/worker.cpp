@@ -16,6 +16,11 @@ Log worker_log(const TrainOptions& options) {
   };
 }
 
+DataShard worker_shard(const TrainOptions& options) {
+  const auto& elastic = options.get<ElasticOptions>();
+  return data_shard(elastic.worker, elastic.num_workers, options.data.tail);
+}
+
 std::string describe_group(const TrainOptions& options) {
   const Json all = to_json(options);
   std::string text;
@@ -25,6 +30,10 @@ std::string describe_group(const TrainOptions& options) {
     text += concat(text.empty() ? "" : ", ", "--", name, " ", all.at(name).dump());
   }
   return text;
+}
+
+void start_round(Diloco& diloco, ElasticAverager& workers) {
+  if (workers.form_quorum()) diloco.start_average();
 }
 
 bool finish_round(Diloco& diloco, const ElasticAverager& workers) {

@@ -6,6 +6,7 @@
 
 #include "common/optim/optimizer.hpp"
 #include "common/train/run.hpp"
+#include "step2_sharded_data/data_shard.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/log.hpp"
@@ -16,9 +17,16 @@ namespace ladder {
 // To the console, unless the run is quiet: "worker 1 has healed from worker 2".
 Log worker_log(const TrainOptions& options);
 
+// The samples of this worker, dealt as to the ranks of step 2.
+DataShard worker_shard(const TrainOptions& options);
+
 // What must be the same for all workers that meet at a lighthouse: the model, how rows are dealt
 // and the outer optimizer. Not --sync-every: slower workers may take fewer steps per round.
 std::string describe_group(const TrainOptions& options);
+
+// Asks who takes part in this round, and starts its average with them. Asks before it reads
+// anything: the answer may replace this worker's state. Collective over the workers that are there.
+void start_round(Diloco& diloco, ElasticAverager& workers);
 
 // Waits for this round's average, and takes the outer step if it is committed. A worker that has
 // given up keeps what it has learned: it stops, and its round goes on after a resume. Any other

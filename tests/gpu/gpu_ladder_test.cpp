@@ -10,7 +10,7 @@
 #include "common/model/attention_backend.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
-#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
@@ -22,6 +22,8 @@ namespace ladder {
 namespace {
 
 using ::testing::IsEmpty;
+
+const Rung kWithGraphs = {.trainer = cuda_graphs::trainer()};
 
 class GpuLadder : public RankTest {
  protected:
@@ -118,8 +120,7 @@ TEST_ON_PROCESSES(GpuLadder, CudaGraphsChangeNoBit) {
     wanted.data.num_microbatches = 3;
     wanted.loss_scale.initial = 1024;  // of fp16: overflows nowhere, and NaN would equal nothing
     const FinishedRun usual = train(oracle(), wanted);
-    wanted.set<CudaGraphOptions>().are_wanted = true;
-    const FinishedRun graphs = train(oracle(), wanted);
+    const FinishedRun graphs = train(kWithGraphs, wanted);
     EXPECT_EQ(graphs.report.grad_norms, usual.report.grad_norms);
     EXPECT_THAT(differences(graphs, usual), IsEmpty());
     const auto& other = graphs.report.memory.other_bytes;  // or it ran without graphs
@@ -135,11 +136,10 @@ TEST_ON_PROCESSES(GpuLadder, TheFastestKernelsStayClose) {
   wanted.model.channels = 64 * wanted.model.heads;
   const std::vector<double> repeatable = train(oracle(), wanted).report.losses;
   set_deterministic(false);
-  for (const bool has_graphs : {false, true}) {
-    SCOPED_TRACE(concat("attention: ", attention_backend(wanted.model, wanted.device),
-                        has_graphs ? ", with CUDA graphs" : ""));
-    wanted.set<CudaGraphOptions>().are_wanted = has_graphs;
-    const std::vector<double> fastest = train(oracle(), wanted).report.losses;
+  for (const Rung& rung : {oracle(), kWithGraphs}) {
+    SCOPED_TRACE(
+        concat(rung.step(), ", attention: ", attention_backend(wanted.model, wanted.device)));
+    const std::vector<double> fastest = train(rung, wanted).report.losses;
     ASSERT_EQ(fastest.size(), repeatable.size());
     for (std::size_t i = 0; i < fastest.size(); ++i) {
       EXPECT_NEAR(fastest[i], repeatable[i], 1e-2 * repeatable[i]) << "step " << i << kGuess;

@@ -53,23 +53,6 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
   return run;
 }
 
-FinishedRun Climber::climb_with(PlantedError error, TrainOptions options) {
-  options.step = "step3_naive_dp";
-  options.output.out = folder_for("planted");
-  FinishedRun run = {to_string(error), train_with(error, options, mpi_world()), options.output.out};
-  wait_for_all();
-  return run;
-}
-
-FinishedRun Climber::climb_with(PipelineError error, TrainOptions options) {
-  options = options_for(pipeline().trainer, options);
-  options.output.out = folder_for("planted");
-  FinishedRun run = {to_string(error), train_pipeline_with(error, options, mpi_world()),
-                     options.output.out};
-  share_hash(run);
-  return run;
-}
-
 FinishedRun Climber::ask_oracle(const TrainOptions& options, Fold fold, int num_ranks) {
   return ladder::ask_oracle(options, fold, num_ranks,
                             concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++));

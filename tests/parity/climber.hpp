@@ -8,8 +8,6 @@
 #include "common/train/options/options.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "tests/parity/configurations.hpp"
-#include "tests/parity/planted_errors.hpp"
-#include "tests/parity/planted_pipeline_errors.hpp"
 #include "tests/parity/rungs.hpp"
 
 namespace ladder {
@@ -32,8 +30,6 @@ class Climber {
   FinishedRun climb(const Rung& rung, TrainOptions options, World& world);
   // Trains on the first num_ranks ranks; the others wait and get an empty report.
   FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options);
-  FinishedRun climb_with(PlantedError error, TrainOptions options);
-  FinishedRun climb_with(PipelineError error, TrainOptions options);
   // Local: simulates all ranks in this one.
   FinishedRun ask_oracle(const TrainOptions& options, Fold fold) {
     return ask_oracle(options, fold, size());

@@ -1,6 +1,5 @@
 // The parity ladder. On as many ranks as this program has, compares every step with the previous
-// one and with the oracle, to the bit, and what each holds and sends with theory, to the byte. Also
-// runs the same loop with planted mistakes, each of which must be found.
+// one and with the oracle, to the bit, and what each holds and sends with theory, to the byte.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,13 +17,11 @@
 #include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/configurations.hpp"
-#include "tests/parity/planted_errors.hpp"
 #include "tests/parity/rungs.hpp"
 
 namespace ladder {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // The bytes of data that each rank reads: the whole global batch in step 1, its own part in step 2.
@@ -264,41 +261,6 @@ TEST(ParityLadder, CoveringSetHasEveryPairOfValues) {
   collect(full_product(), pairs_of_all);
   collect(covering_set(), pairs);
   EXPECT_EQ(pairs, pairs_of_all);
-}
-
-// Prints the results of the last step, which step 3's lesson quotes.
-void print_last_step(const FinishedRun& run) {
-  if (mpi_world().comm().rank() != 0) return;
-  std::printf("  %-55s loss %.7f   gradient norm %.4f\n", run.name.c_str(),
-              run.report.losses.back(), run.report.grad_norms.back());
-}
-
-TEST(ParityLadder, FindsEveryPlantedErrorAndSaysWhere) {
-  Climber climber;
-  if (climber.size() == 1) return;  // a single rank cannot make these mistakes
-  std::vector<Configuration> two = {covering_set()[1], covering_set()[2]};
-  for (const Configuration& configuration : two) {
-    SCOPED_TRACE(concat(climber.size(), " ranks, ", configuration.name()));
-    const TrainOptions options = climber.options(configuration);
-    const FinishedRun right = climber.climb(rung_of("step4_bucketed_ddp"), options);
-    if (climber.rank() == 0) std::printf("%s\n", configuration.name().c_str());
-    print_last_step(right);
-    EXPECT_THAT(differences(climber.climb_with(PlantedError::kNone, options), right), IsEmpty());
-    for (const PlantedError error : planted_errors()) {
-      if (error == PlantedError::kOwnDenominator && configuration.rows == Rows::kWindows) {
-        continue;  // all rows are full: the counts are equal
-      }
-      const FinishedRun wrong = climber.climb_with(error, options);
-      print_last_step(wrong);
-      std::string all;
-      for (const std::string& line : differences(wrong, right)) all += line + "\n";
-      EXPECT_THAT(all,
-                  HasSubstr(concat(to_string(error), " against step4_bucketed_ddp: step 1 of 12")));
-      EXPECT_THAT(all, HasSubstr("the gradient norm is "));
-      EXPECT_THAT(all, HasSubstr("more than rounding"));
-      EXPECT_THAT(all, HasSubstr("tensor 'wte.weight' differs in "));
-    }
-  }
 }
 
 }  // namespace

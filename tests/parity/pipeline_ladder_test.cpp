@@ -296,37 +296,6 @@ TEST(PipelineLadder, WritesTheTextOfTheOracle) {
   }
 }
 
-// Each mistake shows in the first step that it can, in the loss, the gradient norm or the
-// parameters.
-TEST(PipelineLadder, FindsEveryPlantedErrorAndSaysWhere) {
-  Climber climber;
-  if (climber.size() % 2 != 0) return;  // two stages, and on four ranks two replicas
-  Shape shape = {Schedule::k1f1b, 2, 3, 1, 2};
-  for (const bool is_tied : {false, true}) {
-    Configuration configuration = untied()[2];
-    configuration.tie_embeddings = is_tied;
-    const TrainOptions options = with_shape(climber.options(configuration), shape);
-    const FinishedRun right = climber.climb(pipeline(), options);
-    EXPECT_THAT(differences(climber.climb_with(PipelineError::kNone, options), right), IsEmpty());
-    using enum PipelineError;
-    std::vector<PipelineError> errors = {kScaledAgainAfterEachFlush, kWipedBetweenFlushes,
-                                         kAnotherMicrobatchsActivation};
-    // With a single replica, nothing is summed.
-    if (climber.size() > 2) errors.push_back(kSummedBeforeTheLastBackward);
-    if (is_tied) errors = {kMissingTiedPart};
-    for (const PipelineError error : errors) {
-      const FinishedRun wrong = climber.climb_with(error, options);
-      std::string all;
-      for (const std::string& line : differences(wrong, right)) all += line + "\n";
-      if (climber.rank() != 0) continue;
-      EXPECT_THAT(all,
-                  HasSubstr(concat(to_string(error), " against step8_pipeline_ga: step 1 of 12")));
-      EXPECT_THAT(all, HasSubstr("the gradient norm is "));
-      EXPECT_THAT(all, HasSubstr("more than rounding"));
-    }
-  }
-}
-
 TEST(PipelineLadder, RefusesShapesThatCannotBe) {
   Climber climber;
   const auto message = [&](const Shape& shape) -> std::string {

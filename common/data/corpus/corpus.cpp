@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/core/seed.hpp"
-#include "common/data/corpus/question.hpp"
 #include "common/data/corpus/schema.hpp"
 #include "common/data/corpus/sql_query.hpp"
 

@@ -7,14 +7,11 @@ namespace ladder {
 namespace {
 
 // Three to five columns of the table, in random order, so that their positions reveal nothing.
-SchemaTable sample_table(const CorpusTable& table, Random& random) {
-  SchemaTable sampled{table.name, {}};
+CorpusTable sample_table(const CorpusTable& table, Random& random) {
   const auto size = static_cast<std::int64_t>(table.columns.size());
   const std::int64_t num_columns = std::min<std::int64_t>(3 + random.below(3), size);
-  const auto is_text = [](const CorpusColumn* column) { return column->is_text(); };
   while (true) {
-    sampled.columns.clear();
-    for (const CorpusColumn& column : table.columns) sampled.columns.push_back(&column);
+    CorpusTable sampled = table;
     for (std::int64_t i = 0; i < num_columns; ++i) {
       std::swap(sampled.columns[static_cast<std::size_t>(i)],
                 sampled.columns[static_cast<std::size_t>(i + random.below(size - i))]);
@@ -25,40 +22,35 @@ SchemaTable sample_table(const CorpusTable& table, Random& random) {
   }
 }
 
-std::string create_statement(const SchemaTable& table, std::string_view first_column,
-                             std::string_view last_column) {
-  std::string text = "CREATE TABLE " + std::string(table.name) + " (";
-  if (!first_column.empty()) text += std::string(first_column) + " INT, ";
-  for (const CorpusColumn* column : table.columns) {
-    if (column != table.columns.front()) text += ", ";
-    text += std::string(column->name) + (column->is_text() ? " TEXT" : " INT");
+std::string create_statement(const CorpusTable& table, const std::string& before = "",
+                             const std::string& after = "") {
+  std::string columns;
+  for (const CorpusColumn& column : table.columns) {
+    if (!columns.empty()) columns += ", ";
+    columns += column.name + (is_text(column) ? " TEXT" : " INT");
   }
-  if (!last_column.empty()) text += ", " + std::string(last_column) + " INT";
-  return text + ")";
+  return "CREATE TABLE " + table.name + " (" + before + columns + after + ")";
 }
 
 }  // namespace
 
 std::string CorpusSchema::create_statements() const {
-  if (!other) return create_statement(main, "", "");
-  const std::string_view key = domain->key;
-  if (main_has_parent)
-    return create_statement(main, "", key) + "; " + create_statement(*other, "id", "");
-  return create_statement(main, "id", "") + "; " + create_statement(*other, "", key);
+  if (!other) return create_statement(main);
+  const std::string id = "id INT, ", key = ", " + domain->key + " INT";
+  return main_has_parent ? create_statement(main, "", key) + "; " + create_statement(*other, id)
+                         : create_statement(main, id) + "; " + create_statement(*other, "", key);
 }
 
 CorpusSchema sample_schema(Random& random) {
   const auto& domains = corpus_domains();
   const auto number = random.below(static_cast<std::int64_t>(domains.size()));
-  CorpusSchema schema;
-  schema.domain = &domains[static_cast<std::size_t>(number)];
+  const CorpusDomain& domain = domains[static_cast<std::size_t>(number)];
   const bool is_about_parent = random.below(3) == 0;
   const bool shows_both = random.below(3) == 0;
-  schema.main =
-      sample_table(is_about_parent ? schema.domain->parent : schema.domain->table, random);
+  CorpusSchema schema = {&domain,
+                         sample_table(is_about_parent ? domain.parent : domain.table, random)};
   if (!shows_both) return schema;
-  schema.other =
-      sample_table(is_about_parent ? schema.domain->table : schema.domain->parent, random);
+  schema.other = sample_table(is_about_parent ? domain.table : domain.parent, random);
   schema.main_has_parent = !is_about_parent;
   return schema;
 }

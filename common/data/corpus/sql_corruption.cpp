@@ -8,80 +8,46 @@ namespace {
 
 void change_column(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.column == nullptr) return;
-  const bool is_aggregate =
-      query.shape == SqlShape::kAggregate || query.shape == SqlShape::kAggregatePerGroup;
-  const auto fits = [&](const CorpusColumn& column) { return !is_aggregate || !column.is_text(); };
-  const CorpusColumn* other = schema.main.pick(
-      random, fits, {query.column, query.second_column, query.group_by, query.order_by});
+  const CorpusColumn* other =
+      schema.main.pick(random, query.has("@f") ? is_number : is_any,
+                       {query.column, query.second_column, query.group_by, query.order_by});
   if (other != nullptr) query.column = other;
 }
 
 void change_aggregate(SqlQuery& query, const CorpusSchema&, Random& random) {
-  constexpr SqlAggregate kAggregates[] = {SqlAggregate::kMaximum, SqlAggregate::kMinimum,
-                                          SqlAggregate::kAverage, SqlAggregate::kSum};
-  query.aggregate = kAggregates[random.below(4)];
+  query.aggregate = &kSqlAggregates[random.below(4)];
 }
 
 void change_condition_column(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.conditions.empty()) return;
   SqlCondition& condition = query.conditions.front();
-  const auto fits = [&](const CorpusColumn& column) {
-    return column.is_text() == condition.column->is_text();
-  };
   std::vector<const CorpusColumn*> taken;
   for (const SqlCondition& each : query.conditions) taken.push_back(each.column);
+  const CorpusTable& table = query.is_join ? *schema.other : schema.main;
   const CorpusColumn* other =
-      (query.is_join ? *schema.other : schema.main).pick(random, fits, taken);
+      table.pick(random, is_text(*condition.column) ? is_text : is_number, taken);
   if (other != nullptr) condition.column = other;
-}
-
-SqlOperator opposite(SqlOperator op) {
-  switch (op) {
-    case SqlOperator::kEqual:
-      return SqlOperator::kNotEqual;
-    case SqlOperator::kNotEqual:
-      return SqlOperator::kEqual;
-    case SqlOperator::kGreater:
-      return SqlOperator::kLess;
-    case SqlOperator::kLess:
-      return SqlOperator::kGreater;
-    case SqlOperator::kAtLeast:
-      return SqlOperator::kAtMost;
-    case SqlOperator::kAtMost:
-      return SqlOperator::kAtLeast;
-    case SqlOperator::kBetween:
-      return SqlOperator::kGreater;
-    case SqlOperator::kStartsWith:
-      return SqlOperator::kEndsWith;
-    case SqlOperator::kEndsWith:
-      return SqlOperator::kContains;
-    case SqlOperator::kContains:
-      break;
-  }
-  return SqlOperator::kStartsWith;
 }
 
 void change_operator(SqlQuery& query, const CorpusSchema&, Random& random) {
   if (query.conditions.empty()) return;
   const auto size = static_cast<std::int64_t>(query.conditions.size());
   SqlCondition& condition = query.conditions[static_cast<std::size_t>(random.below(size))];
-  condition.op = opposite(condition.op);
+  const auto& operators = is_text(*condition.column) ? kTextOperators : kNumberOperators;
+  condition.op = &operators[condition.op->opposite];
 }
 
 void change_value(SqlQuery& query, const CorpusSchema&, Random& random) {
   if (query.conditions.empty()) return;
   SqlCondition& condition = query.conditions.back();
   const std::size_t length = condition.value.size();
-  const bool is_pattern = condition.op == SqlOperator::kStartsWith ||
-                          condition.op == SqlOperator::kEndsWith ||
-                          condition.op == SqlOperator::kContains;
-  if (condition.op == SqlOperator::kBetween) {
+  if (has(condition.op->sql, "@u")) {
     condition.upper = std::to_string(std::stoll(condition.upper) +
                                      condition.column->step * (1 + random.below(9)));
   } else {
     condition.value = condition.column->value(random);
   }
-  if (is_pattern) condition.value.resize(length);
+  if (has(condition.op->sql, "%")) condition.value.resize(length);
 }
 
 void drop_condition(SqlQuery& query, const CorpusSchema&, Random&) {
@@ -90,14 +56,12 @@ void drop_condition(SqlQuery& query, const CorpusSchema&, Random&) {
 
 void change_group(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.group_by == nullptr) return;
-  const auto fits = [](const CorpusColumn&) { return true; };
-  const CorpusColumn* other = schema.main.pick(random, fits, {query.group_by, query.column});
+  const CorpusColumn* other = schema.main.pick(random, is_any, {query.group_by, query.column});
   if (other != nullptr) query.group_by = other;
 }
 
 void change_order(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   if (query.order_by == nullptr) return;
-  const auto is_number = [](const CorpusColumn& column) { return !column.is_text(); };
   const CorpusColumn* other = schema.main.pick(random, is_number, {query.order_by, query.column});
   if (other == nullptr || random.below(2) == 0) {
     query.is_descending = !query.is_descending;

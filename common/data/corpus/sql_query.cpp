@@ -5,22 +5,18 @@
 namespace ladder {
 namespace {
 
-bool is_any(const CorpusColumn&) {
-  return true;
-}
-bool is_number(const CorpusColumn& column) {
-  return !column.is_text();
-}
-bool is_category(const CorpusColumn& column) {
-  return column.is_category;
+template <class Weighted>
+const Weighted* sample(const std::vector<Weighted>& all, std::int64_t sum_of_weights,
+                       Random& random) {
+  const Weighted* each = all.data();
+  for (std::int64_t left = random.below(sum_of_weights); left >= each->weight; ++each)
+    left -= each->weight;
+  return each;
 }
 
 SqlCondition sample_number_condition(const CorpusColumn& column, Random& random) {
-  constexpr SqlOperator kOperators[] = {
-      SqlOperator::kGreater, SqlOperator::kGreater, SqlOperator::kLess,  SqlOperator::kLess,
-      SqlOperator::kAtLeast, SqlOperator::kAtMost,  SqlOperator::kEqual, SqlOperator::kBetween};
-  SqlCondition condition{&column, kOperators[random.below(8)], column.value(random), ""};
-  if (condition.op != SqlOperator::kBetween) return condition;
+  SqlCondition condition{&column, sample(kNumberOperators, 8, random), column.value(random), ""};
+  if (!has(condition.op->sql, "@u")) return condition;
   const std::int64_t low = std::stoll(condition.value);
   const std::int64_t steps_above = std::max<std::int64_t>((column.high - low) / column.step, 1);
   condition.upper = std::to_string(low + column.step * (1 + random.below(steps_above)));
@@ -28,50 +24,47 @@ SqlCondition sample_number_condition(const CorpusColumn& column, Random& random)
 }
 
 SqlCondition sample_text_condition(const CorpusColumn& column, Random& random) {
-  constexpr SqlOperator kOperators[] = {SqlOperator::kEqual,    SqlOperator::kEqual,
-                                        SqlOperator::kEqual,    SqlOperator::kEqual,
-                                        SqlOperator::kNotEqual, SqlOperator::kStartsWith,
-                                        SqlOperator::kEndsWith, SqlOperator::kContains};
-  SqlCondition condition{&column, kOperators[random.below(8)], column.value(random), ""};
-  const std::size_t length = condition.value.size();
+  SqlCondition condition{&column, sample(kTextOperators, 8, random), column.value(random), ""};
+  std::string& value = condition.value;
   const auto num_letters = static_cast<std::size_t>(1 + random.below(2));
-  if (condition.op == SqlOperator::kStartsWith) condition.value.resize(num_letters);
-  if (condition.op == SqlOperator::kEndsWith)
-    condition.value = condition.value.substr(length - num_letters);
-  if (condition.op == SqlOperator::kContains) condition.value = condition.value.substr(1, 2);
+  const bool is_start = has(condition.op->sql, "@v%"), is_end = has(condition.op->sql, "%@v");
+  if (is_start && is_end) {
+    value = value.substr(1, 2);
+  } else if (is_start) {
+    value.resize(num_letters);
+  } else if (is_end) {
+    value = value.substr(value.size() - num_letters);
+  }
   return condition;
 }
 
 // Adds a condition on a column that does not have one yet.
-void add_condition(SqlQuery& query, const SchemaTable& table, Random& random) {
+void add_condition(SqlQuery& query, const CorpusTable& table, Random& random) {
   std::vector<const CorpusColumn*> taken = {query.column};
   for (const SqlCondition& condition : query.conditions) taken.push_back(condition.column);
   const CorpusColumn* column = table.pick(random, is_any, taken);
   if (column == nullptr) return;
-  query.conditions.push_back(column->is_text() ? sample_text_condition(*column, random)
-                                               : sample_number_condition(*column, random));
+  query.conditions.push_back(is_text(*column) ? sample_text_condition(*column, random)
+                                              : sample_number_condition(*column, random));
 }
 
 void sample_conditions(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.is_join = schema.main_has_parent && random.below(4) != 0;
-  const SchemaTable& table = query.is_join ? *schema.other : schema.main;
+  const CorpusTable& table = query.is_join ? *schema.other : schema.main;
   add_condition(query, table, random);
   if (random.below(5) == 0) add_condition(query, table, random);
 }
 
 void sample_aggregate(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.column = schema.main.pick(random, is_number);
-  constexpr SqlAggregate kAggregates[] = {SqlAggregate::kMaximum, SqlAggregate::kMinimum,
-                                          SqlAggregate::kAverage, SqlAggregate::kSum};
-  query.aggregate = kAggregates[random.below(query.column->is_additive ? 4 : 2)];
+  query.aggregate = &kSqlAggregates[random.below(query.column->is_additive ? 4 : 2)];
 }
 
 // Each function writes the columns of its shape into the query.
 void sample_rows(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.column = schema.main.pick(random, is_any);
-  if (query.shape == SqlShape::kSelectTwo)
-    query.second_column = schema.main.pick(random, is_any, {query.column});
-  if (query.shape == SqlShape::kSorted || query.shape == SqlShape::kTop) {
+  if (query.has("@b")) query.second_column = schema.main.pick(random, is_any, {query.column});
+  if (query.has("@o")) {
     query.order_by = schema.main.pick(random, is_number, {query.column});
     if (query.order_by == nullptr) {  // the only number is already selected
       query.order_by = query.column;
@@ -79,17 +72,17 @@ void sample_rows(SqlQuery& query, const CorpusSchema& schema, Random& random) {
     }
     query.is_descending = random.below(2) == 0;
   }
-  if (query.shape == SqlShape::kTop) query.number = 2 + random.below(9);
+  if (query.has("@n")) query.number = 2 + random.below(9);
 }
 
 void sample_group(SqlQuery& query, const CorpusSchema& schema, Random& random) {
   query.group_by = schema.main.pick(random, is_category);
   if (query.group_by == nullptr) query.group_by = schema.main.pick(random, is_number);
-  if (query.shape == SqlShape::kLargeGroups) query.number = 2 + random.below(49);
-  if (query.shape != SqlShape::kAggregatePerGroup) return;
+  if (query.has("@n")) query.number = 2 + random.below(49);
+  if (!query.has("@f")) return;
   sample_aggregate(query, schema, random);
   if (query.column == query.group_by) {  // no other column is left to aggregate
-    query.shape = SqlShape::kCountPerGroup;
+    --query.shape;                       // counts the group's rows instead
     query.column = nullptr;
   }
 }
@@ -97,39 +90,15 @@ void sample_group(SqlQuery& query, const CorpusSchema& schema, Random& random) {
 }  // namespace
 
 SqlQuery sample_query(const CorpusSchema& schema, Random& random) {
-  constexpr SqlShape kShapes[] = {SqlShape::kSelect,
-                                  SqlShape::kSelect,
-                                  SqlShape::kSelect,
-                                  SqlShape::kSelectTwo,
-                                  SqlShape::kSelectTwo,
-                                  SqlShape::kDistinct,
-                                  SqlShape::kCount,
-                                  SqlShape::kCount,
-                                  SqlShape::kAggregate,
-                                  SqlShape::kAggregate,
-                                  SqlShape::kAggregate,
-                                  SqlShape::kCountPerGroup,
-                                  SqlShape::kAggregatePerGroup,
-                                  SqlShape::kLargeGroups,
-                                  SqlShape::kSorted,
-                                  SqlShape::kTop};
-  SqlQuery query;
-  query.shape = kShapes[random.below(16)];
-  switch (query.shape) {
-    case SqlShape::kCount:
-      break;
-    case SqlShape::kAggregate:
-      sample_aggregate(query, schema, random);
-      break;
-    case SqlShape::kCountPerGroup:
-    case SqlShape::kAggregatePerGroup:
-    case SqlShape::kLargeGroups:
-      sample_group(query, schema, random);
-      return query;
-    default:
-      sample_rows(query, schema, random);
+  SqlQuery query = {.shape = sample(kSqlShapes, 16, random)};
+  if (query.has("@g")) {
+    sample_group(query, schema, random);
+  } else if (query.has("@f")) {
+    sample_aggregate(query, schema, random);
+  } else if (query.has("@a")) {
+    sample_rows(query, schema, random);
   }
-  if (query.shape != SqlShape::kTop) sample_conditions(query, schema, random);
+  if (query.has("@w")) sample_conditions(query, schema, random);
   return query;
 }
 

@@ -8,61 +8,39 @@
 
 #include "common/core/seed.hpp"
 #include "common/data/corpus/schema.hpp"
+#include "common/data/corpus/sql_grammar.hpp"
 
 namespace ladder {
 
-enum class SqlShape {
-  kSelect,             // SELECT a FROM t WHERE …
-  kSelectTwo,          // SELECT a, b FROM t WHERE …
-  kDistinct,           // SELECT DISTINCT a FROM t WHERE …
-  kCount,              // SELECT COUNT(*) FROM t WHERE …
-  kAggregate,          // SELECT AVG(a) FROM t WHERE …
-  kCountPerGroup,      // SELECT g, COUNT(*) FROM t GROUP BY g
-  kAggregatePerGroup,  // SELECT g, AVG(a) FROM t GROUP BY g
-  kLargeGroups,        // SELECT g FROM t GROUP BY g HAVING COUNT(*) > n
-  kSorted,             // SELECT a FROM t WHERE … ORDER BY b
-  kTop,                // SELECT a FROM t ORDER BY b LIMIT n
-};
-
-enum class SqlAggregate { kAverage, kSum, kMinimum, kMaximum };
-
-enum class SqlOperator {
-  kEqual,
-  kNotEqual,
-  kGreater,
-  kLess,
-  kAtLeast,
-  kAtMost,
-  kBetween,
-  kStartsWith,
-  kEndsWith,
-  kContains
-};
-
 struct SqlCondition {
   const CorpusColumn* column = nullptr;
-  SqlOperator op = SqlOperator::kEqual;
+  const SqlOperator* op = nullptr;
   std::string value;
-  std::string upper;  // of kBetween
+  std::string upper;  // of BETWEEN
 };
 
 struct SqlQuery {
-  SqlShape shape = SqlShape::kSelect;
+  const SqlShape* shape = nullptr;
   const CorpusColumn* column = nullptr;  // a; nullptr if only rows are counted
   const CorpusColumn* second_column = nullptr;
-  SqlAggregate aggregate = SqlAggregate::kAverage;
+  const SqlAggregate* aggregate = nullptr;
   bool is_join = false;                  // conditions apply to the parent that main is joined with
   std::vector<SqlCondition> conditions;  // all must hold
   const CorpusColumn* group_by = nullptr;
   const CorpusColumn* order_by = nullptr;
   bool is_descending = false;
-  std::int64_t number = 0;  // n of kLargeGroups and kTop
+  std::int64_t number = 0;  // n of large groups and of the top n
+
+  bool has(std::string_view part) const { return ladder::has(shape->sql, part); }
 };
 
 // Returns a random query that makes sense over this schema.
 SqlQuery sample_query(const CorpusSchema& schema, Random& random);
 
 std::string to_sql(const SqlQuery& query, const CorpusSchema& schema);
+
+// Asks for the query in one of several ways, naming every value and column that it needs.
+std::string ask(const SqlQuery& query, const CorpusSchema& schema, Random& random);
 
 // Changes one thing (a column, an operator, a value, an aggregate, an order, a number, a condition)
 // so that to_sql() returns a different query over the same schema.

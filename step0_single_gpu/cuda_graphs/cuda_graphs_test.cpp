@@ -1,5 +1,5 @@
 // Graphs and the usual run side by side, on a GPU. tests/gpu runs whole trainers.
-#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/cuda_graphs/cuda_graphs.hpp"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -35,7 +35,9 @@ struct Replica {
       : flat(layout_of(small_model(type))),
         model(build_model(small_model(type), flat)),
         grads(flat),
-        loss_sum(captured_if(has_graphs, loss_of(model, kNextToken), grads)) {}
+        loss_sum(loss_of(model, kNextToken)) {
+    if (has_graphs) loss_sum = captured(loss_sum, grads);
+  }
 
   FlatModel flat;
   Model model;

@@ -25,19 +25,11 @@
 #pragma once
 
 #include "common/optim/flat_model.hpp"
-#include "common/train/options/step_options.hpp"
 #include "step0_single_gpu/objective.hpp"
 
 namespace ladder {
 
-struct CudaGraphOptions {
-  bool are_wanted = false;  // --cuda-graphs
-
-  void declare(OptionTable& table);
-  void finalize(TrainOptions& options);
-};
-
-// Returns a function that does what `loss_sum` does, by graphs, or loss_sum itself if !is_wanted.
+// Returns a function that does what `loss_sum` does, by graphs.
 //
 // loss_sum: of a microbatch it reads the tokens and the targets, and nothing else: a graph would
 //           repeat other numbers as they were at the capture. Returns [] fp32.
@@ -45,7 +37,7 @@ struct CudaGraphOptions {
 // Lifetime: `grads`, which are the gradients of loss_sum's model, outlive the result.
 // Throws:   CheckError naming the parameter, if one has a hook, or if an autograd graph from before
 //           the capture is still alive; for a forward whose predecessor had no backward, and for a
-//           second backward; in a build without CUDA, if is_wanted.
-LossSum captured_if(bool is_wanted, LossSum loss_sum, const FlatGradients& grads);
+//           second backward; in a build without CUDA.
+LossSum captured(LossSum loss_sum, const FlatGradients& grads);
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-#include "step0_single_gpu/cuda_graphs.hpp"
+#include "step0_single_gpu/cuda_graphs/cuda_graphs.hpp"
 
 #ifdef LADDER_WITH_CUDA
 #include <ATen/core/grad_mode.h>
@@ -21,23 +21,8 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/train/options/option_table.hpp"
 
 namespace ladder {
-
-void CudaGraphOptions::declare(OptionTable& table) {
-  table.heading("CUDA graphs");
-  table
-      .value("--cuda-graphs", are_wanted,
-             "true: record what a GPU does for a microbatch, and launch the recording from then on")
-      .changes_no_bits();
-}
-
-void CudaGraphOptions::finalize(TrainOptions& options) {
-  check_usage(!are_wanted || options.device.is_cuda(),
-              "--cuda-graphs true records what a GPU does, but --device is cpu: give --device cuda "
-              "as well, or leave out --cuda-graphs");
-}
 
 #ifdef LADDER_WITH_CUDA
 
@@ -167,7 +152,7 @@ void LossGraphs::check_no_hooks() const {
     check(torch::autograd::impl::hooks(leaf.tensor).empty() &&
               torch::autograd::impl::post_acc_grad_hooks(leaf.tensor) == nullptr,
           "CUDA graphs: parameter '", leaf.name,
-          "' has a hook, which a graph's backward would not call: leave out --cuda-graphs");
+          "' has a hook, which a graph's backward would not call: train without graphs");
   }
 }
 
@@ -178,7 +163,7 @@ void LossGraphs::check_no_accumulators() const {
     check(torch::autograd::impl::try_get_grad_accumulator(leaf.tensor) == nullptr,
           "CUDA graphs: parameter '", leaf.name,
           "' is still held by an autograd graph from before the capture: let go of earlier "
-          "losses, or leave out --cuda-graphs");
+          "losses, or train without graphs");
   }
 }
 
@@ -242,8 +227,7 @@ struct Replay : torch::autograd::Function<Replay> {
 
 }  // namespace
 
-LossSum captured_if(bool is_wanted, LossSum loss_sum, const FlatGradients& grads) {
-  if (!is_wanted) return loss_sum;
+LossSum captured(LossSum loss_sum, const FlatGradients& grads) {
   const auto graphs = c10::make_intrusive<LossGraphs>(std::move(loss_sum), grads);
   return [graphs](const Microbatch& microbatch) {
     return graphs->can_replay(microbatch) ? Replay::apply(graphs->anchor(), graphs, microbatch)
@@ -253,9 +237,8 @@ LossSum captured_if(bool is_wanted, LossSum loss_sum, const FlatGradients& grads
 
 #else
 
-LossSum captured_if(bool is_wanted, LossSum loss_sum, const FlatGradients& /*grads*/) {
-  check(!is_wanted, "CUDA graphs: ", cuda_problem());
-  return loss_sum;
+LossSum captured(LossSum /*loss_sum*/, const FlatGradients& /*grads*/) {
+  throw CheckError("CUDA graphs: " + cuda_problem());
 }
 
 #endif

@@ -1,0 +1,25 @@
+// The chapter of step 0 about CUDA graphs: a GPU repeats what it did for one microbatch.
+#pragma once
+
+#include "step0_single_gpu/cost_card.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
+
+namespace ladder::cuda_graphs {
+
+// To the same bits as step 0. Throws UsageError in a world of several ranks.
+TrainReport train(const TrainOptions& options, World& world);
+
+// Those of step 0; the graphs' own memory is no model state. Throws UsageError on the CPU.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+inline Trainer trainer() {
+  Trainer trainer = {.step = "cuda_graphs",
+                     .train = train,
+                     .state_bytes = state_bytes,
+                     .traffic = every_step<step0::step_traffic>};
+  trainer.options.own = step_options<OracleOptions>();
+  trainer.options.device = at::kCUDA;
+  return trainer;
+}
+
+}  // namespace ladder::cuda_graphs
