@@ -170,7 +170,7 @@ TEST_ON_PROCESSES(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOn
   const MemoryReading after = read_memory();
   EXPECT_EQ(after.peak_bytes - before.total_live_bytes, rank_ == 0 ? 2 * 4 * largest : 0);
   EXPECT_EQ(after.total_live_bytes, before.total_live_bytes);
-  EXPECT_EQ(num_visited, rank_ == 0 ? 2 * 9 : 0);
+  EXPECT_EQ(num_visited, rank_ == 0 ? 2 * 10 : 0);
   const Traffic before_saving = sent;
   sent = comm_.traffic();
   sent -= before_saving;

@@ -68,12 +68,14 @@ class Comparison {
   }
 
   static std::string digits(double value) {
+    if (std::isnan(value)) return "nan";
     std::ostringstream text;
     text.precision(std::numeric_limits<double>::max_digits10);
     text << value;
     return text.str();
   }
   static std::string distance(double relative) {
+    if (!std::isfinite(relative)) return "";
     return concat(" (relative distance ", relative,
                   relative <= kFloor ? ", within rounding)" : ", more than rounding)");
   }

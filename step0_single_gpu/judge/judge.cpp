@@ -17,6 +17,7 @@
 namespace ladder {
 namespace {
 
+constexpr std::int64_t kFewBytes = 256;   // of scalars, which may be where they want
 constexpr std::int64_t kMostScalars = 2;  // in one operation; more are gradients or parameters
 
 // What step 0 has answered in this process: many answers are judged on the same cases.
@@ -95,6 +96,13 @@ bool Judge::all_cases_are_right() {
 
 std::vector<std::string> Judge::faults() const {
   std::vector<std::string> lines = Examination::faults();
+  const auto diverges = [](const std::string& line) {
+    return line.find("training has diverged") != std::string::npos;
+  };
+  if (std::any_of(lines.begin(), lines.end(), diverges))
+    lines.push_back(
+        "step 0 does not diverge here: is memory read before it is written, or an overflow "
+        "hidden?");
   if (!lines.empty() && num_right_ >= 0) {
     const auto number = static_cast<std::size_t>(num_right_);
     lines.insert(lines.begin(), concat("training ", number + 1, " of ", cases().size(), ", '",
@@ -212,6 +220,13 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
   }
   for (const std::string& line : explain(found, wanted, options, comm_.size(), num_replicas))
     fault(line);
+  // On one rank a microbatch is that of step 0.
+  const std::int64_t most = report.memory.peak(MemoryCategory::kActivations),
+                     right = wanted.report.memory.peak(MemoryCategory::kActivations);
+  if (comm_.size() == 1 && !one.resumes && most > right + kFewBytes) {
+    fault(concat("most bytes of activations at any time: ", most, ", not ", right,
+                 ", as in step 0: is something copied, or kept too long?"));
+  }
   if (report.skipped_steps != wanted.report.skipped_steps) {
     fault(concat(report.skipped_steps, " steps are skipped, not ", wanted.report.skipped_steps));
   }

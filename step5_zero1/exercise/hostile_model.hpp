@@ -1,7 +1,7 @@
 // For tests and the grader: a model whose units are unpleasant to cut into slices.
 //
 // One element; less than a slice; more than one slice; a unit that nothing trains; a unit of which
-// nothing is there; a frozen tensor before and between others; a tensor that is used twice, as a tied
+// nothing is there; frozen tensors before, between and after others; a tensor that is used twice, as a tied
 // embedding is. Its gradient on each rank is whatever values_of() says.
 #pragma once
 
@@ -34,7 +34,8 @@ inline std::vector<Unit> hostile_units() {
            {{"head.mask", leaf({3}, false)},
             {"head.gain", leaf({5})},
             {"head.fixed", leaf({9}, false)},
-            {"head.shift", leaf({5})}}}};
+            {"head.shift", leaf({5})},
+            {"head.rest", leaf({3}, false)}}}};
 }
 
 // Padded for so many ranks; a model of one process may be padded for many.

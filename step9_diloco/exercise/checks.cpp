@@ -53,8 +53,14 @@ std::vector<std::string> grade_diloco(Communicator& comm) {
                 .alpha = 0.25,
                 .num_rounds = 1,
                 .type = at::kBFloat16});
-  grade.trains(
-      {.name = "memory", .alpha = 0.25, .num_rounds = 3, .failures = {2}, .measures = true});
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    grade.trains({.name = type == at::kFloat ? "memory" : "memory, parameters in bf16",
+                  .alpha = 0.25,
+                  .num_rounds = 3,
+                  .failures = {2},
+                  .measures = true,
+                  .type = type});
+  }
   return grade.faults();
 }
 

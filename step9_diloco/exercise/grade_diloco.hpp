@@ -79,6 +79,7 @@ class GradeDiloco : public GradePart {
     workers.wanted.start();
     const std::int64_t held = bytes_held(), gradients = gradient_bytes();
     if (run.starts) {
+      reset_memory_peaks();
       attempt->start_average();
       expect_started(workers);
       if (run.measures) expect_memory(workers, bytes_held() - held, gradient_bytes() - gradients);
@@ -178,6 +179,11 @@ class GradeDiloco : public GradePart {
         static_cast<std::int64_t>(workers.wanted.pseudogradient(comm_.rank()).nbytes());
     expect_first("the number of bytes that start_average() leaves in memory", held, bytes);
     expect_first("the number of these bytes that are counted as gradients", gradients, bytes);
+    const MemoryReading memory = read_memory();
+    expect_first("the most bytes of gradients while start_average() runs",
+                 memory.peak(MemoryCategory::kGradients) - memory.live(MemoryCategory::kGradients) +
+                     gradients,
+                 bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
   // But for what the grader itself has in flight.

@@ -26,6 +26,8 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   step.unscales_before_clipping();
   step.unscales_by_the_scale_of_the_gradients();
   step.skips_on_all_ranks_or_none();
+  step.takes_any_finite_gradient();
+  step.uses_no_scale_that_is_off();
   step.steps_if_the_scaler_accepts();
   step.gives_adamw_its_gradients_too();
   step.moves_the_schedule_by_steps_taken();

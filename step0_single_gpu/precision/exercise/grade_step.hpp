@@ -25,13 +25,15 @@ class GradeStep : public GradePart {
 
   // Rank r has r + 1 everywhere.
   void unscales_before_clipping() {
+    for (const double clip_norm : {1.0, 100.0, 0.0}) {
+      gives_the_optimizer_its_gradients(kScaler, 1024, clip_norm, norm_of_all());
+      gives_the_optimizer_its_gradients(LossScaler(), 1, clip_norm, norm_of_all());
+    }
+  }
+  double norm_of_all() const {
     double squares = 0;
     for (int rank = 0; rank < comm_.size(); ++rank) squares += kNumel * (rank + 1) * (rank + 1);
-    const double norm = std::sqrt(squares);
-    for (const double clip_norm : {1.0, 100.0, 0.0}) {
-      gives_the_optimizer_its_gradients(kScaler, 1024, clip_norm, norm);
-      gives_the_optimizer_its_gradients(LossScaler(), 1, clip_norm, norm);
-    }
+    return std::sqrt(squares);
   }
 
   // With a window of 1, the scale doubles in every step.
@@ -55,6 +57,27 @@ class GradeStep : public GradePart {
                       [&](LockstepCommunicator& comm) { skips(overflow, rank, comm); });
       }
     }
+  }
+
+  // A norm is a double: fp32 cannot hold the square of such a gradient, nor of a gradient of zero any
+  // reason to skip the step.
+  void takes_any_finite_gradient() {
+    for (const float gradient : {1e30F, 0.0F}) {
+      examine_steps(concat("gradients of ", gradient), [&](LockstepCommunicator& comm) {
+        Subject subject(kScaler);
+        subject.grads.fill_(gradient);
+        take_step(subject, 0, {.lr = kRateOf1}, comm);
+        expect(prefix_ + "the number of steps that the optimizer has taken",
+               subject.optimizer.num_steps(), std::int64_t{1});
+      });
+    }
+  }
+
+  // bf16 goes on from a checkpoint of fp16, whose scale it keeps but does not use.
+  void uses_no_scale_that_is_off() {
+    LossScaler off;
+    off.restore({.scale = 1024});
+    gives_the_optimizer_its_gradients(off, 1, /*clip_norm=*/1, norm_of_all());
   }
 
   // It is not the step that judges.
