@@ -1,4 +1,4 @@
-// How many operators one microbatch launches: the table in docs/gpu.md.
+// How many operators one microbatch launches: the table in step0_single_gpu/cuda_graphs/README.md.
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros.h>
@@ -85,7 +85,7 @@ TEST(Operators, OfOneMicrobatchAreThoseOfTheTable) {
         "aten::nll_loss_backward"}},
   };
   std::ostringstream contents;
-  contents << std::ifstream(LADDER_SOURCE "/docs/gpu.md").rdbuf();
+  contents << std::ifstream(LADDER_SOURCE "/step0_single_gpu/cuda_graphs/README.md").rdbuf();
   const std::string page = contents.str();
   const Passes one = count_operators(1), two = count_operators(2), twelve = count_operators(12);
   int total[4] = {};
