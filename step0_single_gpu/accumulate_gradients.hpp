@@ -19,12 +19,12 @@
 namespace ladder {
 
 // Runs each microbatch forward and backward, in order, and returns this rank's part of the step's
-// loss: (Σ summed losses) / num_targets, added up in double.
+// loss: the sum, in double, of what each backward differentiates, (summed loss) / num_targets,
+// rounded as its tensor is. Dividing a sum of summed losses gives other last bits.
 //
 // num_targets counts the whole step: this rank's microbatches and those of all other ranks.
-// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added to what .grad holds (zero
-// it
-//            first), in microbatch order. The returned loss is not scaled.
+// Gradients: those of loss_scale times the loss (loss_scaler.hpp), added in microbatch order to
+//            what .grad holds (zero it first). The returned loss is not scaled.
 // Memory:    the activations of one microbatch at a time.
 // Throws:    CheckError if num_targets is not positive: without targets there is no mean loss.
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
