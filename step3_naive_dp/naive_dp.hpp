@@ -13,8 +13,8 @@
 
 namespace ladder {
 
-// Copies the parameters of rank `root` to every replica, to the bit. Only the root sends: (N−1)·4
-// bytes per element of the layout.
+// Copies the parameters of rank `root` to every replica, to the bit. Only the root sends: at most
+// (N−1)·4 bytes per element of the layout.
 void broadcast_parameters(FlatModel& model, Communicator& comm, int root = 0);
 
 // Replaces every rank's gradients by their sum over ranks, ((g0 + g1) + g2) + …: the same bits on

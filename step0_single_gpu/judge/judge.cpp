@@ -68,10 +68,12 @@ class Judge::Watch final : public RecordingCommunicator {
         operation.is_sum() || is_librarys ? of_sums_ : MemoryCategory::kParameters;
     const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
     if (found == wanted) return;
-    fault_ =
-        concat(to_string(operation.kind), " of ", tensor.numel(), " elements works on memory of ",
-               to_string(found), ", not on the ", to_string(wanted),
-               is_librarys ? "'s buffers" : " themselves", ": is it a copy?");
+    fault_ = concat(to_string(operation.kind), " of ", tensor.numel(),
+                    " elements works on memory of ", to_string(found), ", not on the ",
+                    to_string(wanted), is_librarys ? "'s buffers" : " themselves",
+                    is_librarys && operation.kind == CommOp::kBroadcast
+                        ? ": are these flat copies, made in a MemoryScope of that category?"
+                        : ": is it a copy?");
   }
 
   MemoryCategory of_sums_ = MemoryCategory::kGradients;

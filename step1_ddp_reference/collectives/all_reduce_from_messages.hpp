@@ -15,8 +15,8 @@
 // Traffic: bytes and messages of all_reduce_traffic(), counted as sends
 //          (common/comm/traffic_theory.hpp).
 // Memory:  N−1 chunks of scratch at most, on N ranks; the odd scalar does not count.
-// Waits:   it needs no transport that buffers messages. All receives and sends of a round are
-//          started before any of them is waited for, so a send may wait for its receiver.
+// Waits:   it needs no transport that buffers messages. The receives of a round are started
+//          before one of its sends is waited for, so a send may wait for its receiver.
 // Throws:  CheckError, if one of its messages does.
 //
 // Collective, blocking. No other message with these tags may be on its way in `comm`.
