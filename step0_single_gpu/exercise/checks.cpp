@@ -23,7 +23,10 @@ class Scale {
  public:
   Scale(std::vector<float> sums, std::vector<std::int64_t> num_targets)
       : sums_(std::move(sums)), num_targets_(std::move(num_targets)) {
-    w_.mutable_grad() = at::zeros({});
+    w_.mutable_grad() = gradient_;
+    w_.register_hook([this](const at::Tensor& /*gradient*/) {  // backward has used the activation
+      has_kept_graph_ = has_kept_graph_ || !activations_.back().expired();
+    });
   }
 
   Microbatches batch() const {
@@ -52,18 +55,26 @@ class Scale {
 
   int num_forwards() const { return num_forwards_; }
   int num_backwards() const { return num_backwards_; }
-  double gradient() const { return w_.grad().item<double>(); }
-  void set_gradient(double value) { w_.mutable_grad().fill_(value); }
+  // Of the buffer that .grad is a view of in a trainer.
+  double gradient() const { return gradient_.item<double>(); }
+  void set_gradient(double value) { gradient_.fill_(value); }
+  bool has_kept_graph() const { return has_kept_graph_; }
+  bool has_activations() const {
+    return std::any_of(activations_.begin(), activations_.end(),
+                       [](const auto& activation) { return !activation.expired(); });
+  }
   // Of how many earlier microbatches the activations were alive when a forward ran, at the most.
   std::size_t most_kept() const { return most_kept_; }
 
  private:
   std::vector<float> sums_;
   std::vector<std::int64_t> num_targets_;
+  at::Tensor gradient_ = at::zeros({});
   at::Tensor w_ = at::ones({}).set_requires_grad(true);
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> activations_;
   std::size_t most_kept_ = 0;
   int num_forwards_ = 0, num_backwards_ = 0;
+  bool has_kept_graph_ = false;
 };
 
 class Checks : public Examination {
@@ -141,6 +152,9 @@ class Checks : public Examination {
                      " earlier microbatches are alive; each microbatch needs its backward, and its "
                      "graph freed, before the next forward"));
       }
+      if (scale.has_kept_graph())
+        fault("a backward keeps what it has used of its graph, and so all activations at once");
+      if (scale.has_activations()) fault("activations are alive after the last microbatch");
     });
   }
 

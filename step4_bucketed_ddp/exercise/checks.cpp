@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/comm/self_communicator.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/grade_main.hpp"
 #include "common/testing/hook_watch.hpp"
 #include "common/testing/recording_communicator.hpp"
@@ -94,6 +95,25 @@ class Checks : public Examination {
   }
 
   // In a world of one rank: nobody waits for what an error keeps from leaving.
+  // In a world of one rank, where the transport takes no memory.
+  void holds_no_copy() {
+    examine("memory while gradients are sent", [this](Communicator&) {
+      SelfCommunicator alone;
+      SmallModel model;
+      GradientBucketer bucketer(model.grads, model.plan, alone);
+      const std::int64_t before = read_memory().total_live_bytes;
+      reset_memory_peaks();
+      bucketer.arm(1);
+      model.backward(kForward);
+      bucketer.wait();
+      const std::int64_t found = read_memory().peak_bytes - before;
+      const std::int64_t most = 4 * model.leaf(2).numel() + 256;  // backward's own, and scalars
+      if (found > most)
+        fault(concat("a step takes ", found, " bytes beside the gradients, not ", most,
+                     ": is there a copy of what is sent?"));
+    });
+  }
+
   void refuses(const std::string& what, const std::vector<std::string>& words,
                const std::function<void(GradientBucketer&, SmallModel&)>& call) {
     examine(what, [&](Communicator&) {
@@ -125,6 +145,7 @@ std::vector<std::string> check(Communicator& comm) {
   checks.overlaps("gradients that are ready in another order on every second rank",
                   comm.rank() % 2 == 0 ? kMixed : kForward);
   checks.reduces_as_it_is_told();
+  checks.holds_no_copy();
   checks.ignores_backwards_that_nobody_armed();
   checks.refuses("wait() after a backward without 'b.weight'", {"b.weight", "rank 0"},
                  [&](GradientBucketer& bucketer, const SmallModel& model) {
