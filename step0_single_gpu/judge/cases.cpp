@@ -36,9 +36,10 @@ const std::vector<Case>& cases() {
          options.data.num_microbatches = 2;
          options.clip_norm = 1;
        }},
-      {"parameters in bf16, gradients in fp32",
+      {"parameters in bf16 without masters, gradients in fp32",
        [](TrainOptions& options) {
          options.model.precision.params = at::kBFloat16;
+         options.optimizer.masters = Masters::kNone;
          options.data.num_microbatches = 3;
        }},
       {"parameters and gradients in bf16, two blocks",
@@ -54,6 +55,7 @@ const std::vector<Case>& cases() {
          options.num_steps = 8;
          options.model.precision = {at::kHalf, at::kHalf};
          options.loss_scale = {.initial = 1 << 22, .window = 2};
+         options.data.num_microbatches = 2;
          options.clip_norm = 0.5;
        }},
       {"stochastic rounding instead of masters",

@@ -27,14 +27,13 @@ struct StepParts {
   std::int64_t num_steps = 0;  // the length of the learning-rate schedule
 };
 
-// Step number `step`, counted from 0, skipped steps included. If the scaler accepts the norm of the
-// whole gradient, takes the step with the gradient divided by the scale and clipped by that norm:
-// one factor, with which the optimizer multiplies what it reads. Otherwise parameters and optimizer
-// stay as they are. A skipped step does not move the learning-rate
+// Step number `step`, counted from 0, skipped steps included. Divides the gradient by the scale,
+// clips it by the norm of the whole, and takes the step if the scaler accepts that norm; otherwise
+// parameters and optimizer stay as they are. A skipped step does not move the learning-rate
 // schedule: the next one that is taken has the rate that this one would have had.
 //
 // Returns the norm of the whole gradient, unscaled and before clipping, the same on every rank.
-// `grads` stay scaled: in 16 bits, small quotients would vanish.
+// After a skipped step, `grads` may hold anything.
 //
 // Collective: one all-reduce of one number, and no other: the norm already tells every rank
 //             whether a gradient has overflowed anywhere.
