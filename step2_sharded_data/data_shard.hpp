@@ -25,9 +25,10 @@
 namespace ladder {
 
 // One rank's share of the samples that are left in an epoch. `order` is the order of the whole
-// epoch, whose first `position` samples have been used. Pure; the result has the same length on all
-// ranks: 0 if fewer samples than ranks are left and the tail is dropped. Throws CheckError for a
-// rank outside [0, num_ranks).
+// epoch, whose first `position` samples (at most all) have been used; padding repeats it from
+// order[0], wherever the position is. Pure; the result has the same length on all ranks: 0 if none
+// are left, or fewer than ranks and the tail is dropped. Throws CheckError for a rank outside
+// [0, num_ranks), so for any rank if num_ranks is 0.
 std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail);

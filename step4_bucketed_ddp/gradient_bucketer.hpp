@@ -59,7 +59,7 @@ class GradientBucketer {
     at::Tensor gradients;  // [numel], a view of the flat gradient
     std::vector<std::size_t> tensors;
     std::size_t num_waiting = 0;  // tensors whose gradient is not complete yet
-    WorkPtr reduction;            // once it has started
+    WorkPtr reduction;            // null until it has started
   };
   struct Pending {  // for one tensor
     std::size_t bucket = 0;
@@ -70,10 +70,10 @@ class GradientBucketer {
   Communicator& comm_;
   StartReduction start_reduction_;
   std::vector<Bucket> buckets_;        // in the plan's order
-  std::vector<Pending> pending_;       // indexed like the layout's tensors
+  std::vector<Pending> pending_;       // by tensor of the layout; a frozen one is in no bucket
   std::int64_t num_microbatches_ = 0;  // 0: not armed
-  std::size_t num_started_ = 0;
-  std::size_t num_finished_ = 0;  // as far as poll() has seen
+  std::size_t num_started_ = 0;        // since arm()
+  std::size_t num_finished_ = 0;       // of these, as far as poll() has seen
   GradientHooks hooks_;
 };
 
