@@ -9,8 +9,10 @@
 // leaves whole: the last layer, whose backward follows right after its forward, and a unit that
 // another layer reads (a tied embedding), which is kept from its own forward until that layer's
 // backward. The first layer looks up tokens; its backward reads no parameter, so nothing is
-// gathered for it. Another forward, such as an evaluation, may come between a forward and its
-// backward: it drops all units, and backward gathers whatever it needs again, a tied embedding too.
+// gathered for it. A forward without gradients, such as an evaluation, also keeps the unit that
+// another layer reads, but at its end nothing is whole. Any forward may come between another one
+// and its backward: it drops all units, and backward gathers whatever it needs again, a tied
+// embedding too.
 //
 // It leaves gradients to a GradientSharder (step 6) on leaves(), which takes them away unit by unit
 // (Rajbhandari et al., arXiv 1910.02054, section 5.3; PyTorch FSDP, Zhao et al., VLDB 2023,
