@@ -347,7 +347,7 @@ def claims_of(text):
     side = "above" if above[at_random] > 0 else "below"
     still, gains = prices[at_random]["LayerNorm weights still 1"].split(" of ")
     return [
-        (r"it ends ([\d.]+) (\w+) fp32\. Of (\d+) LayerNorm weights, (\d+) are still 1", (f"{abs(above[at_random]):.4f}", side, gains, still)),
+        (r"it ends ([\d.]+) (\w+) fp32\. Of (\d+) LayerNorm weights, (\d+) end at 1", (f"{abs(above[at_random]):.4f}", side, gains, still)),
         (r"Another seed ends about (\w+) times as far from fp32", (seed_ratio,)),
         (r"ends more than ([\d.]+) from fp32, about (\w+) times their largest distance", (str(WITHIN), bound_ratio)),
         (r"without masters, which falls more slowly and ends ([\d.]+) higher", (f"{above[rounded]:.2f}",)),
