@@ -6,16 +6,14 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <set>
-#include <string_view>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
@@ -44,18 +42,9 @@ at::Tensor loss_sum(const Model& model, const at::Tensor& tokens, const at::Tens
                                 at::Reduction::Sum);
 }
 
-// How often a forward calls oneDNN's product, counted through the hooks of libtorch's profiler.
+// How often a forward calls oneDNN's product.
 int num_onednn_products(const Layer& layer, const at::Tensor& input) {
-  static int num_calls;
-  num_calls = 0;
-  const at::CallbackHandle listener = at::addThreadLocalCallback(at::RecordFunctionCallback(
-      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
-        if (std::string_view(function.name()) == "mkldnn::_linear_pointwise") ++num_calls;
-        return nullptr;
-      }));
-  layer.forward(input);
-  at::removeCallback(listener);
-  return num_calls;
+  return operator_calls_of([&] { layer.forward(input); })["mkldnn::_linear_pointwise"];
 }
 
 TEST(Gpt, ChosenProductsReachEveryLayer) {

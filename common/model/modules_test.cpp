@@ -10,12 +10,11 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string_view>
 #include <tuple>
+
+#include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
@@ -69,24 +68,7 @@ std::vector<at::Tensor> results(const Layer& layer, std::vector<at::Tensor> leav
   return all;
 }
 
-// How often this thread has multiplied with oneDNN. The bits do not always tell: on some CPUs both
-// libraries round alike.
-thread_local int products_of_onednn = 0;
-
-class OneDnnCounter {
- public:
-  OneDnnCounter() { products_of_onednn = 0; }
-  ~OneDnnCounter() { at::removeCallback(handle_); }
-
- private:
-  static std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& call) {
-    products_of_onednn += std::string_view(call.name()) == "mkldnn::_linear_pointwise" ? 1 : 0;
-    return nullptr;
-  }
-  at::CallbackHandle handle_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(see).scopes({at::RecordScope::FUNCTION}));
-};
-
+// The bits do not always tell which library has multiplied: on some CPUs both round alike.
 TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
   at::manual_seed(4);
   const at::Tensor x = leaf({512, 384}), weight = leaf({384, 256}), bias = leaf({256});
@@ -101,11 +83,20 @@ TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
   const auto mm = results([&] { return at::mm(x, head.t()); }, {x, head});
   const auto onednn = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
   const bool has_onednn = onednn && onednn->hasKernelForDispatchKey(c10::DispatchKey::CPU);
-  const OneDnnCounter counter;
-  const auto blas = linear(Products::kBlas), blas_of_head = projected(Products::kBlas);
-  EXPECT_EQ(products_of_onednn, 0);
-  const auto own = linear(Products::kOneDnn), own_of_head = projected(Products::kOneDnn);
-  EXPECT_EQ(products_of_onednn, has_onednn ? 6 : 0);
+  const auto num_onednn_products = [](const auto& multiply) {
+    return operator_calls_of(multiply)["mkldnn::_linear_pointwise"];
+  };
+  std::vector<at::Tensor> blas, blas_of_head, own, own_of_head;
+  EXPECT_EQ(num_onednn_products([&] {
+              blas = linear(Products::kBlas);
+              blas_of_head = projected(Products::kBlas);
+            }),
+            0);
+  EXPECT_EQ(num_onednn_products([&] {
+              own = linear(Products::kOneDnn);
+              own_of_head = projected(Products::kOneDnn);
+            }),
+            has_onednn ? 6 : 0);
   for (std::size_t i = 0; i < 3; ++i) {  // the value and both gradients, each a product of its own
     EXPECT_TRUE(blas[i].equal(addmm[i])) << i;
     EXPECT_TRUE(blas_of_head[i].equal(mm[i])) << i;

@@ -3,35 +3,30 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/core/check.hpp"
 #include "common/model/gpt.hpp"
+#include "common/testing/operator_calls.hpp"
 
 namespace ladder {
 namespace {
 
 using ::testing::HasSubstr;
 
-using Counts = std::map<std::string, int>;  // of an operator's name
-
 struct Passes {
-  Counts forward, backward;
+  OperatorCalls forward, backward;
 };
 
 // What the dispatcher is asked for while a model of so many blocks computes the gradients of one
 // microbatch, and adds them to those of another.
 Passes count_operators(std::int64_t layers) {
-  static Counts* counts;
   const Model model =
       build_gpt({.vocab_size = 50, .context = 16, .layers = layers, .heads = 2, .channels = 32}, 1);
   for (const Unit& unit : model.units())
@@ -39,19 +34,13 @@ Passes count_operators(std::int64_t layers) {
       parameter.tensor.mutable_grad() = at::zeros_like(parameter.tensor);
   const at::Tensor tokens = at::zeros({4, 16}, at::kLong);
 
+  at::Tensor logits, loss;
   Passes passes;
-  counts = &passes.forward;
-  const at::CallbackHandle listener = at::addThreadLocalCallback(at::RecordFunctionCallback(
-      [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
-        ++(*counts)[function.name()];
-        return nullptr;
-      }));
-  const at::Tensor logits = model.forward(tokens);
-  const at::Tensor loss =
-      at::cross_entropy_loss(logits.flatten(0, 1), tokens.flatten(), {}, at::Reduction::Sum);
-  counts = &passes.backward;
-  loss.backward();
-  at::removeCallback(listener);
+  passes.forward = operator_calls_of([&] {
+    logits = model.forward(tokens);
+    loss = at::cross_entropy_loss(logits.flatten(0, 1), tokens.flatten(), {}, at::Reduction::Sum);
+  });
+  passes.backward = operator_calls_of([&] { loss.backward(); });
   return passes;
 }
 
@@ -60,7 +49,7 @@ struct Row {
   std::vector<const char*> operators;
 };
 
-int count(const Row& row, const Counts& counts) {
+int count(const Row& row, const OperatorCalls& counts) {
   int sum = 0;
   for (const char* name : row.operators)
     if (const auto found = counts.find(name); found != counts.end()) sum += found->second;
