@@ -169,11 +169,11 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
       fault(concat("before the first step, ", num_broadcast,
                    " elements are broadcast; a replica has ", most, ", padding included"));
     }
-    const std::int64_t least = layout_of(options).num_parameters;
-    if (judged_.starts_by_broadcast && watch.size() > 1 && num_stages == 1 &&
-        num_broadcast < least) {
-      fault(concat("before the first step, ", num_broadcast,
-                   " elements are broadcast; a replica has ", least));
+    if (judged_.starts_by_broadcast && watch.size() > 1 && num_stages == 1) {
+      const std::int64_t least = layout_of(options).num_parameters;
+      if (num_broadcast < least)
+        fault(concat("before the first step, ", num_broadcast,
+                     " elements are broadcast; a replica has ", least));
     }
     const std::int64_t num_left = read_memory().total_live_bytes - before.total_live_bytes;
     if (num_left > 0) fault(concat(num_left, " bytes are still held after the run"));

@@ -94,7 +94,6 @@ class Checks : public Examination {
     });
   }
 
-  // In a world of one rank: nobody waits for what an error keeps from leaving.
   // In a world of one rank, where the transport takes no memory.
   void holds_no_copy() {
     examine("memory while gradients are sent", [this](Communicator&) {
@@ -114,6 +113,7 @@ class Checks : public Examination {
     });
   }
 
+  // In a world of one rank: nobody waits for what an error keeps from leaving.
   void refuses(const std::string& what, const std::vector<std::string>& words,
                const std::function<void(GradientBucketer&, SmallModel&)>& call) {
     examine(what, [&](Communicator&) {

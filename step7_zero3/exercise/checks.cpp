@@ -43,14 +43,13 @@ class Turns {
 
   at::Tensor forward() {
     const int num_before = num_started();
-    const std::size_t num_calls = comm_.calls().size();
     const std::int64_t others_before = read_memory().live(MemoryCategory::kActivations);
     reset_memory_peaks();
     const at::Tensor loss = model_.forward(at::ones({1}));
     const std::int64_t others = read_memory().peak(MemoryCategory::kActivations) - others_before;
     expect("the most bytes of other tensors in a forward", std::max(others, kFewBytes), kFewBytes);
     expect("the number of gathers in a forward", num_started() - num_before, kNumLayers);
-    expect_order_of_gathers("forward", num_calls, std::less<>());
+    expect_order_of_gathers("forward", num_before, std::less<>());
     expect("the number of layers that a forward computes", std::exchange(num_computed_, 0),
            kNumLayers);
     return loss;
@@ -66,13 +65,12 @@ class Turns {
   // is_late: another forward has come since that of this loss, and dropped what it kept.
   void backward(const at::Tensor& loss, bool is_late = false) {
     const int num_before = num_started();
-    const std::size_t num_calls = comm_.calls().size();
     loss.backward();
     expect(is_late ? "the number of gathers in a backward before which another forward came"
                    : "the number of gathers in a backward",
            num_started() - num_before, is_late ? kNumLayers - (is_tied_ ? 0 : 1) : kNumLayers - 2);
     expect("the number of layers that backward computes again", num_computed_, 0);
-    expect_order_of_gathers("backward", num_calls, std::greater<>());
+    expect_order_of_gathers("backward", num_before, std::greater<>());
     expect_peak("forward and backward");
   }
 
@@ -83,12 +81,11 @@ class Turns {
 
   // A unit is the longer, the later its layer is. Unit 0 may have two readers.
   template <class InOrder>
-  void expect_order_of_gathers(const std::string& pass, std::size_t first, InOrder in_order) {
-    const std::vector<std::string>& calls = comm_.calls();
+  void expect_order_of_gathers(const std::string& pass, int num_before, InOrder in_order) {
+    const std::vector<StartedOperation>& gathers = comm_.recording().started;
     std::int64_t last = 0;
-    for (std::size_t i = first; i < calls.size(); ++i) {
-      if (!calls[i].starts_with("all_gather of ")) continue;
-      const std::int64_t numel = std::stoll(calls[i].substr(std::string("all_gather of ").size()));
+    for (auto i = static_cast<std::size_t>(num_before); i < gathers.size(); ++i) {
+      const std::int64_t numel = gathers[i].numel;
       if (is_tied_ && numel == model_.plan().layout.units[0].numel) continue;
       if (last > 0 && !in_order(last, numel))
         return examination_.fault(

@@ -69,14 +69,18 @@ std::string rounded(double value) {
   return text;
 }
 
-std::string in_words(const Picture& picture, const std::string& unit) {
+std::string time_in_words(const Picture& picture, const std::string& unit) {
   const TimelineSummary& summary = picture.summary;
-  std::string text = concat(rounded(summary.total_s), " ", unit,
-                            "; bubble: ", rounded(100 * summary.bubble_per_ideal),
-                            " % of the ideal time, ", rounded(100 * summary.bubble_per_total),
-                            " % of the total; live microbatches per stage:");
-  for (std::size_t stage = 0; stage < summary.live.size(); ++stage) {
-    text += concat(stage == 0 ? " " : ", ", summary.live[stage]);
+  return concat(rounded(summary.total_s), " ", unit,
+                "; bubble: ", rounded(100 * summary.bubble_per_ideal), " % of the ideal time, ",
+                rounded(100 * summary.bubble_per_total), " % of the total");
+}
+
+std::string memory_in_words(const Picture& picture) {
+  const std::vector<std::int64_t>& live = picture.summary.live;
+  std::string text = "live microbatches per stage:";
+  for (std::size_t stage = 0; stage < live.size(); ++stage) {
+    text += concat(stage == 0 ? " " : ", ", live[stage]);
   }
   return picture.chunks_per_stage == 1 ? text : text + " (each chunk counts)";
 }
@@ -141,7 +145,8 @@ std::string draw_text(const Timeline& timeline, const std::string& unit, int max
   }
   text += "with the number of the microbatch";
   if (picture.chunks_per_stage > 1) text += "; a, b, … the chunk of the stage";
-  return concat(text, "; . idle\n", in_words(picture, unit), "\n");
+  return concat(text, "; . idle\n", time_in_words(picture, unit), "; ", memory_in_words(picture),
+                "\n");
 }
 
 // ---- SVG ----
@@ -260,21 +265,19 @@ std::string draw_svg(const Timeline& timeline, const std::string& title, const s
   const Picture picture = picture_of(timeline);
   const double bottom = kTop + static_cast<double>(timeline.size()) * (kRowHeight + kRowGap);
   const double width = kLeft + kPlotWidth + 20, height = bottom + 124;
-  const std::string words = in_words(picture, unit);
-  const std::size_t end_of_line = words.find("; live");
+  const std::string time = time_in_words(picture, unit), memory = memory_in_words(picture);
   std::string text = concat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height,
       "\" role=\"img\"><title>", escaped(title), "</title>\n<desc>When each of the ",
       timeline.size(), " stages of a pipeline computes which microbatch, one row per stage. ",
-      escaped(words), ".</desc>\n<style>text{font:18px sans-serif;fill:#222}",
+      escaped(time + "; " + memory), ".</desc>\n<style>text{font:18px sans-serif;fill:#222}",
       ".title{font-size:20px;font-weight:bold}.grid{stroke:#999;stroke-opacity:.5}",
       "rect{stroke:#222;stroke-width:.5}.number{fill:#111;text-anchor:middle}</style>\n",
       box(0, 0, width, height, "#fbfaf7"), "<text class=\"title\" x=\"", kLeft, "\" y=\"34\">",
       escaped(title), "</text>\n");
   if (picture.summary.total_s > 0) text += axis(picture, bottom, unit) + boxes(picture);
-  return concat(text, legend(picture, bottom + 54),
-                label(kLeft, bottom + 84, "start", words.substr(0, end_of_line)),
-                label(kLeft, bottom + 108, "start", words.substr(end_of_line + 2)), "</svg>\n");
+  return concat(text, legend(picture, bottom + 54), label(kLeft, bottom + 84, "start", time),
+                label(kLeft, bottom + 108, "start", memory), "</svg>\n");
 }
 
 }  // namespace ladder

@@ -27,6 +27,10 @@ TrainOptions options_for_mistakes(const Climber& climber, const Configuration& c
   return options;
 }
 
+std::string step_of(const PlantedAnswer& mistake) {
+  return mistake.name.substr(0, mistake.name.find(':'));
+}
+
 // Prints the results of the last step, which step 3's lesson quotes.
 void print_last_step(const Climber& climber, const std::string& name, const FinishedRun& run) {
   if (climber.rank() != 0) return;
@@ -62,7 +66,7 @@ TEST(PlantedMistakes, AreFound) {
       ++number;
       const bool is_line = mistake.reason.empty(), counts = mistake.name.ends_with("denominator");
       if (mistake.num_ranks != climber.size() || (has_full_rows && (is_line || counts))) continue;
-      const Rung& rung = rung_of(mistake.name.substr(0, mistake.name.find(':')));
+      const Rung& rung = rung_of(step_of(mistake));
       if (!right.contains(rung.step())) {
         right[rung.step()] = climber.climb(rung, options);
         print_last_step(climber, concat(rung.step(), ", ", configuration.name()),
@@ -82,8 +86,7 @@ TEST(PlantedMistakes, AreFound) {
 
 TEST(PlantedMistakes, ThereAreSomeInEachTrainer) {
   std::map<std::string, int> num_mistakes;
-  for (const PlantedAnswer& mistake : planted_answers())
-    ++num_mistakes[mistake.name.substr(0, mistake.name.find(':'))];
+  for (const PlantedAnswer& mistake : planted_answers()) ++num_mistakes[step_of(mistake)];
   EXPECT_EQ(num_mistakes.size(), 6u);
   for (const auto& [step, number] : num_mistakes) EXPECT_GE(number, 6) << step;
 }

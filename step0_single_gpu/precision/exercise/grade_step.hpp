@@ -59,8 +59,8 @@ class GradeStep : public GradePart {
     }
   }
 
-  // A norm is a double: fp32 cannot hold the square of such a gradient, nor of a gradient of zero any
-  // reason to skip the step.
+  // fp32 cannot hold the square of the first, so the norm must be a double. The second is no reason
+  // to skip the step.
   void takes_any_finite_gradient() {
     for (const float gradient : {1e30F, 0.0F}) {
       examine_steps(concat("gradients of ", gradient), [&](LockstepCommunicator& comm) {
