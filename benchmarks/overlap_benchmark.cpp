@@ -26,7 +26,7 @@ namespace ladder {
 namespace {
 
 struct OverlapOptions {
-  GptOptions model{.context = 256, .layers = 6, .heads = 6, .channels = 384};
+  ModelOptions model{.context = 256, .layers = 6, .heads = 6, .channels = 384};
   std::int64_t rows = 2;
   std::string device = "cpu";
   std::string link;
@@ -85,7 +85,7 @@ double speedup(const OverlapFigures& figures, const OverlapFigures& other) {
 }
 
 void print_head(const OverlapOptions& options, const Replica& replica, World& world) {
-  const GptOptions& model = options.model;
+  const ModelOptions& model = options.model;
   const FlatLayout& layout = replica.flat.layout();
   std::printf("%s\n", concat(model.layers, " layers, ", model.heads, " heads, ", model.channels,
                              " channels, context ", model.context, ", ", options.rows,

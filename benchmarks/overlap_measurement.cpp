@@ -19,7 +19,7 @@
 namespace ladder {
 namespace {
 
-Microbatches random_batch(const GptOptions& shape, std::int64_t rows) {
+Microbatches random_batch(const ModelOptions& shape, std::int64_t rows) {
   const at::Tensor window = at::randint(shape.vocab_size, {rows, shape.context + 1}, at::kLong);
   return Microbatches({{window.narrow(1, 0, shape.context).contiguous(),
                         window.narrow(1, 1, shape.context).contiguous(), rows * shape.context}});
@@ -157,7 +157,7 @@ struct Series {
 
 }  // namespace
 
-Replica::Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm,
+Replica::Replica(const ModelOptions& shape, std::int64_t rows, const Communicator& comm,
                  at::Device device)
     : options{.model = shape, .device = device},
       flat(layout_of(options)),

@@ -31,7 +31,7 @@ namespace ladder {
 // One rank's model, and a batch of random tokens.
 class Replica {
  public:
-  Replica(const GptOptions& shape, std::int64_t rows, const Communicator& comm,
+  Replica(const ModelOptions& shape, std::int64_t rows, const Communicator& comm,
           at::Device device = at::kCPU);
 
   TrainOptions options;  // of the model, and where it is

@@ -81,7 +81,7 @@ void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
 // Step 0's loop, split into its phases.
 class Loop {
  public:
-  Loop(const GptOptions& options, std::int64_t rows)
+  Loop(const ModelOptions& options, std::int64_t rows)
       : model_(build_gpt(options, /*seed=*/1)),
         flat_(model_.units()),
         grads_(flat_),
@@ -107,7 +107,7 @@ class Loop {
   }
 
  private:
-  static DataOptions data_options(const GptOptions& model, std::int64_t rows) {
+  static DataOptions data_options(const ModelOptions& model, std::int64_t rows) {
     DataOptions options;
     options.microbatch_size = rows;
     options.context = model.context;
@@ -128,7 +128,7 @@ class Loop {
   BatchStream batches_;
 };
 
-void measure(benchmark::State& state, Part part, const GptOptions& options, std::int64_t rows) {
+void measure(benchmark::State& state, Part part, const ModelOptions& options, std::int64_t rows) {
   Loop loop(options, rows);
   for (int warmup = 0; warmup < 3; ++warmup) loop.step();
   double sum = 0, whole = 0;
@@ -141,7 +141,7 @@ void measure(benchmark::State& state, Part part, const GptOptions& options, std:
   state.counters["percent"] = 100 * sum / whole;
 }
 
-void register_all(const std::string& model, const GptOptions& options, std::int64_t rows,
+void register_all(const std::string& model, const ModelOptions& options, std::int64_t rows,
                   std::int64_t num_steps) {
   for (int part = 0; part < kNumParts; ++part) {
     benchmark::RegisterBenchmark(

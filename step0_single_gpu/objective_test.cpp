@@ -13,7 +13,7 @@
 namespace ladder {
 namespace {
 
-constexpr GptOptions kTiny = {
+constexpr ModelOptions kTiny = {
     .vocab_size = 13, .context = 8, .layers = 2, .heads = 3, .channels = 12};
 
 // softmax of (ln 3, 0) is (3/4, 1/4).

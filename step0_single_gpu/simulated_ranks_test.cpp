@@ -14,7 +14,7 @@
 namespace ladder {
 namespace {
 
-constexpr GptOptions kModel{
+constexpr ModelOptions kModel{
     .vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16};
 
 // Batches of ragged documents, 1 to 17 tokens long.

@@ -18,7 +18,7 @@
 namespace ladder {
 namespace {
 
-GptOptions gpt_options(bool tie_embeddings = true) {
+ModelOptions gpt_options(bool tie_embeddings = true) {
   return {.vocab_size = 258,
           .context = 16,
           .layers = 1,
@@ -28,7 +28,7 @@ GptOptions gpt_options(bool tie_embeddings = true) {
 }
 
 struct TinyModel {
-  TinyModel(const GptOptions& options, std::uint64_t seed) : model(build_gpt(options, seed)) {}
+  TinyModel(const ModelOptions& options, std::uint64_t seed) : model(build_gpt(options, seed)) {}
 
   Model model;
   FlatModel flat{model.units()};

@@ -279,7 +279,7 @@ TEST_ON_RANKS(GradientSharderTest, LeavesUnarmedBackwardsToAutogradAndTakesItsHo
 }
 
 // Live activations when a gradient arrives at the output of the first block.
-std::int64_t activations_in_backward(const GptOptions& options, Communicator& comm) {
+std::int64_t activations_in_backward(const ModelOptions& options, Communicator& comm) {
   const ladder::Model model = build_gpt(options, 1);
   const FlatModel flat(model.units(), shard_multiple(comm.size()));
   GradientSharder sharder(plan_shards(flat.layout(), comm.size(), comm.rank()), flat.leaves(),
@@ -302,7 +302,8 @@ std::int64_t activations_in_backward(const GptOptions& options, Communicator& co
 // not the sharder's yet, but autograd's.
 TEST_ON_PROCESSES(GradientSharderTest, ATiedEmbeddingsGradientWaitsInsideAutograd) {
   install_memory_ledger();
-  GptOptions options = {.vocab_size = 3000, .context = 4, .layers = 2, .heads = 2, .channels = 20};
+  ModelOptions options = {
+      .vocab_size = 3000, .context = 4, .layers = 2, .heads = 2, .channels = 20};
   const std::int64_t tied = activations_in_backward(options, test_world().comm());
   options.tie_embeddings = false;
   const std::int64_t untied = activations_in_backward(options, test_world().comm());

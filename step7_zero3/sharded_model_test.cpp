@@ -28,7 +28,7 @@ using step7::WholeModel;
 
 constexpr std::uint64_t kSeed = 5;
 
-GptOptions shape(std::int64_t layers, std::int64_t channels, bool is_tied) {
+ModelOptions shape(std::int64_t layers, std::int64_t channels, bool is_tied) {
   return {.vocab_size = 150,
           .context = 6,
           .layers = layers,

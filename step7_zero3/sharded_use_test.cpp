@@ -21,7 +21,7 @@
 namespace ladder {
 namespace {
 
-constexpr GptOptions kShape = {
+constexpr ModelOptions kShape = {
     .vocab_size = 258, .context = 16, .layers = 2, .heads = 2, .channels = 16};
 
 class ShardedUse : public RankTest {

@@ -37,7 +37,7 @@ class WholeModel {
   static constexpr std::int64_t kRows = 2;
   static constexpr std::int64_t kMostTokens = 12;  // in a row: few are quick
 
-  WholeModel(const GptOptions& options, std::uint64_t seed)
+  WholeModel(const ModelOptions& options, std::uint64_t seed)
       : options_(options), model_(build_gpt(options, seed)) {}
 
   // [B, T], others on each rank and in each microbatch.
@@ -88,10 +88,10 @@ class WholeModel {
     return all;
   }
   const Model& model() const { return model_; }
-  const GptOptions& options() const { return options_; }
+  const ModelOptions& options() const { return options_; }
 
  private:
-  GptOptions options_;
+  ModelOptions options_;
   Model model_;
 };
 

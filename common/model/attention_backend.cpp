@@ -30,7 +30,7 @@ std::string name_of(at::SDPBackend backend) {
 
 // Strides matter, so queries, keys and values are cut from one tensor, as in Attention. The number
 // of rows does not.
-std::string attention_backend(const GptOptions& model, at::Device device) {
+std::string attention_backend(const ModelOptions& model, at::Device device) {
   const std::int64_t T = model.context, C = model.channels, H = model.heads;
   const at::Tensor qkv =
       at::empty({1, T, 3 * C}, at::TensorOptions().dtype(model.precision.params).device(device))

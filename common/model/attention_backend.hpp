@@ -12,6 +12,6 @@ namespace ladder {
 // "cudnn", "flash", "efficient" or "math" (which is not fused): what libtorch takes on this device
 // for this model's shapes, as set_deterministic() allows now. Allocates one row of queries, keys
 // and values for a moment. On the CPU it is right for fp32 only (modules.hpp).
-std::string attention_backend(const GptOptions& model, at::Device device);
+std::string attention_backend(const ModelOptions& model, at::Device device);
 
 }  // namespace ladder

@@ -8,7 +8,7 @@ namespace {
 
 // The CPU has two of them.
 TEST(AttentionBackend, IsWhatLibtorchTakes) {
-  const GptOptions model;
+  const ModelOptions model;
   EXPECT_EQ(attention_backend(model, at::kCPU), "flash");
   at::globalContext().setSDPUseFlash(false);
   EXPECT_EQ(attention_backend(model, at::kCPU), "math");

@@ -20,7 +20,7 @@ constexpr double kInitStd = 0.02;
 // Creates the parameters of one model, each from its own random stream.
 class ParameterMaker {
  public:
-  ParameterMaker(std::uint64_t seed, at::Device device, const GptOptions& options)
+  ParameterMaker(std::uint64_t seed, at::Device device, const ModelOptions& options)
       : seed_(seed), device_(device), options_(options) {}
 
   at::Tensor normal(const std::string& name, at::IntArrayRef shape, double std) const {
@@ -58,7 +58,7 @@ class ParameterMaker {
 
   std::uint64_t seed_;
   at::Device device_;
-  const GptOptions& options_;
+  const ModelOptions& options_;
 };
 
 struct Embedding {
@@ -93,7 +93,7 @@ struct Head {
   }
 };
 
-Embedding make_embedding(const ParameterMaker& make, const GptOptions& options) {
+Embedding make_embedding(const ParameterMaker& make, const ModelOptions& options) {
   return {make.normal("wte.weight", {options.vocab_size, options.channels}, kInitStd),
           make.normal("wpe.weight", {options.context, options.channels}, kInitStd)};
 }
@@ -102,7 +102,7 @@ Layer embedding_layer(const Embedding& embedding) {
   return {{"embedding", {{"wte.weight", embedding.wte}, {"wpe.weight", embedding.wpe}}}, embedding};
 }
 
-Layer block_layer(const ParameterMaker& make, const GptOptions& options, std::int64_t index) {
+Layer block_layer(const ParameterMaker& make, const ModelOptions& options, std::int64_t index) {
   const std::int64_t C = options.channels;
   const std::string h = concat("h.", index, ".");
   const double residual_std = kInitStd / std::sqrt(2.0 * static_cast<double>(options.layers));
@@ -131,7 +131,7 @@ Layer block_layer(const ParameterMaker& make, const GptOptions& options, std::in
 }
 
 // `wte` is the token embedding, undefined if this part of the model does not include it.
-Layer head_layer(const ParameterMaker& make, const GptOptions& options, const at::Tensor& wte) {
+Layer head_layer(const ParameterMaker& make, const ModelOptions& options, const at::Tensor& wte) {
   const std::vector<std::int64_t> shape = {options.vocab_size, options.channels};
   const bool is_shared = options.tie_embeddings && wte.defined();
   const std::string name = options.tie_embeddings ? "wte.weight" : "lm_head.weight";
@@ -148,7 +148,7 @@ Layer head_layer(const ParameterMaker& make, const GptOptions& options, const at
 
 }  // namespace
 
-Model build_gpt(const GptOptions& options, std::uint64_t seed,
+Model build_gpt(const ModelOptions& options, std::uint64_t seed,
                 const std::vector<std::int64_t>& layers, const OnUnit& on_unit, at::Device device) {
   validate(options);
   const std::int64_t head = options.layers + 1;
@@ -177,14 +177,14 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed,
   return model;
 }
 
-Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit,
+Model build_gpt(const ModelOptions& options, std::uint64_t seed, const OnUnit& on_unit,
                 at::Device device) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(options.layers + 2));
   std::iota(all.begin(), all.end(), 0);
   return build_gpt(options, seed, all, on_unit, device);
 }
 
-ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed) {
+ModelBuilder gpt_builder(const ModelOptions& options, std::uint64_t seed) {
   return [=](const OnUnit& on_unit, at::Device device) {
     return build_gpt(options, seed, on_unit, device);
   };
@@ -195,7 +195,7 @@ namespace {
 // What the mixing of a block saves per token (modules.cpp, mix): the fused kernel queries, keys and
 // values, its output and one log-sum per head, all in fp32 if 16 bits are widened for it; the one
 // that is written out the first three and all probabilities. The output's copy counts with c_proj.
-std::int64_t attention_bytes(const GptOptions& options) {
+std::int64_t attention_bytes(const ModelOptions& options) {
   const std::int64_t C = options.channels, H = options.heads;
   const std::int64_t e = options.precision.param_bytes();
   if (is_attention_written_out(options.precision.params)) return e * (3 * C + H * options.context);
@@ -204,7 +204,7 @@ std::int64_t attention_bytes(const GptOptions& options) {
 
 }  // namespace
 
-std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows) {
+std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows) {
   const std::int64_t C = options.channels;
   const std::int64_t e = options.precision.param_bytes();  // of an activation
   // Per token: a LayerNorm saves its input and two fp32 statistics; a product saves its input.
@@ -216,7 +216,7 @@ std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_
   return num_rows * options.context * (options.layers * (attention + mlp) + head);
 }
 
-std::vector<std::int64_t> forward_flops(const GptOptions& options) {
+std::vector<std::int64_t> forward_flops(const ModelOptions& options) {
   const std::int64_t C = options.channels;
   const std::int64_t products = C * 3 * C + C * C + C * 4 * C + 4 * C * C;
   const std::int64_t attention = 2 * C * options.context;
@@ -227,7 +227,7 @@ std::vector<std::int64_t> forward_flops(const GptOptions& options) {
   return flops;
 }
 
-void validate(const GptOptions& options) {
+void validate(const ModelOptions& options) {
   check_usage(options.vocab_size > 0, "--vocab-size is ", options.vocab_size,
               ", it must be at least 1");
   check_usage(options.context > 0, "--context is ", options.context, ", it must be at least 1");

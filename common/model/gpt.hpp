@@ -9,26 +9,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/core/precision.hpp"
 #include "common/model/model.hpp"
-#include "common/model/modules.hpp"
+#include "common/model/model_options.hpp"
 
 namespace ladder {
 
-struct GptOptions {
-  std::int64_t vocab_size = 258;
-  std::int64_t context = 128;
-  std::int64_t layers = 4;  // blocks
-  std::int64_t heads = 4;
-  std::int64_t channels = 128;
-  bool tie_embeddings = true;             // the head's weight is the token embedding
-  Products products = Products::kOneDnn;  // of all linear layers and the head
-  Precision precision = {};               // of the parameters and their .grad
-};
-
 // Builds the layers "embedding", "block0", …, "head". A tied head reads layer 0.
 // Throws UsageError naming the option, as validate() does.
-Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
+Model build_gpt(const ModelOptions& options, std::uint64_t seed, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
 
 // Builds only these layers of the list, in ascending order: 0 is the embedding, 1 … L are the
@@ -36,24 +24,24 @@ Model build_gpt(const GptOptions& options, std::uint64_t seed, const OnUnit& on_
 // embedding, the token embedding is also the last tensor of its own unit, a copy with the same
 // initial values, and the caller must keep the two equal. Throws CheckError for no layers, an order
 // that does not ascend, or a layer that the model does not have.
-Model build_gpt(const GptOptions& options, std::uint64_t seed,
+Model build_gpt(const ModelOptions& options, std::uint64_t seed,
                 const std::vector<std::int64_t>& layers, const OnUnit& on_unit = {},
                 at::Device device = at::kCPU);
 
 // Returns build_gpt() of all layers as a function of the device, to be called later.
-ModelBuilder gpt_builder(const GptOptions& options, std::uint64_t seed);
+ModelBuilder gpt_builder(const ModelOptions& options, std::uint64_t seed);
 
 // The bytes of activations that forward, with the summed loss, saves for backward, for num_rows
 // rows of `context` tokens on the CPU. Backward itself needs more, for the activation gradients. On
 // a GPU, attention and the loss are other kernels, which save less (cross_entropy_on_gpu.hpp).
-std::int64_t saved_activation_bytes(const GptOptions& options, std::int64_t num_rows);
+std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows);
 
 // The floating-point operations of each layer's forward per token, the multiplications of its
 // matrices only; attention over the whole context, the causal half counted in full. A lookup counts
 // as 0.
-std::vector<std::int64_t> forward_flops(const GptOptions& options);
+std::vector<std::int64_t> forward_flops(const ModelOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.
-void validate(const GptOptions& options);
+void validate(const ModelOptions& options);
 
 }  // namespace ladder

@@ -18,7 +18,7 @@
 namespace ladder {
 namespace {
 
-GptOptions tiny(bool tied) {
+ModelOptions tiny(bool tied) {
   return {.vocab_size = 13,
           .context = 8,
           .layers = 2,
@@ -29,7 +29,7 @@ GptOptions tiny(bool tied) {
 
 // The vocabulary has 50257 tokens, or 50304 if padded to a multiple of 64.
 TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
-  GptOptions options{
+  ModelOptions options{
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
   EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124439808);
   options.vocab_size = 50304;
@@ -51,7 +51,7 @@ TEST(Gpt, ChosenProductsReachEveryLayer) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({7, 8, 12});
   for (const Products products : {Products::kOneDnn, Products::kBlas}) {
-    GptOptions options = tiny(true);
+    ModelOptions options = tiny(true);
     options.products = products;
     const Model model = build_gpt(options, 1);
     const bool is_onednn = products == Products::kOneDnn;
@@ -72,13 +72,13 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
                                      {false, at::kFloat},
                                      {true, at::kBFloat16},
                                      {false, at::kHalf}}) {
-      const GptOptions options{.vocab_size = shape.vocab_size,
-                               .context = shape.context,
-                               .layers = shape.layers,
-                               .heads = shape.heads,
-                               .channels = shape.channels,
-                               .tie_embeddings = tied,
-                               .precision = {type, at::kFloat}};
+      const ModelOptions options{.vocab_size = shape.vocab_size,
+                                 .context = shape.context,
+                                 .layers = shape.layers,
+                                 .heads = shape.heads,
+                                 .channels = shape.channels,
+                                 .tie_embeddings = tied,
+                                 .precision = {type, at::kFloat}};
       const Model model = build_gpt(options, 1);
       const at::Tensor tokens = at::zeros({shape.rows, shape.context}, at::kLong);
       const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
@@ -160,7 +160,7 @@ TEST(Gpt, GradientMatchesFiniteDifferences) {
 }
 
 TEST(Gpt, ImpossibleShapesNameTheOption) {
-  GptOptions options = tiny(true);
+  ModelOptions options = tiny(true);
   options.heads = 5;
   EXPECT_THROW(build_gpt(options, 1), UsageError);
   options = tiny(true);
@@ -172,7 +172,7 @@ TEST(Gpt, ImpossibleShapesNameTheOption) {
 TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   std::vector<std::string> names;
   std::vector<at::Tensor> kept;
-  const GptOptions options{.context = 8, .layers = 2, .heads = 1, .channels = 16};
+  const ModelOptions options{.context = 8, .layers = 2, .heads = 1, .channels = 16};
   const Model whole = build_gpt(options, /*seed=*/3);
   const Model in_pieces = build_gpt(options, /*seed=*/3, [&](const Unit& unit) {
     names.push_back(unit.name);
@@ -238,7 +238,7 @@ TEST(Gpt, RefusesWhatIsNoPartOfIt) {
 // Six times the parameters of the products, per token, is the usual estimate of forward and
 // backward.
 TEST(Gpt, FlopsAreTwoPerParameterOfAProductAndAttention) {
-  const GptOptions gpt2 = {
+  const ModelOptions gpt2 = {
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
   const std::vector<std::int64_t> flops = forward_flops(gpt2);
   ASSERT_EQ(flops.size(), 14u);

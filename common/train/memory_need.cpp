@@ -16,7 +16,7 @@ namespace {
 
 // A quantity of a model with any number of layers. All blocks are alike, so two small models tell.
 template <class Quantity>
-double of_all_layers(GptOptions model, const Quantity& quantity) {
+double of_all_layers(ModelOptions model, const Quantity& quantity) {
   const auto more = static_cast<double>(model.layers - 1);
   model.layers = 1;
   const auto one = static_cast<double>(quantity(model));
@@ -25,7 +25,7 @@ double of_all_layers(GptOptions model, const Quantity& quantity) {
 }
 
 double num_elements(const TrainOptions& options) {
-  return of_all_layers(options.model, [&](const GptOptions& model) {
+  return of_all_layers(options.model, [&](const ModelOptions& model) {
     TrainOptions smaller = options;
     smaller.model = model;
     return layout_of(smaller).numel;
@@ -33,7 +33,7 @@ double num_elements(const TrainOptions& options) {
 }
 
 double activation_bytes_per_row(const TrainOptions& options) {
-  return of_all_layers(options.model, [](const GptOptions& model) {
+  return of_all_layers(options.model, [](const ModelOptions& model) {
     return saved_activation_bytes(model, /*num_rows=*/1);
   });
 }
@@ -47,7 +47,7 @@ double samples_per_step(const TrainOptions& options) {
 }
 
 std::string model_options(const TrainOptions& options) {
-  const GptOptions& model = options.model;
+  const ModelOptions& model = options.model;
   return concat("--layers ", model.layers, ", --channels ", model.channels, ", --context ",
                 model.context, ", --vocab-size ", model.vocab_size);
 }

@@ -24,7 +24,7 @@ struct Widths {
   std::int64_t alignment() const { return 64 / std::min(parameter, gradient); }  // elements
 };
 
-Widths widths_of(const GptOptions& model) {
+Widths widths_of(const ModelOptions& model) {
   const bool is_narrow = model.precision.params != at::kFloat;
   return {is_narrow ? 2 : 4, model.precision.grads != at::kFloat ? 2 : 4, is_narrow ? 4 : 0};
 }
@@ -35,7 +35,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 // The elements of each tensor, unit by unit.
-std::vector<std::vector<std::int64_t>> tensors_of(const GptOptions& model) {
+std::vector<std::vector<std::int64_t>> tensors_of(const ModelOptions& model) {
   const std::int64_t C = model.channels, V = model.vocab_size;
   std::vector<std::vector<std::int64_t>> units = {{V * C, model.context * C}};
   for (std::int64_t i = 0; i < model.layers; ++i)
@@ -67,7 +67,7 @@ Size size_of(const std::vector<std::vector<std::int64_t>>& units, std::int64_t a
   return size;
 }
 
-void expect_size(const GptOptions& model, const Size& size) {
+void expect_size(const ModelOptions& model, const Size& size) {
   const std::int64_t C = model.channels;
   const std::int64_t embeddings = (model.tie_embeddings ? 1 : 2) * model.vocab_size * C;
   EXPECT_EQ(size.parameters,
@@ -95,8 +95,8 @@ void expect_held(const Size& size, const Widths& widths, int zero, int num_ranks
 
 }  // namespace
 
-void expect_closed_form(const GptOptions& model, const std::string& step, const TrainReport& report,
-                        Communicator& comm) {
+void expect_closed_form(const ModelOptions& model, const std::string& step,
+                        const TrainReport& report, Communicator& comm) {
   const std::vector<std::vector<std::int64_t>> units = tensors_of(model);
   const Widths widths = widths_of(model);
   const Size whole = size_of(units, widths.alignment(), comm.size());
@@ -130,7 +130,7 @@ void expect_closed_form(const GptOptions& model, const std::string& step, const 
 
 void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
                                     Communicator& comm) {
-  const GptOptions& model = options.model;
+  const ModelOptions& model = options.model;
   const Widths widths = widths_of(model);
   const Size whole = size_of(tensors_of(model), widths.alignment(), /*num_ranks=*/1);
   expect_size(model, whole);

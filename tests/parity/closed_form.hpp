@@ -19,8 +19,8 @@ namespace ladder {
 //                       again, step 7 all of it, and the blocks' parameters a second time
 //
 // Collective: every rank calls it with its own report.
-void expect_closed_form(const GptOptions& model, const std::string& step, const TrainReport& report,
-                        Communicator& comm);
+void expect_closed_form(const ModelOptions& model, const std::string& step,
+                        const TrainReport& report, Communicator& comm);
 
 // The same for step 8, on p stages and N replicas, for windows (rows of T tokens, all of them
 // full):

@@ -55,7 +55,7 @@ struct TrainOptions {
   std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
-  GptOptions model;
+  ModelOptions model;
   DataOptions data;
   OptimizerOptions optimizer;
   LrOptions lr;
