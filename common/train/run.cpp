@@ -241,19 +241,19 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   report_.losses.push_back(record.loss);
   report_.grad_norms.push_back(record.grad_norm);
   report_.param_norms.push_back(record.param_norm);
-  report_.units.push_back(static_cast<std::int64_t>(record.num_units));
+  report_.denominators.push_back(static_cast<std::int64_t>(record.denominator));
   report_.metrics.push_back(record.metrics);
   is_stopping_ = record.is_stop_requested;
 
   const bool is_logged =
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
-  speed_.add(record.num_units, seconds);
-  const double speed = report_.units_per_second = speed_.units_per_second();
-  const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
+  speed_.add(record.denominator, seconds);
+  const double speed = report_.counted_per_second = speed_.counted_per_second();
+  const double seconds_per_step = speed > 0 ? record.denominator / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step);
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       steps_left * seconds_per_step, options_.shape.unit, record.metrics},
+       steps_left * seconds_per_step, options_.shape.mean_over, record.metrics},
       is_logged);
   if (!is_logged) return;
   const bool is_tokens = options_.shape.is_of_tokens();
@@ -262,7 +262,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
                {"grad_norm", finite_or_null(record.grad_norm)},
                {"param_norm", finite_or_null(record.param_norm)},
                {"learning_rate", report_.learning_rates[i]},
-               {is_tokens ? "target_tokens" : "units", report_.units.back()},
+               {is_tokens ? "target_tokens" : "units", report_.denominators.back()},
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},
                {"live_bytes", nullptr}};

@@ -77,9 +77,11 @@ class Dpo {
 StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                             const BatchStream& batches) {
   const auto dpo = std::make_shared<Dpo>(options, plan, mesh, batches);
-  const DpoUnit unit = options.get<ObjectiveOptions>().dpo.unit;
+  const DpoMeanOver mean_over = options.get<ObjectiveOptions>().dpo.mean_over;
   StepObjective objective;
-  objective.count = [unit](const Microbatches& batch) { return count_pairs(batch, unit); };
+  objective.count = [mean_over](const Microbatches& batch) {
+    return count_pairs(batch, mean_over);
+  };
   objective.loss_sum = [dpo](const auto& logits, const auto& m) {
     return dpo->loss_sum(logits, m);
   };

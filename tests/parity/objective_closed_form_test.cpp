@@ -43,14 +43,15 @@ class ObjectiveClosedForm : public ObjectiveClimber {
   }
 };
 
-// A model that is its own reference gives every pair a margin of 0, which costs log 2 in each unit.
+// A model that is its own reference gives every pair a margin of 0, which costs log 2, per
+// pair as per token.
 TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
   TrainOptions named = options(dpo(), climber_.size());
   named.num_steps = 1;
   TrainOptions by_default = named, by_tokens = named, other = named;
   by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
   other.output.init_from = {};                            // the model starts from its seed
-  by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
+  by_tokens.set<ObjectiveOptions>().dpo.mean_over = DpoMeanOver::kTokens;
   for (const TrainOptions& own : {named, by_default, by_tokens})
     EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
   EXPECT_GT(std::abs(climb(other).report.losses[0] - std::log(2.0)), 1e-3);

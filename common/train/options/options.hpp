@@ -38,17 +38,17 @@ struct OutputOptions {
 // What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A
 // step's finalize() sets it.
 struct BatchShape {
-  Rows rows = Rows::kWindows;          // what the data are read as; by default as --rows says
-  std::int64_t rows_per_sample = 1;    // that a sample becomes in a microbatch
-  std::int64_t flushes_per_step = 1;   // of --num-microbatches each
-  std::int64_t replicas_per_rank = 1;  // that one process plays
-  std::int64_t num_data_parts = 1;     // of which this run has one: other runs share the data
-  std::string multiplied = {};         // for messages, what multiplies a step: ", --accumulation 4"
-  bool has_fixed_size = true;          // false: each step decides how many microbatches it has
-  std::string unit = kTargetTokens;    // what the loss is a mean over
+  Rows rows = Rows::kWindows;             // what the data are read as; by default as --rows says
+  std::int64_t rows_per_sample = 1;       // that a sample becomes in a microbatch
+  std::int64_t flushes_per_step = 1;      // of --num-microbatches each
+  std::int64_t replicas_per_rank = 1;     // that one process plays
+  std::int64_t num_data_parts = 1;        // of which this run has one: other runs share the data
+  std::string multiplied = {};            // ", --accumulation 4": for messages about a step's size
+  bool has_fixed_size = true;             // false: each step decides how many microbatches it has
+  std::string mean_over = kTargetTokens;  // what the loss's denominator counts
 
   static constexpr const char* kTargetTokens = "target tokens";
-  bool is_of_tokens() const { return unit == kTargetTokens; }
+  bool is_of_tokens() const { return mean_over == kTargetTokens; }
 };
 
 struct TrainOptions {
