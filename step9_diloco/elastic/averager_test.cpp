@@ -476,18 +476,5 @@ TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
   EXPECT_THAT(fault_of(snapshot, member, larger.state()), HasSubstr("64 bytes, not 68"));
 }
 
-TEST(Exchange, SlicesCoverTheValues) {
-  for (const std::int64_t numel : {0, 1, 2, 7, 100}) {
-    for (std::size_t n = 1; n <= 5; ++n) {
-      std::int64_t end = 0;
-      for (std::size_t i = 0; i < n; ++i) {
-        EXPECT_EQ(slice_of(numel, i, n).start, end);
-        end += slice_of(numel, i, n).numel;
-      }
-      EXPECT_EQ(end, numel);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace ladder

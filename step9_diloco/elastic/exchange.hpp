@@ -24,13 +24,6 @@
 
 namespace ladder {
 
-// The slice of contributor i of n: elements [start, start + numel); empty if there are too few.
-struct Slice {
-  std::int64_t start = 0;
-  std::int64_t numel = 0;
-};
-Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n);
-
 // The workers whose parts of a round have not arrived.
 struct Missing {
   std::vector<int> values;  // did not send theirs

@@ -85,7 +85,7 @@ class GradeAllReduce : public Examination {
                                                 comm.rank())[CommOp::kAllReduce];
     expect(prefix + "the number of bytes sent", found.bytes_sent, wanted.bytes_sent);
     expect(prefix + "the number of messages sent", found.messages, wanted.messages);
-    const std::int64_t own = chunk_of(numel, comm.size(), comm.rank()).numel;
+    const std::int64_t own = slice_of(numel, comm.size(), comm.rank()).numel;
     const std::int64_t most = (comm.size() - 1) * own * part.element_size();
     if (scratch > most + kScalarBytes) {
       fault(concat(prefix, "the scratch memory is ", scratch, " bytes, not ", most, ": ",
