@@ -29,7 +29,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --help                       what to type there
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
-  ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and grades your code
+  ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages
   ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it

@@ -157,15 +157,15 @@ def exercises():
 
 def exercise_like_a_learner(this):
     with tempfile.TemporaryDirectory() as folder:  # a learner's own files stay as they are
-        grade, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
+        command, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
         with log.open("w") as file:
-            code = call(grade, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
+            code = call(command, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
         if code == 0 or f"not implemented: {this.name}" not in log.read_text():
             print(log.read_text())
             fail(f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}")
         for stub in this.stubs():
             shutil.copyfile(exercise.solution_of(stub), Path(folder, this.name, f"{stub.stem}.cpp"))
-        check(*grade, **where)
+        check(*command, **where)
 
 
 def sanitizers():

@@ -1,4 +1,4 @@
-// For the grader, part 2: a small model in chunks, microbatches of unequal shapes, and the
+// For the judge, part 2: a small model in chunks, microbatches of unequal shapes, and the
 // gradients that each microbatch adds, computed in one process.
 //
 //   chunk c   [embedding, if c = 0]  →  y = tanh(sin(x) W_c + b_c), z = y · gain
@@ -31,7 +31,7 @@ namespace ladder::step8 {
 
 using Pass = std::pair<int, std::int64_t>;  // a chunk and a microbatch
 
-class GradedPipeline {
+class JudgedPipeline {
  public:
   static constexpr std::int64_t kChannels = 6;
   static constexpr std::int64_t kVocab = 7;
@@ -43,12 +43,12 @@ class GradedPipeline {
       on_end;
 
   // 16-bit parameters have fp32 gradients, as in training.
-  GradedPipeline(int num_stages, int num_chunks, at::ScalarType type = at::kFloat)
+  JudgedPipeline(int num_stages, int num_chunks, at::ScalarType type = at::kFloat)
       : num_stages_(num_stages), type_(type) {
     for (int c = 0; c < num_chunks; ++c) chunks_.push_back(make_chunk(c, num_chunks));
   }
-  GradedPipeline(const GradedPipeline&) = delete;
-  GradedPipeline& operator=(const GradedPipeline&) = delete;
+  JudgedPipeline(const JudgedPipeline&) = delete;
+  JudgedPipeline& operator=(const JudgedPipeline&) = delete;
 
   std::vector<Model> chunks_of(int stage) const {
     std::vector<Model> own;

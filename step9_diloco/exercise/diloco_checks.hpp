@@ -1,4 +1,4 @@
-// For the grader, part 2: rounds of DiLoCo, compared with what the definition makes of them. Each
+// For the judge, part 2: rounds of DiLoCo, compared with what the definition makes of them. Each
 // rank is a worker.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 #include "step9_diloco/diloco.hpp"
-#include "step9_diloco/exercise/graded_averager.hpp"
-#include "step9_diloco/exercise/graded_workers.hpp"
+#include "step9_diloco/exercise/recording_averager.hpp"
+#include "step9_diloco/exercise/wanted_workers.hpp"
 
 namespace ladder::step9 {
 
-struct GradedRun {
+struct JudgedRun {
   std::string name;
   double alpha = 0;
   int num_rounds = 0;
@@ -29,11 +29,11 @@ struct GradedRun {
   at::ScalarType type = at::kFloat;  // of the worker's parameters
 };
 
-class GradeDiloco : public GradePart {
+class DilocoChecks : public PartChecks {
  public:
-  explicit GradeDiloco(Communicator& comm) : GradePart("part 2", "diloco.cpp", comm) {}
+  explicit DilocoChecks(Communicator& comm) : PartChecks("part 2", "diloco.cpp", comm) {}
 
-  void trains(const GradedRun& run) {
+  void trains(const JudgedRun& run) {
     examine_part<LockstepCommunicator>(run.name, [&](LockstepCommunicator& comm) {
       has_fault_ = false;
       Workers workers(comm, run);
@@ -45,32 +45,32 @@ class GradeDiloco : public GradePart {
  private:
   // This worker, as the attempt has it, and all of them, as they should be.
   struct Workers {
-    Workers(LockstepCommunicator& comm, const GradedRun& run)
+    Workers(LockstepCommunicator& comm, const JudgedRun& run)
         : model(global.layout(),
                 global.params().to(run.type, /*non_blocking=*/false, /*copy=*/true)),
           averager(comm, run.failures),
           wanted(comm.size(), options_of(run), run.type, run.has_nan) {}
 
-    FlatModel global{GradedWorkers::model()}, model;
-    GradedAverager averager;
-    GradedWorkers wanted;
+    FlatModel global{WantedWorkers::model()}, model;
+    RecordingAverager averager;
+    WantedWorkers wanted;
   };
 
-  static DilocoOptions options_of(const GradedRun& run) {
-    return {.sync_every = 2 * GradedWorkers::kNumFragments,
-            .num_fragments = GradedWorkers::kNumFragments,
+  static DilocoOptions options_of(const JudgedRun& run) {
+    return {.sync_every = 2 * WantedWorkers::kNumFragments,
+            .num_fragments = WantedWorkers::kNumFragments,
             .sync_delay = 1,
             .alpha = run.alpha,
             .outer_lr = 0.5,
             .outer_momentum = 0.5};
   }
 
-  static std::unique_ptr<Diloco> begin(const GradedRun& run, Workers& workers) {
+  static std::unique_ptr<Diloco> begin(const JudgedRun& run, Workers& workers) {
     return std::make_unique<Diloco>(workers.model, workers.global, options_of(run),
                                     workers.averager);
   }
 
-  void play(int round, const GradedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
+  void play(int round, const JudgedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const bool is_agreed = !run.failures.contains(round);
     const std::int64_t fragment = workers.wanted.fragment();
     place_ = concat(name_, ", ", run.name, ", round ", round, " (fragment ", fragment, "): ");
@@ -118,7 +118,7 @@ class GradeDiloco : public GradePart {
       expect_first("the average that a checkpoint saves", attempt.round().pseudogradient,
                    workers.wanted.average());
   }
-  void resume(const GradedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
+  void resume(const JudgedRun& run, std::unique_ptr<Diloco>& attempt, Workers& workers) {
     const std::unique_ptr<Diloco> saved = std::exchange(attempt, begin(run, workers));
     attempt->velocity().copy_(saved->velocity());
     attempt->restore(saved->round());
@@ -151,23 +151,23 @@ class GradeDiloco : public GradePart {
   // Global parameters first, and the momentum that they depend on: the local ones are made from
   // them.
   void expect_parameters(const Diloco& attempt, const Workers& workers) {
-    const GradedWorkers& wanted = workers.wanted;
-    for (std::int64_t f = 0; f < GradedWorkers::kNumFragments; ++f) {
+    const WantedWorkers& wanted = workers.wanted;
+    for (std::int64_t f = 0; f < WantedWorkers::kNumFragments; ++f) {
       const auto expect_part = [&](const char* what, const at::Tensor& found,
                                    const at::Tensor& right) {
-        expect_first(concat("fragment ", f, " of ", what), GradedWorkers::part(found, f),
-                     GradedWorkers::part(right, f));
+        expect_first(concat("fragment ", f, " of ", what), WantedWorkers::part(found, f),
+                     WantedWorkers::part(right, f));
       };
       expect_part("the outer momentum", attempt.velocity(), wanted.velocity());
       expect_part("the global parameters", workers.global.params(), wanted.global());
       expect_part("this worker's parameters", workers.model.params(), wanted.params(comm_.rank()));
     }
   }
-  void expect_same_bits(const GradedRun& run, std::int64_t fragment, const Workers& workers) {
-    const at::Tensor found = GradedWorkers::part(workers.model.params(), fragment);
+  void expect_same_bits(const JudgedRun& run, std::int64_t fragment, const Workers& workers) {
+    const at::Tensor found = WantedWorkers::part(workers.model.params(), fragment);
     const at::Tensor& all =
         run.alpha == 0 ? workers.global.params() : workers.wanted.params(comm_.rank());
-    const auto same = bits_equal(found, GradedWorkers::part(all, fragment).to(run.type));
+    const auto same = bits_equal(found, WantedWorkers::part(all, fragment).to(run.type));
     if (!same)
       say(concat(run.alpha == 0 ? "alpha 0 copies the global parameters"
                                 : "alpha 1 leaves the parameters of the worker alone",
@@ -186,7 +186,7 @@ class GradeDiloco : public GradePart {
                  bytes);
   }
   static std::int64_t gradient_bytes() { return read_memory().live(MemoryCategory::kGradients); }
-  // But for what the grader itself has in flight.
+  // But for what the judge itself has in flight.
   static std::int64_t bytes_held() {
     const MemoryReading memory = read_memory();
     return memory.total_live_bytes - memory.live(MemoryCategory::kCommunication);

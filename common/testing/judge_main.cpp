@@ -1,4 +1,4 @@
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 
 #include <ATen/Parallel.h>
 
@@ -24,7 +24,7 @@ void show(const std::vector<std::string>& faults, int num_ranks) {
   std::fflush(stdout);
 }
 
-int grade() {
+int judge() {
   at::set_num_threads(1);
 #ifdef LADDER_WITH_MPI
   World world(Transport::kMpi);
@@ -35,8 +35,8 @@ int grade() {
     Communicator& comm = world.comm();
     const std::string who = concat("rank ", comm.rank());
     name_check_on_crash(who);
-    start_time_limit(60, who + ": an endless loop, or a wait for another rank: the grader");
-    const std::vector<std::string> faults = grade_linked(comm);
+    start_time_limit(60, who + ": an endless loop, or a wait for another rank: the judge");
+    const std::vector<std::string> faults = judge_linked(comm);
     stop_time_limit();
     if (comm.rank() == 0) show(faults, comm.size());
     return faults.empty() ? kExitDone : kExitError;
@@ -47,5 +47,5 @@ int grade() {
 }  // namespace ladder
 
 int main() {
-  return ladder::grade();
+  return ladder::judge();
 }

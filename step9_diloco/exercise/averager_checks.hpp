@@ -1,4 +1,4 @@
-// For the grader, part 1: is this the average, and does training go on meanwhile? Each rank is a
+// For the judge, part 1: is this the average, and does training go on meanwhile? Each rank is a
 // worker.
 #pragma once
 
@@ -11,16 +11,16 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/exercise/in_flight.hpp"
 
 namespace ladder::step9 {
 
-class GradeAverager : public GradePart {
+class AveragerChecks : public PartChecks {
  public:
-  explicit GradeAverager(Communicator& comm) : GradePart("part 1", "averager.cpp", comm) {}
+  explicit AveragerChecks(Communicator& comm) : PartChecks("part 1", "averager.cpp", comm) {}
 
   // Worker r has r + 1 everywhere.
   void averages() {

@@ -1,4 +1,4 @@
-// For the grader, part 1: is this plan 1F1B? Needs no ranks: a plan is a value.
+// For the judge, part 1: is this plan 1F1B? Needs no ranks: a plan is a value.
 #pragma once
 
 #include <algorithm>
@@ -6,16 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder::step8 {
 
-class GradeSchedule : public GradePart {
+class PlanChecks : public PartChecks {
  public:
-  explicit GradeSchedule(Communicator& comm) : GradePart("part 1", "pipeline_schedule.cpp", comm) {}
+  explicit PlanChecks(Communicator& comm) : PartChecks("part 1", "pipeline_schedule.cpp", comm) {}
 
   // Small enough to be written down.
   void computes_in_this_order() {

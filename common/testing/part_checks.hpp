@@ -1,4 +1,4 @@
-// For the grader of an exercise in several files: one of them. Another one may not have been
+// For exercises in several files: the checks of one of them. Another one may not have been
 // written yet.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ladder {
 
-// The faults of two parts that are graded separately. If only one part has any, the last line says
+// The faults of two parts that are judged separately. If only one part has any, the last line says
 // that the other is right.
 inline std::vector<std::string> faults_of_both(const std::vector<std::string>& part_1,
                                                const std::vector<std::string>& part_2) {
@@ -20,10 +20,10 @@ inline std::vector<std::string> faults_of_both(const std::vector<std::string>& p
   return faults;
 }
 
-class GradePart : public Examination {
+class PartChecks : public Examination {
  protected:
   // name: "part 1", the beginning of every line.
-  GradePart(std::string name, std::string file, Communicator& comm)
+  PartChecks(std::string name, std::string file, Communicator& comm)
       : Examination(comm), name_(std::move(name)), file_(std::move(file)) {}
 
   // Does nothing after a fault. Calls part(comm) with a Watch. `what`: in the line about an

@@ -1,4 +1,4 @@
-// For the grader, part 2: does a step on several ranks use the scale as it should?
+// For the judge, part 2: does a step on several ranks use the scale as it should?
 //
 // Parameters start at zero, and the optimizer is SGD without decay. So minus the parameters after
 // one step are the gradients that the optimizer was given, times the learning rate.
@@ -14,14 +14,14 @@
 #include <utility>
 
 #include "common/optim/norm.hpp"
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 #include "step0_single_gpu/precision/exercise/scaled_step.hpp"
 
 namespace ladder::loss_scaler {
 
-class GradeStep : public GradePart {
+class StepChecks : public PartChecks {
  public:
-  explicit GradeStep(Communicator& comm) : GradePart("part 2", "scaled_step.cpp", comm) {}
+  explicit StepChecks(Communicator& comm) : PartChecks("part 2", "scaled_step.cpp", comm) {}
 
   // Rank r has r + 1 everywhere.
   void unscales_before_clipping() {

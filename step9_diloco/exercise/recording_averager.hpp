@@ -1,4 +1,4 @@
-// For the grader, part 2: an averager that records what it is asked for, and whose rounds fail when
+// For the judge, part 2: an averager that records what it is asked for, and whose rounds fail when
 // they are told to.
 #pragma once
 
@@ -13,10 +13,10 @@
 namespace ladder::step9 {
 
 // Lifetime: the communicator outlives it.
-class GradedAverager final : public Averager {
+class RecordingAverager final : public Averager {
  public:
   // Rounds are counted from 1.
-  GradedAverager(Communicator& comm, std::set<int> failures)
+  RecordingAverager(Communicator& comm, std::set<int> failures)
       : comm_(comm), failures_(std::move(failures)) {}
 
   struct Counts {

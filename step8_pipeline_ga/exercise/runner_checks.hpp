@@ -1,4 +1,4 @@
-// For the grader, part 2: does backward do what a single process does, in the order of any plan?
+// For the judge, part 2: does backward do what a single process does, in the order of any plan?
 // Each rank is a stage.
 #pragma once
 
@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 #include "step8_pipeline_ga/exercise/activation_watch.hpp"
 #include "step8_pipeline_ga/exercise/stage_script.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
 namespace ladder::step8 {
 
-class GradeRunner : public GradePart {
+class RunnerChecks : public PartChecks {
  public:
-  explicit GradeRunner(Communicator& comm) : GradePart("part 2", "pipeline_runner.cpp", comm) {}
+  explicit RunnerChecks(Communicator& comm) : PartChecks("part 2", "pipeline_runner.cpp", comm) {}
 
   struct Run {
     Schedule schedule = Schedule::k1f1b;
@@ -35,7 +35,7 @@ class GradeRunner : public GradePart {
   void adds_the_right_gradients(const Run& wanted) {
     begin(wanted);
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
-      GradedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
+      JudgedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
       const Microbatches batch = make_batch(run_.num_microbatches, /*is_unequal=*/true);
       const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
@@ -95,7 +95,7 @@ class GradeRunner : public GradePart {
     const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
     begin({Schedule::k1f1b, num_microbatches, num_microbatches});
     examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
-      GradedPipeline model(comm.size(), comm.size());
+      JudgedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
       const Planner planner = planner_of(comm.size());
       const StageScript script(planner, comm.rank(), batch, num_microbatches);
@@ -119,7 +119,7 @@ class GradeRunner : public GradePart {
   void evaluates_without_a_trace() {
     begin({});
     examine_part<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
-      const GradedPipeline model(comm.size(), comm.size());
+      const JudgedPipeline model(comm.size(), comm.size());
       const Microbatches batch = make_batch(3, /*is_unequal=*/true);
       const Planner planner = [&](std::int64_t m) { return plan_forwards(comm.size(), m); };
       const StageScript script(planner, comm.rank(), batch, batch.size());
@@ -154,11 +154,11 @@ class GradeRunner : public GradePart {
   static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal) {
     std::vector<Microbatch> list;
     for (std::int64_t j = 0; j < num_microbatches; ++j)
-      list.push_back(GradedPipeline::microbatch(j, is_unequal));
+      list.push_back(JudgedPipeline::microbatch(j, is_unequal));
     return Microbatches(std::move(list));
   }
 
-  double run(PlanCommunicator& comm, const GradedPipeline& model, const Planner& planner,
+  double run(PlanCommunicator& comm, const JudgedPipeline& model, const Planner& planner,
              const Microbatches& batch, const OnWeightGradient& on_weight_gradient) {
     return with_runner(comm, model, planner, [&](PipelineRunner& runner) {
       return runner.accumulate_gradients(kNextToken, batch,
@@ -169,10 +169,10 @@ class GradeRunner : public GradePart {
   // Returns what act() returns.
   template <class Act>
   std::invoke_result_t<Act, PipelineRunner&> with_runner(PlanCommunicator& comm,
-                                                         const GradedPipeline& model,
+                                                         const JudgedPipeline& model,
                                                          const Planner& planner, Act act) {
     try {
-      PipelineRunner runner(model.chunks_of(comm.rank()), GradedPipeline::kChannels, comm, planner,
+      PipelineRunner runner(model.chunks_of(comm.rank()), JudgedPipeline::kChannels, comm, planner,
                             type());
       auto result = act(runner);
       comm.check_is_over();
@@ -200,7 +200,7 @@ class GradeRunner : public GradePart {
                                  const std::vector<NamedTensor>& leaves,
                                  std::map<std::string, at::Tensor>& announced) {
     for (const auto& [name, tensor] : leaves) {
-      if (!GradedPipeline::is_of_linear_layer(name) || !tensor.grad().defined()) continue;
+      if (!JudgedPipeline::is_of_linear_layer(name) || !tensor.grad().defined()) continue;
       const bool is_it = tensor.is_same(parameter);
       at::Tensor& before = announced[name];
       const bool has_grown = !before.defined() || !before.equal(tensor.grad());
@@ -246,7 +246,7 @@ class GradeRunner : public GradePart {
     }
     return "a tensor that is no parameter of the stage";
   }
-  static std::string shared_by(const std::string& name, const GradedPipeline& model) {
+  static std::string shared_by(const std::string& name, const JudgedPipeline& model) {
     if (!name.ends_with(".gain") || model.num_chunks() == model.num_stages()) return "";
     return ", which several chunks of the stage read,";
   }

@@ -1,4 +1,4 @@
-// For the grader, part 1: does the scale go up and down when it should? Ranks mean nothing here;
+// For the judge, part 1: does the scale go up and down when it should? Ranks mean nothing here;
 // each examines a scaler of its own.
 #pragma once
 
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "common/optim/loss_scaler.hpp"
-#include "common/testing/grade_part.hpp"
+#include "common/testing/part_checks.hpp"
 
 namespace ladder::loss_scaler {
 
-class GradeScaler : public GradePart {
+class ScalerChecks : public PartChecks {
  public:
-  explicit GradeScaler(Communicator& comm) : GradePart("part 1", "loss_scaler.cpp", comm) {}
+  explicit ScalerChecks(Communicator& comm) : PartChecks("part 1", "loss_scaler.cpp", comm) {}
 
   void skips_what_overflows() {
     examine_scaler("overflows", [this] {

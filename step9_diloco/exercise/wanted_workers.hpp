@@ -1,4 +1,4 @@
-// For the grader, part 2: all workers in one process, straight from the definition of a round.
+// For the judge, part 2: all workers in one process, straight from the definition of a round.
 //
 // The model is three tensors, which are the three fragments. Learning moves a parameter by
 // multiples of N/16, and the options' numbers are quarters, so no result is ever rounded, and bits
@@ -26,7 +26,7 @@
 
 namespace ladder::step9 {
 
-class GradedWorkers {
+class WantedWorkers {
  public:
   static constexpr std::array<std::int64_t, 3> kNumels = {16, 32, 48};  // nothing is padding
   static constexpr std::int64_t kNumFragments = std::ssize(kNumels);
@@ -44,7 +44,7 @@ class GradedWorkers {
 
   // The workers' parameters have this type, the global ones are fp32. `has_nan`: some parameters
   // stay at −0, and are NaN while the average is in flight.
-  GradedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan)
+  WantedWorkers(int num_workers, const DilocoOptions& options, at::ScalarType type, bool has_nan)
       : options_(options),
         has_nan_(has_nan),
         global_(start_of(kNumel)),
