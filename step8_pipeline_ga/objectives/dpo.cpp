@@ -37,7 +37,7 @@ std::int64_t count_pairs(const Microbatches& batch, DpoMeanOver mean_over) {
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                         const DpoOptions& options, MetricSums* sums) {
   const at::Tensor policy = answer_log_probs(logits, microbatch.targets);
-  const PairScores scores = score_pairs(policy, microbatch.reference, options);
+  const PairScores scores = score_pairs(policy, microbatch.second_model_output, options);
   if (sums != nullptr) {
     const at::Tensor pairs = policy.detach().view({2, -1});
     const at::Tensor log_probs = pairs.sum(1, false, at::kDouble);

@@ -45,10 +45,10 @@ class Dpo {
   void prepare(Microbatches& batch, const BatchOrigin& origin) const {
     if (cache_) {
       for (std::int64_t i = 0; i < batch.size(); ++i)
-        batch[i].reference = cache_->log_probs(batch[i].samples, origin.is_validation);
+        batch[i].second_model_output = cache_->log_probs(batch[i].samples, origin.is_validation);
     } else {
       reference_->forward(batch, [&](const at::Tensor& logits, std::int64_t i) {
-        batch[i].reference = answer_log_probs(logits, batch[i].targets);
+        batch[i].second_model_output = answer_log_probs(logits, batch[i].targets);
       });
     }
   }

@@ -109,7 +109,7 @@ Microbatch two_pairs(at::ScalarType dtype) {
                                             none, none, none, 1};
   const at::Tensor targets = at::tensor(values, at::kLong).view({4, 4});
   Microbatch microbatch = {at::zeros({4, 4}, at::kLong), targets, 7, 2, {10, 11}};
-  microbatch.reference = doubles({-3, -6, -2.5, -1}).to(dtype);
+  microbatch.second_model_output = doubles({-3, -6, -2.5, -1}).to(dtype);
   return microbatch;
 }
 
@@ -151,7 +151,7 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   double p[4], r[4];
   for (int row = 0; row < 4; ++row) {
     p[row] = log_prob_of_row(logits[row], m.targets[row]);
-    r[row] = m.reference[row].item<double>();
+    r[row] = m.second_model_output[row].item<double>();
   }
   const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1};
   const double first = loss_of_pair({p[0], p[2], r[0], r[2]}, 0.3, 0.1);
@@ -200,7 +200,7 @@ Microbatch nine_pairs(Random& random) {
                     at::full({2 * kPairs, 6}, kIgnoredTarget, at::kLong)};
   for (std::int64_t row = 0; row < 2 * kPairs; ++row)
     all.targets[row].narrow(0, 0, 1 + random.below(6)).fill_(row % kVocabulary);
-  all.reference = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
+  all.second_model_output = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
   return all;
 }
 
@@ -219,7 +219,7 @@ at::Tensor gradient_of(const Microbatch& all, const at::Tensor& outputs, const D
     list.push_back({of_all(all.tokens), targets,
                     (targets != kIgnoredTarget).sum().item<std::int64_t>(), 0,
                     std::vector<std::int64_t>(static_cast<std::size_t>(end - begins[i]))});
-    list.back().reference = of_all(all.reference);
+    list.back().second_model_output = of_all(all.second_model_output);
     of_microbatch.push_back(of_all(logits));
   }
   const Microbatches batch(std::move(list));
