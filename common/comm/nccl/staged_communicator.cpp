@@ -94,7 +94,7 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = inner_->split(color, key);
   if (part == nullptr) return nullptr;
-  return std::make_unique<StagedCommunicator>(std::move(part), stage_);
+  return std::make_unique<StagedCommunicator>(std::move(part), staged_);
 }
 
 }  // namespace ladder
