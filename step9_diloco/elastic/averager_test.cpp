@@ -18,7 +18,6 @@
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
-#include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 

@@ -15,7 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "step9_diloco/elastic/mailbox.hpp"
