@@ -10,7 +10,7 @@
 
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"

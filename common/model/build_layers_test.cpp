@@ -1,4 +1,4 @@
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -31,9 +31,9 @@ ModelOptions tiny(bool tied) {
 TEST(Gpt, Gpt2SmallHasItsKnownNumberOfParameters) {
   ModelOptions options{
       .vocab_size = 50257, .context = 1024, .layers = 12, .heads = 12, .channels = 768};
-  EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124439808);
+  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta).units()), 124439808);
   options.vocab_size = 50304;
-  EXPECT_EQ(count_parameters(build_gpt(options, 0, {}, at::kMeta).units()), 124475904);
+  EXPECT_EQ(count_parameters(build_layers(options, 0, {}, at::kMeta).units()), 124475904);
 }
 
 // The model does not know its objective; here, a sum of cross-entropies will do.
@@ -53,7 +53,7 @@ TEST(Gpt, ChosenProductsReachEveryLayer) {
   for (const Products products : {Products::kOneDnn, Products::kBlas}) {
     ModelOptions options = tiny(true);
     options.products = products;
-    const Model model = build_gpt(options, 1);
+    const Model model = build_layers(options, 1);
     const bool is_onednn = products == Products::kOneDnn;
     EXPECT_EQ(num_onednn_products(model.layers[1], x), is_onednn ? 4 : 0);
     EXPECT_EQ(num_onednn_products(model.layers[2], x), is_onednn ? 4 : 0);
@@ -79,7 +79,7 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
                                  .channels = shape.channels,
                                  .tie_embeddings = tied,
                                  .precision = {type, at::kFloat}};
-      const Model model = build_gpt(options, 1);
+      const Model model = build_layers(options, 1);
       const at::Tensor tokens = at::zeros({shape.rows, shape.context}, at::kLong);
       const std::int64_t before = read_memory().live(MemoryCategory::kActivations);
       const at::Tensor loss = loss_sum(model, tokens, tokens);
@@ -93,7 +93,7 @@ TEST(Gpt, ForwardSavesTheActivationsOfTheFormula) {
 
 TEST(Gpt, UnitsNameEveryTensorOnce) {
   for (const bool tied : {true, false}) {
-    const std::vector<Unit> units = build_gpt(tiny(tied), 1).units();
+    const std::vector<Unit> units = build_layers(tiny(tied), 1).units();
     ASSERT_EQ(units.size(), 4u);
     EXPECT_EQ(units[0].name, "embedding");
     EXPECT_EQ(units[2].name, "block1");
@@ -113,16 +113,16 @@ TEST(Gpt, UnitsNameEveryTensorOnce) {
 
 TEST(Gpt, StartsNearTheUniformGuess) {
   at::manual_seed(1);
-  const Model model = build_gpt(tiny(true), 1);
+  const Model model = build_layers(tiny(true), 1);
   const at::Tensor tokens = at::randint(13, {4, 8}, at::kLong);
   const double loss = loss_sum(model, tokens, tokens.roll(1, 1)).item<double>() / 32;
   EXPECT_NEAR(loss, std::log(13.0), 0.1);
 }
 
 TEST(Gpt, StartDependsOnSeedAndNameAlone) {
-  const std::vector<Unit> tied = build_gpt(tiny(true), 5).units(),
-                          untied = build_gpt(tiny(false), 5).units();
-  const std::vector<Unit> other_seed = build_gpt(tiny(true), 6).units();
+  const std::vector<Unit> tied = build_layers(tiny(true), 5).units(),
+                          untied = build_layers(tiny(false), 5).units();
+  const std::vector<Unit> other_seed = build_layers(tiny(true), 6).units();
   for (std::size_t u = 0; u < 3; ++u) {
     for (std::size_t t = 0; t < tied[u].tensors.size(); ++t) {
       EXPECT_TRUE(tied[u].tensors[t].tensor.equal(untied[u].tensors[t].tensor))
@@ -137,7 +137,7 @@ TEST(Gpt, StartDependsOnSeedAndNameAlone) {
 TEST(Gpt, GradientMatchesFiniteDifferences) {
   at::manual_seed(4);
   for (const bool tied : {true, false}) {
-    const Model model = build_gpt(tiny(tied), 2);
+    const Model model = build_layers(tiny(tied), 2);
     const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong), targets = tokens.roll(-1, 1);
     loss_sum(model, tokens, targets).backward();
     at::NoGradGuard no_grad;
@@ -162,10 +162,10 @@ TEST(Gpt, GradientMatchesFiniteDifferences) {
 TEST(Gpt, ImpossibleShapesNameTheOption) {
   ModelOptions options = tiny(true);
   options.heads = 5;
-  EXPECT_THROW(build_gpt(options, 1), UsageError);
+  EXPECT_THROW(build_layers(options, 1), UsageError);
   options = tiny(true);
   options.layers = 0;
-  EXPECT_THROW(build_gpt(options, 1), UsageError);
+  EXPECT_THROW(build_layers(options, 1), UsageError);
 }
 
 // A caller that cannot hold all units frees each one's memory before the next is created.
@@ -173,8 +173,8 @@ TEST(Gpt, HandsOutEachUnitBeforeTheNextIsMade) {
   std::vector<std::string> names;
   std::vector<at::Tensor> kept;
   const ModelOptions options{.context = 8, .layers = 2, .heads = 1, .channels = 16};
-  const Model whole = build_gpt(options, /*seed=*/3);
-  const Model in_pieces = build_gpt(options, /*seed=*/3, [&](const Unit& unit) {
+  const Model whole = build_layers(options, /*seed=*/3);
+  const Model in_pieces = build_layers(options, /*seed=*/3, [&](const Unit& unit) {
     names.push_back(unit.name);
     for (const NamedTensor& named : unit.tensors) {
       kept.push_back(named.tensor.detach().clone());
@@ -197,11 +197,11 @@ TEST(Gpt, PartsMakeUpTheWhole) {
   at::manual_seed(6);
   const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
   for (const bool tied : {true, false}) {
-    const Model whole = build_gpt(tiny(tied), 5);
+    const Model whole = build_layers(tiny(tied), 5);
     at::Tensor x = tokens;
     std::vector<std::string> names;
     for (const std::vector<std::int64_t>& layers : {Layers{0, 1}, {2}, {3}}) {
-      const Model stage = build_gpt(tiny(tied), 5, layers);
+      const Model stage = build_layers(tiny(tied), 5, layers);
       EXPECT_EQ(stage.layers.size(), layers.size());
       for (const Unit& unit : stage.units()) names.push_back(unit.name);
       x = stage.forward(x);
@@ -212,11 +212,11 @@ TEST(Gpt, PartsMakeUpTheWhole) {
 }
 
 TEST(Gpt, ATiedHeadReadsTheEmbeddingOrHasACopy) {
-  const Model whole = build_gpt(tiny(true), 5);
+  const Model whole = build_layers(tiny(true), 5);
   EXPECT_EQ(whole.layers.back().reads, std::size_t{0});
   EXPECT_EQ(whole.layers.back().unit.tensors.size(), 2u);
-  EXPECT_EQ(build_gpt(tiny(false), 5).layers.back().reads, std::nullopt);
-  const Model last = build_gpt(tiny(true), 5, Layers{3});
+  EXPECT_EQ(build_layers(tiny(false), 5).layers.back().reads, std::nullopt);
+  const Model last = build_layers(tiny(true), 5, Layers{3});
   EXPECT_EQ(last.layers[0].reads, std::nullopt);
   const NamedTensor& copy = last.layers[0].unit.tensors.at(2);
   EXPECT_EQ(copy.name, "wte.weight");
@@ -225,14 +225,14 @@ TEST(Gpt, ATiedHeadReadsTheEmbeddingOrHasACopy) {
 
 // As with interleaving: the layers of a part need not be neighbors.
 TEST(Gpt, ATiedHeadReadsTheEmbeddingOfTheSamePart) {
-  const Model ends = build_gpt(tiny(true), 5, Layers{0, 3});
+  const Model ends = build_layers(tiny(true), 5, Layers{0, 3});
   EXPECT_EQ(ends.layers[1].reads, std::size_t{0});
   EXPECT_EQ(ends.layers[1].unit.tensors.size(), 2u);
 }
 
 TEST(Gpt, RefusesWhatIsNoPartOfIt) {
   for (const Layers& layers : {Layers{}, {-1, 2}, {2, 2}, {3, 1}, {0, 4}})
-    EXPECT_THROW(build_gpt(tiny(true), 5, layers), CheckError) << layers.size();
+    EXPECT_THROW(build_layers(tiny(true), 5, layers), CheckError) << layers.size();
 }
 
 // Six times the parameters of the products, per token, is the usual estimate of forward and
