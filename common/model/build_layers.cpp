@@ -135,9 +135,9 @@ std::unique_ptr<Family> family_of(const ModelOptions& options) {
     case ModelFamily::kGpt2:
       return gpt2(options);
     case ModelFamily::kLlama:
-      break;
+      return llama(options);
   }
-  throw UsageError("--model llama: not built yet");
+  throw UsageError("there is no such family of models");
 }
 
 }  // namespace ladder

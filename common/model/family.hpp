@@ -45,6 +45,7 @@ class Family {
 
 // Throw UsageError naming the option if the family does not have such a shape.
 std::unique_ptr<Family> gpt2(const ModelOptions& options);
+std::unique_ptr<Family> llama(const ModelOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.
 std::unique_ptr<Family> family_of(const ModelOptions& options);

@@ -10,7 +10,7 @@
 namespace ladder {
 namespace {
 
-struct Embedding {
+struct Gpt2Embedding {
   at::Tensor wte;  // [V, C] of tokens
   at::Tensor wpe;  // [context, C] of positions
 
@@ -19,7 +19,7 @@ struct Embedding {
   }
 };
 
-struct Block {
+struct Gpt2Block {
   LayerNorm ln_1;
   Attention attn;
   LayerNorm ln_2;
@@ -49,14 +49,14 @@ class Gpt2 final : public Family {
 
   Layer embedding(const ParameterMaker& make, const at::Tensor& weight) const override {
     const at::Tensor wpe = make.normal("wpe.weight", {options_.context, options_.channels});
-    return {{"", {{"wpe.weight", wpe}}}, Embedding{weight, wpe}};
+    return {{"", {{"wpe.weight", wpe}}}, Gpt2Embedding{weight, wpe}};
   }
 
   Layer block(const ParameterMaker& make, std::int64_t index) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::string h = concat("h.", index, ".");
     const double residual = residual_std(options_);
-    const Block block{
+    const Gpt2Block block{
         .ln_1 = layer_norm(make),
         .attn = {linear(make, h + "attn.c_attn", C, 3 * C, kInitStd),
                  linear(make, h + "attn.c_proj", C, C, residual), options_.heads},
