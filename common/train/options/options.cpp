@@ -5,11 +5,44 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/options/option_table.hpp"
 
 namespace ladder {
 
 namespace {
+
+// What --model names, but for the options that the user has given as well. Its vocabulary may be
+// larger than the data's.
+void finalize_model(TrainOptions& options) {
+  ModelOptions& model = options.model;
+  if (options.given.contains("model")) {
+    model.family = family_of(options.named_model);
+  } else {
+    options.named_model = named_model(model.family);
+  }
+  const std::int64_t data_vocab =
+      options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  model.vocab_size = data_vocab;
+  if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
+    const auto fill_in = [&](const char* option, auto& member, const auto& value) {
+      if (!options.given.contains(option)) member = value;
+    };
+    fill_in("layers", model.layers, shape->layers);
+    fill_in("heads", model.heads, shape->heads);
+    fill_in("kv-heads", model.kv_heads, shape->kv_heads);
+    fill_in("channels", model.channels, shape->channels);
+    fill_in("mlp-channels", model.mlp_channels, shape->mlp_channels);
+    fill_in("tie-embeddings", model.tie_embeddings, shape->tie_embeddings);
+    fill_in("rope-theta", model.rope_theta, shape->rope_theta);
+    fill_in("norm-eps", model.norm_eps, shape->norm_eps);
+    model.vocab_size = shape->vocab_size;
+    check_usage(data_vocab <= model.vocab_size, "--vocab-size ", data_vocab,
+                " is more than the model of --model has, which knows ", model.vocab_size,
+                " tokens; take data with fewer, or leave --model out and give a shape");
+  }
+  validate(model);
+}
 
 // The formats of parameters and gradients.
 void finalize_precision(TrainOptions& options) {
@@ -76,12 +109,10 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 
 void finalize(TrainOptions& options) {
   check_ranges(options);
-  options.model.vocab_size =
-      options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  finalize_model(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
-  validate(options.model);
   options.derived.clear();
   options.shape = {.rows = options.data.rows};
   options.own.finalize(options);

@@ -10,7 +10,8 @@
 
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/model_options.hpp"
+#include "common/model/named_model.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
@@ -55,6 +56,7 @@ struct TrainOptions {
   std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
+  NamedModel named_model = NamedModel::kGpt2;  // as given; if not, finalize() sets it
   ModelOptions model;
   DataOptions data;
   OptimizerOptions optimizer;
@@ -89,8 +91,8 @@ struct TrainOptions {
   }
 };
 
-// Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
-// checks everything that can be checked without opening the data. Throws UsageError.
+// Copies shared values into the parts (the named model's shape, where an option has not been given,
+// the model's vocabulary, the data's context and seed) and checks everything that can be checked without opening the data. Throws UsageError.
 // parse_command_line() calls it; code that fills in the struct itself must call it too.
 void finalize(TrainOptions& options);
 
