@@ -6,6 +6,7 @@
 #include "common/core/check.hpp"
 #include "common/data/tokenizer.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 
@@ -78,11 +79,12 @@ void finalize(TrainOptions& options) {
   check_ranges(options);
   options.model.vocab_size =
       options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  options.derived.clear();
+  if (starts_from_pretrained(options)) take_pretrained_shape(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
   validate(options.model);
-  options.derived.clear();
   options.shape = {.rows = options.data.rows};
   options.own.finalize(options);
   check_usage(options.memory_cap_mb == 0 ||
