@@ -10,6 +10,7 @@
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 
@@ -82,8 +83,12 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    resumed_hashes_ = load_parameters(checkpoint_in("--init-from", output.init_from), state);
-    console_.line(concat("starting from the parameters of ", output.init_from));
+    const bool is_pretrained = starts_from_pretrained(options_);
+    resumed_hashes_ = is_pretrained
+                          ? load_pretrained(options_, state.parameters)
+                          : load_parameters(checkpoint_in("--init-from", output.init_from), state);
+    console_.line("starting from the parameters of " +
+                  (is_pretrained ? describe_pretrained(options_) : output.init_from));
   }
   report_.first_step = step_;
 }

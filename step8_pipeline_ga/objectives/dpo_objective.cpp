@@ -24,7 +24,7 @@ class Dpo {
         batches_(batches),
         source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
                                                                          : own().reference)),
-        reference_hash_(saved_param_hash(source_)) {}
+        reference_hash_(describe_checkpoint(source_).param_hash) {}
 
   const std::string& reference_hash() const { return reference_hash_; }
 

@@ -191,9 +191,9 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
              fs::copy_options::recursive);
   }
   climber_.wait_for_all();
-  const auto names_both =
-      AllOf(HasSubstr("was trained with the reference model " + saved_param_hash(old)),
-            HasSubstr(saved_param_hash(old.parent_path() / "step_000009")));
+  const auto names_both = AllOf(
+      HasSubstr("was trained with the reference model " + describe_checkpoint(old).param_hash),
+      HasSubstr(describe_checkpoint(old.parent_path() / "step_000009").param_hash));
   EXPECT_THAT([&] { climb(rest); }, ThrowsMessage<CheckError>(names_both));
   climber_.wait_for_all();
   rest.set<ObjectiveOptions>().dpo.reference = old;

@@ -167,8 +167,8 @@ void declare_output(OptionTable& t, TrainOptions& o) {
           "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run")
       .changes_no_bits();
   t.value("--init-from", o.output.init_from,
-          "start a new run from the parameters of this checkpoint; with --resume auto, only where "
-          "--out has none yet")
+          "start a new run from the parameters of this checkpoint, Hugging Face folder or file of "
+          "llm.c; with --resume auto, only where --out has no checkpoint yet")
       .changes_no_bits();
   t.number("--log-every", o.output.log_every, kPositiveCount, "steps between lines on the console")
       .changes_no_bits();

@@ -7,6 +7,7 @@
 #include "common/data/tokenizer.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 
@@ -16,15 +17,13 @@ namespace {
 // larger than the data's.
 void finalize_model(TrainOptions& options) {
   ModelOptions& model = options.model;
-  if (options.given.contains("model")) {
-    model.family = family_of(options.named_model);
-  } else {
-    options.named_model = named_model(model.family);
-  }
+  if (options.given.contains("model")) model.family = family_of(options.named_model);
   const std::int64_t data_vocab =
       options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
   model.vocab_size = data_vocab;
-  if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
+  if (starts_from_pretrained(options)) {
+    take_pretrained_shape(options);
+  } else if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
     const auto fill_in = [&](const char* option, auto& member, const auto& value) {
       if (!options.given.contains(option)) member = value;
     };
@@ -41,6 +40,7 @@ void finalize_model(TrainOptions& options) {
                 " is more than the model of --model has, which knows ", model.vocab_size,
                 " tokens; take data with fewer, or leave --model out and give a shape");
   }
+  if (!options.given.contains("model")) options.named_model = named_model(model.family);
   validate(model);
 }
 
@@ -109,11 +109,11 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 
 void finalize(TrainOptions& options) {
   check_ranges(options);
+  options.derived.clear();
   finalize_model(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
-  options.derived.clear();
   options.shape = {.rows = options.data.rows};
   options.own.finalize(options);
   check_usage(options.memory_cap_mb == 0 ||

@@ -24,7 +24,7 @@ struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
   std::string out = {};
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
-  std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
+  std::string init_from = {};   // a checkpoint or pretrained model whose parameters start a new run
   std::string sample = {};      // text to continue after training; empty: no sample
   std::string save_reference = {};  // a folder for what other runs are compared with
   std::int64_t log_every = 10;
