@@ -4,7 +4,7 @@
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/data/tokenizer_source.hpp"
 #include "common/train/options/option_table.hpp"
 
 namespace ladder {
@@ -76,8 +76,8 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 
 void finalize(TrainOptions& options) {
   check_ranges(options);
-  options.model.vocab_size =
-      options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  options.data.pretrained = options.output.init_from;
+  options.model.vocab_size = vocab_size_of(options.data);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
@@ -105,9 +105,9 @@ void finalize(TrainOptions& options) {
       options.output.resume,
       " continues an old one: give only one of them, or --resume auto, which continues once "
       "there is a checkpoint in --out");
-  check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
-              "--sample continues text, but --vocab-size ", options.data.vocab_size,
-              " says that the data consist of token ids");
+  check_usage(options.output.sample.empty() || !has_unknown_tokens(options.data),
+              "--sample continues text, but --data ", options.data.source,
+              " consists of token ids; name their tokenizer with --tokenizer");
 }
 
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
