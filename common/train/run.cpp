@@ -71,6 +71,7 @@ void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
   state.heads = options_.model.heads;
   reference_hash_ = state.reference_hash;
+  validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
@@ -293,9 +294,15 @@ bool Run::should_evaluate() const {
 }
 
 void Run::record_validation(double loss, const Metrics& metrics) {
-  report_.val_losses.push_back({step_, loss, metrics});
+  ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
   std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
   Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
+  if (options_.shape.is_of_tokens() && validation_text_.num_bytes > 0) {
+    entry.nats_per_byte = loss * static_cast<double>(validation_text_.num_targets) /
+                          static_cast<double>(validation_text_.num_bytes);
+    text += concat("   ", *entry.nats_per_byte, " nats per byte");
+    line["val_nats_per_byte"] = finite_or_null(*entry.nats_per_byte);
+  }
   for (const auto& [name, value] : metrics) {
     text += concat("   ", name, " ", value);
     line["val_" + name] = finite_or_null(value);

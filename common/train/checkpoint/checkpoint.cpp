@@ -221,7 +221,7 @@ SavedState read_state(const fs::path& checkpoint) {
 void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
   check(saved.loaded.tokenizer == state.tokenizer, path.string(),
         ": was trained with the tokenizer '", excerpt(saved.loaded.tokenizer),
-        "', but this run's data use '", state.tokenizer, "'");
+        "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer");
   check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
         ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
         ": its parameters would fit, but mean something else; give --heads ", saved.heads);

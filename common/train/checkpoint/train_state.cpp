@@ -43,6 +43,7 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
           batches.training_data().tokenizer(),
           batches.training_data().bytes_read(),
           batches.counts(),
+          batches.validation_text(),
           [&optimizer, &batches](const TrainState& loaded) {
             optimizer.set_num_steps(loaded.optimizer_steps);
             batches.seek(loaded.data);

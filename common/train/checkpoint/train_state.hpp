@@ -30,6 +30,7 @@ struct TrainState {
   std::string tokenizer;
   std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
   BatchCounts batch_counts = {};     // likewise
+  TargetText validation_text = {};   // of an evaluation; likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
   std::vector<ExtraFile> extra_files = {};

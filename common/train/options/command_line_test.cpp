@@ -168,7 +168,9 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--init-from", "a", "--resume", "b", "--out", "o"},
                  {"--init-from a", "--resume b", "--resume auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
-  expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
+  expect_refused({"--sample", "x", "--data", "a.bin", "--vocab-size", "100"},
+                 {"--sample", "a.bin", "--tokenizer"});
+  expect_refused({"--vocab-size", "100"}, {"--vocab-size 100", "258"});
   expect_refused({"--precision", "fp8"}, {"--precision is 'fp8', it must be fp32 or bf16 or fp16"});
   expect_refused({"--grad-dtype", "bf16"}, {"--grad-dtype bf16", "parameters are fp32"});
   expect_refused({"--precision", "fp16", "--grad-dtype", "bf16"}, {"parameters are fp16"});

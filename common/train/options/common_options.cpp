@@ -64,13 +64,21 @@ void declare_run(OptionTable& t, TrainOptions& o) {
 
 void declare_data(OptionTable& t, TrainOptions& o) {
   t.heading("Data");
-  t.value("--data", o.data.source,
-          "corpus (built in), or a file: .txt, .jsonl (text-to-SQL), .bin (nanoGPT, llm.c)");
+  t.value(
+      "--data", o.data.source,
+      "corpus (built in), or a file: .txt, .jsonl (text-to-SQL; with --rows chat, conversations), "
+      ".bin (nanoGPT, llm.c)");
   t.value("--val-data", o.data.validation_source,
           "validation data of the same kinds; the corpus has its own")
       .changes_no_bits();
-  t.choice("--rows", o.data.rows, {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}},
-           "packed windows of the context's length, or one padded document per row");
+  t.value(
+      "--tokenizer", o.data.tokenizer,
+      "bytes, a folder with tokenizer.json (or vocab.json and merges.txt), or auto: that of the "
+      "folder that --init-from names, or else bytes; says what the ids of a .bin file stand for");
+  t.choice("--rows", o.data.rows,
+           {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}, {"chat", Rows::kChat}},
+           "packed windows of the context's length, one padded document per row, or one padded "
+           "conversation, of which only the assistant's words are learned");
   t.choice("--order", o.data.order,
            {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
            "a new permutation every epoch, or the order of the data");
@@ -104,7 +112,7 @@ void declare_model(OptionTable& t, TrainOptions& o) {
   t.number("--mlp-channels", o.model.mlp_channels, {0, kMostMlpChannels},
            "width inside the MLP, M; 0: 4C for gpt2, 8C/3 rounded up to 32 for llama");
   t.number("--vocab-size", o.data.vocab_size, {0, kMostTokenIds},
-           "number of token ids of a .bin file; 0: text, read as bytes");
+           "number of token ids that the model has; 0: as many as the tokenizer");
   t.value("--tie-embeddings", o.model.tie_embeddings,
           "true: the head uses the token embedding as its weight");
   t.number("--rope-theta", o.model.rope_theta, kPositive,

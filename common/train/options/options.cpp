@@ -4,7 +4,7 @@
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/pretrained.hpp"
@@ -18,11 +18,15 @@ namespace {
 void finalize_model(TrainOptions& options) {
   ModelOptions& model = options.model;
   if (options.given.contains("model")) model.family = family_of(options.named_model);
-  const std::int64_t data_vocab =
-      options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  const bool is_pretrained = starts_from_pretrained(options);
+  // Token ids of which only the pretrained model says how many there are.
+  const bool is_told_by_model =
+      is_pretrained && has_unknown_tokens(options.data) && options.data.vocab_size == 0;
+  const std::int64_t data_vocab = is_told_by_model ? 0 : vocab_size_of(options.data);
   model.vocab_size = data_vocab;
-  if (starts_from_pretrained(options)) {
+  if (is_pretrained) {
     take_pretrained_shape(options);
+    if (is_told_by_model) options.data.vocab_size = model.vocab_size;
   } else if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
     const auto fill_in = [&](const char* option, auto& member, const auto& value) {
       if (!options.given.contains(option)) member = value;
@@ -110,6 +114,7 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 void finalize(TrainOptions& options) {
   check_ranges(options);
   options.derived.clear();
+  options.data.pretrained = options.output.init_from;
   finalize_model(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
@@ -136,9 +141,9 @@ void finalize(TrainOptions& options) {
       options.output.resume,
       " continues an old one: give only one of them, or --resume auto, which continues once "
       "there is a checkpoint in --out");
-  check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
-              "--sample continues text, but --vocab-size ", options.data.vocab_size,
-              " says that the data consist of token ids");
+  check_usage(options.output.sample.empty() || !has_unknown_tokens(options.data),
+              "--sample continues text, but --data ", options.data.source,
+              " consists of token ids; name their tokenizer with --tokenizer");
 }
 
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {

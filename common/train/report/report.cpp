@@ -140,6 +140,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   }
   for (const ValidationLoss& loss : report.val_losses) {
     Json entry = {{"step", loss.step}, {"loss", finite_or_null(loss.loss)}};
+    if (loss.nats_per_byte) entry["nats_per_byte"] = finite_or_null(*loss.nats_per_byte);
     for (const auto& [name, value] : loss.metrics) entry[name] = finite_or_null(value);
     json["val_losses"].push_back(entry);
   }
