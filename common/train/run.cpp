@@ -68,7 +68,7 @@ void Run::check_folder() const {
 
 void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
-  state.heads = options_.model.heads;
+  state.unshaped = unshaped_options(options_.model);
   reference_hash_ = state.reference_hash;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
