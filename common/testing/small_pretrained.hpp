@@ -1,4 +1,4 @@
-// For tests: a small GPT-2 as other programs write it.
+// For tests: small models as other programs write them.
 #pragma once
 
 #include <ATen/ops/randn.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/json.hpp"
@@ -29,10 +29,30 @@ inline Json small_gpt2_config() {
           {"n_layer", 2},         {"n_head", 2},     {"n_embd", 4}};
 }
 
+inline ModelOptions small_llama() {
+  return {.family = ModelFamily::kLlama,
+          .vocab_size = 6,
+          .context = 4,
+          .layers = 2,
+          .heads = 4,
+          .kv_heads = 2,
+          .channels = 8,
+          .mlp_channels = 5,
+          .rope_theta = 5000,
+          .norm_eps = 1e-6};
+}
+
+inline Json small_llama_config() {
+  return {{"model_type", "llama"},      {"vocab_size", 6},          {"max_position_embeddings", 4},
+          {"num_hidden_layers", 2},     {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"hidden_size", 8},           {"intermediate_size", 5},   {"rope_theta", 5000},
+          {"tie_word_embeddings", true}};
+}
+
 // Random values for all its tensors, by our names.
 inline TensorsByName random_values(const ModelOptions& options) {
   TensorsByName values;
-  for (const Unit& unit : build_gpt(options, /*seed=*/1).units())
+  for (const Unit& unit : build_layers(options, /*seed=*/1).units())
     for (const auto& [name, tensor] : unit.tensors) values[name] = at::randn(tensor.sizes());
   return values;
 }

@@ -11,6 +11,7 @@
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/pretrained.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
 
 namespace ladder {
 
@@ -134,6 +135,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
 void Run::open_files() {
   make_folders(out_);
   sweep_partial_checkpoints(out_);
+  keep_tokenizer(options_.data, out_);
   std::error_code ignored;
   // A report of an earlier part of this run is outdated now.
   if (step_ < options_.num_steps) fs::remove(out_ / "report.json", ignored);

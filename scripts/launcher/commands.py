@@ -27,6 +27,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --help                       show all options of the trainer
   ./ladder debug STEP [options]    the same under a debugger, all ranks being threads:  ./ladder debug step4 --ranks 3
       --help                       what to type there
+  ./ladder export RUN FOLDER       write a run's model as a Hugging Face folder;  --init-from FOLDER starts from one
+      --dtype bf16                 in 16 bits
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
@@ -105,6 +107,12 @@ def train(words: list[str]) -> int:
     return launch(ranks, [program, *options]).code
 
 
+def export(words: list[str]) -> int:
+    kind = chosen_kind()
+    need_release(kind, "ladder_export")
+    become([kind.build / "common/train/ladder_export", *words])
+
+
 def compare(words: list[str]) -> int:
     become([python(chosen_kind()), ROOT / "scripts/compare_runs.py", *words])
 
@@ -130,7 +138,8 @@ def demo(words: list[str]) -> int:
 
 
 COMMANDS = {
-    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run, "compare": compare,
+    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run,
+    "export": export, "compare": compare,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/core/json_problem.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -14,6 +16,7 @@
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/byte_tokenizer_files.hpp"
 #include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
 
 namespace ladder {
 namespace {
@@ -25,16 +28,24 @@ TrainOptions options_of(const Json& config, const SafetensorsReader& stored, con
   TrainOptions options;
   ModelOptions& model = options.model;
   for (const auto& [name, dtype, shape] : stored.tensors()) {
-    if (name == "wte.weight" && !shape.empty()) model.vocab_size = shape[0];
+    const bool is_of_llama = name == "embed_tokens.weight";
+    if (is_of_llama) model.family = ModelFamily::kLlama;
+    if ((is_of_llama || name == "wte.weight") && !shape.empty()) model.vocab_size = shape[0];
     if (name == "lm_head.weight") model.tie_embeddings = false;
   }
   model.layers = count_in(config, "layers", path);
   model.heads = count_in(config, "heads", path);
   model.channels = count_in(config, "channels", path);
   model.context = count_in(config, "context", path);
-  try {
+  try {  // older checkpoints have only the options above
+    model.kv_heads = config.value("kv-heads", model.kv_heads);
+    model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
+    model.rope_theta = config.value("rope-theta", model.rope_theta);
+    model.norm_eps = config.value("norm-eps", model.norm_eps);
     check_ranges(options);
-    validate(model);
+    model = completed(model);
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", json_problem(error.what())));
   } catch (const UsageError& error) {
     throw CheckError(concat(path.string(), ": damaged: ", error.what()));
   }
@@ -84,6 +95,31 @@ void write_json(const fs::path& path, const Json& json) {
   write_text_file(path, to_text(json, 2) + "\n");
 }
 
+// Their ids; null for a model of tokens that nobody knows.
+struct SpecialTokens {
+  Json end_of_text, padding;
+};
+
+Json with_tokens(Json config, const SpecialTokens& tokens) {
+  config["bos_token_id"] = config["eos_token_id"] = tokens.end_of_text;
+  config["pad_token_id"] = tokens.padding;
+  return config;
+}
+
+SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoint,
+                              const ModelOptions& model, const fs::path& to) {
+  if (name == "token file") return {};
+  if (name == "bytes") {
+    write_json(to / "tokenizer.json", byte_tokenizer_json());
+    write_json(to / "tokenizer_config.json", byte_tokenizer_config_json(model.context));
+    return {ByteTokenizer::kEndOfText, ByteTokenizer::kPadding};
+  }
+  const fs::path kept = kept_tokenizer(checkpoint, name);
+  copy_tokenizer_files(kept, to);
+  const BpeTokenizer tokenizer(kept);
+  return {tokenizer.end_of_text(), tokenizer.padding()};
+}
+
 }  // namespace
 
 void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::ScalarType dtype) {
@@ -92,19 +128,10 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
       saved.config, SafetensorsReader(checkpoint / "model.safetensors"), checkpoint / "state.json");
   PartialFolder partial(folder, folder.string());
   const fs::path& to = partial.path();
-  const bool is_of_bytes = saved.tokenizer == "bytes";
-  Json config = model_config_json(options.model, dtype);
-  Json generation = {{"_from_model_config", true}};
-  for (const char* name : {"bos_token_id", "eos_token_id"})
-    config[name] = generation[name] = is_of_bytes ? Json(ByteTokenizer::kEndOfText) : Json();
-  config["pad_token_id"] = generation["pad_token_id"] =
-      is_of_bytes ? Json(ByteTokenizer::kPadding) : Json();
-  write_json(to / "config.json", config);
-  write_json(to / "generation_config.json", generation);
-  if (is_of_bytes) {
-    write_json(to / "tokenizer.json", byte_tokenizer_json());
-    write_json(to / "tokenizer_config.json", byte_tokenizer_config_json(options.model.context));
-  }
+  const SpecialTokens tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
+  write_json(to / "config.json", with_tokens(model_config_json(options.model, dtype), tokens));
+  if (!fs::exists(to / "generation_config.json"))
+    write_json(to / "generation_config.json", with_tokens({{"_from_model_config", true}}, tokens));
   write_weights(checkpoint, saved.tokenizer, options, dtype, to / "model.safetensors");
   partial.complete();
 }

@@ -3,7 +3,9 @@
 //   FOLDER/config.json             the model's shape
 //   FOLDER/model.safetensors       its parameters, by transformers' names
 //   FOLDER/generation_config.json  the tokens that begin and end a text
-//   FOLDER/tokenizer.json, …       of text that was read as bytes
+//   FOLDER/tokenizer.json, …       the run's own tokenizer, or one that reads bytes
+//
+// A model that was trained on token ids of a file has no tokenizer to export.
 #pragma once
 
 #include <ATen/core/Tensor.h>

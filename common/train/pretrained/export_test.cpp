@@ -13,12 +13,15 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/pretrained/byte_tokenizer_files.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
 #include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/pretrained.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
 
 namespace ladder {
 namespace {
@@ -27,6 +30,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 // A checkpoint of a small GPT-2.
@@ -82,6 +86,84 @@ TEST_F(ExportTest, WhatIsWrittenIsReadAgain) {
     }
     fs::remove_all(folder_.path("out"));
   }
+}
+
+TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
+  values_ = random_values(small_llama());
+  config_ = {{"layers", 2},       {"heads", 4},    {"channels", 8},        {"context", 4},
+             {"mlp-channels", 5}, {"kv-heads", 2}, {"rope-theta", 5000.0}, {"norm-eps", 1e-6}};
+  export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
+  EXPECT_EQ(json_in("config.json")["architectures"], Json::array({"LlamaForCausalLM"}));
+  TrainOptions options;
+  options.output.init_from = folder_.path("out");
+  options.data.tokenizer = "bytes";
+  options.model.vocab_size = 6;
+  take_pretrained_shape(options);
+  const ModelOptions &model = options.model, wanted = small_llama();
+  EXPECT_EQ(model.family, wanted.family);
+  EXPECT_EQ(model.heads, wanted.heads);
+  EXPECT_EQ(model.kv_heads, wanted.kv_heads);
+  EXPECT_EQ(model.mlp_channels, wanted.mlp_channels);
+  EXPECT_EQ(model.rope_theta, wanted.rope_theta);
+  EXPECT_EQ(model.norm_eps, wanted.norm_eps);
+  TensorsByName read;
+  std::vector<NamedTensor> parameters;
+  for (const auto& [name, tensor] : values_)
+    parameters.push_back({name, read[name] = at::zeros_like(tensor)});
+  load_pretrained(options, whole_tensors(parameters));
+  for (const auto& [name, tensor] : values_) EXPECT_TRUE(at::equal(read[name], tensor)) << name;
+  const SafetensorsReader file(folder_.path("out/model.safetensors"));
+  for (const StoredTensor& tensor : file.tensors()) EXPECT_THAT(tensor.name, StartsWith("model."));
+}
+
+// A tokenizer's folder: every byte is a token, and "ab" is another one.
+void write_tokenizer(const fs::path& folder) {
+  Json file = byte_tokenizer_json();
+  file["model"]["vocab"]["ab"] = 258;
+  file["model"]["merges"] = Json::array({"a b"});
+  fs::create_directories(folder);
+  write_text_file(folder / "tokenizer.json", to_text(file));
+  write_text_file(folder / "tokenizer_config.json", to_text(byte_tokenizer_config_json(4)));
+  write_text_file(folder / "generation_config.json", R"({"eos_token_id": [7, 256]})");
+  write_text_file(folder / "config.json", "not the tokenizer's");
+}
+
+TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
+  write_tokenizer(folder_.path("tokens"));
+  const std::string name = BpeTokenizer(folder_.path("tokens")).name();
+  const fs::path checkpoint = save(values_, name);
+  const auto do_export = [&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); };
+  EXPECT_THAT(do_export, ThrowsMessage<CheckError>(
+                             AllOf(HasSubstr("run/tokenizer"), HasSubstr("is missing"))));
+  for (const std::string from : {"tokens/tokenizer.json", "tokens", "tokens"}) {  // twice the same
+    DataOptions data;
+    data.tokenizer = folder_.path(from);
+    keep_tokenizer(data, folder_.path("run"));
+    EXPECT_EQ(BpeTokenizer(folder_.path("run/tokenizer")).name(), name);
+    if (from != "tokens") fs::remove_all(folder_.path("run/tokenizer"));
+  }
+  EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer/config.json")));
+  do_export();
+  EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(), name);
+  EXPECT_EQ(json_in("config.json")["eos_token_id"], 256);
+  EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], Json::array({7, 256}));
+}
+
+TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {
+  write_tokenizer(folder_.path("run/tokenizer"));
+  const fs::path checkpoint = save(values_, "bpe of another run");
+  EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+              ThrowsMessage<CheckError>(
+                  AllOf(HasSubstr("run/tokenizer"), HasSubstr("'bpe of another run'"))));
+  DataOptions data;
+  data.tokenizer = folder_.path("mine");
+  fs::create_directory(folder_.path("mine"));
+  write_text_file(folder_.path("mine/tokenizer.json"), to_text(byte_tokenizer_json()));
+  EXPECT_THAT(
+      [&] { keep_tokenizer(data, folder_.path("run")); },
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("run/tokenizer"), HasSubstr("another tokenizer"))));
+  data.tokenizer = "bytes";
+  EXPECT_NO_THROW(keep_tokenizer(data, folder_.path("run")));
 }
 
 // transformers looks for these very names.

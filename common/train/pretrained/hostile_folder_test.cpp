@@ -37,7 +37,7 @@ class HostileFolderTest : public ::testing::Test {
 
   void load_parameters() const {
     std::vector<NamedTensor> parameters;
-    for (const Unit& unit : build_gpt(options_.model, /*seed=*/2).units())
+    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
       parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
     load_pretrained(options_, whole_tensors(parameters));
   }

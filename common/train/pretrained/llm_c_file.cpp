@@ -82,6 +82,7 @@ void LlmCFile::read_words() {
   model_.layers = layers;
   model_.heads = heads;
   model_.channels = channels;
+  model_.mlp_channels = 4 * channels;
 }
 
 void LlmCFile::place(const std::string& pattern, const std::vector<std::int64_t>& shape,

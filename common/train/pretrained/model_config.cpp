@@ -119,8 +119,7 @@ const std::vector<Fixed> kFixed = {
 
 const std::vector<Fixed> kFixedInGpt2 = {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
                                          {"scale_attn_weights", {true}},
-                                         {"scale_attn_by_inverse_layer_idx", {false}},
-                                         {"layer_norm_epsilon", {1e-5}}};
+                                         {"scale_attn_by_inverse_layer_idx", {false}}};
 
 const std::vector<Fixed> kFixedInLlama = {{"hidden_act", {"silu"}},
                                           {"attention_bias", {false}},
@@ -137,9 +136,8 @@ ModelOptions gpt2_of(const ConfigReader& config) {
   model.layers = config.extent("n_layer");
   model.heads = config.extent("n_head");
   model.channels = config.extent("n_embd");
-  const std::int64_t inner = config.extent("n_inner", 4 * model.channels);
-  check(inner == 4 * model.channels, config.path(), ": \"n_inner\" is ", inner,
-        ", but an MLP of Ladder's GPT-2 has 4 * n_embd = ", 4 * model.channels, " channels inside");
+  model.mlp_channels = config.extent("n_inner", 4 * model.channels);
+  model.norm_eps = config.positive("layer_norm_epsilon", 1e-5);
   model.tie_embeddings = config.flag("tie_word_embeddings", true);
   return model;
 }
@@ -195,9 +193,9 @@ Json gpt2_json(const ModelOptions& model) {
           {"n_layer", model.layers},
           {"n_head", model.heads},
           {"n_embd", model.channels},
-          {"n_inner", nullptr},
+          {"n_inner", model.mlp_channels},
           {"activation_function", "gelu_new"},
-          {"layer_norm_epsilon", 1e-5},
+          {"layer_norm_epsilon", model.norm_eps},
           {"resid_pdrop", 0.0},
           {"embd_pdrop", 0.0},
           {"attn_pdrop", 0.0}};

@@ -104,7 +104,11 @@ TEST(ModelConfigTest, ReadsTheShapeOfAGpt2) {
   EXPECT_EQ(config.model.layers, 2);
   EXPECT_EQ(config.model.heads, 2);
   EXPECT_EQ(config.model.channels, 4);
+  EXPECT_EQ(config.model.mlp_channels, 16);
+  EXPECT_EQ(config.model.norm_eps, 1e-5);
   EXPECT_TRUE(config.has_dropout);
+  EXPECT_EQ(parse(changed(small_gpt2_config(), "n_inner", 17)).model.mlp_channels, 17);
+  EXPECT_EQ(parse(changed(small_gpt2_config(), "layer_norm_epsilon", 1e-6)).model.norm_eps, 1e-6);
 }
 
 TEST(ModelConfigTest, RotaryPositionsHaveTwoSpellings) {
@@ -140,8 +144,6 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
       {"scale_attn_weights", false},
       {"scale_attn_by_inverse_layer_idx", true},
       {"add_cross_attention", true},
-      {"layer_norm_epsilon", 1e-6},
-      {"n_inner", 17},
       {"pruned_heads", {{"0", {1}}}}};
   for (const auto& [name, value] : in_gpt2) expect_refused(small_gpt2_config(), name, value);
   const std::vector<std::pair<std::string, Json>> in_llama = {
@@ -160,7 +162,6 @@ TEST(ModelConfigTest, WhatOurModelsDoNotHaveIsRefusedByNameAndValue) {
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, Json>>{{"activation_function", "gelu_pytorch_tanh"},
                                                  {"reorder_and_upcast_attn", true},
-                                                 {"n_inner", 16},
                                                  {"quantization_config", nullptr},
                                                  {"anything", {{"else", 1}}}})
     EXPECT_NO_THROW(parse(changed(small_gpt2_config(), name, value)));

@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "common/core/check.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
@@ -86,6 +88,14 @@ class ShapeTaker {
   std::string file_;
 };
 
+// The shape of a model that --model names.
+bool is_same_shape(const ModelOptions& a, const ModelOptions& b) {
+  return a.vocab_size == b.vocab_size && a.layers == b.layers && a.heads == b.heads &&
+         a.kv_heads == b.kv_heads && a.channels == b.channels && a.mlp_channels == b.mlp_channels &&
+         a.tie_embeddings == b.tie_embeddings && a.rope_theta == b.rope_theta &&
+         a.norm_eps == b.norm_eps;
+}
+
 std::string sizes(const std::vector<std::int64_t>& shape) {
   return concat(at::IntArrayRef(shape));
 }
@@ -134,6 +144,11 @@ void take_pretrained_shape(TrainOptions& options) {
   ModelOptions& model = taken.model;
   const ShapeTaker shape(taken, file);
   shape.take("model", model.family, found.family);
+  const std::optional<ModelOptions> named = shape_of(options.named_model);
+  check_usage(
+      !options.given.contains("model") || !named || is_same_shape(*named, found), "--model ",
+      [&] { return to_json(options)["model"].get<std::string>(); },
+      " has another shape than the model of ", file, ": leave it out");
   shape.take("layers", model.layers, found.layers);
   shape.take("heads", model.heads, found.heads);
   shape.take("kv-heads", model.kv_heads, found.kv_heads);

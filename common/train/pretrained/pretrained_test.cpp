@@ -39,7 +39,7 @@ class PretrainedTest : public ::testing::Test {
   TensorsByName load() {
     finalize(options_);
     std::vector<NamedTensor> parameters;
-    for (const Unit& unit : build_gpt(options_.model, /*seed=*/2).units())
+    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
       parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
     const StateTensors state = whole_tensors(parameters);
     const std::string hash = load_pretrained(options_, state);
@@ -88,6 +88,54 @@ TEST_F(PretrainedTest, ShardsAreReadByTheirIndex) {
     write_shards(folder_.path(), with_prefix("transformer.", values_), num_shards);
     expect_equal(load(), values_);
   }
+}
+
+TEST_F(PretrainedTest, ALlamaIsRead) {
+  values_ = random_values(small_llama());
+  write_config(small_llama_config());
+  for (const char* prefix : {"", "model."}) {
+    TensorsByName stored = with_prefix(prefix, values_);
+    stored[concat(prefix, "layers.0.self_attn.rotary_emb.inv_freq")] = at::ones({1});
+    write_model(stored);
+    expect_equal(load(), values_);
+  }
+  EXPECT_EQ(options_.model.family, ModelFamily::kLlama);
+  EXPECT_EQ(options_.model.kv_heads, 2);
+  EXPECT_EQ(options_.model.mlp_channels, 5);
+  EXPECT_EQ(options_.model.rope_theta, 5000);
+  EXPECT_EQ(options_.model.norm_eps, 1e-6);
+  EXPECT_EQ(options_.named_model, NamedModel::kLlama);
+}
+
+TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
+  values_ = random_values(small_llama());
+  write_model(values_);
+  Json config = small_llama_config();
+  for (const auto& [longest, context] : {std::pair{100, 100}, std::pair{1000, 128}}) {
+    config["max_position_embeddings"] = longest;
+    write_config(config);
+    options_.model.context = 128;
+    expect_equal(load(), values_);
+    EXPECT_EQ(options_.model.context, context);
+  }
+  options_.given = {"context"};
+  options_.model.context = 1000;
+  expect_equal(load(), values_);
+  options_.model.context = 1001;
+  expect_refused<UsageError>("--context 1001", "at most 1000");
+}
+
+TEST_F(PretrainedTest, TheNamedModelMustBeThatOfTheFolder) {
+  values_ = random_values(small_llama());
+  write_model(values_);
+  write_config(small_llama_config());
+  options_.given = {"model"};
+  options_.named_model = NamedModel::kLlama;
+  expect_equal(load(), values_);
+  options_.named_model = NamedModel::kGpt2;
+  expect_refused<UsageError>("--model gpt2", "config.json", "has llama");
+  options_.named_model = NamedModel::kSmolLm2_135M;
+  expect_refused<UsageError>("--model smollm2-135m", "config.json", "another shape");
 }
 
 TEST_F(PretrainedTest, SixteenBitsAreWidened) {
