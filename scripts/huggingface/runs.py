@@ -48,7 +48,7 @@ def command(program, **options):
 def start(commands):
     """Runs them all, a few at a time."""
     for i in range(0, len(commands), AT_ONCE):
-        run_all(commands[i : i + AT_ONCE])
+        run_all([list(map(str, command)) for command in commands[i : i + AT_ONCE]])
 
 
 def write_tokens(file, num_tokens, vocab_size, seed=1):
