@@ -6,7 +6,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from huggingface.logits import logits_of
 from huggingface.models import MODELS, POSITIONS, VOCABULARY, write_model
-from huggingface.runs import BUILD, LOGITS, Result, command, largest_difference, read_logits, start, trainer, windows, write_tokens
+from huggingface.runs import BUILD, LOGITS, Result, command, largest_difference, read_saved, start, trainer, windows, write_tokens
 
 EXPORT = BUILD / "common/train/ladder_export"
 TOLERANCE = 1e-5
@@ -43,7 +43,7 @@ def check_runs(folder):
     for name, _, exported, said in runs:
         model, info = AutoModelForCausalLM.from_pretrained(exported, output_loading_info=True)
         yield Result(name, "names that transformers misses or has not asked for", sum(map(len, info.values())))
-        yield Result(name, "logits", largest_difference(read_logits(said), logits_of(model.eval(), rows)), TOLERANCE)
+        yield Result(name, "logits", largest_difference(read_saved(said)["logits"], logits_of(model.eval(), rows)), TOLERANCE)
         yield from check_text(name, exported, model)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from huggingface.logits import ROWS, TOLERANCE, logits_command, logits_of
 from huggingface.models import BY_NAME, CHANNELS, CONTEXT, HEADS, LAYERS, POSITIONS, VOCABULARY, read_model, write_model
-from huggingface.runs import ROOT, Result, largest_difference, read_logits, start, windows, write_tokens
+from huggingface.runs import ROOT, Result, largest_difference, read_saved, start, windows, write_tokens
 
 LLM_C_MAGIC, LLM_C_VERSIONS = 20240326, {torch.float32: 3, torch.bfloat16: 5}
 LINEAR = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")  # which both have as [out, in]
@@ -34,7 +34,7 @@ def check(folder, has_mistakes):
     for (name, (_, dtype)), out in zip(written.items(), outs):
         theirs = logits_of(read_model(original).to(dtype).float(), rows)
         mistake = "weights are not transposed" if "transposed" in name else ""
-        yield Result(name, "logits", largest_difference(read_logits(out), theirs), TOLERANCE, mistake)
+        yield Result(name, "logits", largest_difference(read_saved(out)["logits"], theirs), TOLERANCE, mistake)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 import torch
 
 from huggingface.models import BY_NAME, CONTEXT, MISTAKES, MODELS, VOCABULARY, read_model, write_model, write_wrong
-from huggingface.runs import LOGITS, Result, command, largest_difference, read_logits, start, windows, write_tokens
+from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, windows, write_tokens
 
 ROWS = 2
 TOLERANCE = 1e-5
@@ -22,7 +22,7 @@ def check(folder, has_mistakes):
     for (tiny, _, mistake, precision), out in zip(cases, outs):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         theirs = logits_of(read_model(folder / tiny.folder, dtype), rows)
-        difference = largest_difference(read_logits(out), theirs)
+        difference = largest_difference(read_saved(out)["logits"], theirs)
         what = "logits" if precision == "fp32" else "logits, computed in bf16,"
         yield Result(tiny.name, what, difference, TOLERANCE if precision == "fp32" else BF16_TOLERANCE, mistake)
 

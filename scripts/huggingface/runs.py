@@ -65,8 +65,9 @@ def windows(tokens, context, num_rows, first=0):
     return torch.stack([row[:-1] for row in rows]), torch.stack([row[1:] for row in rows])
 
 
-def read_logits(out):
-    return load_file(out / "logits.safetensors")["logits"]
+def read_saved(out):
+    """What LOGITS has written: tokens, targets and logits."""
+    return load_file(out / "logits.safetensors")
 
 
 def read_report(out):

@@ -1,5 +1,6 @@
-// Writes what a model says of the first microbatch of its data: OUT/logits.safetensors holds the
-// logits [B, T, V] in fp32. It takes step 0's options, and gets its parameters as any run does:
+// Writes what a model reads and says: OUT/logits.safetensors holds the first microbatch of the
+// data, "tokens" and "targets" [B, T], and the "logits" [B, T, V] in fp32. It takes step 0's
+// options, and gets its parameters as any run does:
 //
 //   logits --init-from FOLDER --data tokens.bin --order sequential --context 64 --out OUT
 #include <filesystem>
@@ -13,6 +14,15 @@
 namespace ladder {
 namespace {
 
+void write_tensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+  std::vector<StoredTensor> stored;
+  for (const auto& [name, tensor] : tensors)
+    stored.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter file(path, stored);
+  for (const auto& [name, tensor] : tensors) file.write(tensor);
+  file.finish();
+}
+
 TrainReport write_logits(const TrainOptions& options, World& world) {
   Run run(options, world.comm());
   FlatModel flat(layout_of(options));
@@ -21,12 +31,10 @@ TrainReport write_logits(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, grads, options.optimizer);
   BatchStream batches(options.data, whole_data(options.data.tail));
   run.resume(full_state(flat, optimizer, batches));
-  const at::Tensor logits = model.forward(batches.next_microbatch().tokens).detach().to(at::kFloat);
-  const StoredTensor stored = {"logits", logits.scalar_type(), logits.sizes().vec()};
-  SafetensorsWriter file(std::filesystem::path(options.output.out) / "logits.safetensors",
-                         {stored});
-  file.write(logits.contiguous());
-  file.finish();
+  const Microbatch rows = batches.next_microbatch();
+  const at::Tensor logits = model.forward(rows.tokens).detach().to(at::kFloat).contiguous();
+  write_tensors(std::filesystem::path(options.output.out) / "logits.safetensors",
+                {{"logits", logits}, {"targets", rows.targets}, {"tokens", rows.tokens}});
   return run.report();
 }
 
