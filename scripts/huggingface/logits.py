@@ -28,7 +28,7 @@ def check(folder, has_mistakes):
 
 
 def logits_command(model, data, out, precision="fp32"):
-    return command(LOGITS, init_from=model, data=data, order="sequential", context=CONTEXT, micro_batch_size=ROWS, precision=precision, out=out)
+    return command(LOGITS, init_from=model, data=data, order="sequential", vocab_size=VOCABULARY, context=CONTEXT, micro_batch_size=ROWS, precision=precision, out=out)
 
 
 @torch.no_grad()
