@@ -11,11 +11,18 @@ from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, 
 
 CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-TEMPLATE = (  # SmolLM2's own
+# SmolLM2's own; and the same text, with marks around what the assistant says.
+TEMPLATE = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
     "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}"
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+ANSWER = "message['content'] + '<|im_end|>'"
+MARKED_TEMPLATE = TEMPLATE.replace(
+    f" + {ANSWER} + '\n'}}}}",
+    f"}}}}{{% if message['role'] == 'assistant' %}}{{% generation %}}{{{{ {ANSWER} }}}}{{% endgeneration %}}"
+    f"{{% else %}}{{{{ {ANSWER} }}}}{{% endif %}}{{{{ '\n' }}}}",
 )
 # What is said in turn: by the system, unless that is None; by the user; by the assistant; …
 CONVERSATIONS = [
@@ -40,12 +47,11 @@ def check(folder, has_mistakes):
     start([command(LOGITS, init_from=model, data=data, rows="chat", order="sequential", context=CONTEXT,
                    micro_batch_size=len(conversations), out=out)])  # fmt: skip
     ours = read_saved(out)
-    wanted = [row_of(messages, tokenizer) for messages in conversations]
-    tokens, targets = (torch.tensor(rows) for rows in zip(*wanted))
+    tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
     yield Result("chat", "tokens of all rows", largest_difference(ours["tokens"], tokens))
     yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
     if has_mistakes:
-        longer = torch.tensor([row_of(messages, tokenizer, past=1)[1] for messages in conversations])
+        _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
         yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
 
 
@@ -69,22 +75,15 @@ def write_tokenizer(folder):
     return whole
 
 
-def row_of(messages, tokenizer, past=0):
-    """(tokens, targets), [CONTEXT] each; also so many characters past an answer are targets."""
-    found = tokenizer(tokenizer.apply_chat_template(messages, tokenize=False), add_special_tokens=False, return_offsets_mapping=True)
-    said = spans_of_answers(messages, tokenizer)
-    ids = found.input_ids[: CONTEXT + 1]
-    is_said = [any(begin < span_end + past and end > span_begin for span_begin, span_end in said) for begin, end in found.offset_mapping]
-    targets = [token if learnt else IGNORED for token, learnt in zip(ids, is_said)][1:]
-    tokens = ids[:CONTEXT]
-    return tokens + (CONTEXT - len(tokens)) * [tokenizer.pad_token_id], targets + (CONTEXT - len(targets)) * [IGNORED]
-
-
-def spans_of_answers(messages, tokenizer):
-    """Where in the text the assistant's answers are, with the token that ends each of them."""
-    spans = []
-    for i, message in enumerate(messages):
-        end = len(tokenizer.apply_chat_template(messages[: i + 1], tokenize=False)) - len("\n")
-        if message["role"] == "assistant":
-            spans.append((end - len(message["content"] + "<|im_end|>"), end))
-    return spans
+def rows_of(conversations, tokenizer, marked_template):
+    """(tokens, targets), [B, CONTEXT] each."""
+    rows = []
+    for messages in conversations:
+        ids = tokenizer.apply_chat_template(messages).input_ids[: CONTEXT + 1]
+        is_said = tokenizer.apply_chat_template(
+            messages, chat_template=marked_template, return_assistant_tokens_mask=True, return_dict=True
+        )["assistant_masks"]
+        targets = [token if learnt else IGNORED for token, learnt in zip(ids, is_said)][1:]
+        tokens = ids[:CONTEXT]
+        rows.append((tokens + (CONTEXT - len(tokens)) * [tokenizer.pad_token_id], targets + (CONTEXT - len(targets)) * [IGNORED]))
+    return tuple(map(torch.tensor, zip(*rows)))
