@@ -70,7 +70,7 @@ void Run::check_folder() const {
 
 void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
-  state.heads = options_.model.heads;
+  state.unshaped = unshaped_options(options_.model);
   reference_hash_ = state.reference_hash;
   validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)

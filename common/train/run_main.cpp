@@ -19,6 +19,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"

@@ -15,6 +15,7 @@ from launcher import exercise
 from launcher.build import need_built, need_configured, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
+from launcher.huggingface import VENV, need_huggingface, why_not
 from launcher.libtorch import need_nvcc, need_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
@@ -23,6 +24,7 @@ from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
+HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
 TEXT_CHECKS = """scripts/check_links
     scripts/delta --check
     scripts/check_repository_files --self-test
@@ -233,6 +235,16 @@ def readme():
     check("scripts/check_readme_commands")
 
 
+def huggingface():
+    if reason := why_not():
+        return say(f"huggingface: not run; {reason}")
+    with setup_lock():
+        need_huggingface()
+    build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
+    python = str(VENV / "bin/python")
+    check_each([[python, script, "--self-test"] for script in ("scripts/check_huggingface", "scripts/check_tokenizer")])
+
+
 def doxygen():
     shutil.rmtree("build/docs", ignore_errors=True)
     os.makedirs("build/docs")
@@ -254,10 +266,12 @@ PARTS = {
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
+    "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
+                    huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
-NEED_BUILD = {"readme", "tests"}
+NEED_BUILD = {"readme", "huggingface", "tests"}
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------

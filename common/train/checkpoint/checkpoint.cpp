@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
-    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings, "
-    "--precision, for the state of a round also --fragments, with the config in state.json)";
+    " (compare --model, --layers, --heads, --kv-heads, --channels, --mlp-channels, --context, "
+    "--vocab-size, --tie-embeddings, --precision, for the state of a round also --fragments, with "
+    "the config in state.json)";
 
 fs::path checkpoints_of(const fs::path& run) {
   return run / "checkpoints";
@@ -174,7 +175,6 @@ struct SavedState {
   LoadedCheckpoint loaded;
   std::int64_t optimizer_steps = 0;
   DataPosition data;
-  std::int64_t heads = 0;  // 0: it does not say
   std::string reference_hash;
   std::string optimizer_hash;
   std::map<std::string, std::int64_t> extra_counts;
@@ -198,8 +198,6 @@ SavedState read_state(const fs::path& checkpoint) {
     state.loaded.tokenizer = data.at("tokenizer").get<std::string>();
     state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
-    if (state.loaded.config.contains("heads"))
-      state.heads = count_in(state.loaded.config, "heads", path);
     state.reference_hash = json.value("reference_hash", "");
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
@@ -216,15 +214,20 @@ SavedState read_state(const fs::path& checkpoint) {
   }
 }
 
-// What no shape tells of a model: what its tokens mean, and how its channels are divided into
-// heads.
+// What no shape tells of a model: what its tokens mean, how its channels are divided into heads, …
+// An option that the checkpoint's program did not have yet was as it is by default.
 void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
   check(saved.loaded.tokenizer == state.tokenizer, path.string(),
         ": was trained with the tokenizer '", excerpt(saved.loaded.tokenizer),
         "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer");
-  check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
-        ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
-        ": its parameters would fit, but mean something else; give --heads ", saved.heads);
+  const Json &config = saved.loaded.config, defaults = unshaped_options({});
+  if (!config.contains("heads")) return;  // it does not say
+  for (const auto& [name, now] : state.unshaped.items()) {
+    const Json& before = config.contains(name) ? config[name] : defaults[name];
+    const std::string option = concat("--", name, " ", excerpt(to_text(before)));
+    check(before == now, path.string(), ": was trained with ", option, ", this run has --", name,
+          " ", to_text(now), ": its parameters would fit, but mean something else; give ", option);
+  }
 }
 
 // A reference that changes in the middle of a run would be another objective, and nothing would

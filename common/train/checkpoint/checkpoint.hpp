@@ -54,15 +54,15 @@ struct LoadedCheckpoint {
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
-// checkpoint is damaged or belongs to another model (heads included), optimizer, tokenizer or
+// checkpoint is damaged or belongs to another model (what no shape tells included), optimizer, tokenizer or
 // reference model, throws CheckError naming the file and both values before any tensor changes.
 // Only a wrong hash is found after the tensors have been read. Extra files are read if the
 // checkpoint has just those that the state has; otherwise they stay unread, and the state's own
 // stay as they are.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
-// Loads only the parameters, to start a new run from them. Checks names, shapes, heads and
-// tokenizer in the same way. Returns their hash.
+// Loads only the parameters, to start a new run from them. Checks names, shapes, tokenizer
+// and what no shape tells in the same way. Returns their hash.
 std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
 
 // What its state.json says, without reading a tensor. Throws CheckError if that is damaged.

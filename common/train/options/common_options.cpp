@@ -95,7 +95,7 @@ void declare_data(OptionTable& t, TrainOptions& o) {
 }
 
 void declare_model(OptionTable& t, TrainOptions& o) {
-  t.heading("Model");
+  t.heading(kModelHeading);
   t.choice("--model", o.named_model,
            {{"gpt2", NamedModel::kGpt2},
             {"llama", NamedModel::kLlama},

@@ -115,4 +115,7 @@ bool needs_loss_scale(const TrainOptions& options);
 // All options by their command-line names, with their current values.
 Json to_json(const TrainOptions& options);
 
+// Those that shape the model. Ranks that differ in one of them cannot exchange parameters.
+Json model_to_json(const TrainOptions& options);
+
 }  // namespace ladder
