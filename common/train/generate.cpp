@@ -6,6 +6,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
+#include "common/core/trace.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {
@@ -31,6 +32,7 @@ std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& 
   check(options.model.vocab_size == ByteTokenizer::kVocabSize,
         "only a model of bytes can generate text, this one has ", options.model.vocab_size,
         " tokens");
+  const Span span("sample");
   const at::NoGradGuard no_grad;
   Random random(derive_seed(options.seed, "sample"));
   std::vector<std::int64_t> tokens = {ByteTokenizer::kEndOfText};  // precedes every document
