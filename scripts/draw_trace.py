@@ -2,11 +2,13 @@
 
 from html import escape
 
+from read_trace import ranks_of
+
 
 WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
 ROW, GAP = 38, 8
 NETWORK_ROWS = 6  # drawn at most; what needs more is drawn over them
-LETTER = 9.4  # about the width of a letter
+LETTER = 9.6  # about the width of a letter
 STYLE = """\
     text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; fill: #24292f; font-size: 17.5px; }
     .small { fill: #57606a; }
@@ -46,13 +48,23 @@ class Drawing:
     def x(self, time):
         return min(max(LEFT + (time - self.begin) * self.scale, LEFT), RIGHT)
 
-    def box(self, one, y, height, kind, *names):
-        """With the first of these names that fits."""
+    def widest_gap(self, one, holes):
+        """The widest part of the slice that these slices leave free, from left to right."""
+        edges = [self.x(one.begin)]
+        for hole in sorted(holes, key=lambda hole: hole.begin):
+            if one.begin <= hole.begin and hole.end <= one.end:
+                edges += [self.x(hole.begin), self.x(hole.end)]
+        edges.append(self.x(one.end))
+        return max(zip(edges[::2], edges[1::2]), key=lambda gap: gap[1] - gap[0])
+
+    def box(self, one, y, height, kind, *names, holes=()):
+        """With the first of these names that fits between the holes."""
         left, right = self.x(one.begin), self.x(one.end)
         if right - left < 0.3:
             return
         self.shapes.append(f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>')
-        name = next((name for name in names if len(name) * LETTER <= right - left), None)
+        left, right = self.widest_gap(one, holes)
+        name = next((name for name in names if len(name) * LETTER + 4 <= right - left), None)
         if name:
             middle, base = (left + right) / 2, y + height / 2 + 6
             self.shapes.append(f'<text x="{middle:.1f}" y="{base:.1f}" class="middle {WORDS[kind]}">{escape(name)}</text>')
@@ -76,7 +88,7 @@ def draw_computing(drawing, rank, begin, end, y):
         number = str(span.args.get("microbatch", ""))
         drawing.box(span, y, ROW, kind, *((number,) if "chunk" in span.args else (span.name,)))
         for layer in parts_of(span, spans):
-            drawing.box(layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"))
+            drawing.box(layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits)
     for wait in rank.waits:
         if begin <= wait.begin < end:
             drawing.box(wait, y, ROW, "idle", f"wait for {wait.args['label']}", "wait")
@@ -145,7 +157,7 @@ def draw(trace, number):
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
     draw_legend(drawing, trace, y + 32)
     height, link = y + 66, trace.about["config"].get("link")
-    title = f"{trace.about['step']}, step {number}, {len(trace.ranks)} rank(s)" + (f", link {link}" if link else "")
+    title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" aria-labelledby="title description">
   <title id="title">{escape(title)}</title>

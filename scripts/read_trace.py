@@ -174,6 +174,10 @@ def account(rank, steps):
     )
 
 
+def ranks_of(trace):
+    return f"{len(trace.ranks)} rank{'s' if len(trace.ranks) > 1 else ''}"
+
+
 def percent(share):
     return "-" if share is None else f"{100 * share:.1f} %"
 
@@ -191,7 +195,7 @@ def summary(trace):
         cells += [percent(own.hidden), f"{own.sent_bytes / 1024:.1f} KiB", *([percent(idle[rank])] if idle else [])]
         lines.append(cells)
     link = trace.about["config"].get("link")
-    said = [f"{trace.about['step']}, {len(trace.ranks)} rank(s){f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
+    said = [f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
     said += ["", table(lines, numbers_right=True), ""]
     for rank, own in enumerate(accounts):
         longest = sorted(own.waited_for.items(), key=lambda item: -item[1])[:3]
