@@ -33,6 +33,7 @@ TEXT_CHECKS = """scripts/check_links
     scripts/ladder_table.py --self-test
     scripts/make_stub --self-test
     scripts/plant --self-test
+    scripts/read_trace.py --self-test
     benchmarks/memory_vs_theory.py --self-test
     benchmarks/processes.py --self-test
     benchmarks/diloco_vs_ddp.py --self-test
