@@ -69,10 +69,10 @@ TEST_F(ConversationsTest, OnlyTheAssistantsWordsAreTargets) {
   std::string targets = text_of(chat.targets);
   std::erase(targets, '_');
   EXPECT_EQ(targets, "sat>>");
-  EXPECT_EQ(chat.num_targets, 1 + 1 + 1);  // "sat" is one token
+  EXPECT_EQ(chat.num_targets, 2 + 1 + 1);  // "s", "at"
   EXPECT_EQ(chat.num_documents, 1);
   const TargetText text = dataset.text_of_targets(1);
-  EXPECT_EQ(text.num_targets, 3);
+  EXPECT_EQ(text.num_targets, 4);
   EXPECT_EQ(text.num_bytes, 3);
   EXPECT_THAT(dataset.description(), HasSubstr("1 conversation, "));
 }
@@ -82,7 +82,7 @@ TEST_F(ConversationsTest, TheDefaultSystemMessageComesFirst) {
       options("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", 100));
   const std::string tokens = text_of(dataset.read(std::vector<std::int64_t>{0}).tokens);
   EXPECT_THAT(tokens, HasSubstr("<system\nYou are a helpful AI assistant named SmolLM, trained by "
-                                "Hugging Face>\n<assistant\na>\n"));
+                                "Hugging Face>\n<assistant\na>"));
 }
 
 TEST_F(ConversationsTest, ARowKeepsTheBeginning) {

@@ -201,7 +201,7 @@ class VocabAndMergesTest : public BpeFilesTest {
                   R"({"h": 0, "i": 1, "Ġ": 2, "hi": 3, "Ġhi": 4, "<|endoftext|>": 5})");
     folder_.write("merges.txt", "#version: 0.2\nh i\nĠ hi\n");
   }
-  std::string folder() { return folder_.path("").string(); }
+  std::string folder() { return folder_.path().string(); }
 };
 
 TEST_F(VocabAndMergesTest, AreReadAsGpt2s) {
@@ -228,13 +228,13 @@ TEST_F(VocabAndMergesTest, RefuseABadLineAndAnotherTokenizersFiles) {
 }
 
 TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
-  EXPECT_THAT([&] { BpeTokenizer tokenizer(folder_.path("").string()); },
+  EXPECT_THAT([&] { BpeTokenizer tokenizer(folder_.path().string()); },
               ThrowsMessage<CheckError>(HasSubstr("neither tokenizer.json nor vocab.json")));
   EXPECT_THROW(BpeTokenizer{folder_.path("missing")}, CheckError);
 }
 
 TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {
-  const std::string folder = folder_.path("").string();
+  const std::string folder = folder_.path().string();
   const auto name = [](const DataOptions& options) { return open_tokenizer(options)->name(); };
   EXPECT_EQ(name({}), "bytes");
   EXPECT_EQ(name({.pretrained = folder}), "bytes");
