@@ -63,8 +63,6 @@ void write_text_seeds(const fs::path& folder) {
 }
 
 void write_tokenizer_seeds(const fs::path& folder) {
-  const std::string file = read_text_file(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json");
-  write(folder / "tokenizer" / "smollm2", file);
   write(
       folder / "tokenizer" / "small",
       R"({"added_tokens":[{"id":2,"content":"<|endoftext|>","special":true}],"normalizer":null,)"
