@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, report, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -29,6 +29,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --help                       what to type there
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
+  ./ladder report RUN…             charts of runs in one page of HTML: losses, ULPs, memory and traffic beside theory
+      --tensorboard DIR            also TensorBoard's event files
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and grades your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages
@@ -131,7 +133,7 @@ def demo(words: list[str]) -> int:
 
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run, "compare": compare,
-    "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+    "report": report.run, "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}
 
