@@ -7,6 +7,8 @@ from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
+from compare_runs import is_finite
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 210, 54, 350, 10, 178
 NUM_COLOURS = 7
 DASHES = ("none", "7 3", "2 3", "10 3 2 3", "4 2")
@@ -52,11 +54,12 @@ def scrolling(label: str, table: str) -> str:
 
 
 def figure(name: str, title: str, description: str, height: float, drawn: str, legend: str, table: str, attributes: str = "") -> str:
-    """The drawing can be focused; with JavaScript, arrow keys read it."""
+    """The drawing can be focused; with JavaScript, arrow keys read one that has `attributes`."""
+    output = f'<output for="{name}"></output>' if attributes else ""
     return (
         f'<figure><figcaption>{escape(title)}</figcaption><svg id="{name}" viewBox="0 0 {WIDTH} {height}" role="img" tabindex="0" '
         f'aria-labelledby="{name}-title {name}-text"{attributes}><title id="{name}-title">{escape(title)}</title>'
-        f'<desc id="{name}-text">{escape(description)}</desc>\n{drawn}</svg>\n<ul class="legend">{legend}</ul><output for="{name}"></output>'
+        f'<desc id="{name}-text">{escape(description)}</desc>\n{drawn}</svg>\n<ul class="legend">{legend}</ul>{output}'
         f"<details><summary>Table<span class=hidden>: {escape(title)}</span></summary>{scrolling(title, table)}</details></figure>\n"
     )
 
@@ -67,6 +70,7 @@ def figure(name: str, title: str, description: str, height: float, drawn: str, l
 class Scale(NamedTuple):
     place: Callable[[float], float]
     ticks: Callable[[float, float], list[float]]
+    starts_at_zero: bool = False
 
 
 def linear_ticks(low, high):
@@ -84,18 +88,21 @@ def log_ticks(low, high):
 
 LINEAR = Scale(lambda value: value, linear_ticks)
 LOGARITHMIC = Scale(math.log10, log_ticks)
-FROM_ZERO = Scale(lambda value: math.log10(1 + value), lambda low, high: [0.0, *log_ticks(1, max(high, 1))])
+FROM_ZERO = Scale(lambda value: math.log10(1 + value), lambda low, high: [0.0, *log_ticks(10 if high > 100 else 1, high)], starts_at_zero=True)
 
 
 def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR) -> str:
     """Over steps. Each line is (its number, which decides how it looks, what it is called, {step: value})."""
-    finite = [(i, what, [(step, value) for step, value in sorted(of.items()) if value is not None]) for i, what, of in lines]
+    least = 0 if scale is LOGARITHMIC else -math.inf
+    finite = [(i, what, [(step, value) for step, value in sorted(of.items()) if is_finite(value) and value > least]) for i, what, of in lines]
     finite = [(i, what, points) for i, what, points in finite if points]
     if not finite:
         return ""
     steps = [step for _, _, points in finite for step, _ in points]
     values = [value for _, _, points in finite for _, value in points]
     first, last, low, high = min(steps), max(steps), min(values), max(values)
+    if scale.starts_at_zero:
+        low, high = 0, max(high, 1)
     if low == high:
         low, high = low - (abs(low) * 0.1 or 1), high + (abs(high) * 0.1 or 1)
     bottom, top = scale.place(low), scale.place(high)
@@ -137,7 +144,7 @@ def thin(points):
 def axes(x, y, steps, ticks):
     out = []
     for tick in ticks:
-        out.append(f'<path d="M{LEFT} {y(tick):.1f}H{RIGHT}" class="grid"/><text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" class="end">{tick:.5g}</text>')
+        out.append(f'<path d="M{LEFT} {y(tick):.1f}H{RIGHT}" class="grid"/><text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" class="end">{f"{tick:.5g}".replace("e+", "e")}</text>')
     for step in steps:
         anchor = "end" if step == steps[-1] and len(steps) > 1 else "start"
         out.append(f'<text x="{x(step):.0f}" y="{BOTTOM + 18}" class="{anchor}">step {step:,}</text>')

@@ -140,17 +140,19 @@ class Difference(NamedTuple):
     precision: str  # whose ULPs these are: fp32's, if all values are exact in fp32, otherwise fp64's
 
     def largest(self) -> tuple[int, int] | None:
-        """ULPs and step."""
-        return max(((ulps, -step) for step, ulps in self.ulps.items()), default=None)
+        """ULPs, and the negative of the first step that is so far apart."""
+        return max(((ulps, -step) for step, ulps in self.ulps.items() if ulps), default=None)
 
     def __str__(self) -> str:
         if not self.steps:
             return "–"
         if self.first is None:
             return "equal"
-        ulps, step = self.largest() or (0, 0)
-        far = f"at most {ulps:,} {'ULP' if ulps == 1 else 'ULPs'} of {self.precision}, at step {-step}" if ulps else "not finite"
-        return f"differs from step {self.first} on: {far}"
+        if not (largest := self.largest()):
+            return f"differs at step {self.first}: not finite"
+        ulps, step = largest
+        many = f"{ulps:,}" if ulps < 10**6 else f"{ulps:.1e}".replace("e+", "e")
+        return f"differs first at step {self.first}; most at step {-step}, by {many} {'ULP' if ulps == 1 else 'ULPs'} of {self.precision}"
 
 
 def difference(found: Series, wanted: Series) -> Difference:
