@@ -3,6 +3,7 @@
 The colours are Paul Tol's bright scheme. All are 360 units wide, so that their text can be read on a phone."""
 
 import math
+import statistics
 from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
@@ -88,7 +89,7 @@ def log_ticks(low, high):
 
 LINEAR = Scale(lambda value: value, linear_ticks)
 LOGARITHMIC = Scale(math.log10, log_ticks)
-FROM_ZERO = Scale(lambda value: math.log10(1 + value), lambda low, high: [0.0, *log_ticks(10 if high > 100 else 1, high)], starts_at_zero=True)
+FROM_ZERO = Scale(lambda value: math.log10(1 + value), lambda low, high: [0.0, *log_ticks(1 if high < 100 else 10 if high < 1e6 else 1000, high)], starts_at_zero=True)
 
 
 def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR) -> str:
@@ -115,9 +116,10 @@ def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR)
 
     drawn = [axes(x, y, [first, last] if last > first else [first], scale.ticks(low, high))]
     for order, (i, _, points) in enumerate(finite):
-        places = [(x(step), y(value)) for step, value in thin(points)]
-        width = 2 + 5 * (len(finite) - 1 - order) / max(1, len(finite) - 1)  # equal lines: the wider ones show below the others
-        drawn.append(draw_line(i, places, width, order / len(finite)))
+        pieces = [[(x(step), y(value)) for step, value in thin(piece)] for piece in without_gaps(points)]
+        widest = 7 if len(points) < 60 else 4  # of equal lines, the wider ones show below the others
+        width = 2 + (widest - 2) * (len(finite) - 1 - order) / max(1, len(finite) - 1)
+        drawn.append(draw_line(i, pieces, width, order / len(finite)))
     drawn.append(f'<path d="M0 {TOP}V{BOTTOM}" class="cursor"/>')
     described = "; ".join(f"{what}: {points[0][1]:.6g} at step {points[0][0]}, {points[-1][1]:.6g} at step {points[-1][0]}"
                           for _, what, points in finite)  # fmt: skip
@@ -131,6 +133,13 @@ def table_of_steps(lines):
     every = -(-len(steps) // MAX_ROWS)
     rows = [[step, *(of.get(step) for _, _, of in lines)] for i, step in enumerate(steps) if i % every == 0 or step == steps[-1]]
     return html_table(["step" if every == 1 else f"step (1 of {every})", *(what for _, what, _ in lines)], rows)
+
+
+def without_gaps(points):
+    """Pieces of a line. A gap is more than twice as wide as usual: a worker that was healed has one."""
+    apart = [b - a for (a, _), (b, _) in zip(points, points[1:])]
+    ends = [i + 1 for i, gap in enumerate(apart) if gap > 2 * statistics.median(apart)]
+    return [points[a:b] for a, b in zip([0, *ends], [*ends, len(points)])]
 
 
 def thin(points):
@@ -151,18 +160,18 @@ def axes(x, y, steps, ticks):
     return "\n".join(out)
 
 
-def draw_line(i, places, width, shift):
-    path = "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    apart = max(1, len(places) // 6)
-    marks = "".join(f'<path d="{MARKERS[i % len(MARKERS)]}" transform="translate({x:.1f} {y:.1f})"/>'
-                    for x, y in places[int(shift * apart) :: apart])  # fmt: skip
+def draw_line(i, pieces, width, shift):
+    path = "".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in piece) for piece in pieces)
+    places = [place for piece in pieces for place in piece]
+    apart, mark = max(1, len(places) // 6), MARKERS[(i + i // NUM_COLOURS) % len(MARKERS)]
+    marks = "".join(f'<path d="{mark}" transform="translate({x:.1f} {y:.1f})"/>' for x, y in places[int(shift * apart) :: apart])
     dashes = DASHES[i % len(DASHES)]
     return f'<g class="line c{i % NUM_COLOURS}"><path d="{path}" fill="none" stroke-width="{width:.1f}" stroke-dasharray="{dashes}"/>{marks}</g>'
 
 
 def sample(i):
     """Of a line, in a legend."""
-    return f'<svg viewBox="0 0 30 12" width="30" height="12" aria-hidden="true">{draw_line(i, [(0, 6), (15, 6), (30, 6)], 2, 0.5)}</svg>'
+    return f'<svg viewBox="-5 0 40 12" width="40" height="12" aria-hidden="true">{draw_line(i, [[(0, 6), (15, 6), (30, 6)]], 2, 0.5)}</svg>'
 
 
 # ---- bars -------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from launcher.report_runs import GRADIENTS, LOSS, PARAMETERS, RATE, SECONDS, UNI
 
 HERE = Path(__file__).resolve().parent
 MARK = "<!DOCTYPE html>\n<!-- written by ./ladder report -->\n"  # how every page begins
+EQUAL = "Every run equals, to the bit, the one that it is compared with: all steps, all series."
 NOT_COMPARED = ("out", "quiet", "log-every")  # options that say nothing about what was trained
 
 
@@ -44,6 +45,7 @@ class Section:
 
     def __init__(self, name: str, runs: list[Run]):
         self.name, self.runs, self.num_charts = name, runs, 0
+        self.is_elastic = any("worker" in run.report.get("config", {}) for run in runs)
         self.compared = {run.name: Comparison(run, run.reference) for run in runs if run.reference}
 
     def html(self) -> str:
@@ -85,8 +87,10 @@ class Section:
                 cells = [(cell, "differs") if cell.startswith(("no", "differ")) else cell for cell in cells]
                 rows.append([run.name, run.reference.name, found.num_steps, *cells])
         unequal = [name for name, found in self.compared.items() if not found.is_equal()]
-        verdict = f"Not equal to the bit: {', '.join(unequal)}." if unequal else "All are equal to the bit, in every step and every series."
-        note = " An ULP, a unit in the last place, is the distance between two neighbouring numbers of a format." if unequal else ""
+        verdict = f"Not equal to the bit: {', '.join(unequal)}." if unequal else EQUAL
+        note = " An ULP, a unit in the last place, is the distance between two neighboring numbers of a format." if unequal else ""
+        if self.is_elastic:
+            note += " Workers read different rows, and only their global parameters must be equal."
         return f"<p><strong>{escape(verdict)}</strong>{note}</p>{scrolling('Equality', html_table(head, rows))}"
 
     def training(self) -> str:
@@ -102,7 +106,7 @@ class Section:
         charts += [self.lines("Gradient norm, before clipping", GRADIENTS), self.lines("Parameter norm", PARAMETERS)]
         charts.append(self.lines("Learning rate", RATE))
         known = {LOSS, VALIDATION, GRADIENTS, PARAMETERS, RATE, SECONDS, UNITS}
-        charts += [self.lines(name.replace("_", " "), name) for name in dict.fromkeys(n for run in self.runs for n in run.series) if name not in known]
+        charts += [self.lines(name.replace("_", " ").capitalize(), name) for name in dict.fromkeys(n for run in self.runs for n in run.series) if name not in known]
         return grid(charts)
 
     def memory(self) -> str:
@@ -116,7 +120,8 @@ class Section:
     def traffic(self) -> str:
         bars = [Bar(f"{run.name}, rank {row['rank']}", row["sent"], row["theory"]) for run in self.runs for row in run.traffic]
         drawn = grid([self.chart(bar_chart, "Sent during training, and what theory says", bars, in_binary)])
-        return drawn or ("<p>No rank has sent anything.</p>" if bars else "")
+        uncounted = " What workers that may die send to one another is not counted." if self.is_elastic else ""
+        return drawn or (f"<p>No rank has sent anything.{uncounted}</p>" if bars else "")
 
     def speed(self) -> str:
         unit = next((run.report["unit"] for run in self.runs if run.report), "")
