@@ -87,9 +87,13 @@ def log_ticks(low, high):
     return fine if len(fine) < 6 else coarse[:: 1 + len(coarse) // 6]
 
 
+def ticks_from_zero(_, high):
+    return [0.0, *log_ticks(1 if high < 100 else 10 if high < 1e6 else 1000, high)]
+
+
 LINEAR = Scale(lambda value: value, linear_ticks)
 LOGARITHMIC = Scale(math.log10, log_ticks)
-FROM_ZERO = Scale(lambda value: math.log10(1 + value), lambda low, high: [0.0, *log_ticks(1 if high < 100 else 10 if high < 1e6 else 1000, high)], starts_at_zero=True)
+FROM_ZERO = Scale(lambda value: math.log10(1 + value), ticks_from_zero, starts_at_zero=True)
 
 
 def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR) -> str:
@@ -153,7 +157,8 @@ def thin(points):
 def axes(x, y, steps, ticks):
     out = []
     for tick in ticks:
-        out.append(f'<path d="M{LEFT} {y(tick):.1f}H{RIGHT}" class="grid"/><text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" class="end">{f"{tick:.5g}".replace("e+", "e")}</text>')
+        text = f"{tick:.5g}".replace("e+", "e")
+        out.append(f'<path d="M{LEFT} {y(tick):.1f}H{RIGHT}" class="grid"/><text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" class="end">{text}</text>')
     for step in steps:
         anchor = "end" if step == steps[-1] and len(steps) > 1 else "start"
         out.append(f'<text x="{x(step):.0f}" y="{BOTTOM + 18}" class="{anchor}">step {step:,}</text>')

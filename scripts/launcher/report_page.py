@@ -106,7 +106,8 @@ class Section:
         charts += [self.lines("Gradient norm, before clipping", GRADIENTS), self.lines("Parameter norm", PARAMETERS)]
         charts.append(self.lines("Learning rate", RATE))
         known = {LOSS, VALIDATION, GRADIENTS, PARAMETERS, RATE, SECONDS, UNITS}
-        charts += [self.lines(name.replace("_", " ").capitalize(), name) for name in dict.fromkeys(n for run in self.runs for n in run.series) if name not in known]
+        metrics = dict.fromkeys(name for run in self.runs for name in run.series if name not in known)
+        charts += [self.lines(name.replace("_", " ").capitalize(), name) for name in metrics]
         return grid(charts)
 
     def memory(self) -> str:

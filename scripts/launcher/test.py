@@ -240,7 +240,8 @@ def reports():
         new, log = venv.with_name(venv.name + ".partial"), Log("venv-tensorboard")
         shutil.rmtree(new, ignore_errors=True)
         log.run(["python3", "-m", "venv", new])
-        log.run([new / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "tensorboard==2.21.0"])
+        pip = [new / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+        log.run([*pip, "install", "--progress-bar", "off", "tensorboard==2.21.0"])
         new.rename(venv)
     check("scripts/check_report")
 
