@@ -142,7 +142,8 @@ def table_of_steps(lines):
 def without_gaps(points):
     """Pieces of a line. A gap is more than twice as wide as usual: a worker that was healed has one."""
     apart = [b - a for (a, _), (b, _) in zip(points, points[1:])]
-    ends = [i + 1 for i, gap in enumerate(apart) if gap > 2 * statistics.median(apart)]
+    widest = 2 * statistics.median(apart or [0])
+    ends = [i + 1 for i, gap in enumerate(apart) if gap > widest]
     return [points[a:b] for a, b in zip([0, *ends], [*ends, len(points)])]
 
 
