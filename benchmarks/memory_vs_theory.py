@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory per stage: every step of the course at several numbers of ranks, measured beside theory.
+"""Memory per step: every step of the course at several numbers of ranks, measured beside theory.
 
     ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --layers 8]
 

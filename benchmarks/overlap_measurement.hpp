@@ -21,7 +21,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/data/batch.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/options/options.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"

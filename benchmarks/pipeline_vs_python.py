@@ -93,7 +93,7 @@ def largest_share(a, blocks):
 
 
 def saved_bytes(a, num_blocks, has_head):
-    """What autograd keeps of one microbatch on a stage: saved_activation_bytes() of common/model/gpt.cpp, for its layers."""
+    """What autograd keeps of one microbatch on a stage: saved_activation_bytes() of common/model/build_layers.cpp, for its layers."""
     C = a.channels
     per_token = num_blocks * (16 * C + 4 + a.heads) + (2 * C + 2 + VOCABULARY if has_head else 0)
     return 4 * a.micro_batch_size * a.context * per_token

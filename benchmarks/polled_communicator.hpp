@@ -4,7 +4,7 @@
 // An all-reduce is sent in two halves, as MPI's has two phases. Each begins in a test() or wait():
 // the first in the first one, the second in the first one that finds the first half done. The
 // halves are those of the tensor, so the sums are the inner communicator's, to the bit, and so are
-// the bytes but for the chunks' rounding.
+// the bytes but for the slices' rounding.
 //
 // One all-reduce is in flight at a time; everything else is the inner communicator's. Lifetime:
 // `inner` outlives this and its Works.

@@ -67,8 +67,8 @@ void measure(benchmark::State& state, const Trainer& trainer, World& world) {
         std::accumulate(report.step_seconds.begin() + kWarmup, report.step_seconds.end(), 0.0);
     const double run_s = slowest(own_s, world.comm());
     state.SetIterationTime(run_s);
-    tokens += static_cast<double>(
-        std::accumulate(report.units.begin() + kWarmup, report.units.end(), std::int64_t{0}));
+    tokens += static_cast<double>(std::accumulate(report.denominators.begin() + kWarmup,
+                                                  report.denominators.end(), std::int64_t{0}));
     total_s += run_s;
   }
   state.counters["tokens_per_second"] = tokens / total_s;

@@ -16,7 +16,7 @@
 #include "benchmarks/training_process.hpp"
 #include "common/core/timer.hpp"
 #include "common/data/batch_stream.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
@@ -82,7 +82,7 @@ void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
 class Loop {
  public:
   Loop(const ModelOptions& options, std::int64_t rows)
-      : model_(build_gpt(options, /*seed=*/1)),
+      : model_(build_layers(options, /*seed=*/1)),
         flat_(model_.units()),
         grads_(flat_),
         optimizer_(flat_, grads_, {}),

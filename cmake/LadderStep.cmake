@@ -5,7 +5,7 @@
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
 #   step5_zero1        the program
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
-#   step5_zero1_grade  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
+#   step5_zero1_judge  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
@@ -72,7 +72,7 @@ function(ladder_add_step step)
   endif()
   set(checks "${folder}/exercise/checks.cpp")
   ladder_own_answers(${step} ${solutions})
-  ladder_add_grade(${step}_grade SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
+  ladder_add_judge(${step}_judge SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
   ladder_plant_answers("${folder}/exercise" ${solutions})
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
@@ -112,7 +112,7 @@ function(_ladder_make script kind folder)  # SOLUTION…
 endfunction()
 
 # Sets `own_answers`: the learner's files for this exercise that are there. Linked next to the step's library, each takes the
-# place of its solution, so a grade needs nothing else built anew.
+# place of its solution, so judging it needs nothing else built anew.
 function(ladder_own_answers exercise)  # SOLUTION…
   set(own_answers)
   foreach(solution IN LISTS ARGN)
@@ -126,13 +126,13 @@ function(ladder_own_answers exercise)  # SOLUTION…
   set(own_answers ${own_answers} PARENT_SCOPE)
 endfunction()
 
-# The program that grades the linked answer of an exercise. Tests call grade_linked() themselves, so it is not part of "all".
-function(ladder_add_grade name)
+# The program that judges the linked answer of an exercise. Tests call judge_linked() themselves, so it is not part of "all".
+function(ladder_add_judge name)
   if(NOT LADDER_TESTS)
     return()
   endif()
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
   _ladder_target(${name})
-  target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing_grade_main)
+  target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing_judge_main)
 endfunction()

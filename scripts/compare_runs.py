@@ -5,7 +5,7 @@
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
-parameter norms, numbers of units and metrics of every step, validation losses, and each tensor of the final parameters.
+parameter norms, denominators and metrics of every step, validation losses, and each tensor of the final parameters.
 If one run was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the
 same ones.
 Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
@@ -22,7 +22,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SERIES = {"units": "number of units", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
+SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
 
 
 # ---- what a run has written ----------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ class PlantedRun:
     def metric(self, name, step, value):
         self.report["metrics"].setdefault(name, [0.5] * 6)[step - 1] = value
 
-    def unit(self, unit):
-        self.report["unit"] = unit
+    def mean_over(self, what):
+        self.report["unit"] = what
 
     def tensor(self, name, place, value):
         self.report["param_hash"] = "another"
@@ -277,8 +277,8 @@ PLANTED = [
     ([("value", "losses", 4, 3.1)], 0.0, "step 4: loss"),
     ([("value", "grad_norms", 1, 7.0)], None, "step 1: gradient norm"),
     ([("value", "param_norms", 6, 7.0)], None, "step 6: parameter norm"),
-    ([("value", "units", 2, 5.1)], 0.1, "step 2: number of units"),
-    ([("unit", "samples")], 0.1, "means over samples, in the reference over pairs"),
+    ([("value", "units", 2, 5.1)], 0.1, "step 2: denominator"),
+    ([("mean_over", "samples")], 0.1, "means over samples, in the reference over pairs"),
     ([("metric", "accuracy", 3, 0.6)], None, "step 3: accuracy 0.6, wanted 0.5"),
     ([("metric", "accuracy", 3, 0.52)], 0.1, None),
     ([("metric", "margin", 3, 0.6)], 0.1, "only one of the runs has the metric margin"),

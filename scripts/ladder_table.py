@@ -285,7 +285,7 @@ PLANTED = [
     ("second", ("traffic",), [{}], False, "traffic of 1 ranks"),
     ("second", ("losses", 1), 2.0000001, False, "it does not equal first: step 2: loss"),
     ("second", ("grad_norms", 2), 1.1, False, "step 3: gradient norm"),
-    ("second", ("units", 0), 7, False, "step 1: number of units"),
+    ("second", ("units", 0), 7, False, "step 1: denominator"),
     ("second", ("param_hash",), "another", False, "param_hash 'another'"),
     ("second", ("val_losses",), [{"step": 3, "loss": None}], False, "validation loss is not finite"),
     ("third", ("losses", 1), 2.001, False, None),

@@ -1,8 +1,9 @@
 // What a model is trained for, kept apart from the model.
 //
-// The model turns tokens into outputs; an objective scores them. It does two things: it counts the
-// units that it scores in a batch, and it sums their losses over a microbatch's outputs. The count
-// is the one denominator (accumulate_gradients.hpp), known before the first forward.
+// The model turns tokens into outputs; an objective scores them. It does two things: it counts
+// what it scores in a batch, such as target tokens, and it sums their losses over a microbatch's
+// outputs. The count is the one denominator (accumulate_gradients.hpp), known before the first
+// forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +27,7 @@ struct Objective {
 // or fp16, and kernels compute the same in one pass (cross_entropy_on_gpu.hpp).
 at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-// Next-token prediction: cross_entropy_sum() of logits [B, T, V]; the unit is one target token.
+// Next-token prediction: cross_entropy_sum() of logits [B, T, V]; counts target tokens.
 inline const Objective kNextToken = {
     .count = [](const Microbatches& batch) { return batch.num_targets(); },
     .loss_sum = [](const at::Tensor& logits,

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 
 namespace ladder {
 namespace {
@@ -32,7 +32,7 @@ TEST(NextToken, CountsTargetsOverAllMicrobatches) {
 
 TEST(NextToken, PaddingHasNoLossAndNoGradient) {
   at::manual_seed(2);
-  const Model model = build_gpt(kTiny, 1);
+  const Model model = build_layers(kTiny, 1);
   const LossSum loss_sum = loss_of(model, kNextToken);
   const at::Tensor tokens = at::randint(13, {2, 8}, at::kLong);
   at::Tensor targets = tokens.roll(-1, 1);

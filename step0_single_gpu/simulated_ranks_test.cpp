@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
@@ -41,7 +41,7 @@ class SimulatedRanksTest : public ::testing::Test {
 };
 
 struct TinyModel {
-  Model model = build_gpt(kModel, 1);
+  Model model = build_layers(kModel, 1);
   FlatModel flat{model.units()};
   FlatGradients grads{flat};
   LossSum loss_sum = loss_of(model, kNextToken);

@@ -129,13 +129,14 @@ TEST_F(Step0Test, CuttingIntoMicrobatchesChangesRoundingOnly) {
     EXPECT_NEAR(cut.grad_norms[i] / whole.grad_norms[i], 1.0, 1e-4);
     EXPECT_NEAR(cut.param_norms[i] / whole.param_norms[i], 1.0, 1e-6);
   }
-  EXPECT_EQ(cut.units, whole.units);
+  EXPECT_EQ(cut.denominators, whole.denominators);
 }
 
 TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
   options_.num_steps = 30;
   const TrainReport report = train(options_);
-  const auto [fewest, most] = std::minmax_element(report.units.begin(), report.units.end());
+  const auto [fewest, most] =
+      std::minmax_element(report.denominators.begin(), report.denominators.end());
   EXPECT_EQ(*most, 6 * 16);
   EXPECT_LT(*fewest, 6 * 16);
   EXPECT_GT(*fewest, 0);

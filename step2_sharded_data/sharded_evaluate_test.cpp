@@ -10,7 +10,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/data/batch_stream.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 
@@ -41,7 +41,7 @@ class ShardedEvaluate : public RankTest {
 
 // To the bit: with a ragged last microbatch, with one for each rank, with fewer than ranks.
 TEST_ON_RANKS(ShardedEvaluate, IsThatOfOneProcess) {
-  const Model model = build_gpt(
+  const Model model = build_layers(
       {.vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16}, /*seed=*/1);
   const LossSum loss_sum = loss_of(model, kNextToken);
   for (const std::int64_t num_rows : {1, 3, 4, 12, 20}) {

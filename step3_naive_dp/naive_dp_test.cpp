@@ -9,7 +9,7 @@
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -28,7 +28,7 @@ ModelOptions gpt_options(bool tie_embeddings = true) {
 }
 
 struct TinyModel {
-  TinyModel(const ModelOptions& options, std::uint64_t seed) : model(build_gpt(options, seed)) {}
+  TinyModel(const ModelOptions& options, std::uint64_t seed) : model(build_layers(options, seed)) {}
 
   Model model;
   FlatModel flat{model.units()};

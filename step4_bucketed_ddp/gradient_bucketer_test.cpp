@@ -106,7 +106,7 @@ TEST_ON_RANKS(GradientBucketerTest, LeavesTheFrozenParameterAlone) {
 }
 
 // Armed, it may take what the transport takes for all buckets in flight: the other ranks' pieces of
-// this rank's chunk. On one rank that is nothing, so not even the copy of one bucket goes unseen.
+// this rank's slice. On one rank that is nothing, so not even the copy of one bucket goes unseen.
 TEST_ON_PROCESSES(GradientBucketerTest, HoldsNoSecondCopyOfTheGradients) {
   install_memory_ledger();
   Communicator& comm = test_world().comm();

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/core/check.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/train/cost.hpp"
@@ -151,7 +151,7 @@ TEST(ShardPlan, BlockSumsAreADoubleEach) {
 // A tied embedding lies in one unit, and is cut and sent once.
 TEST(ShardPlan, TiedEmbeddingBelongsToTheFirstUnit) {
   for (const bool is_tied : {true, false}) {
-    const Model model = build_gpt({.tie_embeddings = is_tied}, /*seed=*/1, {}, at::kMeta);
+    const Model model = build_layers({.tie_embeddings = is_tied}, /*seed=*/1, {}, at::kMeta);
     const FlatLayout layout = plan_flat_layout(model.units(), shard_multiple(2));
     const FlatUnit& head = layout.units.back();
     EXPECT_EQ(head.name, "head");

@@ -8,7 +8,7 @@
 namespace ladder {
 namespace {
 
-// This rank's piece, as a view, of a unit or of any other tensor made of N equal pieces [N·n].
+// This rank's slice, as a view, of a unit or of any other tensor made of N equal slices [N·n].
 at::Tensor own_slice(const at::Tensor& unit, const Communicator& comm) {
   const std::int64_t numel = unit.numel() / comm.size();
   return unit.narrow(0, comm.rank() * numel, numel);

@@ -12,7 +12,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/lazy_communicator.hpp"
@@ -280,7 +280,7 @@ TEST_ON_RANKS(GradientSharderTest, LeavesUnarmedBackwardsToAutogradAndTakesItsHo
 
 // Live activations when a gradient arrives at the output of the first block.
 std::int64_t activations_in_backward(const ModelOptions& options, Communicator& comm) {
-  const ladder::Model model = build_gpt(options, 1);
+  const ladder::Model model = build_layers(options, 1);
   const FlatModel flat(model.units(), shard_multiple(comm.size()));
   GradientSharder sharder(plan_shards(flat.layout(), comm.size(), comm.rank()), flat.leaves(),
                           comm);

@@ -57,8 +57,8 @@ class ShardedModelTest : public RankTest {
   void expect_step(const TrainOptions& options) {
     const WholeModel whole(options.model, kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedModel model(gpt_builder(options.model, kSeed), options.get<PrefetchOptions>().num_units,
-                       comm_);
+    ShardedModel model(layer_builder(options.model, kSeed),
+                       options.get<PrefetchOptions>().num_units, comm_);
     GradientSharder sharder(model.plan(), model.leaves(), comm_);
     EXPECT_EQ(4 * model.plan().numel,
               step7::state_bytes(options, comm_.size(), comm_.rank()).parameters);
@@ -123,7 +123,7 @@ TEST_ON_PROCESSES(ShardedModelTest, ConstructionNeverHoldsMoreThanTheShardAndTwo
   for (const bool is_tied : {false, true}) {
     reset_memory_peaks();
     const std::int64_t before = read_memory().total_live_bytes;
-    const ShardedModel model(gpt_builder(shape(6, 20, is_tied), kSeed), 1, comm_);
+    const ShardedModel model(layer_builder(shape(6, 20, is_tied), kSeed), 1, comm_);
     std::int64_t largest = 0;
     for (const FlatUnit& unit : model.plan().layout.units) largest = std::max(largest, unit.numel);
     EXPECT_LE(read_memory().peak_bytes - before, 4 * (model.plan().numel + 2 * largest));
@@ -136,7 +136,7 @@ TEST_ON_RANKS(ShardedModelTest, ForwardWithoutGradientsLeavesNothingBehind) {
   for (const bool is_tied : {false, true}) {
     const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 2, comm_);
+    ShardedModel model(layer_builder(shape(3, 20, is_tied), kSeed), 2, comm_);
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     EXPECT_TRUE(bits_equal(model.forward(tokens), whole.model().forward(tokens)));
     EXPECT_TRUE(holds(model, before, 0));
@@ -149,7 +149,7 @@ TEST_ON_RANKS(ShardedModelTest, ABackwardThatNeverComesLeavesNoTrace) {
   for (const bool is_tied : {false, true}) {
     const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
+    ShardedModel model(layer_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
     for (const std::int64_t j : {0, 1}) model.forward(whole.tokens(comm_.rank(), j));
     EXPECT_TRUE(holds(model, before, unit_bytes(model, 4) + (is_tied ? unit_bytes(model, 0) : 0)));
     model.param_shard().mul_(1.5);
@@ -164,7 +164,7 @@ TEST_ON_RANKS(ShardedModelTest, AnotherForwardMayComeBeforeTheBackward) {
   for (const bool is_tied : {false, true}) {
     const WholeModel whole(shape(3, 20, is_tied), kSeed);
     const std::int64_t before = parameter_bytes();
-    ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
+    ShardedModel model(layer_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
     GradientSharder sharder(model.plan(), model.leaves(), comm_);
     const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
     sharder.arm(1);
@@ -210,7 +210,7 @@ TEST_ON_RANKS(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
       const WholeModel whole(shape(3, 20, is_tied), kSeed);
       freeze(whole.leaves(), prefixes);
       const std::int64_t before = parameter_bytes();
-      ShardedModel model(gpt_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
+      ShardedModel model(layer_builder(shape(3, 20, is_tied), kSeed), 1, comm_);
       freeze(model.leaves(), prefixes);
       for (int step = 0; step < 2; ++step)
         EXPECT_TRUE(bits_equal(gradient(model, whole), wanted_gradient(model, whole)));
@@ -229,7 +229,7 @@ TEST_ON_RANKS(ShardedModelTest, FrozenUnitsNeitherCrashNorLeak) {
 TEST_ON_PROCESSES(ShardedModelTest, ATiedEmbeddingGoesWithTheHeadsBackward) {
   const WholeModel whole(shape(3, 20, true), kSeed);
   const std::int64_t before = parameter_bytes();
-  ShardedModel model(gpt_builder(shape(3, 20, true), kSeed), /*prefetch=*/0, comm_);
+  ShardedModel model(layer_builder(shape(3, 20, true), kSeed), /*prefetch=*/0, comm_);
   const at::Tensor tokens = whole.tokens(comm_.rank(), 0);
   const at::Tensor loss = whole.loss(model.forward(tokens), tokens);
   reset_memory_peaks();
@@ -249,7 +249,7 @@ TEST_ON_RANKS(ShardedModelTest, TrainsAroundFrozenParameters) {
       for (const auto& [name, tensor] : unit.tensors) tensor.set_requires_grad(!is_frozen(name));
       if (on_unit) on_unit(unit);
     };
-    return build_gpt(shape(2, 20, true), kSeed, freeze_first, device);
+    return build_layers(shape(2, 20, true), kSeed, freeze_first, device);
   };
   ShardedModel model(frozen, 1, comm_);
   const at::Tensor start = model.param_shard().clone();
@@ -275,7 +275,7 @@ TEST_ON_RANKS(ShardedModelTest, TrainsAroundFrozenParameters) {
 }
 
 TEST_ON_RANKS(ShardedModelTest, RefusesANegativePrefetch) {
-  EXPECT_THROW(ShardedModel(gpt_builder(shape(1, 20, true), kSeed), -1, comm_), CheckError);
+  EXPECT_THROW(ShardedModel(layer_builder(shape(1, 20, true), kSeed), -1, comm_), CheckError);
 }
 
 }  // namespace

@@ -50,9 +50,9 @@ class ShardedUse : public RankTest {
 // To the bit, with 1, 2, 4 and 7 microbatches: fewer than ranks, and not a multiple of them. Ranks
 // that have none left gather with the others.
 TEST_ON_RANKS(ShardedUse, EvaluationIsThatOfOneProcess) {
-  const Model whole = build_gpt(kShape, 1);
+  const Model whole = build_layers(kShape, 1);
   const std::int64_t before = read_memory().live(MemoryCategory::kParameters);
-  ShardedModel model(gpt_builder(kShape, 1), /*prefetch=*/1, comm_);
+  ShardedModel model(layer_builder(kShape, 1), /*prefetch=*/1, comm_);
   Traffic forward;
   for (const FlatUnit& unit : model.plan().layout.units)
     forward += all_gather_traffic(unit.numel, 4, comm_.size(), comm_.rank());
@@ -82,8 +82,8 @@ TEST_ON_RANKS(ShardedUse, EvaluationOfNothingIsNoNumber) {
 }
 
 TEST_ON_RANKS(ShardedUse, AllRanksWriteWhatTheWholeModelWrites) {
-  const Model whole = build_gpt(kShape, 2);
-  ShardedModel model(gpt_builder(kShape, 2), /*prefetch=*/1, comm_);
+  const Model whole = build_layers(kShape, 2);
+  ShardedModel model(layer_builder(kShape, 2), /*prefetch=*/1, comm_);
   TrainOptions options;
   options.model = kShape;
   options.seed = 3;
@@ -95,7 +95,7 @@ TEST_ON_RANKS(ShardedUse, AllRanksWriteWhatTheWholeModelWrites) {
 
 // What rank 0 sees of a checkpoint is the whole model; what a rank takes from one is its slices.
 TEST_ON_RANKS(ShardedUse, StateIsThatOfTheWholeModel) {
-  const Model whole = build_gpt(kShape, 1);
+  const Model whole = build_layers(kShape, 1);
   std::map<std::string, at::Tensor> wanted;
   for (const Unit& unit : whole.units()) {
     for (const auto& [name, tensor] : unit.tensors) wanted[name] = tensor.detach();
@@ -108,7 +108,7 @@ TEST_ON_RANKS(ShardedUse, StateIsThatOfTheWholeModel) {
     use(sharded_state(model, optimizer, batches, comm_));
   };
 
-  const ShardedModel model(gpt_builder(kShape, 1), 1, comm_);
+  const ShardedModel model(layer_builder(kShape, 1), 1, comm_);
   state_of(model, [&](const TrainState& state) {
     EXPECT_EQ(state.parameters.stored.size(), wanted.size());
     EXPECT_EQ(state.optimizer.stored.size(), 2 * wanted.size());
@@ -130,7 +130,7 @@ TEST_ON_RANKS(ShardedUse, StateIsThatOfTheWholeModel) {
     }
   });
 
-  const ShardedModel other(gpt_builder(kShape, 9), 1, comm_);
+  const ShardedModel other(layer_builder(kShape, 9), 1, comm_);
   EXPECT_FALSE(other.param_shard().equal(model.param_shard()));
   state_of(other, [&](const TrainState& state) {
     for (const auto& [name, values] : wanted) {

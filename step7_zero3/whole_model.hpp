@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/core/seed.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
@@ -38,7 +38,7 @@ class WholeModel {
   static constexpr std::int64_t kMostTokens = 12;  // in a row: few are quick
 
   WholeModel(const ModelOptions& options, std::uint64_t seed)
-      : options_(options), model_(build_gpt(options, seed)) {}
+      : options_(options), model_(build_layers(options, seed)) {}
 
   // [B, T], others on each rank and in each microbatch.
   at::Tensor tokens(std::int64_t rank, std::int64_t microbatch) const {

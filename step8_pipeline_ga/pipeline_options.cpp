@@ -86,9 +86,9 @@ void PipelineOptions::finalize(TrainOptions& options) {
 
 void MovedObjectives::declare(OptionTable& table) {
   for (const char* name :
-       {"--objective", "--dpo-beta", "--dpo-label-smoothing", "--dpo-unit", "--dpo-reference",
-        "--dpo-reference-cache", "--prototypes", "--student-temperature", "--teacher-temperature",
-        "--teacher-momentum", "--view-noise", "--sinkhorn-scope"})
+       {"--objective", "--dpo-beta", "--dpo-label-smoothing", "--dpo-mean-over", "--dpo-unit",
+        "--dpo-reference", "--dpo-reference-cache", "--prototypes", "--student-temperature",
+        "--teacher-temperature", "--teacher-momentum", "--view-noise", "--sinkhorn-scope"})
     table.moved(
         name,
         "step 8 learns the next token; its chapter has the other objectives: ./ladder train "

@@ -13,7 +13,7 @@
 namespace ladder {
 namespace {
 
-constexpr int kChunkTag = 10;
+constexpr int kSliceTag = 10;
 constexpr int kMeanTag = 11;
 
 bool are_done(const std::vector<WorkPtr>& works) {
@@ -35,13 +35,13 @@ void CompressedAverager::start(at::Tensor values) {
   const MemoryScope scope(MemoryCategory::kCommunication);
   values_ = std::move(values);
   for (int worker = 0; worker < comm_.size(); ++worker) {
-    const at::Tensor own = chunk_of_worker(comm_.rank());
+    const at::Tensor own = slice_of_worker(comm_.rank());
     const bool is_own = worker == comm_.rank();
     pieces_.push_back(is_own ? encode(own, format_) : room_for(own, format_));
     if (is_own) continue;
-    on_their_way_.push_back(comm_.recv(pieces_.back(), worker, kChunkTag));
-    const at::Tensor bytes = encode(chunk_of_worker(worker), format_);
-    on_their_way_.push_back(comm_.send(bytes, worker, kChunkTag));
+    on_their_way_.push_back(comm_.recv(pieces_.back(), worker, kSliceTag));
+    const at::Tensor bytes = encode(slice_of_worker(worker), format_);
+    on_their_way_.push_back(comm_.send(bytes, worker, kSliceTag));
   }
 }
 
@@ -54,14 +54,14 @@ std::optional<int> CompressedAverager::finish() {
   if (means_.empty()) share_mean();
   wait_for_all(on_their_way_);
   for (int worker = 0; worker < comm_.size(); ++worker)
-    decode(means_[static_cast<std::size_t>(worker)], format_, chunk_of_worker(worker));
+    decode(means_[static_cast<std::size_t>(worker)], format_, slice_of_worker(worker));
   means_.clear();
   values_.reset();
   return comm_.size();
 }
 
-void CompressedAverager::average_own_chunk() {
-  const at::Tensor sum = chunk_of_worker(comm_.rank()), next = at::empty_like(sum);
+void CompressedAverager::average_own_slice() {
+  const at::Tensor sum = slice_of_worker(comm_.rank()), next = at::empty_like(sum);
   const std::vector<at::Tensor> pieces = std::exchange(pieces_, {});
   decode(pieces[0], format_, sum);
   for (std::size_t worker = 1; worker < pieces.size(); ++worker) {
@@ -74,20 +74,20 @@ void CompressedAverager::average_own_chunk() {
 void CompressedAverager::share_mean() {
   const MemoryScope scope(MemoryCategory::kCommunication);
   wait_for_all(on_their_way_);
-  average_own_chunk();
-  const at::Tensor mean = encode(chunk_of_worker(comm_.rank()), format_);
+  average_own_slice();
+  const at::Tensor mean = encode(slice_of_worker(comm_.rank()), format_);
   for (int worker = 0; worker < comm_.size(); ++worker) {
     const bool is_own = worker == comm_.rank();
-    means_.push_back(is_own ? mean : room_for(chunk_of_worker(worker), format_));
+    means_.push_back(is_own ? mean : room_for(slice_of_worker(worker), format_));
     if (is_own) continue;
     on_their_way_.push_back(comm_.recv(means_.back(), worker, kMeanTag));
     on_their_way_.push_back(comm_.send(mean, worker, kMeanTag));
   }
 }
 
-at::Tensor CompressedAverager::chunk_of_worker(int worker) const {
-  const ElementRange chunk = chunk_of(values_.numel(), comm_.size(), worker);
-  return values_.narrow(0, chunk.begin, chunk.numel);
+at::Tensor CompressedAverager::slice_of_worker(int worker) const {
+  const ElementRange slice = slice_of(values_.numel(), comm_.size(), worker);
+  return values_.narrow(0, slice.begin, slice.numel);
 }
 
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size,
@@ -96,8 +96,8 @@ Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int wo
   traffic[CommOp::kRecv].calls = 2 * (world_size - 1);
   for (int worker = 0; worker < world_size; ++worker) {
     if (worker == rank) continue;
-    for (const int chunk : {worker, rank})
-      traffic += send_traffic(encoded_bytes(chunk_of(numel, world_size, chunk).numel, format), 1);
+    for (const int slice : {worker, rank})
+      traffic += send_traffic(encoded_bytes(slice_of(numel, world_size, slice).numel, format), 1);
   }
   return traffic;
 }

@@ -1,18 +1,18 @@
 // An average whose values travel in fewer bytes, and are the same bits on every worker
 // nevertheless.
 //
-// Worker r is responsible for chunk r of the values, as in the all-reduce of
+// Worker r is responsible for slice r of the values, as in the all-reduce of
 // message_communicator.hpp, but what travels is encoded (wire_format.hpp):
 //
-//   start()            every worker encodes chunk q and sends it to worker q, for every q
+//   start()            every worker encodes slice q and sends it to worker q, for every q
 //   poll(), finish()   once all have arrived, worker q decodes what it got, adds it up in the order of
 //                      the workers, in fp32, divides, encodes the mean and sends it to all
-//   finish()           everybody decodes the means of all chunks
+//   finish()           everybody decodes the means of all slices
 //
 // All workers decode the same bytes, also worker q its own mean: it knows a better one, but is
 // alone with it, and global parameters that differ never meet again. It also decodes its own part
 // of the sum before it adds it. That costs a rounding that could have been avoided, but no worker's
-// values count differently from the others', whichever chunk they are in.
+// values count differently from the others', whichever slice they are in.
 //
 // A value is rounded twice, on its way to the sum and as the mean. So the mean is off by at most e
 // + e', where e is the mean of the workers' errors and e' that of encoding the mean. In fp32 both
@@ -42,23 +42,23 @@ class CompressedAverager final : public Averager {
   std::optional<int> finish() override;
 
  private:
-  at::Tensor chunk_of_worker(int worker) const;  // a view of the values
-  void average_own_chunk();                      // overwrites it
+  at::Tensor slice_of_worker(int worker) const;  // a view of the values
+  void average_own_slice();                      // overwrites it
   void share_mean();                             // the second half; waits for the first
 
   Communicator& comm_;
   WireFormat format_;
   at::Tensor values_;
-  std::vector<at::Tensor> pieces_;  // of this worker's chunk: all workers' bytes, in their order
-  std::vector<at::Tensor> means_;   // of all chunks, in the second half
+  std::vector<at::Tensor> pieces_;  // of this worker's slice: all workers' bytes, in their order
+  std::vector<at::Tensor> means_;   // of all slices, in the second half
   std::vector<WorkPtr> on_their_way_;
 };
 
-// What one average of `numel` values sends. With e_q encoded bytes in chunk q, worker r sends
+// What one average of `numel` values sends. With e_q encoded bytes in slice q, worker r sends
 //
 //   the sum of all e_q but its own, and (N − 1) · e_r
 //
-// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a chunk
+// which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a slice
 // begins a block.
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
 

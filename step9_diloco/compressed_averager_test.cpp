@@ -18,7 +18,7 @@
 namespace ladder {
 namespace {
 
-// Fewer values than workers, none divisible, chunks of a block and a little more.
+// Fewer values than workers, none divisible, slices of a block and a little more.
 constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 5, 64, 255, 257, 1027, 3001};
 
 // On 1 to 4 threads, and on the ranks of this program, where a send waits for its receiver.
@@ -60,11 +60,11 @@ at::Tensor round_trip(const at::Tensor& values, WireFormat format) {
   return result;
 }
 
-// One chunk after the other, straight from the definition.
+// One slice after the other, straight from the definition.
 at::Tensor mean_by_definition(std::int64_t numel, WireFormat format, int num_workers) {
   const at::Tensor result = at::empty({numel});
-  for (std::int64_t chunk = 0, start = 0; chunk < num_workers; ++chunk) {
-    const std::int64_t length = numel / num_workers + (chunk < numel % num_workers ? 1 : 0);
+  for (std::int64_t slice = 0, start = 0; slice < num_workers; ++slice) {
+    const std::int64_t length = numel / num_workers + (slice < numel % num_workers ? 1 : 0);
     const auto piece = [&](int worker) {
       return round_trip(values_of(worker, numel).slice(0, start, start + length), format);
     };
@@ -129,7 +129,7 @@ TEST_ON_RANKS(CompressedAverages, SendWhatTheFormulaSays) {
         Traffic sent = comm.traffic();
         sent -= before;
         EXPECT_EQ(sent, compressed_average_traffic(numel, format, comm.size(), comm.rank()));
-        // Of everybody together: each chunk to and from all but its owner.
+        // Of everybody together: each slice to and from all but its owner.
         const int num_longer = static_cast<int>(numel % comm.size());
         const std::int64_t shorter = numel / comm.size(),
                            encoded = num_longer * encoded_bytes(shorter + 1, format) +

@@ -8,8 +8,8 @@ namespace ladder {
 std::vector<StepRecord> RoundLog::share(bool is_stop_requested, Communicator& comm) {
   std::vector<double> sums;
   for (const StepRecord& step : steps_) {
-    sums.push_back(step.loss * step.num_units);
-    sums.push_back(step.num_units);
+    sums.push_back(step.loss * step.denominator);
+    sums.push_back(step.denominator);
     sums.push_back(step.grad_norm);
     sums.push_back(step.param_norm);
   }

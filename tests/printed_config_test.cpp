@@ -41,6 +41,7 @@ std::vector<std::string> values_for(const std::string& name, const Json& value,
 // Options that others need next to them.
 const std::vector<std::vector<const char*>> kCompanions = {
     {},
+    {"--model", "llama"},
     {"--out", "o"},
     {"--val-data", "v"},
     {"--device", "cuda"},

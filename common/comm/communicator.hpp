@@ -63,13 +63,13 @@ class Communicator {
 
   // The sum over ranks, on every rank.
   WorkPtr all_reduce(at::Tensor inout) { return start({CommOp::kAllReduce, std::move(inout)}); }
-  // `full` consists of size() equal pieces (its numel is divisible by size()). The sum of piece r
-  // lands in rank r's shard, which may be piece r itself. The rest of `full` is only read.
+  // `full` consists of size() equal slices (its numel is divisible by size()). The sum of slice r
+  // lands in rank r's shard, which may be slice r itself. The rest of `full` is only read.
   WorkPtr reduce_scatter(at::Tensor full, at::Tensor shard) {
     return start({CommOp::kReduceScatter, std::move(full), std::move(shard)});
   }
   // Writes the shards of all ranks, concatenated in rank order, to every rank's `full`.
-  // full.numel() = size() · shard.numel(). The shard may be its own piece of `full`.
+  // full.numel() = size() · shard.numel(). The shard may be its own slice of `full`.
   WorkPtr all_gather(at::Tensor shard, at::Tensor full) {
     return start({CommOp::kAllGather, std::move(full), std::move(shard)});
   }

@@ -23,9 +23,9 @@ at::Tensor view(std::byte* data, c10::ScalarType dtype, std::int64_t numel) {
 
 }  // namespace
 
-ElementRange chunk_of(std::int64_t numel, int num_chunks, int index) {
-  const std::int64_t base = numel / num_chunks;
-  const std::int64_t longer = numel % num_chunks;
+ElementRange slice_of(std::int64_t numel, int num_slices, int index) {
+  const std::int64_t base = numel / num_slices;
+  const std::int64_t longer = numel % num_slices;
   return {index * base + std::min<std::int64_t>(index, longer), base + (index < longer ? 1 : 0)};
 }
 
@@ -62,24 +62,24 @@ std::byte* data_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }
 
-RankChunks::Bytes RankChunks::chunk(int rank) const {
-  const ElementRange range = chunk_of(tensor_.numel(), size_, rank);
+RankSlices::Bytes RankSlices::slice(int rank) const {
+  const ElementRange range = slice_of(tensor_.numel(), size_, rank);
   const auto item_bytes = static_cast<std::int64_t>(tensor_.element_size());
   return {data_of(tensor_) + range.begin * item_bytes,
           static_cast<std::size_t>(range.numel * item_bytes)};
 }
 
-void RankChunks::make_room() {
+void RankSlices::make_room() {
   const MemoryScope scope(MemoryCategory::kCommunication);
   room_ = at::empty({(size_ - 1) * own_numel()}, tensor_.options());
 }
 
-RankChunks::Bytes RankChunks::arriving(int peer) const {
+RankSlices::Bytes RankSlices::arriving(int peer) const {
   const std::size_t bytes = own().size();
   return {data_of(room_) + static_cast<std::size_t>(peer < rank_ ? peer : peer - 1) * bytes, bytes};
 }
 
-std::vector<std::byte*> RankChunks::pieces() const {
+std::vector<std::byte*> RankSlices::pieces() const {
   std::vector<std::byte*> pieces;
   for (int r = 0; r < size_; ++r) pieces.push_back(r == rank_ ? own().data() : arriving(r).data());
   return pieces;

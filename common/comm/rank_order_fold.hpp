@@ -2,7 +2,7 @@
 //
 // Floating-point addition is not associative, so "the sum over ranks" depends on the order. This
 // order starts with rank 0's value itself (not with zero) and depends neither on which rank adds
-// nor on how the elements are cut into chunks, so the bits are the same everywhere.
+// nor on how the elements are cut into slices, so the bits are the same everywhere.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,9 +19,9 @@ struct ElementRange {
   std::int64_t numel = 0;
 };
 
-// Chunk `index` of `numel` elements cut into `num_chunks` chunks, of which the first
-// numel % num_chunks are one element longer. With fewer elements than chunks the last are empty.
-ElementRange chunk_of(std::int64_t numel, int num_chunks, int index);
+// Slice `index` of `numel` elements cut into `num_slices` slices, of which the first
+// numel % num_slices are one element longer. With fewer elements than slices the last are empty.
+ElementRange slice_of(std::int64_t numel, int num_slices, int index);
 
 // Computes target[i] = ((x0[i] + x1[i]) + x2[i]) + … where x_r = pieces[r]; each piece has `numel`
 // elements of `dtype`.
@@ -35,29 +35,29 @@ void fold_in_rank_order(const std::vector<std::byte*>& pieces, int own, std::byt
 // By the const accessor, because most tensors of an operation are only read.
 std::byte* data_of(const at::Tensor& tensor);
 
-// A tensor in one chunk for each rank, of which this rank is to add up its own: what every
+// A tensor in one slice for each rank, of which this rank is to add up its own: what every
 // transport between processes does.
-class RankChunks {
+class RankSlices {
  public:
   using Bytes = std::span<std::byte>;
-  RankChunks(at::Tensor tensor, int rank, int size)
+  RankSlices(at::Tensor tensor, int rank, int size)
       : tensor_(std::move(tensor)), rank_(rank), size_(size) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   at::ScalarType dtype() const { return tensor_.scalar_type(); }
-  Bytes chunk(int rank) const;
-  Bytes own() const { return chunk(rank_); }
-  std::int64_t own_numel() const { return chunk_of(tensor_.numel(), size_, rank_).numel; }
+  Bytes slice(int rank) const;
+  Bytes own() const { return slice(rank_); }
+  std::int64_t own_numel() const { return slice_of(tensor_.numel(), size_, rank_).numel; }
 
-  // Room, next to the tensor, for the other ranks' pieces of this rank's chunk: (size − 1) times
+  // Room, next to the tensor, for the other ranks' pieces of this rank's slice: (size − 1) times
   // its bytes, category communication.
   void make_room();
   void drop_room() { room_.reset(); }
   const at::Tensor& room() const { return room_; }
   Bytes arriving(int peer) const;
   std::vector<std::byte*> pieces()
-      const;  // of this rank's chunk, in rank order: its own, and those
+      const;  // of this rank's slice, in rank order: its own, and those
 
  private:
   at::Tensor tensor_, room_;

@@ -14,14 +14,14 @@
 namespace ladder {
 namespace {
 
-TEST(ChunkOf, CoversAllElementsInOrderEqualUpToOne) {
-  for (const int num_chunks : {1, 2, 3, 7}) {
+TEST(SliceOf, CoversAllElementsInOrderEqualUpToOne) {
+  for (const int num_slices : {1, 2, 3, 7}) {
     for (std::int64_t numel = 0; numel < 30; ++numel) {
       std::int64_t next = 0;
-      for (int index = 0; index < num_chunks; ++index) {
-        const ElementRange range = chunk_of(numel, num_chunks, index);
+      for (int index = 0; index < num_slices; ++index) {
+        const ElementRange range = slice_of(numel, num_slices, index);
         EXPECT_EQ(range.begin, next);
-        EXPECT_EQ(range.numel, numel / num_chunks + (index < numel % num_chunks ? 1 : 0));
+        EXPECT_EQ(range.numel, numel / num_slices + (index < numel % num_slices ? 1 : 0));
         next += range.numel;
       }
       EXPECT_EQ(next, numel);

@@ -19,18 +19,18 @@ void add(OpTraffic& sum, const OpTraffic& more) {
   sum.messages += more.messages;
 }
 
-// Chunk q goes to rank q.
+// Slice q goes to rank q.
 OpTraffic all_to_all(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
   OpTraffic sent;
   for (int peer = 0; peer < world_size; ++peer) {
-    if (peer != rank) add(sent, sent_to(1, chunk_of(numel, world_size, peer).numel, element_bytes));
+    if (peer != rank) add(sent, sent_to(1, slice_of(numel, world_size, peer).numel, element_bytes));
   }
   return sent;
 }
 
-// The rank's own chunk goes to all others.
+// The rank's own slice goes to all others.
 OpTraffic gather(std::int64_t numel, std::int64_t element_bytes, int world_size, int rank) {
-  return sent_to(world_size - 1, chunk_of(numel, world_size, rank).numel, element_bytes);
+  return sent_to(world_size - 1, slice_of(numel, world_size, rank).numel, element_bytes);
 }
 
 Traffic one_call(CommOp op, OpTraffic sent) {

@@ -12,7 +12,7 @@
 namespace ladder {
 namespace {
 
-// By hand: 10 elements on 4 ranks are chunks of 3, 3, 2, 2; 2 elements are chunks of 1, 1, 0, 0.
+// By hand: 10 elements on 4 ranks are slices of 3, 3, 2, 2; 2 elements are slices of 1, 1, 0, 0.
 TEST(TrafficTheory, ByHand) {
   Traffic expected;
   expected[CommOp::kAllReduce] = {1, (7 + 9) * 4, 3 + 3};

@@ -19,7 +19,7 @@ struct Microbatch {
   std::int64_t num_targets = 0;    // targets other than kIgnoredTarget, in all rows; may be 0
   std::int64_t num_documents = 0;  // that begin in these rows; a pair counts as one
   std::vector<std::int64_t> samples = {};  // of the data set, from which the rows were made
-  at::Tensor reference = {};  // what an objective's other model says about the rows, if it has one
+  at::Tensor second_model_output = {};     // for these rows, if the objective has such a model
 };
 
 // The microbatches of one optimizer step on one rank, in order.

@@ -137,11 +137,14 @@ std::int64_t BatchStream::steps_per_epoch() const {
   return (num_samples + step_samples - 1) / step_samples;
 }
 
+std::int64_t BatchStream::num_validation_samples() const {
+  const std::int64_t num_samples = validation_.num_samples();
+  const std::int64_t wanted = options_.validation_samples;
+  return wanted == 0 ? num_samples : std::min(num_samples, wanted);
+}
+
 Microbatches BatchStream::validation() const {
-  const std::int64_t num_rows = validation_.num_samples();
-  const std::int64_t wanted =
-      options_.validation_samples == 0 ? num_rows : options_.validation_samples;
-  return read(validation_, epoch_order(std::min(num_rows, wanted), 0, 0, SampleOrder::kSequential),
+  return read(validation_, epoch_order(num_validation_samples(), 0, 0, SampleOrder::kSequential),
               options_.microbatch_size);
 }
 

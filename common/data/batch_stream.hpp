@@ -83,10 +83,15 @@ class BatchStream {
   // the validation data, read anew in each call so that they do not stay in memory. Empty without
   // validation data. Every rank reads all of them: they are few, and tokens are small.
   Microbatches validation() const;
+  // What these samples have to predict.
+  TargetText validation_text() const {
+    return validation_.text_of_targets(num_validation_samples());
+  }
 
  private:
   void select();  // the shard's samples, starting at the position
   Microbatches take(std::int64_t num_microbatches);  // fewer at the end of an epoch
+  std::int64_t num_validation_samples() const;
   std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
   // Reads the samples in microbatches of `rows` rows.
   Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,

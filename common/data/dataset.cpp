@@ -20,6 +20,7 @@ struct Dataset::Tokens {
   std::int64_t bytes_read = 0;
 
   const PreferencePairs& pairs() const { return std::get<PreferencePairs>(storage.data); }
+  const Conversations& chat() const { return std::get<Conversations>(storage.data); }
 
   // The tokens of sample k, unless it is a pair: T + 1 of a window, at most as many of a document.
   std::int64_t first_token(std::int64_t k) const {
@@ -36,11 +37,12 @@ struct Dataset::Tokens {
   RowTokens row(std::int64_t k, std::int64_t row_of_sample) const {
     if (rows == Rows::kPairs)
       return pairs().row(k, row_of_sample == 0 ? Answer::kChosen : Answer::kRejected, context);
-    return {.text = {first_token(k), sample_length(k)}};
+    if (rows == Rows::kChat) return chat().row(k, context);
+    return {{{first_token(k), sample_length(k)}}};
   }
   std::int64_t num_documents(std::int64_t k) const {
     if (rows == Rows::kPairs) return 1;
-    if (rows == Rows::kDocuments) return sample_length(k) > 1;  // or there is nothing to predict
+    if (rows != Rows::kWindows) return sample_length(k) > 1;  // or there is nothing to predict
     const auto starts = storage.document_starts();
     const auto begin = std::ranges::lower_bound(starts, first_token(k));
     return std::ranges::lower_bound(begin, starts.end(), first_token(k) + context) - begin;
@@ -63,6 +65,7 @@ std::int64_t count_samples(const TokenStorage& storage, Rows rows, std::int64_t 
     case Rows::kWindows:
       return (storage.num_tokens() - 1) / context;
     case Rows::kDocuments:
+    case Rows::kChat:
       return static_cast<std::int64_t>(storage.document_starts().size());
     case Rows::kPairs:
       return std::get<PreferencePairs>(storage.data).num_pairs();
@@ -132,7 +135,9 @@ std::int64_t Dataset::bytes_read() const {
 std::string Dataset::description() const {
   const TokenStorage& storage = tokens_->storage;
   if (num_samples() == 0) return storage.name;
-  const std::string thing = tokens_->rows == Rows::kPairs ? "pair" : "document";
+  const std::string thing = tokens_->rows == Rows::kPairs  ? "pair"
+                            : tokens_->rows == Rows::kChat ? "conversation"
+                                                           : "document";
   std::string text = storage.name + ": ";
   if (num_documents() > 0)
     text += concat(num_documents(), " ", thing, num_documents() == 1 ? ", " : "s, ");
@@ -153,8 +158,26 @@ std::string Dataset::content_hash() const {
   const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
   add(std::span(cut));
   tokens_->storage.visit(add);
-  add(tokens_->storage.boundaries());
+  for (const auto& numbers : tokens_->storage.boundaries()) add(numbers);
   return hash.digest();
+}
+
+TargetText Dataset::text_of_targets(std::int64_t num_samples) const {
+  const std::vector<std::uint32_t>& text_bytes = tokens_->storage.text_bytes;
+  TargetText sum;
+  if (text_bytes.empty()) return sum;
+  tokens_->storage.visit([&](auto stored) {
+    for (std::int64_t k = 0; k < num_samples; ++k) {
+      for (std::int64_t row = 0; row < tokens_->rows_per_sample(); ++row) {
+        tokens_->row(k, row).for_each([&](std::int64_t place, std::int64_t, bool is_target) {
+          if (!is_target) return;
+          ++sum.num_targets;
+          sum.num_bytes += text_bytes[stored[static_cast<std::size_t>(place)]];
+        });
+      }
+    }
+  });
+  return sum;
 }
 
 Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
@@ -175,7 +198,7 @@ Microbatch Dataset::read(std::span<const std::int64_t> indices) const {
     for (std::int64_t row_of_sample = 0; row_of_sample < rows_per_sample; ++row_of_sample) {
       for (const std::int64_t k : indices) {
         const RowTokens row = tokens_->row(k, row_of_sample);
-        write_row(row, stored, context, tokens, targets);
+        write_row(row, stored, context, tokens_->storage.padding, tokens, targets);
         tokens += context;
         targets += context;
         microbatch.num_targets += row.num_targets();

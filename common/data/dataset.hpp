@@ -2,7 +2,8 @@
 //
 // Rows::kWindows: sample k is tokens [k·T, k·T + T) of the whole data; its targets are shifted by
 // one token. Rows::kDocuments: sample k is document k, cut to T + 1 tokens and padded to T; padding
-// has no target. Rows::kPairs: sample k is preference pair k, which has two rows; see
+// has no target. Rows::kChat: sample k is conversation k likewise; see conversations.hpp.
+// Rows::kPairs: sample k is preference pair k, which has two rows; see
 // preference_pairs.hpp for what is in them and how they are cut.
 #pragma once
 
@@ -15,6 +16,12 @@
 #include "common/data/options.hpp"
 
 namespace ladder {
+
+// Targets, and the bytes of text that they stand for. An end of text stands for none.
+struct TargetText {
+  std::int64_t num_targets = 0;
+  std::int64_t num_bytes = 0;
+};
 
 class Dataset {
  public:
@@ -30,13 +37,16 @@ class Dataset {
   // 0 if the data does not mark where they begin. A preference pair counts as one.
   std::int64_t num_documents() const;
   std::int64_t vocab_size() const;
-  // "bytes" or "token file". It is stored in checkpoints, which are valid for no other.
+  // Its name, or "token file" if nobody says whose tokens they are. It is stored in checkpoints,
+  // which are valid for no other.
   std::string tokenizer() const;
   std::string description() const;  // one line for the log: name, documents, tokens, samples
 
   // Reads these B samples as a microbatch [B, T], sample by sample. Of preference pairs it has 2B
   // rows: the chosen answers of all pairs, then the rejected ones in the same order.
   Microbatch read(std::span<const std::int64_t> indices) const;
+  // Of the first num_samples samples; zeros if it is not known what the tokens stand for.
+  TargetText text_of_targets(std::int64_t num_samples) const;
   std::int64_t bytes_read() const;  // of stored tokens, read by read() so far
 
   // 32 hexadecimal digits, which name what the samples say, for caches of what depends on it: a

@@ -226,10 +226,12 @@ TEST_F(DatasetTest, RefusesWhatIsTooShort) {
 
 TEST_F(DatasetTest, RefusesOptionsThatDoNotFitTheFile) {
   DataOptions text = options("a.txt", "abcd", 2);
-  text.vocab_size = 300;
-  expect_refused<UsageError>(text, "--vocab-size 300 does not fit", "258");
-  text.vocab_size = 258;
-  EXPECT_NO_THROW(Dataset::open_training(text));
+  text.vocab_size = 257;
+  expect_refused<UsageError>(text, "--vocab-size 257 does not fit", "258");
+  for (const std::int64_t enough : {258, 300}) {
+    text.vocab_size = enough;
+    EXPECT_EQ(Dataset::open_training(text).vocab_size(), 258);
+  }
   text.rows = Rows::kDocuments;
   expect_refused<UsageError>(text, "--rows documents", ".txt");
   DataOptions tokens = options("a.bin", "abcdefgh", 2);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
 #include "common/data/mapped_file.hpp"
+#include "common/data/strict_json.hpp"
 
 namespace ladder {
 namespace {
@@ -16,24 +15,17 @@ using nlohmann::json;
 
 // Parses the object on a line; `place` is its file:line.
 json parse_line(std::string_view line, const std::string& place) {
-  std::set<std::string> names;
-  const auto refuse_duplicates = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event != json::parse_event_t::key || depth != 1) return true;
-    // Of two members with the same name, the library silently keeps the last.
-    check(
-        names.insert(parsed.get<std::string>()).second, place, ": member ",
-        [&] { return parsed.dump(); }, " appears twice");
-    return true;
-  };
   try {
-    json object = json::parse(line.begin(), line.end(), refuse_duplicates);
+    json object = parse_strict_json(line, place);
     check(object.is_object(), place, ": expected a JSON object, but this is of type ",
           object.type_name());
     return object;
-  } catch (const json::exception& error) {
-    std::string problem = json_problem(error.what());
-    if (problem.starts_with("line 1, ")) problem.erase(0, 8);  // `place` already says which line
-    throw CheckError(concat(place, ": not valid JSON: ", problem));
+  } catch (const CheckError& error) {  // `place` already says which line
+    constexpr std::string_view kLine = "not valid JSON: line 1, ";
+    std::string problem = error.what();
+    const std::size_t found = problem.find(kLine, place.size());
+    if (found == place.size() + 2) problem.erase(found + kLine.size() - 8, 8);
+    throw CheckError(problem);
   }
 }
 
@@ -45,6 +37,20 @@ std::optional<std::string> JsonlObject::text(const std::string& name) const {
   check(member->is_string(), place_, ": \"", name, "\" must be a string, but is of type ",
         member->type_name());
   return member->get<std::string>();
+}
+
+std::optional<std::vector<JsonlObject>> JsonlObject::objects(const std::string& name) const {
+  const auto member = object_.find(name);
+  if (member == object_.end()) return std::nullopt;
+  check(member->is_array(), place_, ": \"", name, "\" must be a list, but is of type ",
+        member->type_name());
+  std::vector<JsonlObject> objects;
+  for (const json& entry : *member) {
+    const std::string place = concat(place_, ": ", name, "[", objects.size(), "]");
+    check(entry.is_object(), place, " must be an object, but is of type ", entry.type_name());
+    objects.emplace_back(entry, place);
+  }
+  return objects;
 }
 
 void read_jsonl_objects(const std::string& path,

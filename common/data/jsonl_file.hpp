@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ladder {
 
@@ -18,7 +19,10 @@ class JsonlObject {
   // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
   // string.
   std::optional<std::string> text(const std::string& name) const;
-  const std::string& place() const { return place_; }  // file:line
+  // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
+  // list of objects.
+  std::optional<std::vector<JsonlObject>> objects(const std::string& name) const;
+  const std::string& place() const { return place_; }  // file:line, and where in the line
 
  private:
   const nlohmann::json& object_;

@@ -4,18 +4,10 @@
 
 #include "common/core/check.hpp"
 #include "common/data/jsonl_file.hpp"
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
 namespace {
-
-void append_part(PreferencePairs& pairs, std::string_view text, std::uint16_t last_token) {
-  const std::vector<std::uint16_t> bytes = ByteTokenizer::encode(text);
-  pairs.tokens.insert(pairs.tokens.end(), bytes.begin(), bytes.end());
-  pairs.tokens.push_back(last_token);
-  pairs.part_ends.push_back(static_cast<std::int64_t>(pairs.tokens.size()));
-}
 
 struct Parts {
   TokenRange prompt, chosen, rejected;
@@ -24,16 +16,22 @@ struct Parts {
 Parts parts_of(const PreferencePairs& pairs, std::int64_t pair) {
   const std::int64_t* ends = pairs.part_ends.data() + 3 * pair;
   const std::int64_t begin = pair == 0 ? 0 : ends[-1];
-  return {{begin, ends[0] - begin}, {ends[0], ends[1] - ends[0]}, {ends[1], ends[2] - ends[1]}};
+  return {{begin, ends[0] - begin, false},
+          {ends[0], ends[1] - ends[0], true},
+          {ends[1], ends[2] - ends[1], true}};
 }
 
 }  // namespace
 
 void PreferencePairs::append(std::string_view prompt, std::string_view chosen,
-                             std::string_view rejected) {
-  append_part(*this, prompt, '\n');
-  append_part(*this, chosen, ByteTokenizer::kEndOfText);
-  append_part(*this, rejected, ByteTokenizer::kEndOfText);
+                             std::string_view rejected, Tokenizer& tokenizer) {
+  tokenizer.encode(concat(prompt, "\n"), tokens);
+  part_ends.push_back(tokens.size());
+  for (const std::string_view answer : {chosen, rejected}) {
+    tokenizer.encode(answer, tokens);
+    tokens.push_back(tokenizer.end_of_text());
+    part_ends.push_back(tokens.size());
+  }
 }
 
 std::int64_t PreferencePairs::num_pairs() const {
@@ -45,7 +43,7 @@ RowTokens PreferencePairs::row(std::int64_t pair, Answer answer, std::int64_t co
   TokenRange text = answer == Answer::kChosen ? parts.chosen : parts.rejected;
   text.length = std::min(text.length, context);  // leaves room for the newline
   const std::int64_t shown = std::min(parts.prompt.length, context + 1 - text.length);
-  return {{parts.prompt.begin + parts.prompt.length - shown, shown}, text};
+  return {{{parts.prompt.begin + parts.prompt.length - shown, shown, false}, text}};
 }
 
 bool PreferencePairs::is_cut(std::int64_t pair, std::int64_t context) const {
@@ -54,8 +52,8 @@ bool PreferencePairs::is_cut(std::int64_t pair, std::int64_t context) const {
   return parts.prompt.length + longer_answer > context + 1;
 }
 
-PreferencePairs read_jsonl_pairs(const std::string& path) {
-  PreferencePairs pairs;
+PreferencePairs read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer) {
+  PreferencePairs pairs{TokenList(tokenizer.vocab_size())};
   read_jsonl_objects(path, [&](const JsonlObject& object) {
     const auto required = [&](const char* name) {
       const auto text = object.text(name);
@@ -69,7 +67,7 @@ PreferencePairs read_jsonl_pairs(const std::string& path) {
     check(chosen != rejected, object.place(),
           ": \"chosen\" and \"rejected\" are equal, so neither is preferred; remove the line or "
           "correct it");
-    pairs.append(prompt, chosen, rejected);
+    pairs.append(prompt, chosen, rejected, tokenizer);
   });
   check(pairs.num_pairs() > 0, path, ": has no preference pairs: no line is a JSON object");
   return pairs;

@@ -4,13 +4,15 @@
 // Each answer becomes a row: prompt, newline, answer, end-of-text token. A document is laid out the
 // same way, so a model trained on documents has seen the format. Only the answer and its
 // end-of-text token are targets. So an empty answer is legal: its target says that the answer ends
-// at once.
+// at once. The prompt with its newline is one text for the tokenizer, and each answer another, so
+// that both rows have the same prompt.
 //
 // A row longer than context + 1 tokens is cut: the prompt loses its beginning, so that the answer
 // stays whole. An answer that does not even fit after the newline alone loses its end; the newline
-// stays, because the answer's first token is predicted from it. The two rows of a pair are cut
-// independently, so the one with the shorter answer may show more of the prompt. Answers that
-// differ only in what is cut off become two equal rows.
+// stays, because the answer's first token is predicted from it. (With tokens of several bytes it is
+// the token that ends with the newline.) The two rows of a pair are cut independently, so the one
+// with the shorter answer may show more of the prompt. Answers that differ only in what is cut off
+// become two equal rows.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +21,20 @@
 #include <vector>
 
 #include "common/data/row_tokens.hpp"
+#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
 enum class Answer { kChosen, kRejected };
 
 struct PreferencePairs {
-  std::vector<std::uint16_t> tokens;    // of each pair: prompt, newline, chosen, end, rejected, end
-  std::vector<std::int64_t> part_ends;  // three per pair: of prompt and newline, chosen, rejected
+  TokenList tokens;  // of each pair: prompt and newline, chosen, end, rejected, end
+  std::vector<std::int64_t> part_ends =
+      {};  // three per pair: of prompt and newline, chosen, rejected
 
-  void append(std::string_view prompt, std::string_view chosen, std::string_view rejected);
+  // With the same tokenizer as the pairs before.
+  void append(std::string_view prompt, std::string_view chosen, std::string_view rejected,
+              Tokenizer& tokenizer);
   std::int64_t num_pairs() const;
   // The row of one answer, cut to at most context + 1 tokens; context is at least 1.
   RowTokens row(std::int64_t pair, Answer answer, std::int64_t context) const;
@@ -38,6 +44,6 @@ struct PreferencePairs {
 // Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Other
 // members are ignored. Throws the errors of read_jsonl_objects(), and CheckError with file:line if
 // one of the three is missing or not a string, or if both answers are equal.
-PreferencePairs read_jsonl_pairs(const std::string& path);
+PreferencePairs read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -57,11 +58,12 @@ class PreferencePairsTest : public ::testing::Test {
     return Dataset::open_training(options(lines, context)).read(indices);
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
-    EXPECT_THAT([&] { read_jsonl_pairs(folder_.write("a.jsonl", lines)); },
+    EXPECT_THAT([&] { read_jsonl_pairs(folder_.write("a.jsonl", lines), tokenizer_); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
   }
 
   TempFolder folder_;
+  ByteTokenizer tokenizer_;
 };
 
 TEST_F(PreferencePairsTest, ChosenRowsThenRejectedOnesWithOnlyAnswersAsTargets) {
@@ -151,8 +153,8 @@ TEST_F(PreferencePairsTest, CountsThePairsThatAreCut) {
 
 TEST_F(PreferencePairsTest, EveryContextKeepsWhatItCan) {
   PreferencePairs pairs;
-  pairs.append("before", "the first", "pair");
-  pairs.append("prompt", "chosen", "rejected!");
+  pairs.append("before", "the first", "pair", tokenizer_);
+  pairs.append("prompt", "chosen", "rejected!", tokenizer_);
   for (std::int64_t context = 1; context <= 20; ++context) {
     for (const Answer answer : {Answer::kChosen, Answer::kRejected}) {
       const RowTokens row = pairs.row(1, answer, context);
@@ -160,9 +162,11 @@ TEST_F(PreferencePairsTest, EveryContextKeepsWhatItCan) {
       const std::int64_t answer_begin = answer == Answer::kChosen ? 22 + 7 : 22 + 7 + 7;
       EXPECT_EQ(row.length(), std::min(context + 1, 7 + answer_length));
       EXPECT_EQ(row.num_targets(), std::min(context, answer_length));
-      EXPECT_EQ(row.text.begin, answer_begin);
-      EXPECT_EQ(row.prompt.begin + row.prompt.length, 22 + 7);  // it ends with the newline
-      EXPECT_GE(row.prompt.begin, 22);
+      ASSERT_EQ(row.ranges.size(), 2u);
+      const auto& [prompt, shown] = std::tie(row.ranges[0], row.ranges[1]);
+      EXPECT_EQ(shown.begin, answer_begin);
+      EXPECT_EQ(prompt.begin + prompt.length, 22 + 7);  // it ends with the newline
+      EXPECT_GE(prompt.begin, 22);
     }
     EXPECT_EQ(pairs.is_cut(1, context), context + 1 < 7 + 10);
   }
@@ -190,7 +194,7 @@ TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
   expect_refused(good + "{\"prompt\":", ":3", "not valid JSON");
   expect_refused("\n \n", "", "has no preference pairs");
   expect_refused("", "", "has no preference pairs");
-  EXPECT_THAT([&] { read_jsonl_pairs(folder_.path("missing.jsonl")); },
+  EXPECT_THAT([&] { read_jsonl_pairs(folder_.path("missing.jsonl"), tokenizer_); },
               ThrowsMessage<CheckError>(HasSubstr("missing.jsonl")));
 }
 
@@ -210,7 +214,7 @@ TEST_F(PreferencePairsTest, OtherFilesHaveNoPairs) {
     EXPECT_THAT([&] { Dataset::open_training(other); }, refused("--data"));
   }
   DataOptions vocabulary = options(kTwoPairs, 2);
-  vocabulary.vocab_size = 300;
+  vocabulary.vocab_size = 257;
   EXPECT_THROW(Dataset::open_training(vocabulary), UsageError);
 }
 

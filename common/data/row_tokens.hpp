@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/data/batch.hpp"
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 
@@ -14,37 +14,48 @@ namespace ladder {
 struct TokenRange {
   std::int64_t begin = 0;
   std::int64_t length = 0;
+  bool is_target = true;  // a model is to predict them, if they follow something
 };
 
-// A row has the tokens of the prompt, then those of the text, which has at least one. Each token
-// but the last is an input. Each token of the text that follows an input is a target; tokens of the
-// prompt never are. The row of a window or of a document has no prompt.
+// A row is the tokens of its ranges, one range after the other. Each token but the last is an
+// input. A token of a range that is_target is the target of the input before it.
 struct RowTokens {
-  TokenRange prompt;
-  TokenRange text;
+  std::vector<TokenRange> ranges;
 
-  std::int64_t length() const { return prompt.length + text.length; }
+  std::int64_t length() const {
+    std::int64_t sum = 0;
+    for (const TokenRange& range : ranges) sum += range.length;
+    return sum;
+  }
+  // Calls visit(place among the stored tokens, position in the row, is it a target). The first
+  // token of a row follows nothing, so it is none.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    std::int64_t position = 0;
+    for (const TokenRange& range : ranges) {
+      for (std::int64_t i = 0; i < range.length; ++i, ++position)
+        visit(range.begin + i, position, range.is_target && position > 0);
+    }
+  }
   std::int64_t num_targets() const {
-    return prompt.length > 0 ? text.length : text.length - 1;  // the very first token follows none
+    std::int64_t sum = 0;
+    for_each([&](std::int64_t, std::int64_t, bool is_target) { sum += is_target; });
+    return sum;
   }
 };
 
-// Writes the row to `tokens` and `targets`, each [context], and pads them. The row has at most
-// context + 1 tokens.
+// Writes the row to `tokens` and `targets`, each [context], and fills up the tokens with `padding`.
+// The row has at most context + 1 tokens.
 template <class Token>
 void write_row(const RowTokens& row, std::span<const Token> stored, std::int64_t context,
-               std::int64_t* tokens, std::int64_t* targets) {
-  const auto token = [&](std::int64_t t) {
-    const std::int64_t place =
-        t < row.prompt.length ? row.prompt.begin + t : row.text.begin + t - row.prompt.length;
-    return static_cast<std::int64_t>(stored[static_cast<std::size_t>(place)]);
-  };
-  const std::int64_t num_inputs = row.length() - 1;
-  for (std::int64_t t = 0; t < num_inputs; ++t) {
-    tokens[t] = token(t);
-    targets[t] = t + 1 < row.prompt.length ? kIgnoredTarget : token(t + 1);
-  }
-  std::fill(tokens + num_inputs, tokens + context, ByteTokenizer::kPadding);
+               std::int64_t padding, std::int64_t* tokens, std::int64_t* targets) {
+  const std::int64_t num_inputs = std::max<std::int64_t>(row.length() - 1, 0);
+  row.for_each([&](std::int64_t place, std::int64_t position, bool is_target) {
+    const auto token = static_cast<std::int64_t>(stored[static_cast<std::size_t>(place)]);
+    if (position < num_inputs) tokens[position] = token;
+    if (position > 0) targets[position - 1] = is_target ? token : kIgnoredTarget;
+  });
+  std::fill(tokens + num_inputs, tokens + context, padding);
   std::fill(targets + num_inputs, targets + context, kIgnoredTarget);
 }
 

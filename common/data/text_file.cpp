@@ -3,7 +3,6 @@
 #include "common/core/check.hpp"
 #include "common/data/jsonl_file.hpp"
 #include "common/data/mapped_file.hpp"
-#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 namespace {
@@ -24,24 +23,24 @@ std::string document_of(const JsonlObject& object) {
 
 }  // namespace
 
-void TokenizedText::append(std::string_view document) {
-  document_starts.push_back(static_cast<std::int64_t>(tokens.size()));
-  for (const char byte : document) tokens.push_back(static_cast<unsigned char>(byte));
-  tokens.push_back(ByteTokenizer::kEndOfText);
+void TokenizedText::append(std::string_view document, Tokenizer& tokenizer) {
+  document_starts.push_back(tokens.size());
+  tokenizer.encode(document, tokens);
+  tokens.push_back(tokenizer.end_of_text());
 }
 
-TokenizedText read_txt(const std::string& path) {
+TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
   const MappedFile file(path);
   check(!file.bytes().empty(), path, ": is empty; it has no text to train on");
-  TokenizedText text;
-  text.tokens.reserve(file.bytes().size() + 1);
-  text.append(file.bytes());
+  TokenizedText text{TokenList(tokenizer.vocab_size())};
+  text.append(file.bytes(), tokenizer);
   return text;
 }
 
-TokenizedText read_jsonl(const std::string& path) {
-  TokenizedText text;
-  read_jsonl_objects(path, [&](const JsonlObject& object) { text.append(document_of(object)); });
+TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer) {
+  TokenizedText text{TokenList(tokenizer.vocab_size())};
+  read_jsonl_objects(
+      path, [&](const JsonlObject& object) { text.append(document_of(object), tokenizer); });
   check(!text.document_starts.empty(), path, ": has no documents: no line is a JSON object");
   return text;
 }

@@ -6,22 +6,25 @@
 #include <string_view>
 #include <vector>
 
+#include "common/data/tokenizer.hpp"
+
 namespace ladder {
 
 struct TokenizedText {
-  std::vector<std::uint16_t> tokens;
-  std::vector<std::int64_t> document_starts;  // where each document begins
+  TokenList tokens;
+  std::vector<std::int64_t> document_starts = {};  // where each document begins
 
-  void append(std::string_view document);
+  // With the same tokenizer as the documents before.
+  void append(std::string_view document, Tokenizer& tokenizer);
 };
 
 // Reads a .txt file as one document, whatever bytes it contains. Throws CheckError if it is empty.
-TokenizedText read_txt(const std::string& path);
+TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer);
 
 // Reads a .jsonl file, which has one JSON object per line, with some of the strings `context`,
 // `question` and `answer`. Those present, in this order and joined by newlines, are a document.
 // Other members are ignored; blank lines are skipped. Throws CheckError with file:line if a line is
 // malformed, has none of the three, has a member twice, or has one of the three not as a string.
-TokenizedText read_jsonl(const std::string& path);
+TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

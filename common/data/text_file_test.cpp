@@ -19,7 +19,7 @@ using ::testing::ThrowsMessage;
 class TextFileTest : public ::testing::Test {
  protected:
   TokenizedText read(const std::string& lines) {
-    return read_jsonl(folder_.write("a.jsonl", lines));
+    return read_jsonl(folder_.write("a.jsonl", lines), tokenizer_);
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
     EXPECT_THAT([&] { read(lines); },
@@ -27,17 +27,24 @@ class TextFileTest : public ::testing::Test {
                                                 Not(HasSubstr("json.exception")))));
   }
 
+  static std::vector<std::uint32_t> ids_of(const TokenizedText& text) {
+    std::vector<std::uint32_t> ids;
+    for (std::int64_t i = 0; i < text.tokens.size(); ++i) ids.push_back(text.tokens[i]);
+    return ids;
+  }
+
   TempFolder folder_;
+  ByteTokenizer tokenizer_;
 };
 
 TEST_F(TextFileTest, TxtIsOneDocumentOfAnyBytes) {
   using namespace std::string_literals;
-  const TokenizedText text = read_txt(folder_.write("a.txt", "a\n\xff\0"s));
-  EXPECT_THAT(text.tokens, ElementsAre('a', '\n', 255, 0, 256));
+  const TokenizedText text = read_txt(folder_.write("a.txt", "a\n\xff\0"s), tokenizer_);
+  EXPECT_THAT(ids_of(text), ElementsAre('a', '\n', 255, 0, 256));
   EXPECT_THAT(text.document_starts, ElementsAre(0));
-  EXPECT_THAT([&] { read_txt(folder_.write("empty.txt", "")); },
+  EXPECT_THAT([&] { read_txt(folder_.write("empty.txt", ""), tokenizer_); },
               ThrowsMessage<CheckError>(HasSubstr("is empty")));
-  EXPECT_THROW(read_txt(folder_.path("missing.txt")), CheckError);
+  EXPECT_THROW(read_txt(folder_.path("missing.txt"), tokenizer_), CheckError);
 }
 
 TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
@@ -47,10 +54,10 @@ TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
       "\n  \t\n"
       "{\"question\": \"q\\n\", \"answer\": \"\\u00e9\"}\n"
       "{\"answer\": \"\"}");
-  EXPECT_EQ(ByteTokenizer::decode(text.tokens), "A\nB\nCq\n\n\xc3\xa9");
+  EXPECT_EQ(tokenizer_.decode(ids_of(text)), "A\nB\nCq\n\n\xc3\xa9");
   EXPECT_THAT(text.document_starts, ElementsAre(0, 6, 12));
   EXPECT_EQ(text.tokens[5], ByteTokenizer::kEndOfText);
-  EXPECT_EQ(text.tokens.size(), 13u);
+  EXPECT_EQ(text.tokens.size(), 13);
 }
 
 TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {

@@ -3,41 +3,46 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/data/tokenizer_source.hpp"
 
 namespace ladder {
 namespace {
 
-TokenizedText tokenize_corpus(CorpusSplit split) {
-  TokenizedText text;
-  for (const SqlDocument& document : corpus_documents(split)) text.append(document.text());
+TokenizedText tokenize_corpus(CorpusSplit split, Tokenizer& tokenizer) {
+  TokenizedText text{TokenList(tokenizer.vocab_size())};
+  for (const SqlDocument& document : corpus_documents(split))
+    text.append(document.text(), tokenizer);
   return text;
 }
 
-PreferencePairs tokenize_corpus_pairs(CorpusSplit split) {
-  PreferencePairs pairs;
+PreferencePairs tokenize_corpus_pairs(CorpusSplit split, Tokenizer& tokenizer) {
+  PreferencePairs pairs{TokenList(tokenizer.vocab_size())};
   for (const SqlDocument& document : corpus_documents(split))
-    pairs.append(document.prompt(), document.answer, document.wrong_answer);
+    pairs.append(document.prompt(), document.answer, document.wrong_answer, tokenizer);
   return pairs;
+}
+
+Conversations read_chat(const std::string& path, const DataOptions& options, Tokenizer& tokenizer) {
+  const auto tokenizer_files = tokenizer_path(options);
+  if (!tokenizer_files.empty()) {
+    check_chat_template(std::filesystem::is_directory(tokenizer_files)
+                            ? tokenizer_files
+                            : tokenizer_files.parent_path());
+  }
+  return read_jsonl_conversations(path, tokenizer);
 }
 
 void check_options(const std::string& option, const std::string& source, const std::string& kind,
                    const DataOptions& options) {
   const std::string given = option + " " + source;
-  if (kind == ".bin") {
-    check_usage(options.vocab_size > 0, given,
-                ": a token file does not record its vocabulary size, and --vocab-size is ",
-                options.vocab_size, "; set it, for example --vocab-size 50257 for GPT-2's tokens");
-  } else {
-    check_usage(options.vocab_size == 0 || options.vocab_size == ByteTokenizer::kVocabSize, given,
-                ": text has a vocabulary of ", ByteTokenizer::kVocabSize,
-                " byte tokens, so --vocab-size ", options.vocab_size,
-                " does not fit; leave it out");
-  }
   const bool marks_documents = kind == "corpus" || kind == ".jsonl";
   check_usage(options.rows != Rows::kPairs || marks_documents, given, ": a ", kind,
               " file has no preference pairs; use a .jsonl file whose lines have "
               "\"prompt\", \"chosen\" and \"rejected\", or the built-in corpus");
+  check_usage(
+      options.rows != Rows::kChat || kind == ".jsonl", given,
+      ": --rows chat reads conversations from a .jsonl file whose lines have \"messages\", ",
+      "each with a \"role\" and a \"content\"");
   check_usage(options.rows != Rows::kDocuments || marks_documents, given,
               ": --rows documents needs to know where documents end, which a ", kind,
               " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
@@ -54,13 +59,16 @@ std::int64_t TokenStorage::token_bytes() const {
 }
 
 std::span<const std::int64_t> TokenStorage::document_starts() const {
-  const auto* text = std::get_if<TokenizedText>(&data);
-  return text == nullptr ? std::span<const std::int64_t>() : text->document_starts;
+  if (const auto* text = std::get_if<TokenizedText>(&data)) return text->document_starts;
+  if (const auto* chat = std::get_if<Conversations>(&data)) return chat->starts;
+  return {};
 }
 
-std::span<const std::int64_t> TokenStorage::boundaries() const {
-  const auto* pairs = std::get_if<PreferencePairs>(&data);
-  return pairs == nullptr ? document_starts() : pairs->part_ends;
+std::vector<std::span<const std::int64_t>> TokenStorage::boundaries() const {
+  if (const auto* pairs = std::get_if<PreferencePairs>(&data)) return {pairs->part_ends};
+  if (const auto* chat = std::get_if<Conversations>(&data))
+    return {chat->starts, chat->range_ends, chat->first_ranges};
+  return {document_starts()};
 }
 
 TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
@@ -70,21 +78,43 @@ TokenStorage open_tokens(const std::string& option, const std::string& source, C
   const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
   check_usage(is_text || kind == ".bin", option, " '", source,
               "': unknown kind of data; use corpus (built in), ",
-              ".txt (plain text), .jsonl (text-to-SQL documents, or preference pairs) or .bin "
+              ".txt (plain text), .jsonl (text-to-SQL documents, preference pairs or "
+              "conversations) or .bin "
               "(tokens of nanoGPT or llm.c)");
   check_options(option, source, kind, options);
-  if (kind == ".bin")
-    return {source, "token file", options.vocab_size, TokenFile(source, options.vocab_size)};
+  DataOptions of_source = options;
+  of_source.source = source;
+  if (has_unknown_tokens(of_source)) {
+    const std::int64_t vocab_size = vocab_size_of(of_source);
+    return {.name = source,
+            .tokenizer = "token file",
+            .vocab_size = vocab_size,
+            .data = TokenFile(source, vocab_size)};
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  check_vocab_size(options, *tokenizer);
   const char* part = kind != "corpus"                  ? ""
                      : split == CorpusSplit::kTraining ? ", training part"
                                                        : ", validation part";
-  TokenStorage storage{source + part, "bytes", ByteTokenizer::kVocabSize};
-  if (options.rows == Rows::kPairs) {
-    storage.data = kind == ".jsonl" ? read_jsonl_pairs(source) : tokenize_corpus_pairs(split);
+  TokenStorage storage{.name = source + part,
+                       .tokenizer = tokenizer->name(),
+                       .vocab_size = tokenizer->vocab_size(),
+                       .padding = tokenizer->padding()};
+  for (std::int64_t token = 0; token < storage.vocab_size; ++token) {
+    const std::string_view text = tokenizer->text_of(static_cast<std::uint32_t>(token));
+    storage.text_bytes.push_back(static_cast<std::uint32_t>(text.size()));
+  }
+  if (kind == ".bin") {
+    storage.data = TokenFile(source, storage.vocab_size);
+  } else if (options.rows == Rows::kPairs) {
+    storage.data = kind == ".jsonl" ? read_jsonl_pairs(source, *tokenizer)
+                                    : tokenize_corpus_pairs(split, *tokenizer);
+  } else if (options.rows == Rows::kChat) {
+    storage.data = read_chat(source, options, *tokenizer);
   } else {
-    storage.data = kind == ".txt"     ? read_txt(source)
-                   : kind == ".jsonl" ? read_jsonl(source)
-                                      : tokenize_corpus(split);
+    storage.data = kind == ".txt"     ? read_txt(source, *tokenizer)
+                   : kind == ".jsonl" ? read_jsonl(source, *tokenizer)
+                                      : tokenize_corpus(split, *tokenizer);
   }
   return storage;
 }

@@ -1,23 +1,39 @@
 #include "common/data/tokenizer.hpp"
 
+#include <array>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
 
-std::vector<std::uint16_t> ByteTokenizer::encode(std::string_view text) {
-  std::vector<std::uint16_t> tokens(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) tokens[i] = static_cast<unsigned char>(text[i]);
+TokenList Tokenizer::encode(std::string_view text) {
+  TokenList tokens(vocab_size());
+  encode(text, tokens);
   return tokens;
 }
 
-std::string ByteTokenizer::decode(std::span<const std::uint16_t> tokens) {
+std::string Tokenizer::decode(std::span<const std::uint32_t> tokens) const {
   std::string text;
-  text.reserve(tokens.size());
-  for (const std::uint16_t token : tokens) {
-    check(token < kVocabSize, "token ", token, " is not one of the ", kVocabSize, " byte tokens");
-    if (token < kEndOfText) text.push_back(static_cast<char>(token));
+  for (const std::uint32_t token : tokens) {
+    check(
+        token < vocab_size(), "token ", token, " is not one of the ", vocab_size(),
+        " tokens of the tokenizer '", [&] { return name(); }, "'");
+    text += text_of(token);
   }
   return text;
+}
+
+void ByteTokenizer::encode(std::string_view text, TokenList& tokens) {
+  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+}
+
+std::string_view ByteTokenizer::text_of(std::uint32_t token) const {
+  static constexpr auto kBytes = [] {
+    std::array<char, 256> bytes{};
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+    return bytes;
+  }();
+  return token < kEndOfText ? std::string_view(kBytes.data() + token, 1) : std::string_view();
 }
 
 }  // namespace ladder

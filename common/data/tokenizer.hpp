@@ -1,27 +1,55 @@
-// The tokenizer of text: one token per byte. So any file is text, and the tokenizer has no data to
-// train or to ship.
+// Text to token ids and back.
+//
+// A tokenizer has the ids 0 … vocab_size - 1. Special tokens, such as the end of a text, stand for
+// no text. A tokenizer is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "common/data/token_list.hpp"
 
 namespace ladder {
 
-class ByteTokenizer {
+class Tokenizer {
  public:
-  static constexpr std::int64_t kEndOfText = 256;  // follows every document
-  static constexpr std::int64_t kPadding = 257;    // fills up rows, never a target
+  virtual ~Tokenizer() = default;
+
+  // Appends the text's tokens to the list, and no other ones. Any bytes are a text.
+  virtual void encode(std::string_view text, TokenList& tokens) = 0;
+  TokenList encode(std::string_view text);
+  // The bytes that a token stands for; none for a special one. token < vocab_size.
+  virtual std::string_view text_of(std::uint32_t token) const = 0;
+  // Throws CheckError for a token beyond the vocabulary.
+  std::string decode(std::span<const std::uint32_t> tokens) const;
+
+  virtual std::int64_t vocab_size() const = 0;
+  virtual std::uint32_t end_of_text() const = 0;  // follows every document
+  virtual std::uint32_t padding() const = 0;      // fills up rows, never a target
+  // The special token that is written like this, such as <|im_end|>.
+  virtual std::optional<std::uint32_t> special(std::string_view name) const = 0;
+  // Names all that decides about ids. Checkpoints store it, and are valid for no other.
+  virtual std::string name() const = 0;
+};
+
+// One token per byte. So any file is text, and the tokenizer has no data to train or to ship.
+class ByteTokenizer : public Tokenizer {
+ public:
+  static constexpr std::int64_t kEndOfText = 256;
+  static constexpr std::int64_t kPadding = 257;
   static constexpr std::int64_t kVocabSize = 258;
 
-  // Returns the bytes of the text, whatever they are; adds no token.
-  static std::vector<std::uint16_t> encode(std::string_view text);
-
-  // Returns the text. The end-of-text and padding tokens represent no byte and are left out. Throws
-  // CheckError for a token that is not one of the kVocabSize.
-  static std::string decode(std::span<const std::uint16_t> tokens);
+  using Tokenizer::encode;
+  void encode(std::string_view text, TokenList& tokens) override;
+  std::string_view text_of(std::uint32_t token) const override;
+  std::int64_t vocab_size() const override { return kVocabSize; }
+  std::uint32_t end_of_text() const override { return kEndOfText; }
+  std::uint32_t padding() const override { return kPadding; }
+  std::optional<std::uint32_t> special(std::string_view) const override { return std::nullopt; }
+  std::string name() const override { return "bytes"; }
 };
 
 }  // namespace ladder

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -10,21 +12,28 @@ namespace {
 TEST(ByteTokenizer, GivesEveryByteBack) {
   std::string text;
   for (int byte = 0; byte < 256; ++byte) text.push_back(static_cast<char>(byte));
-  const std::vector<std::uint16_t> tokens = ByteTokenizer::encode(text);
-  ASSERT_EQ(tokens.size(), 256u);
-  for (std::size_t i = 0; i < 256; ++i) EXPECT_EQ(tokens[i], i);
-  EXPECT_EQ(ByteTokenizer::decode(tokens), text);
-  EXPECT_TRUE(ByteTokenizer::encode("").empty());
+  ByteTokenizer tokenizer;
+  const TokenList tokens = tokenizer.encode(text);
+  ASSERT_EQ(tokens.size(), 256);
+  std::vector<std::uint32_t> ids;
+  for (std::int64_t i = 0; i < 256; ++i) {
+    EXPECT_EQ(tokens[i], i);
+    ids.push_back(tokens[i]);
+  }
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  EXPECT_EQ(tokenizer.encode("").size(), 0);
 }
 
 TEST(ByteTokenizer, SpecialTokensStandForNoByte) {
-  EXPECT_EQ(ByteTokenizer::decode(std::vector<std::uint16_t>{'a', 256, 'b', 257, 257}), "ab");
-  EXPECT_EQ(ByteTokenizer::decode({}), "");
+  const ByteTokenizer tokenizer;
+  EXPECT_EQ(tokenizer.decode(std::vector<std::uint32_t>{'a', 256, 'b', 257, 257}), "ab");
+  EXPECT_EQ(tokenizer.decode({}), "");
 }
 
 TEST(ByteTokenizer, RefusesOtherTokens) {
-  EXPECT_THROW(ByteTokenizer::decode(std::vector<std::uint16_t>{'a', 258}), CheckError);
-  EXPECT_THROW(ByteTokenizer::decode(std::vector<std::uint16_t>{65535}), CheckError);
+  const ByteTokenizer tokenizer;
+  EXPECT_THROW(tokenizer.decode(std::vector<std::uint32_t>{'a', 258}), CheckError);
+  EXPECT_THROW(tokenizer.decode(std::vector<std::uint32_t>{1u << 31}), CheckError);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/model/gpt.hpp"
+#include "common/model/model_options.hpp"
 
 namespace ladder {
 

@@ -3,8 +3,8 @@
 // A layer consists of its unit (the tensors that it owns), a function of the previous layer's
 // output, and, if needed, the index of another layer whose unit it reads (a tied head reads the
 // token embedding). Code that cuts a model walks this list: ZeRO-3 unshards one layer after the
-// other, a pipeline stage builds and runs only a part of the list. A second model family needs only
-// a second builder (the first is in gpt.hpp). No layer knows about ranks.
+// other, a pipeline stage builds and runs only a part of the list. build_layers.hpp builds it, for
+// any family of models. No layer knows about ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

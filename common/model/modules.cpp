@@ -3,21 +3,15 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/baddbmm.h>
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -168,16 +162,14 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
       .view(shape);
 }
 
-constexpr double kEpsilon = 1e-5;
-
 // A LayerNorm whose 16-bit values are rounded once, where they leave it. libtorch's own backward
 // adds up the gradients of weight and bias over all tokens in the activations' format: in bf16 they
 // are off by 30 % after 4096 tokens (step 0's chapter on precision).
 struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias) {
+                            const at::Tensor& bias, double epsilon) {
     const auto [y, mean, deviation] =
-        at::native_layer_norm(x, {x.size(-1)}, widened(weight), widened(bias), kEpsilon);
+        at::native_layer_norm(x, {x.size(-1)}, widened(weight), widened(bias), epsilon);
     context->save_for_backward({x, weight, bias, mean, deviation});
     return y;
   }
@@ -188,7 +180,7 @@ struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
         widened(outputs[0]), widened(x), {x.size(-1)}, saved[3], saved[4], widened(saved[1]),
         widened(saved[2]), {true, true, true});
-    return {dx.to(x.scalar_type()), dweight, dbias};
+    return {dx.to(x.scalar_type()), dweight, dbias, {}};
   }
 };
 
@@ -211,30 +203,6 @@ struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
   }
 };
 
-// softmax(q kᵀ/√d) v over earlier positions. q, k, v and the result: [B, H, T, d].
-at::Tensor written_out_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const std::int64_t B = q.size(0), H = q.size(1), T = q.size(2), d = q.size(3);
-  const auto matrices = [&](const at::Tensor& part) { return part.reshape({B * H, T, d}); };
-  const at::Tensor future =
-      at::full({T, T}, -std::numeric_limits<double>::infinity(), q.options()).triu_(1);
-  const at::Tensor scores =
-      at::baddbmm(future, matrices(q), matrices(k).transpose(1, 2),
-                  /*beta=*/1, /*alpha=*/1 / std::sqrt(static_cast<double>(d)));
-  return at::bmm(scores.softmax(-1), matrices(v)).view({B, H, T, d});
-}
-
-at::Tensor fused_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                          /*is_causal=*/true);
-}
-
-at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const at::ScalarType type = q.scalar_type();
-  if (!q.is_cpu() || !is_16_bit(type)) return fused_attention(q, k, v);
-  if (is_attention_written_out(type)) return written_out_attention(q, k, v);
-  return fused_attention(widened(q), widened(k), widened(v)).to(type);
-}
-
 }  // namespace
 
 bool has_instructions_for(at::ScalarType type) {
@@ -250,10 +218,6 @@ bool has_instructions_for(at::ScalarType type) {
   return type == at::kBFloat16 && has_bf16;
 }
 
-bool is_attention_written_out(at::ScalarType type) {
-  return is_16_bit(type) && has_instructions_for(type);
-}
-
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   return product(x, weight, bias.defined() ? OptionalTensor(bias) : std::nullopt,
                  Orientation::kInOut, products);
@@ -264,23 +228,14 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  if (x.is_cpu() && is_16_bit(x.scalar_type())) return NarrowLayerNorm::apply(x, weight, bias);
-  return at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon);
+  if (x.is_cpu() && is_16_bit(x.scalar_type()))
+    return NarrowLayerNorm::apply(x, weight, bias, epsilon);
+  return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
 }
 
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens) {
   return is_16_bit(weight.scalar_type()) ? NarrowLookUp::apply(weight, tokens)
                                          : at::embedding(weight, tokens);
-}
-
-at::Tensor Attention::operator()(const at::Tensor& x) const {
-  const std::int64_t B = x.size(0), T = x.size(1), C = x.size(2);
-  const std::vector<at::Tensor> qkv = c_attn(x).split(C, /*dim=*/2);
-  const auto heads = [&](const at::Tensor& part) {  // [B, T, C] -> [B, H, T, C/H]
-    return part.view({B, T, num_heads, C / num_heads}).transpose(1, 2);
-  };
-  const at::Tensor mixed = mix(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]));
-  return c_proj(mixed.transpose(1, 2).reshape({B, T, C}));
 }
 
 }  // namespace ladder

@@ -1,4 +1,4 @@
-// The modules of a GPT's layers. Parameters are plain tensors; no module knows about ranks.
+// Modules of a model's layers. Parameters are plain tensors; no module knows about ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,6 @@ enum class Products { kOneDnn, kBlas };
 // AVX512-BF16 or AMX, fp16 never, anything wider always. Sums of products are in fp32 in any case.
 bool has_instructions_for(at::ScalarType type);
 
-// Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's
-// fused kernel. That one saves no probabilities and is faster in fp32, but in bf16 it takes 1.2 to
-// 5 times as long (benchmarks/README.md).
-bool is_attention_written_out(at::ScalarType type);
-
 // y = x W + b over the last dimension. W is [in, out], as in GPT-2's own files (the transpose of
 // torch::nn::Linear's), so a saved model needs no transposition. Forward and backward compute all
 // three products with the same library.
@@ -33,25 +28,17 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x) const;  // [..., in] -> [..., out]
 };
 
-// (x - mean) / sqrt(variance + 1e-5) · weight + bias over the last dimension (Ba et al., arXiv
+// (x - mean) / sqrt(variance + epsilon) · weight + bias over the last dimension (Ba et al., arXiv
 // 1607.06450).
 struct LayerNorm {
-  at::Tensor weight;                                 // [C]
-  at::Tensor bias;                                   // [C]
+  at::Tensor weight;  // [C]
+  at::Tensor bias;    // [C]
+  double epsilon = 1e-5;
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
 };
 
 // The rows of weight [V, C] for tokens [...] int64: [..., C].
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);
-
-// Causal self-attention with `num_heads` heads: position t attends to 0 … t (Vaswani et al.,
-// arXiv 1706.03762).
-struct Attention {
-  Linear c_attn;  // [C] -> [3C]: query, key, value
-  Linear c_proj;  // [C] -> [C]
-  std::int64_t num_heads = 1;
-  at::Tensor operator()(const at::Tensor& x) const;  // [B, T, C] -> [B, T, C]
-};
 
 // x [..., in] times the transpose of weight [out, in], for the head, whose weight may be the token
 // embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart.

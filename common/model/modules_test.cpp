@@ -1,4 +1,4 @@
-#include "common/model/modules.hpp"
+#include "common/model/attention.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/testing/operator_calls.hpp"
 
 namespace ladder {
@@ -27,8 +27,8 @@ struct Passes {
 // What the dispatcher is asked for while a model of so many blocks computes the gradients of one
 // microbatch, and adds them to those of another.
 Passes count_operators(std::int64_t layers) {
-  const Model model =
-      build_gpt({.vocab_size = 50, .context = 16, .layers = layers, .heads = 2, .channels = 32}, 1);
+  const Model model = build_layers(
+      {.vocab_size = 50, .context = 16, .layers = layers, .heads = 2, .channels = 32}, 1);
   for (const Unit& unit : model.units())
     for (const NamedTensor& parameter : unit.tensors)
       parameter.tensor.mutable_grad() = at::zeros_like(parameter.tensor);

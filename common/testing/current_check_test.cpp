@@ -62,12 +62,12 @@ TEST(CurrentCheck, IsNamedByAnAbort) {
 TEST(CurrentCheck, IsNamedByTheTimeLimit) {
   const auto hang = [] {
     setenv("LADDER_TIME_SCALE", "0.01", /*overwrite=*/1);
-    start_time_limit(60, "rank 3: the grader");
+    start_time_limit(60, "rank 3: the judge");
     start_check();
     while (true) pause();
   };
   EXPECT_EXIT(hang(), ExitedWithCode(1),
-              "^rank 3: the grader takes longer than 1 s in the check 'two steps'\n$");
+              "^rank 3: the judge takes longer than 1 s in the check 'two steps'\n$");
 }
 
 TEST(CurrentCheck, IsNotNamedOnceItIsOver) {

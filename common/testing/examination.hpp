@@ -1,4 +1,4 @@
-// Shared by all graders: examines an answer check by check, with the same verdict on all ranks.
+// What all exercises share: examines an answer check by check, with the same verdict on all ranks.
 //
 // A check that throws has found a fault, and the next check still runs. Ranks that call different
 // collectives are a fault as well, not a hang, because each check gets a LockstepCommunicator. If

@@ -1,4 +1,4 @@
-// A Communicator that passes every call on to another one: what a grader or a wrong answer
+// A Communicator that passes every call on to another one: what the judge or a wrong answer
 // overrides start() of.
 //
 // Lifetime: `inner` outlives this.

@@ -1,4 +1,4 @@
-// For graders: checks whether the hooks that run in backward advance the operations in flight.
+// For the judge: checks whether the hooks that run in backward advance the operations in flight.
 //
 // Reads the counts just before each watched gradient is accumulated. Between two of these moments
 // exactly one hook has run, that of the previous parameter.

@@ -1,4 +1,4 @@
-// A Communicator for graders: ranks that do not do the same are told so, instead of waiting for
+// A Communicator for the judge: ranks that do not do the same are told so, instead of waiting for
 // each other forever.
 //
 // Before each collective all ranks agree on what it is. Where they differ, each of them gets a

@@ -108,7 +108,7 @@ int run_in_world(Carrier carrier) {
     if (carrier == Carrier::kLauncher) return run_tests(the_world);
     if (carrier == Carrier::kStaged) {
       World staged(std::make_unique<StagedCommunicator>(comm.split(0, 0),
-                                                        StagedCommunicator::Stage::kEverything),
+                                                        StagedCommunicator::Staged::kEverything),
                    the_world.transport());
       return run_tests(staged);
     }

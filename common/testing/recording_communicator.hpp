@@ -1,4 +1,4 @@
-// A Communicator for graders that records what is started and what is waited for.
+// A Communicator for the judge that records what is started and what is waited for.
 //
 // Collective, lifetime, and what it refuses: as LockstepCommunicator. Its agreements block, even
 // inside a hook, but they do not count as waits of the answer. finish() also waits for every

@@ -1,11 +1,11 @@
 #include "common/train/build_model.hpp"
 
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 
 namespace ladder {
 
 ModelBuilder model_builder(const TrainOptions& options) {
-  return gpt_builder(options.model, options.seed);
+  return layer_builder(options.model, options.seed);
 }
 
 FlatLayout layout_of(const TrainOptions& options, std::int64_t unit_multiple) {
@@ -18,13 +18,14 @@ Model build_model(const TrainOptions& options, FlatModel& flat) {
 }
 
 FlatLayout layout_of(const TrainOptions& options, const std::vector<std::int64_t>& layers) {
-  const Model shapes = build_gpt(options.model, options.seed, layers, /*on_unit=*/{}, at::kMeta);
+  const Model shapes = build_layers(options.model, options.seed, layers, /*on_unit=*/{}, at::kMeta);
   return plan_flat_layout(shapes.units(), /*unit_multiple=*/1, options.device);
 }
 
 Model build_model(const TrainOptions& options, const std::vector<std::int64_t>& layers,
                   FlatModel& flat) {
-  return build_gpt(options.model, options.seed, layers, [&](const Unit& unit) { flat.add(unit); });
+  return build_layers(options.model, options.seed, layers,
+                      [&](const Unit& unit) { flat.add(unit); });
 }
 
 TrainOptions in_fp32(TrainOptions options) {

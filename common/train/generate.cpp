@@ -4,15 +4,19 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 
+#include <set>
+
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/data/chat_format.hpp"
+#include "common/data/tokenizer_source.hpp"
 
 namespace ladder {
 namespace {
 
 constexpr double kTemperature = 0.7;
 
+// Draws one of the tokens that the logits are about.
 std::int64_t choose(const at::Tensor& logits, Random& random) {
   const at::Tensor probabilities = (logits.cpu().to(at::kDouble) / kTemperature).softmax(0);
   const auto* p = probabilities.const_data_ptr<double>();
@@ -24,31 +28,53 @@ std::int64_t choose(const at::Tensor& logits, Random& random) {
   return probabilities.argmax().item<std::int64_t>();  // rounding left a remainder
 }
 
+// What the model sees first.
+TokenList start_of(const TrainOptions& options, Tokenizer& tokenizer) {
+  const std::string& text = options.output.sample;
+  if (options.data.rows == Rows::kChat) return ChatFormat(tokenizer).prompt(text, tokenizer);
+  TokenList tokens(tokenizer.vocab_size());
+  tokens.push_back(tokenizer.end_of_text());  // precedes every document
+  tokenizer.encode(text, tokens);
+  return tokens;
+}
+
+// The tokens after which a text is over.
+std::set<std::int64_t> ends_of(const TrainOptions& options, const Tokenizer& tokenizer) {
+  std::set<std::int64_t> ends = {tokenizer.end_of_text(), tokenizer.padding()};
+  if (options.data.rows == Rows::kChat) ends.insert(ChatFormat(tokenizer).end_of_message());
+  return ends;
+}
+
 }  // namespace
 
 std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
                      const TrainOptions& options, std::int64_t max_tokens) {
-  check(options.model.vocab_size == ByteTokenizer::kVocabSize,
-        "only a model of bytes can generate text, this one has ", options.model.vocab_size,
-        " tokens");
+  check(!has_unknown_tokens(options.data),
+        "the data consist of token ids, so what the model writes ",
+        "has no text; name their tokenizer with --tokenizer");
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.data);
+  check(options.model.vocab_size >= tokenizer->vocab_size(), "the model has ",
+        options.model.vocab_size, " tokens, too few for the ", tokenizer->vocab_size(),
+        " of the tokenizer '", tokenizer->name(), "'");
   const at::NoGradGuard no_grad;
   Random random(derive_seed(options.seed, "sample"));
-  std::vector<std::int64_t> tokens = {ByteTokenizer::kEndOfText};  // precedes every document
-  for (const std::uint16_t token : ByteTokenizer::encode(options.output.sample))
-    tokens.push_back(token);
-  std::vector<std::uint16_t> written;
+  const std::set<std::int64_t> ends = ends_of(options, *tokenizer);
+  const TokenList start = start_of(options, *tokenizer);
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t i = 0; i < start.size(); ++i) tokens.push_back(start[i]);
+  std::vector<std::uint32_t> written;
   while (static_cast<std::int64_t>(written.size()) < max_tokens) {
     const std::int64_t seen =
         std::min<std::int64_t>(static_cast<std::int64_t>(tokens.size()), options.model.context);
     const at::Tensor window = at::tensor(
         at::ArrayRef<std::int64_t>(tokens).slice(tokens.size() - static_cast<std::size_t>(seen)));
-    const std::int64_t token =
-        choose(forward(window.unsqueeze(0)).select(0, 0).select(0, -1), random);
-    if (token >= ByteTokenizer::kEndOfText) break;
+    const at::Tensor logits = forward(window.unsqueeze(0)).select(0, 0).select(0, -1);
+    const std::int64_t token = choose(logits.narrow(0, 0, tokenizer->vocab_size()), random);
+    if (ends.contains(token)) break;
     tokens.push_back(token);
-    written.push_back(static_cast<std::uint16_t>(token));
+    written.push_back(static_cast<std::uint32_t>(token));
   }
-  return ByteTokenizer::decode(written);
+  return tokenizer->decode(written);
 }
 
 }  // namespace ladder

@@ -12,10 +12,11 @@
 namespace ladder {
 
 // Returns a continuation of options.output.sample, without the sample itself, up to the end of the
-// text or max_tokens. Bytes in, bytes out; drawn at temperature 0.7, the same for the same seed.
-// `forward` returns the logits [1, T, V] of tokens [1, T], T ≤ context, or only the last ones,
-// [1, 1, V]. Ranks that pass the same options and get the same logits call it equally often. Throws
-// CheckError for a vocabulary that is not bytes.
+// text or max_tokens; with --rows chat, the assistant's answer to it. Drawn at temperature 0.7 from
+// the tokens that the tokenizer has, the same for the same seed. `forward` returns the logits
+// [1, T, V] of tokens [1, T], T ≤ context, or only the last ones, [1, 1, V]. Ranks that pass the
+// same options and get the same logits call it equally often. Throws CheckError if the data have no
+// tokenizer, or the model's vocabulary is smaller than the tokenizer's.
 std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& forward,
                      const TrainOptions& options, std::int64_t max_tokens = 400);
 

@@ -10,13 +10,12 @@ namespace ladder {
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr std::size_t kMaxMembers = 1000;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;  // JSON readers may hold it as a double
 constexpr std::size_t kExcerptBytes = 300;
 
 }  // namespace
 
-Json parse_json(const std::string& text, const std::string& origin) {
+Json parse_json(const std::string& text, const std::string& origin, std::size_t most_members) {
   std::vector<std::set<std::string>> open_objects;
   const auto refuse = [&](int depth, Json::parse_event_t event, Json& value) {
     check(depth <= kMaxDepth, origin, ": nests deeper than ", kMaxDepth, " levels");
@@ -26,7 +25,8 @@ Json parse_json(const std::string& text, const std::string& origin) {
       const auto key = value.get<std::string>();
       std::set<std::string>& keys = open_objects.back();
       check(keys.insert(key).second, origin, ": the key \"", excerpt(key), "\" occurs twice");
-      check(keys.size() <= kMaxMembers, origin, ": an object has more than ", kMaxMembers, " keys");
+      check(keys.size() <= most_members, origin, ": an object has more than ", most_members,
+            " keys");
     }
     return true;
   };

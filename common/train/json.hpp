@@ -14,9 +14,10 @@ namespace ladder {
 using Json = nlohmann::ordered_json;
 
 // Throws CheckError with `origin` (a file's name) and the place of the error. Refuses more than 32
-// levels or 1,000 keys in one object: Ladder writes no such file, and no file may keep a reader
-// busy for hours.
-Json parse_json(const std::string& text, const std::string& origin);
+// levels or `most_members` keys in one object: Ladder writes no such file, and no file may keep a
+// reader busy for hours.
+Json parse_json(const std::string& text, const std::string& origin,
+                std::size_t most_members = 1000);
 
 // Returns the member `name`, a count: a whole number from 0 to 2^53. Throws CheckError with
 // `origin` and the value for anything else.

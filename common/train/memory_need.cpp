@@ -8,6 +8,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/core/memory_limit.hpp"
 #include "common/data/dataset.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 

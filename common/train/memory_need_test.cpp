@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/model/build_layers.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/cost.hpp"
@@ -39,13 +40,16 @@ void expect_too_much(const std::vector<const char*>& words, const std::vector<st
 
 // Two layers tell what many need: the same bytes as the exact formulas, padding included.
 TEST(MemoryNeed, IsThatOfTheFormulas) {
-  for (const char* precision : {"fp32", "bf16"}) {
-    const TrainOptions o = options_of({"--layers", "5", "--channels", "20", "--micro-batch-size",
-                                       "3", "--num-microbatches", "2", "--precision", precision});
-    const MemoryNeed need = memory_need(o, {});
-    EXPECT_EQ(need.state, static_cast<double>(replica_state_bytes(o).total()));
-    EXPECT_EQ(need.activations, static_cast<double>(saved_activation_bytes(o.model, 3)));
-    EXPECT_EQ(need.tokens, 6 * 128 * 16);
+  for (const char* model : {"gpt2", "llama"}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      const TrainOptions o = options_of({"--model", model, "--layers", "5", "--heads", "2",
+                                         "--channels", "20", "--micro-batch-size", "3",
+                                         "--num-microbatches", "2", "--precision", precision});
+      const MemoryNeed need = memory_need(o, {});
+      EXPECT_EQ(need.state, static_cast<double>(replica_state_bytes(o).total()));
+      EXPECT_EQ(need.activations, static_cast<double>(saved_activation_bytes(o.model, 3)));
+      EXPECT_EQ(need.tokens, 6 * 128 * 16);
+    }
   }
 }
 

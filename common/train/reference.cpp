@@ -1,7 +1,5 @@
 #include "common/train/reference.hpp"
 
-#include <unistd.h>
-
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -10,64 +8,34 @@ namespace ladder {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-bool is_taken(const fs::path& path) {  // true also for a dangling link
-  return fs::symlink_status(path).type() != fs::file_type::not_found;
-}
-
-}  // namespace
-
 ReferenceFolder::ReferenceFolder(const TrainOptions& options, bool is_main) {
   const std::string& name = options.output.save_reference;
   if (name.empty() || !is_main) return;
   const std::string& out = options.output.out;
   const fs::path folder = plain_path(name);
-  check_usage(!is_taken(folder), "--save-reference ", name,
-              " already exists: name a new folder, or remove this one");
   check_usage(out.empty() || !lies_in(folder, out), "--save-reference ", name,
               " is inside the run's own folder, --out ", out, ": name one outside it");
   const std::string run = out.empty() ? "runs" : out;  // without --out it goes under runs/
   check_usage(!lies_in(run, folder), "--save-reference ", name, " holds the run's own folder, ",
               run, ": name one next to it");
-  try {
-    make_folders(folder.parent_path());
-  } catch (const CheckError& reason) {
-    throw CheckError(concat("--save-reference ", name, ": cannot be created: ", reason.what()));
-  }
-  std::error_code error;
-  fs::path partial =
-      folder.parent_path() / concat(".", folder.filename().string(), ".partial-", ::getpid());
-  while (!error && !fs::create_directory(partial, error) && !error) partial += "_";
-  check(!error, "--save-reference ", name, ": cannot be created: ", error.message());
-  folder_ = folder;
-  partial_ = partial;
-}
-
-ReferenceFolder::~ReferenceFolder() {
-  std::error_code ignored;
-  if (!partial_.empty()) fs::remove_all(partial_, ignored);
+  folder_.emplace(name, "--save-reference " + name);
 }
 
 std::string ReferenceFolder::keep(const fs::path& out, const TrainReport& report) {
-  if (folder_.empty()) return "";
+  if (!folder_) return "";
   if (report.was_stopped) {
     return "no reference was kept, because the run was stopped; resume it with the same command, "
            "and it is kept when it ends";
   }
   const auto num_steps = static_cast<std::int64_t>(report.losses.size());
-  check(num_steps > 0, "--save-reference ", folder_.string(),
-        ": the run has taken no step that could be compared (it starts after step ",
+  check(num_steps > 0,
+        "--save-reference: the run has taken no step that could be compared (it starts after step ",
         report.first_step, "): start again with another --out, or raise --steps");
   const auto checkpoint = newest_checkpoint(out);
   check(checkpoint.has_value(), out.string(), ": holds no checkpoint to keep as a reference");
-  copy_file_to_disk(out / "report.json", partial_ / "report.json");
-  copy_file_to_disk(*checkpoint / "model.safetensors", partial_ / "model.safetensors");
-  check(!is_taken(folder_), "--save-reference ", folder_.string(),
-        " was made by another process meanwhile; the run itself is in ", out.string());
-  rename_on_disk(partial_, folder_);
-  partial_.clear();
-  const std::string line = concat("reference: ", folder_.string());
+  copy_file_to_disk(out / "report.json", folder_->path() / "report.json");
+  copy_file_to_disk(*checkpoint / "model.safetensors", folder_->path() / "model.safetensors");
+  const std::string line = concat("reference: ", folder_->complete().string());
   if (report.first_step == 0) return line;
   return concat(line, " (steps ", report.first_step + 1, " to ", report.first_step + num_steps,
                 ", those since the run was resumed)");

@@ -11,8 +11,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "common/train/checkpoint/partial_folder.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 
@@ -26,17 +28,13 @@ class ReferenceFolder {
   // Throws UsageError, with nothing written, if DIR already exists (nothing is overwritten), or if
   // one of DIR and --out is inside the other; CheckError if it cannot be created.
   ReferenceFolder(const TrainOptions& options, bool is_main);
-  ~ReferenceFolder();  // removes the hidden folder; a killed process leaves it behind
-  ReferenceFolder(const ReferenceFolder&) = delete;
-  ReferenceFolder& operator=(const ReferenceFolder&) = delete;
 
   // Copies report and parameters of the run in `out`. Returns a line that says so, or why the run
   // is not kept. Throws CheckError for a run that has taken no step.
   std::string keep(const std::filesystem::path& out, const TrainReport& report);
 
  private:
-  std::filesystem::path folder_;   // empty: there is nothing to keep
-  std::filesystem::path partial_;  // what we have made, and may delete
+  std::optional<PartialFolder> folder_;  // none: there is nothing to keep
 };
 
 }  // namespace ladder

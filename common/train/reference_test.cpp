@@ -73,17 +73,18 @@ TEST_F(ReferenceFolderTest, WhatIsThereAlreadyIsRefused) {
   fs::create_directory(folder_.path("empty"));
   folder_.write("file", "");
   fs::create_symlink("nowhere", folder_.path("link"));
-  for (const char* name : {"empty", "empty/", "file", "link", "."})
+  for (const char* name : {"empty", "empty/", "file", "link"})
     expect_refused(name, "already exists");
 }
 
 TEST_F(ReferenceFolderTest, ItsPlaceAndTheRunsAreApart) {
-  expect_refused("run", "already exists");
+  expect_refused("run", "is inside the run's own folder");
   expect_refused("new", "is inside the run's own folder", "new");
   expect_refused("new", "is inside the run's own folder", "new/");
   expect_refused("run/kept", "is inside the run's own folder");
   expect_refused("run/../run/a/b/", "is inside the run's own folder");
   expect_refused("new", "holds the run's own folder", "new/run");
+  expect_refused(".", "holds the run's own folder");
   fs::create_directory_symlink("run", folder_.path("link"));
   expect_refused("link/kept", "is inside the run's own folder");
   EXPECT_THAT(keep("run2"), HasSubstr("reference: "));  // a name that only begins alike

@@ -10,6 +10,8 @@
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/pretrained.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
 
 namespace ladder {
 
@@ -68,8 +70,9 @@ void Run::check_folder() const {
 
 void Run::resume(TrainState state) {
   const OutputOptions& output = options_.output;
-  state.heads = options_.model.heads;
+  state.unshaped = unshaped_options(options_.model);
   reference_hash_ = state.reference_hash;
+  validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
@@ -82,8 +85,12 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    resumed_hashes_ = load_parameters(checkpoint_in("--init-from", output.init_from), state);
-    console_.line(concat("starting from the parameters of ", output.init_from));
+    const bool is_pretrained = starts_from_pretrained(options_);
+    resumed_hashes_ = is_pretrained
+                          ? load_pretrained(options_, state.parameters)
+                          : load_parameters(checkpoint_in("--init-from", output.init_from), state);
+    console_.line("starting from the parameters of " +
+                  (is_pretrained ? describe_pretrained(options_) : output.init_from));
   }
   report_.first_step = step_;
 }
@@ -128,6 +135,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
 void Run::open_files() {
   make_folders(out_);
   sweep_partial_checkpoints(out_);
+  keep_tokenizer(options_.data, out_);
   std::error_code ignored;
   // A report of an earlier part of this run is outdated now.
   if (step_ < options_.num_steps) fs::remove(out_ / "report.json", ignored);
@@ -241,19 +249,19 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   report_.losses.push_back(record.loss);
   report_.grad_norms.push_back(record.grad_norm);
   report_.param_norms.push_back(record.param_norm);
-  report_.units.push_back(static_cast<std::int64_t>(record.num_units));
+  report_.denominators.push_back(static_cast<std::int64_t>(record.denominator));
   report_.metrics.push_back(record.metrics);
   is_stopping_ = record.is_stop_requested;
 
   const bool is_logged =
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
-  speed_.add(record.num_units, seconds);
-  const double speed = report_.units_per_second = speed_.units_per_second();
-  const double seconds_per_step = speed > 0 ? record.num_units / speed : seconds;
+  speed_.add(record.denominator, seconds);
+  const double speed = report_.counted_per_second = speed_.counted_per_second();
+  const double seconds_per_step = speed > 0 ? record.denominator / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step);
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       steps_left * seconds_per_step, options_.shape.unit, record.metrics},
+       steps_left * seconds_per_step, options_.shape.mean_over, record.metrics},
       is_logged);
   if (!is_logged) return;
   const bool is_tokens = options_.shape.is_of_tokens();
@@ -262,7 +270,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
                {"grad_norm", finite_or_null(record.grad_norm)},
                {"param_norm", finite_or_null(record.param_norm)},
                {"learning_rate", report_.learning_rates[i]},
-               {is_tokens ? "target_tokens" : "units", report_.units.back()},
+               {is_tokens ? "target_tokens" : "units", report_.denominators.back()},
                {"step_seconds", seconds},
                {is_tokens ? "tokens_per_second" : "units_per_second", speed},
                {"live_bytes", nullptr}};
@@ -288,9 +296,15 @@ bool Run::should_evaluate() const {
 }
 
 void Run::record_validation(double loss, const Metrics& metrics) {
-  report_.val_losses.push_back({step_, loss, metrics});
+  ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
   std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
   Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
+  if (options_.shape.is_of_tokens() && validation_text_.num_bytes > 0) {
+    entry.nats_per_byte = loss * static_cast<double>(validation_text_.num_targets) /
+                          static_cast<double>(validation_text_.num_bytes);
+    text += concat("   ", *entry.nats_per_byte, " nats per byte");
+    line["val_nats_per_byte"] = finite_or_null(*entry.nats_per_byte);
+  }
   for (const auto& [name, value] : metrics) {
     text += concat("   ", name, " ", value);
     line["val_" + name] = finite_or_null(value);

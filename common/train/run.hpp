@@ -116,6 +116,7 @@ class Run {
   std::int64_t saved_step_ = -1;
   std::string resumed_hashes_;
   std::string reference_hash_;
+  TargetText validation_text_;
   LossScaler loss_scaler_;
   std::int64_t skipped_steps_ = 0;  // before the next one
   Timer step_timer_;

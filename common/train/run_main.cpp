@@ -19,6 +19,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"
@@ -119,7 +120,9 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   const std::string kept = reference.keep(options.output.out, report);
   if (!options.output.is_quiet) {
     if (!report.sample.empty()) {
-      std::printf("sample:\n%s%s\n", options.output.sample.c_str(), report.sample.c_str());
+      const char* answers = options.data.rows == Rows::kChat ? "\n" : "";
+      std::printf("sample:\n%s%s%s\n", options.output.sample.c_str(), answers,
+                  report.sample.c_str());
     }
     std::printf("report: %s%s\n", path.c_str(),
                 is_account_kept ? ", unchanged: no step was left to take" : "");

@@ -92,7 +92,7 @@ TEST_F(RunMain, LogsNoMemory) {
   const auto train = [](const TrainOptions& options, World& world) {
     ladder::Run run(options, world.comm());
     run.next_step();
-    run.record({.loss = 1, .grad_norm = 1, .param_norm = 1, .num_units = 1});
+    run.record({.loss = 1, .grad_norm = 1, .param_norm = 1, .denominator = 1});
     return run.report();
   };
   EXPECT_EQ(run(train), kExitDone);

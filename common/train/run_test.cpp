@@ -47,7 +47,7 @@ class RunTest : public ::testing::Test {
     double loss = 0;
     while (limit-- > 0 && run.next_step()) {
       optimizer.step(run.learning_rate());
-      run.record({.loss = ++loss, .num_units = 10, .is_stop_requested = run.stop_requested()});
+      run.record({.loss = ++loss, .denominator = 10, .is_stop_requested = run.stop_requested()});
       if (run.should_save()) run.save(full_state(flat, optimizer, batches));
       if (run.should_evaluate()) run.record_validation(0.5);
     }
@@ -166,7 +166,7 @@ TEST_F(RunTest, ARunThatGoesBackSavesNothingUntilItIsPastItsCheckpoint) {
     std::vector<std::int64_t> saved_steps;
     const auto take_step = [&] {
       ASSERT_TRUE(run.next_step());
-      run.record({.loss = 1, .num_units = 10});
+      run.record({.loss = 1, .denominator = 10});
       if (!run.should_save()) return;
       saved_steps.push_back(run.num_steps_taken());
       run.save(state);
@@ -196,7 +196,7 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   run.resume(full_state(flat, optimizer, batches));
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
-    run.record({.num_units = 1, .is_stop_requested = run.stop_requested()});
+    run.record({.denominator = 1, .is_stop_requested = run.stop_requested()});
   }
   run.finish(full_state(flat, optimizer, batches));
   const TrainReport report = run.report();
@@ -228,7 +228,7 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
       const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
       scales.push_back(run.loss_scale());
       if (run.accepts(norm)) optimizer.step(run.learning_rate());
-      run.record({.loss = 1, .grad_norm = norm, .num_units = 1});
+      run.record({.loss = 1, .grad_norm = norm, .denominator = 1});
       if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     }
     run.finish(full_state(flat, optimizer, batches));

@@ -27,11 +27,13 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --help                       show all options of the trainer
   ./ladder debug STEP [options]    the same under a debugger, all ranks being threads:  ./ladder debug step4 --ranks 3
       --help                       what to type there
+  ./ladder export RUN FOLDER       write a run's model as a Hugging Face folder;  --init-from FOLDER starts from one
+      --dtype bf16                 in 16 bits
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
   ./ladder report RUN…             charts of runs in one page of HTML: losses, ULPs, memory and traffic beside theory
       --tensorboard DIR            also TensorBoard's event files
-  ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and grades your code
+  ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages
   ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it
@@ -107,6 +109,12 @@ def train(words: list[str]) -> int:
     return launch(ranks, [program, *options]).code
 
 
+def export(words: list[str]) -> int:
+    kind = chosen_kind()
+    need_release(kind, "ladder_export")
+    become([kind.build / "common/train/ladder_export", *words])
+
+
 def compare(words: list[str]) -> int:
     become([python(chosen_kind()), ROOT / "scripts/compare_runs.py", *words])
 
@@ -132,8 +140,9 @@ def demo(words: list[str]) -> int:
 
 
 COMMANDS = {
-    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run, "compare": compare,
-    "report": report.run, "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run,
+    "export": export, "compare": compare, "report": report.run,
+    "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}
 

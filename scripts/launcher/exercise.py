@@ -1,4 +1,4 @@
-"""./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built and graded."""
+"""./ladder exercise: a learner's own version of a step's core. The stub is copied once, then built and judged."""
 
 import dataclasses
 import hashlib
@@ -21,25 +21,25 @@ CHAPTERS = {
 
 
 class Exercise:
-    """Paths are from the root; that of the grader is from the build folder."""
+    """Paths are from the root; that of the judge is from the build folder."""
 
     def __init__(self, name):
         self.name = name
         home, self.trainer = CHAPTERS.get(name, (name, name))
         self.folder, self.lesson = f"{home}/exercise", f"{home}/README.md"
-        self.grader = f"{home}/{name}_grade"
+        self.judge = f"{home}/{name}_judge"
         self.cmake = ROOT / home / "CMakeLists.txt"
 
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
 
-    def hints(self, grade):
-        """The lesson's hints of this grade: titles and texts. An exercise of two parts has two."""
+    def hints(self, number):
+        """The lesson's hints of this number: titles and texts. An exercise of two parts has two."""
         text = (ROOT / self.lesson).read_text()
-        return re.findall(rf"^<details><summary>(Hint {grade}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
+        return re.findall(rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
 
     def ranks(self):
-        """The numbers of ranks on which CMake runs the grader."""
+        """The numbers of ranks on which CMake runs the judge."""
         found = re.search(r"^ *RANKS ([0-9 ]+)", self.cmake.read_text(), re.MULTILINE)
         return [int(word) for word in found[1].split()] if found else [1]
 
@@ -58,7 +58,7 @@ def copy_stub(stub: Path, mine: Path):
 
 
 def run(words):
-    parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and grades your code.")
+    parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and judges your code.")
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
                         "messages; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
@@ -71,9 +71,9 @@ def run(words):
     with setup_lock():
         prepare_release(kind)
         show_cmake_the_answers(kind)
-        need_built(kind.folder, f"{exercise.name}_grade")
+        need_built(kind.folder, f"{exercise.name}_judge")
     for ranks in exercise.ranks():
-        end = launch(ranks, [kind.build / exercise.grader])
+        end = launch(ranks, [kind.build / exercise.judge])
         if end.was_stopped:
             return 130
         if end.code:
@@ -86,9 +86,9 @@ def run(words):
     return 0
 
 
-def show_hint(exercise, grade):
-    if not (hints := exercise.hints(grade)):
-        usage_error(f"{exercise.name} has no exercise" if not exercise.stubs() else f"{exercise.lesson} has no hint {grade}")
+def show_hint(exercise, number):
+    if not (hints := exercise.hints(number)):
+        usage_error(f"{exercise.name} has no exercise" if not exercise.stubs() else f"{exercise.lesson} has no hint {number}")
     for title, text in hints:
         print(f"{title}\n\n{text}\n")
     return 0

@@ -17,7 +17,8 @@ HELD = ("parameters", "gradients", "optimizer", "communication")
 KINDS = {"step": str, "unit": str, "config": dict, "world_size": int, "num_parameters": int, "first_step": int,
          "units_per_second": (int, float), "val_losses": list, "memory": list, "memory_theory": list, "traffic": list,
          "traffic_theory": list, **dict.fromkeys(PER_STEP, list)}  # fmt: skip
-SHAPE = ("layers", "heads", "channels", "context", "vocab-size", "tie-embeddings")
+SHAPE = ("model", "layers", "heads", "kv-heads", "channels", "mlp-channels", "context", "vocab-size", "tie-embeddings", "rope-theta",
+         "norm-eps")  # fmt: skip
 
 Series = dict[int, float | None]  # a value for each step
 

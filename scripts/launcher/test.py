@@ -15,6 +15,7 @@ from launcher import exercise
 from launcher.build import need_built, need_configured, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
+from launcher.huggingface import VENV, need_huggingface, why_not
 from launcher.libtorch import need_nvcc, need_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
@@ -23,6 +24,7 @@ from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
+HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
 TEXT_CHECKS = """scripts/check_links
     scripts/delta --check
     scripts/check_repository_files --self-test
@@ -157,15 +159,15 @@ def exercises():
 
 def exercise_like_a_learner(this):
     with tempfile.TemporaryDirectory() as folder:  # a learner's own files stay as they are
-        grade, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
+        command, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
         with log.open("w") as file:
-            code = call(grade, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
+            code = call(command, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
         if code == 0 or f"not implemented: {this.name}" not in log.read_text():
             print(log.read_text())
             fail(f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}")
         for stub in this.stubs():
             shutil.copyfile(exercise.solution_of(stub), Path(folder, this.name, f"{stub.stem}.cpp"))
-        check(*grade, **where)
+        check(*command, **where)
 
 
 def sanitizers():
@@ -221,7 +223,7 @@ def fuzz():
     check("build/fuzz/tests/fuzz/write_seeds", seeds)
     with tempfile.TemporaryDirectory() as folder:
         commands = []
-        for reader in "safetensors token_file text_file checkpoint message snapshot wire_format".split():
+        for reader in "safetensors token_file text_file checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
             (found := Path(folder, reader)).mkdir()
             commands.append([f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict",
                              f"-artifact_prefix={LOGS}/fuzz-{reader}-", str(found), str(seeds / reader)])  # fmt: skip
@@ -246,6 +248,16 @@ def reports():
     check("scripts/check_report")
 
 
+def huggingface():
+    if reason := why_not():
+        return say(f"huggingface: not run; {reason}")
+    with setup_lock():
+        need_huggingface()
+    build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
+    python = str(VENV / "bin/python")
+    check_each([[python, script, "--self-test"] for script in ("scripts/check_huggingface", "scripts/check_tokenizer")])
+
+
 def doxygen():
     shutil.rmtree("build/docs", ignore_errors=True)
     os.makedirs("build/docs")
@@ -268,10 +280,12 @@ PARTS = {
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
     "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),
+    "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
+                    huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
-NEED_BUILD = {"readme", "report", "tests"}
+NEED_BUILD = {"readme", "report", "huggingface", "tests"}
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Five runs, each right or wrong: their reports, and the grader of answers about them.
+// Five runs, each right or wrong: their reports, and grades for answers about them.
 //
 // Each report holds the same training four times, in four cuts of the same rows, so it can be
 // judged alone. Every report has data and initial weights of its own. SOLUTION.md explains how to

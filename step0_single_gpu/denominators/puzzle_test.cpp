@@ -1,5 +1,5 @@
-// The exercise: its reports can be regenerated, read, and judged from their numbers alone; its
-// grader accepts right answers only; and the program around it.
+// The exercise: its reports can be regenerated, read, and told apart by their numbers alone; its
+// --grade accepts right answers only; and the program around it.
 #include "step0_single_gpu/denominators/puzzle.hpp"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(Reports, AreThoseThatTheProgramWrites) {
 }
 
 // The reasoning of SOLUTION.md, on nothing but a report.
-Mistake judge(const Json& report) {
+Mistake diagnose(const Json& report) {
   const auto number = [&](int cut, const char* series) {
     return report["cuts"][static_cast<std::size_t>(cut)][series][0].get<double>();
   };
@@ -82,13 +82,13 @@ Mistake judge(const Json& report) {
   return differ(validation(1), validation(0)) ? Mistake::kValidationMeans : Mistake::kNone;
 }
 
-TEST(Reports, SayEnoughToBeJudged) {
+TEST(Reports, SayEnoughForADiagnosis) {
   const std::vector<Mistake> hidden = hidden_mistakes(1);
   for (std::size_t i = 0; i < hidden.size(); ++i)
-    EXPECT_STREQ(name_of(judge(committed(kRuns[i]))), name_of(hidden[i])) << kRuns[i];
+    EXPECT_STREQ(name_of(diagnose(committed(kRuns[i]))), name_of(hidden[i])) << kRuns[i];
   // Not among the five.
   const std::string padding = puzzle_report('a', Mistake::kPadding, 1, documents());
-  EXPECT_EQ(judge(parse_json(padding, "padding")), Mistake::kPadding);
+  EXPECT_EQ(diagnose(parse_json(padding, "padding")), Mistake::kPadding);
 }
 
 // The lines of a text that are answers.
@@ -109,7 +109,7 @@ std::string right_answers(std::uint64_t seed) {
   return text;
 }
 
-TEST(Grader, AcceptsTheSolution) {
+TEST(Grades, AcceptsTheSolution) {
   EXPECT_EQ(answers_in(read_text_file(file_of("SOLUTION.md"))), right_answers(1));
   EXPECT_THAT(grade_answers(right_answers(1), 1), IsEmpty());
   EXPECT_THAT(grade_answers("# mine\n\n" + right_answers(1) + "  # the end", 1), IsEmpty());
@@ -117,7 +117,7 @@ TEST(Grader, AcceptsTheSolution) {
 }
 
 // Every wrong name of every run, alone among right ones.
-TEST(Grader, RejectsEveryWrongAnswer) {
+TEST(Grades, RejectsEveryWrongAnswer) {
   const std::vector<Mistake> hidden = hidden_mistakes(1);
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     for (const Mistake mistake : kAllMistakes) {
@@ -134,7 +134,7 @@ TEST(Grader, RejectsEveryWrongAnswer) {
   EXPECT_FALSE(grade_answers(right_answers(1), 2).empty()) << "another puzzle";
 }
 
-TEST(Grader, SaysWhatIsNoAnswer) {
+TEST(Grades, SaysWhatIsNoAnswer) {
   const std::string right = right_answers(1);
   const std::string four = right.substr(0, right.find("e:"));
   EXPECT_THAT(grade_answers(four, 1), ElementsAre("run e has no answer"));

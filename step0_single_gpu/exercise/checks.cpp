@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "common/testing/examination.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 
 namespace ladder {
 namespace {
@@ -223,7 +223,7 @@ class Checks : public Examination {
 
 }  // namespace
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Checks checks(comm);
   checks.one_denominator();
   checks.divides_once();

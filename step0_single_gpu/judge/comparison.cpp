@@ -105,7 +105,7 @@ std::vector<double> losses_of(const std::vector<ValidationLoss>& losses) {
 
 Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted) {
   Comparison comparison(run, wanted);
-  comparison.series("the number of units", run.report.units, wanted.report.units);
+  comparison.series("the denominator", run.report.denominators, wanted.report.denominators);
   comparison.series("the loss", run.report.losses, wanted.report.losses);
   comparison.series("the gradient norm", run.report.grad_norms, wanted.report.grad_norms);
   comparison.series("the parameter norm", run.report.param_norms, wanted.report.param_norms);

@@ -1,4 +1,4 @@
-// Of every exercise that the judge grades: the solution passes, on 1, 2, 3 and 4 ranks, and each
+// Of every exercise that is judged: the solution passes, on 1, 2, 3 and 4 ranks, and each
 // planted wrong answer is rejected, for its own reason and with the same words on all ranks, on as
 // many ranks as it takes to show the mistake.
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "common/core/check.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/testing/planted_answer.hpp"
 #include "common/testing/time_limit.hpp"
@@ -16,7 +16,7 @@ namespace ladder {
 namespace {
 
 TEST(Exercise, TheSolutionPasses) {
-  EXPECT_THAT(grade_linked(mpi_world().comm()), ::testing::IsEmpty());
+  EXPECT_THAT(judge_linked(mpi_world().comm()), ::testing::IsEmpty());
 }
 
 TEST(Exercise, PlantedAnswersAreRejected) {
@@ -29,7 +29,7 @@ TEST(Exercise, PlantedAnswersAreRejected) {
     // Instead of one for all answers together.
     start_time_limit(60, concat("rank ", comm.rank(), ": the answer '", planted.name, "'"));
     play_answer(number);
-    const std::vector<std::string> faults = grade_linked(comm);
+    const std::vector<std::string> faults = judge_linked(comm);
     play_answer(0);
     if (comm.rank() == 0) {  // what a learner would read
       std::printf("%s\n", planted.name.c_str());

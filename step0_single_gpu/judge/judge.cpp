@@ -218,7 +218,7 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
     found.report.losses = whole(first.losses, report.losses);
     found.report.grad_norms = whole(first.grad_norms, report.grad_norms);
     found.report.param_norms = whole(first.param_norms, report.param_norms);
-    found.report.units = whole(first.units, report.units);
+    found.report.denominators = whole(first.denominators, report.denominators);
   }
   for (const std::string& line : explain(found, wanted, options, comm_.size(), num_replicas))
     fault(line);

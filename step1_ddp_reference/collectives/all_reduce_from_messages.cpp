@@ -11,8 +11,8 @@ namespace ladder {
 void all_reduce_from_messages(const at::Tensor& inout, Communicator& comm) {
   const int rank = comm.rank(), size = comm.size();
   const at::Tensor flat = inout.view(-1);
-  const auto chunk = [&](int of_rank) {
-    const ElementRange range = chunk_of(flat.numel(), size, of_rank);
+  const auto slice = [&](int of_rank) {
+    const ElementRange range = slice_of(flat.numel(), size, of_rank);
     return flat.narrow(0, range.begin, range.numel);
   };
   // Each rank starts with its successor, so that no rank hears from all others at once.
@@ -24,15 +24,15 @@ void all_reduce_from_messages(const at::Tensor& inout, Communicator& comm) {
     started.clear();
   };
 
-  const at::Tensor own = chunk(rank);
-  std::vector<at::Tensor> pieces(static_cast<std::size_t>(size));  // of the own chunk, by rank
+  const at::Tensor own = slice(rank);
+  std::vector<at::Tensor> pieces(static_cast<std::size_t>(size));  // of the own slice, by rank
   const auto piece = [&](int of_rank) -> at::Tensor& {
     return pieces[static_cast<std::size_t>(of_rank)];
   };
   piece(rank) = own;
   for (const int peer : peers) piece(peer) = at::empty_like(own);
   for (const int peer : peers) started.push_back(comm.recv(piece(peer), peer, /*tag=*/0));
-  for (const int peer : peers) started.push_back(comm.send(chunk(peer), peer, /*tag=*/0));
+  for (const int peer : peers) started.push_back(comm.send(slice(peer), peer, /*tag=*/0));
   wait_for_all();
 
   // Rank 0's piece is scratch, except on rank 0, where it is the target.
@@ -40,7 +40,7 @@ void all_reduce_from_messages(const at::Tensor& inout, Communicator& comm) {
   for (int of_rank = 1; of_rank < size; ++of_rank) sum.add_(piece(of_rank));
   own.copy_(sum);
 
-  for (const int peer : peers) started.push_back(comm.recv(chunk(peer), peer, /*tag=*/1));
+  for (const int peer : peers) started.push_back(comm.recv(slice(peer), peer, /*tag=*/1));
   for (const int peer : peers) started.push_back(comm.send(own, peer, /*tag=*/1));
   wait_for_all();
 }

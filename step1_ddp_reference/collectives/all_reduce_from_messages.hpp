@@ -4,8 +4,8 @@
 // order, ((x0 + x1) + x2) + …, elementwise in the tensor's own dtype, so all ranks get the same
 // bits: those of Communicator::all_reduce.
 //
-// Two rounds. The tensor is cut into one chunk for each rank (chunk_of in
-// common/comm/rank_order_fold.hpp). First each rank gets all pieces of its own chunk, and adds them
+// Two rounds. The tensor is cut into one slice for each rank (slice_of in
+// common/comm/rank_order_fold.hpp). First each rank gets all pieces of its own slice, and adds them
 // up: the reduce-scatter. Then it sends the sum to all others: the all-gather.
 //
 // inout:   any shape, contiguous, with the same numel and dtype on every rank and without a
@@ -14,7 +14,7 @@
 //          been waited for when the call returns.
 // Traffic: bytes and messages of all_reduce_traffic(), counted as sends
 //          (common/comm/traffic_theory.hpp).
-// Memory:  N−1 chunks of scratch at most, on N ranks; the odd scalar does not count.
+// Memory:  N−1 slices of scratch at most, on N ranks; the odd scalar does not count.
 // Waits:   it needs no transport that buffers messages. The receives of a round are started
 //          before one of its sends is waited for, so a send may wait for its receiver.
 // Throws:  CheckError, if one of its messages does.

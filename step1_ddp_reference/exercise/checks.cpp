@@ -6,7 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step1_ddp_reference/reference_ddp.hpp"
 #include "step1_ddp_reference/train.hpp"
@@ -179,7 +179,7 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace
 }  // namespace step1
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step1::trainer(), .sends_in_place = false}, comm);
   return judge.all_cases_are_right() ? step1::check(comm) : judge.faults();
 }

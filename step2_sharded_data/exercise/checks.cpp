@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "common/comm/self_communicator.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step2_sharded_data/data_shard.hpp"
 #include "step2_sharded_data/train.hpp"
@@ -120,7 +120,7 @@ std::vector<std::string> check() {
 }  // namespace
 }  // namespace step2
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   const std::vector<std::string> faults = step2::check();
   if (!faults.empty()) return faults;
   Judge judge({.trainer = step2::trainer(), .sends_in_place = false}, comm);

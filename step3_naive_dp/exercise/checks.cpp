@@ -6,7 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
@@ -95,7 +95,7 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace
 }  // namespace step3
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step3::trainer()}, comm);
   return judge.all_cases_are_right() ? step3::check(comm) : judge.faults();
 }

@@ -6,8 +6,8 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/grade_main.hpp"
 #include "common/testing/hook_watch.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
@@ -174,7 +174,7 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace
 }  // namespace step4
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step4::trainer(),
                .vary =
                    [](TrainOptions& options, int number) {

@@ -4,7 +4,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
@@ -88,7 +88,7 @@ class Checks : public Examination {
 }  // namespace
 }  // namespace step5
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step5::trainer()}, comm);
   if (!judge.all_cases_are_right()) return judge.faults();
   step5::Checks checks(comm);

@@ -1,4 +1,4 @@
-// For tests and the grader: a model whose units are unpleasant to cut into slices.
+// For tests and the judge: a model whose units are unpleasant to cut into slices.
 //
 // One element; less than a slice; more than one slice; a unit that nothing trains; a unit of which
 // nothing is there; frozen tensors before, between and after others; a tensor that is used twice, as a tied

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "common/comm/self_communicator.hpp"
-#include "common/testing/grade_main.hpp"
 #include "common/testing/hook_watch.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
@@ -170,7 +170,7 @@ std::vector<std::string> check(Communicator& comm) {
 }  // namespace
 }  // namespace step6
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge({.trainer = step6::trainer(), .fold = Fold::kRanksFirst}, comm);
   return judge.all_cases_are_right() ? step6::check(comm) : judge.faults();
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/exercise/small_model.hpp"
@@ -225,7 +225,7 @@ void check_turns(Examination& examination) {
 }  // namespace
 }  // namespace step7
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge(
       {.trainer = step7::trainer(),
        .fold = Fold::kRanksFirst,

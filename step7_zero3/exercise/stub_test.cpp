@@ -5,7 +5,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "step7_zero3/sharded_model.hpp"
 
 namespace ladder {
@@ -15,8 +15,8 @@ namespace {
 TEST(Stub, SaysWhatIsNotImplemented) {
   SelfCommunicator comm;
   ShardedModel model(
-      gpt_builder({.vocab_size = 5, .context = 4, .layers = 1, .heads = 1, .channels = 4},
-                  /*seed=*/1),
+      layer_builder({.vocab_size = 5, .context = 4, .layers = 1, .heads = 1, .channels = 4},
+                    /*seed=*/1),
       /*prefetch=*/1, comm);
   EXPECT_EQ(model.leaves().size(), 2u + 12 + 2);
   EXPECT_THAT(

@@ -1,4 +1,4 @@
-// For the grader, part 2: finds what is still in memory although nobody needs it.
+// For the judge, part 2: finds what is still in memory although nobody needs it.
 //
 // Looks at a microbatch's input, at what autograd saves between, and at the gradient that the next
 // stage has sent, each time when a later forward or backward of this stage begins. Keeps nothing
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "step8_pipeline_ga/exercise/graded_pipeline.hpp"
+#include "step8_pipeline_ga/exercise/judged_pipeline.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 namespace ladder::step8 {

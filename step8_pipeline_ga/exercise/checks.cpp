@@ -1,49 +1,49 @@
 // Judges 1F1B and the runner's backward, each without the other: plans are values, and the runner
 // gets plans that are not the answer's. Then the trainer shows that the two train.
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
-#include "step8_pipeline_ga/exercise/grade_runner.hpp"
-#include "step8_pipeline_ga/exercise/grade_schedule.hpp"
+#include "step8_pipeline_ga/exercise/plan_checks.hpp"
+#include "step8_pipeline_ga/exercise/runner_checks.hpp"
 #include "step8_pipeline_ga/train.hpp"
 
 namespace ladder {
 namespace step8 {
 namespace {
 
-std::vector<std::string> grade_plan(Communicator& comm) {
-  GradeSchedule grade(comm);
-  grade.computes_in_this_order();
-  grade.costs_what_it_should();
-  grade.leaves_the_others_right();
-  return grade.faults();
+std::vector<std::string> faults_of_plan(Communicator& comm) {
+  PlanChecks checks(comm);
+  checks.computes_in_this_order();
+  checks.costs_what_it_should();
+  checks.leaves_the_others_right();
+  return checks.faults();
 }
 
-std::vector<std::string> grade_runner(Communicator& comm) {
+std::vector<std::string> faults_of_runner(Communicator& comm) {
   install_memory_ledger();
-  GradeRunner grade(comm);
+  RunnerChecks checks(comm);
   const std::int64_t p = comm.size();
-  grade.adds_the_right_gradients(
+  checks.adds_the_right_gradients(
       {.schedule = Schedule::kGpipe, .num_microbatches = 4, .flush_size = 4});
-  grade.adds_the_right_gradients(
+  checks.adds_the_right_gradients(
       {.schedule = Schedule::k1f1b, .num_microbatches = 5, .flush_size = 3});
-  grade.memory_does_not_grow();
+  checks.memory_does_not_grow();
   if (p > 1) {
-    grade.adds_the_right_gradients({.schedule = Schedule::kInterleaved,
-                                    .num_microbatches = 2 * p,
-                                    .flush_size = 2 * p,
-                                    .chunks_per_stage = 2});
+    checks.adds_the_right_gradients({.schedule = Schedule::kInterleaved,
+                                     .num_microbatches = 2 * p,
+                                     .flush_size = 2 * p,
+                                     .chunks_per_stage = 2});
   }
   for (const bool is_heard : {true, false}) {
-    grade.adds_the_right_gradients({.schedule = Schedule::kZeroBubble,
-                                    .num_microbatches = p + 2,
-                                    .flush_size = p + 2,
-                                    .is_heard = is_heard});
+    checks.adds_the_right_gradients({.schedule = Schedule::kZeroBubble,
+                                     .num_microbatches = p + 2,
+                                     .flush_size = p + 2,
+                                     .is_heard = is_heard});
   }
   // As a loss scale, 65536 is infinite in fp16.
-  grade.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
-  grade.evaluates_without_a_trace();
-  return grade.faults();
+  checks.adds_the_right_gradients({.num_microbatches = 4, .flush_size = 3, .loss_scale = 65536});
+  checks.evaluates_without_a_trace();
+  return checks.faults();
 }
 
 // All ranks are one pipeline; each training has another schedule.
@@ -64,9 +64,9 @@ void vary(TrainOptions& options, int number, int num_ranks) {
 }  // namespace
 }  // namespace step8
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   const std::vector<std::string> faults =
-      faults_of_both(step8::grade_plan(comm), step8::grade_runner(comm));
+      faults_of_both(step8::faults_of_plan(comm), step8::faults_of_runner(comm));
   if (!faults.empty()) return faults;
   Judge judge({.trainer = step8::trainer(),
                .vary = [&](TrainOptions& options,

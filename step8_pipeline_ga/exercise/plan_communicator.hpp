@@ -1,4 +1,4 @@
-// For the grader: messages as the plan has them, and no others.
+// For the judge: messages as the plan has them, and no others.
 //
 // A runner that starts another message than the plan's next one, or sends a tensor of another
 // shape, gets a CheckError. Whatever goes wrong on a rank, play_the_rest() sends and receives what

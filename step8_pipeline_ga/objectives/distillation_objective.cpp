@@ -53,7 +53,7 @@ class SelfDistillation {
       balance_batch(batch, scores);
     } else {
       for (std::int64_t i = 0; i < batch.size(); ++i)
-        batch[i].reference = balance_views(scores[static_cast<std::size_t>(i)]);
+        batch[i].second_model_output = balance_views(scores[static_cast<std::size_t>(i)]);
     }
   }
 
@@ -101,7 +101,7 @@ class SelfDistillation {
     std::int64_t first = 0;
     for (std::int64_t i = 0; i < batch.size(); ++i) {
       const std::int64_t count = batch[i].tokens.size(0) / 2;
-      batch[i].reference =
+      batch[i].second_model_output =
           balanced.select(1, mesh_.dp_rank()).narrow(1, first, count).flatten(0, 1);
       first += count;
     }

@@ -30,14 +30,14 @@ PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
           chosen.detach(), rejected.detach()};
 }
 
-std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit) {
-  return unit == DpoUnit::kTokens ? batch.num_targets() : batch.num_samples();
+std::int64_t count_pairs(const Microbatches& batch, DpoMeanOver mean_over) {
+  return mean_over == DpoMeanOver::kTokens ? batch.num_targets() : batch.num_samples();
 }
 
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                         const DpoOptions& options, MetricSums* sums) {
   const at::Tensor policy = answer_log_probs(logits, microbatch.targets);
-  const PairScores scores = score_pairs(policy, microbatch.reference, options);
+  const PairScores scores = score_pairs(policy, microbatch.second_model_output, options);
   if (sums != nullptr) {
     const at::Tensor pairs = policy.detach().view({2, -1});
     const at::Tensor log_probs = pairs.sum(1, false, at::kDouble);
@@ -51,7 +51,7 @@ at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
     (*sums)[kRejectedLogProbSum] += log_probs[1].item<double>();
     (*sums)[kAnswerTokenSum] += static_cast<double>(microbatch.num_targets);
   }
-  if (options.unit == DpoUnit::kPairs) return scores.loss.sum();
+  if (options.mean_over == DpoMeanOver::kPairs) return scores.loss.sum();
   const at::Tensor is_answer = microbatch.targets != kIgnoredTarget;
   const at::Tensor tokens = is_answer.sum(1).view({2, -1}).sum(0);  // of both answers of each pair
   return (scores.loss * to_device(tokens, scores.loss.device())).sum();

@@ -33,12 +33,12 @@ struct PairScores {  // each [B]
 PairScores score_pairs(const at::Tensor& policy, const at::Tensor& reference,
                        const DpoOptions& options);
 
-// The units in a batch: its pairs, or the tokens of its answers.
-std::int64_t count_pairs(const Microbatches& batch, DpoUnit unit);
+// The denominator: a batch's pairs, or the tokens of its answers.
+std::int64_t count_pairs(const Microbatches& batch, DpoMeanOver mean_over);
 
-// The summed loss of a microbatch [], whose `reference` [2B] has been filled in. A pair counts
-// once; or, if the unit is the token, as often as its two answers have tokens, whichever pairs
-// share its microbatch. Adds what the pairs score to `sums`, unless that is null.
+// The summed loss of a microbatch [], whose `second_model_output` [2B] has been filled in. A pair
+// counts once; or, if the mean is over tokens, as often as its two answers have tokens, whichever
+// pairs share its microbatch. Adds what the pairs score to `sums`, unless that is null.
 at::Tensor dpo_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                         const DpoOptions& options, MetricSums* sums);
 

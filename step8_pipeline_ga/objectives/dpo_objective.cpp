@@ -24,7 +24,7 @@ class Dpo {
         batches_(batches),
         source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
                                                                          : own().reference)),
-        reference_hash_(saved_param_hash(source_)) {}
+        reference_hash_(describe_checkpoint(source_).param_hash) {}
 
   const std::string& reference_hash() const { return reference_hash_; }
 
@@ -45,10 +45,10 @@ class Dpo {
   void prepare(Microbatches& batch, const BatchOrigin& origin) const {
     if (cache_) {
       for (std::int64_t i = 0; i < batch.size(); ++i)
-        batch[i].reference = cache_->log_probs(batch[i].samples, origin.is_validation);
+        batch[i].second_model_output = cache_->log_probs(batch[i].samples, origin.is_validation);
     } else {
       reference_->forward(batch, [&](const at::Tensor& logits, std::int64_t i) {
-        batch[i].reference = answer_log_probs(logits, batch[i].targets);
+        batch[i].second_model_output = answer_log_probs(logits, batch[i].targets);
       });
     }
   }
@@ -77,9 +77,11 @@ class Dpo {
 StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
                             const BatchStream& batches) {
   const auto dpo = std::make_shared<Dpo>(options, plan, mesh, batches);
-  const DpoUnit unit = options.get<ObjectiveOptions>().dpo.unit;
+  const DpoMeanOver mean_over = options.get<ObjectiveOptions>().dpo.mean_over;
   StepObjective objective;
-  objective.count = [unit](const Microbatches& batch) { return count_pairs(batch, unit); };
+  objective.count = [mean_over](const Microbatches& batch) {
+    return count_pairs(batch, mean_over);
+  };
   objective.loss_sum = [dpo](const auto& logits, const auto& m) {
     return dpo->loss_sum(logits, m);
   };

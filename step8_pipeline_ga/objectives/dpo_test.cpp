@@ -109,7 +109,7 @@ Microbatch two_pairs(at::ScalarType dtype) {
                                             none, none, none, 1};
   const at::Tensor targets = at::tensor(values, at::kLong).view({4, 4});
   Microbatch microbatch = {at::zeros({4, 4}, at::kLong), targets, 7, 2, {10, 11}};
-  microbatch.reference = doubles({-3, -6, -2.5, -1}).to(dtype);
+  microbatch.second_model_output = doubles({-3, -6, -2.5, -1}).to(dtype);
   return microbatch;
 }
 
@@ -151,7 +151,7 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   double p[4], r[4];
   for (int row = 0; row < 4; ++row) {
     p[row] = log_prob_of_row(logits[row], m.targets[row]);
-    r[row] = m.reference[row].item<double>();
+    r[row] = m.second_model_output[row].item<double>();
   }
   const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1};
   const double first = loss_of_pair({p[0], p[2], r[0], r[2]}, 0.3, 0.1);
@@ -159,7 +159,8 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   MetricSums sums;
   EXPECT_NEAR(dpo_loss_sum(logits, m, options, &sums).item<double>(), first + second, 1e-12);
 
-  const DpoOptions by_tokens = {.beta = 0.3, .label_smoothing = 0.1, .unit = DpoUnit::kTokens};
+  const DpoOptions by_tokens = {
+      .beta = 0.3, .label_smoothing = 0.1, .mean_over = DpoMeanOver::kTokens};
   EXPECT_NEAR(dpo_loss_sum(logits, m, by_tokens, &sums).item<double>(), 3 * first + 4 * second,
               1e-12);
 
@@ -188,8 +189,8 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
 
 TEST(Dpo, UnitsOfABatch) {
   const Microbatches batch({two_pairs(at::kDouble), two_pairs(at::kDouble)});
-  EXPECT_EQ(count_pairs(batch, DpoUnit::kPairs), 4);
-  EXPECT_EQ(count_pairs(batch, DpoUnit::kTokens), 14);
+  EXPECT_EQ(count_pairs(batch, DpoMeanOver::kPairs), 4);
+  EXPECT_EQ(count_pairs(batch, DpoMeanOver::kTokens), 14);
 }
 
 // Nine pairs whose answers have 1 to 6 tokens.
@@ -199,7 +200,7 @@ Microbatch nine_pairs(Random& random) {
                     at::full({2 * kPairs, 6}, kIgnoredTarget, at::kLong)};
   for (std::int64_t row = 0; row < 2 * kPairs; ++row)
     all.targets[row].narrow(0, 0, 1 + random.below(6)).fill_(row % kVocabulary);
-  all.reference = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
+  all.second_model_output = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
   return all;
 }
 
@@ -218,11 +219,11 @@ at::Tensor gradient_of(const Microbatch& all, const at::Tensor& outputs, const D
     list.push_back({of_all(all.tokens), targets,
                     (targets != kIgnoredTarget).sum().item<std::int64_t>(), 0,
                     std::vector<std::int64_t>(static_cast<std::size_t>(end - begins[i]))});
-    list.back().reference = of_all(all.reference);
+    list.back().second_model_output = of_all(all.second_model_output);
     of_microbatch.push_back(of_all(logits));
   }
   const Microbatches batch(std::move(list));
-  const auto count = static_cast<double>(count_pairs(batch, options.unit));
+  const auto count = static_cast<double>(count_pairs(batch, options.mean_over));
   for (std::int64_t i = 0; i < batch.size(); ++i) {
     const at::Tensor& own = of_microbatch[static_cast<std::size_t>(i)];
     (dpo_loss_sum(own, batch[i], options, nullptr) / count).backward();
@@ -238,8 +239,8 @@ TEST(Dpo, TheSamePairsCutInAnyWayHaveTheSameGradient) {
   const at::Tensor outputs = at::empty({2 * kPairs, 6, kVocabulary}, at::kDouble);
   for (std::int64_t i = 0; i < outputs.numel(); ++i)
     outputs.view({-1})[i].fill_(4 * random.uniform() - 2);
-  for (const DpoUnit unit : {DpoUnit::kPairs, DpoUnit::kTokens}) {
-    const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1, .unit = unit};
+  for (const DpoMeanOver mean_over : {DpoMeanOver::kPairs, DpoMeanOver::kTokens}) {
+    const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1, .mean_over = mean_over};
     const at::Tensor wanted = gradient_of(all, outputs, options, {0});
     for (int trial = 0; trial < 20; ++trial) {
       std::vector<std::int64_t> begins = {0};
@@ -247,7 +248,7 @@ TEST(Dpo, TheSamePairsCutInAnyWayHaveTheSameGradient) {
         if (random.uniform() < 0.4) begins.push_back(pair);
       EXPECT_LE((gradient_of(all, outputs, options, begins) - wanted).abs().max().item<double>(),
                 1e-15)
-          << begins.size() << " microbatches, unit " << static_cast<int>(unit);
+          << begins.size() << " microbatches, mean over " << static_cast<int>(mean_over);
     }
   }
 }

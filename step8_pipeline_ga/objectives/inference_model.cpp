@@ -9,7 +9,7 @@ namespace ladder {
 InferenceModel::InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
     : plan_(plan),
       mesh_(mesh),
-      heads_(options.model.heads),
+      unshaped_(unshaped_options(options.model)),
       flat_(plan.layout),
       pipeline_(stage_pipeline(options, plan, flat_, mesh_.stages)) {}
 
@@ -17,7 +17,7 @@ void InferenceModel::load(const std::filesystem::path& checkpoint, const std::st
   TrainState state;
   state.parameters = stage_parameters(plan_, flat_, mesh_);
   state.tokenizer = tokenizer;
-  state.heads = heads_;
+  state.unshaped = unshaped_;
   load_parameters(checkpoint, state);
 }
 

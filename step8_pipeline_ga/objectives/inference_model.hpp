@@ -33,7 +33,7 @@ class InferenceModel {
  private:
   StagePlan plan_;
   Mesh mesh_;
-  std::int64_t heads_;
+  Json unshaped_;
   FlatModel flat_;
   PipelineRunner pipeline_;
 };

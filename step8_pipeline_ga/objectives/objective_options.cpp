@@ -15,9 +15,11 @@ void ObjectiveOptions::declare(OptionTable& table) {
                "how strongly the model is held to the reference");
   table.number("--dpo-label-smoothing", dpo.label_smoothing, {0, 0.5},
                "share of pairs presumed to be labeled the wrong way round, 0 to 0.5");
-  table.choice(
-      "--dpo-unit", dpo.unit, {{"pairs", DpoUnit::kPairs}, {"tokens", DpoUnit::kTokens}},
-      "mean over pairs; or over answer tokens, where a pair counts by the number of its own");
+  table.choice("--dpo-mean-over", dpo.mean_over,
+               {{"pairs", DpoMeanOver::kPairs}, {"tokens", DpoMeanOver::kTokens}},
+               "the loss is a mean over pairs; or over answer tokens, where a pair counts by the "
+               "number of its own");
+  table.moved("--dpo-unit", "it is --dpo-mean-over now");
   table.value(
       "--dpo-reference", dpo.reference,
       "checkpoint of the frozen model to compare with, the same in every part of a run that "
@@ -60,11 +62,11 @@ void ObjectiveOptions::finalize(TrainOptions& options) {
   if (kind == ObjectiveKind::kLanguageModel) return;
   options.shape.rows_per_sample = 2;  // a pair's two answers, or a sample's two views
   if (kind == ObjectiveKind::kSelfDistillation) {
-    options.shape.unit = "samples";
+    options.shape.mean_over = "samples";
     return;
   }
   options.shape.rows = Rows::kPairs;
-  options.shape.unit = dpo.unit == DpoUnit::kPairs ? "pairs" : "answer tokens";
+  options.shape.mean_over = dpo.mean_over == DpoMeanOver::kPairs ? "pairs" : "answer tokens";
   check_usage(!dpo.reference.empty() || !options.output.init_from.empty(),
               "--objective dpo compares with a frozen model, and neither --dpo-reference nor "
               "--init-from names one: give --dpo-reference CHECKPOINT");

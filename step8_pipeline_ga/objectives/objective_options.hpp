@@ -10,8 +10,8 @@ namespace ladder {
 
 enum class ObjectiveKind { kLanguageModel, kDpo, kSelfDistillation };
 
-// What DPO averages over: pairs; or answer tokens, where a pair counts by the number of its own.
-enum class DpoUnit { kPairs, kTokens };
+// What DPO's loss is a mean over: pairs; or answer tokens, where a pair counts by the number of its own.
+enum class DpoMeanOver { kPairs, kTokens };
 
 // The samples over which a teacher's assignment is balanced: those of each microbatch, or those of
 // the whole optimizer step on all replicas.
@@ -20,7 +20,7 @@ enum class SinkhornScope { kMicrobatch, kBatch };
 struct DpoOptions {
   double beta = 0.1;           // how strongly the model is held to the reference
   double label_smoothing = 0;  // the share of pairs presumed to be labeled the wrong way round
-  DpoUnit unit = DpoUnit::kPairs;
+  DpoMeanOver mean_over = DpoMeanOver::kPairs;
   std::string reference = {};  // a checkpoint: the frozen model; empty: that of --init-from
   std::string cache = {};      // a file of the reference's log-probabilities; empty: none
 };

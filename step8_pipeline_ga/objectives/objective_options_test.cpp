@@ -15,14 +15,14 @@ void refused(const std::vector<const char*>& words, const char* part) {
 }
 
 TEST(ObjectiveOptions, HaveTheirUnits) {
-  const auto unit = [](const std::vector<const char*>& words) {
-    return parse(words).options.shape.unit;
+  const auto mean_over = [](const std::vector<const char*>& words) {
+    return parse(words).options.shape.mean_over;
   };
-  EXPECT_EQ(unit({}), "target tokens");
-  EXPECT_EQ(unit({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
-  EXPECT_EQ(unit({"--objective", "dpo", "--init-from", "runs/a", "--dpo-unit", "tokens"}),
+  EXPECT_EQ(mean_over({}), "target tokens");
+  EXPECT_EQ(mean_over({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
+  EXPECT_EQ(mean_over({"--objective", "dpo", "--init-from", "runs/a", "--dpo-mean-over", "tokens"}),
             "answer tokens");
-  EXPECT_EQ(unit({"--objective", "self_distillation"}), "samples");
+  EXPECT_EQ(mean_over({"--objective", "self_distillation"}), "samples");
 }
 
 TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
@@ -31,6 +31,7 @@ TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
   refused({"--objective", "dpo", "--dpo-reference", "a", "--rows", "documents"}, "leave it out");
   refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
   refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
+  refused({"--dpo-unit", "tokens"}, "unknown option --dpo-unit: it is --dpo-mean-over now");
   refused({"--dpo-beta", "0"}, "--dpo-beta is 0");
   refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
   refused({"--prototypes", "1"}, "--prototypes is 1");

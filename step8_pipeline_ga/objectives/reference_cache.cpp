@@ -80,11 +80,12 @@ ReferenceCache::ReferenceCache(const TrainOptions& options, const std::string& r
                                const Mesh& mesh, Run& run) {
   const MemoryScope scope(MemoryCategory::kOther, "reference log-probabilities");
   const std::string& file = options.get<ObjectiveOptions>().dpo.cache;
-  const Metadata metadata = {{"model", reference_hash},
-                             {"--heads", std::to_string(options.model.heads)},
-                             {"--precision", to_json(options).at("precision").get<std::string>()},
-                             {"training data", batches.training_data().content_hash()},
-                             {"validation data", batches.validation_data().content_hash()}};
+  Metadata metadata = {{"model", reference_hash},
+                       {"--precision", to_json(options).at("precision").get<std::string>()},
+                       {"training data", batches.training_data().content_hash()},
+                       {"validation data", batches.validation_data().content_hash()}};
+  for (const auto& [name, value] : unshaped_options(options.model).items())
+    metadata["--" + name] = to_text(value);
   const bool is_there = mesh.world.rank() == 0 && fs::exists(file);
   if (all_reduce_sum(is_there ? 1 : 0, mesh.world) > 0) {
     read(file, metadata, batches);

@@ -2,8 +2,8 @@
 // so that later runs need neither the model's memory nor its forwards.
 //
 // The file is a safetensors file. Its metadata say what it belongs to: the model and the data, by
-// hashes, and --heads and --precision, which change what the same parameters say. A cache of
-// anything else is refused. A hash of the values themselves tells a damaged file.
+// hashes, and what else changes what the same parameters say: --precision and the options that no
+// shape tells (--heads, …). A cache of anything else is refused. A hash of the values themselves tells a damaged file.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -68,7 +68,8 @@ at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& mic
     for (std::int64_t k = 0; k < options.prototypes; ++k)
       (*sums)[static_cast<std::size_t>(1 + k)] += total.const_data_ptr<double>()[k];
   }
-  return distillation_losses(scores, microbatch.reference, options.student_temperature).sum();
+  return distillation_losses(scores, microbatch.second_model_output, options.student_temperature)
+      .sum();
 }
 
 Metrics distillation_metrics(const MetricSums& sums) {

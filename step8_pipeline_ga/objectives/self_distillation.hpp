@@ -43,8 +43,8 @@ at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int
 at::Tensor distillation_losses(const at::Tensor& student, const at::Tensor& assignment,
                                double temperature);
 
-// The summed loss [] of a microbatch of views, whose `reference` is the assignment of its rows
-// [2B, K]. Adds what describes the student's predictions to `sums`, unless that is null.
+// The summed loss [] of a microbatch of views, whose `second_model_output` is the assignment of
+// its rows [2B, K]. Adds what describes the student's predictions to `sums`, unless that is null.
 at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& microbatch,
                                  const DistillationOptions& options, MetricSums* sums);
 

@@ -172,12 +172,12 @@ TEST(SelfDistillation, LossSumAndMetricsOfAMicrobatch) {
   Microbatch m;
   m.targets = at::zeros({4, 2}, at::kLong);
   m.samples = {4, 9};
-  m.reference = random_doubles({4, 3}, 2).softmax(1);
+  m.second_model_output = random_doubles({4, 3}, 2).softmax(1);
   const at::Tensor logits = random_doubles({4, 2, 7}, 1);
   const at::Tensor student = logits.mean(1).narrow(1, 0, 3);
   MetricSums sums;
-  const double wanted = loss_of_sample(student, m.reference, 0, 2, 0.5) +
-                        loss_of_sample(student, m.reference, 1, 3, 0.5);
+  const double wanted = loss_of_sample(student, m.second_model_output, 0, 2, 0.5) +
+                        loss_of_sample(student, m.second_model_output, 1, 3, 0.5);
   for (int twice = 0; twice < 2; ++twice) {
     EXPECT_NEAR(distillation_loss_sum(logits, m, options, &sums).item<double>(), wanted, 1e-12);
   }

@@ -3,7 +3,7 @@
 //
 //   prepare      before the forward: what a second model says about the batch is filled in, by a
 //                run of the pipeline without gradients (dpo's frozen reference, the teacher)
-//   count        the units that the loss is a mean over: the one denominator
+//   count        what the loss is a mean over: the one denominator
 //   loss_sum     on the last stage: the summed loss of a microbatch, from the model's outputs
 //   after_step   the teacher takes a step towards the student, unless the student's was skipped
 //

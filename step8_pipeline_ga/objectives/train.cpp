@@ -43,10 +43,10 @@ TrainReport train(const TrainOptions& options, World& world) {
   while (run.next_step()) {
     auto [batch, metrics] = next_batch(batches, options, mesh.data_parallel);
     objective.prepare(batch, {.epoch = batches.position().epoch});
-    const double num_units = all_reduce_sum(objective.count(batch), mesh.data_parallel);
+    const double denominator = all_reduce_sum(objective.count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
     const double loss = pipeline.accumulate_gradients(
-        objective, batch, num_units, flush_size(options, batch), count, run.loss_scale());
+        objective, batch, denominator, flush_size(options, batch), count, run.loss_scale());
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
@@ -58,7 +58,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
-    run.record({sums.loss, clip.norm, param_norm, num_units, sums.is_stop_requested,
+    run.record({sums.loss, clip.norm, param_norm, denominator, sums.is_stop_requested,
                 join(metrics, objective.take_metrics())});
     if (run.should_save())
       run.save(stage_state(plan, flat, optimizer, batches, mesh, objective.state));

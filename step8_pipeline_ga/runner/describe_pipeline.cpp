@@ -38,7 +38,7 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
   const Timeline timeline = simulate(plan, {});
   const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages, " stages, ",
                                    plan.num_microbatches, " microbatches");
-  return is_svg ? draw_svg(timeline, title, "units") : title + "\n" + draw_text(timeline, "units");
+  return is_svg ? draw_svg(timeline, title, "slots") : title + "\n" + draw_text(timeline, "slots");
 }
 
 }  // namespace ladder

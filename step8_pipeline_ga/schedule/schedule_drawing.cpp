@@ -69,9 +69,9 @@ std::string rounded(double value) {
   return text;
 }
 
-std::string time_in_words(const Picture& picture, const std::string& unit) {
+std::string time_in_words(const Picture& picture, const std::string& measured_in) {
   const TimelineSummary& summary = picture.summary;
-  return concat(rounded(summary.total_s), " ", unit,
+  return concat(rounded(summary.total_s), " ", measured_in,
                 "; bubble: ", rounded(100 * summary.bubble_per_ideal), " % of the ideal time, ",
                 rounded(100 * summary.bubble_per_total), " % of the total");
 }
@@ -126,7 +126,7 @@ std::string row(const std::vector<TimedAction>& stage, const Picture& picture, d
 
 }  // namespace
 
-std::string draw_text(const Timeline& timeline, const std::string& unit, int max_columns) {
+std::string draw_text(const Timeline& timeline, const std::string& measured_in, int max_columns) {
   const Picture picture = picture_of(timeline);
   const std::size_t name_width = concat("stage ", timeline.size()).size();
   const int frame = static_cast<int>(name_width) + 3;
@@ -145,8 +145,8 @@ std::string draw_text(const Timeline& timeline, const std::string& unit, int max
   }
   text += "with the number of the microbatch";
   if (picture.chunks_per_stage > 1) text += "; a, b, … the chunk of the stage";
-  return concat(text, "; . idle\n", time_in_words(picture, unit), "; ", memory_in_words(picture),
-                "\n");
+  return concat(text, "; . idle\n", time_in_words(picture, measured_in), "; ",
+                memory_in_words(picture), "\n");
 }
 
 // ---- SVG ----
@@ -197,7 +197,7 @@ double tick_s(double total_s) {
   return 10 * power;
 }
 
-std::string axis(const Picture& picture, double bottom, const std::string& unit) {
+std::string axis(const Picture& picture, double bottom, const std::string& measured_in) {
   const double step_s = tick_s(picture.summary.total_s);
   const auto num_steps = std::lround(std::floor(picture.summary.total_s / step_s + 1e-9));
   std::string text;
@@ -207,7 +207,7 @@ std::string axis(const Picture& picture, double bottom, const std::string& unit)
     text += concat("<line x1=\"", x, "\" y1=\"", kTop - 4, "\" x2=\"", x, "\" y2=\"", bottom,
                    "\" class=\"grid\"/>\n");
     text += label(x, bottom + 20, i == 0 ? "start" : "middle",
-                  rounded(time_s) + (i == 0 ? " " + unit : ""));
+                  rounded(time_s) + (i == 0 ? " " + measured_in : ""));
   }
   return text;
 }
@@ -261,11 +261,12 @@ std::string legend(const Picture& picture, double y) {
 
 }  // namespace
 
-std::string draw_svg(const Timeline& timeline, const std::string& title, const std::string& unit) {
+std::string draw_svg(const Timeline& timeline, const std::string& title,
+                     const std::string& measured_in) {
   const Picture picture = picture_of(timeline);
   const double bottom = kTop + static_cast<double>(timeline.size()) * (kRowHeight + kRowGap);
   const double width = kLeft + kPlotWidth + 20, height = bottom + 124;
-  const std::string time = time_in_words(picture, unit), memory = memory_in_words(picture);
+  const std::string time = time_in_words(picture, measured_in), memory = memory_in_words(picture);
   std::string text = concat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", width, " ", height,
       "\" role=\"img\"><title>", escaped(title), "</title>\n<desc>When each of the ",
@@ -275,7 +276,7 @@ std::string draw_svg(const Timeline& timeline, const std::string& title, const s
       "rect{stroke:#222;stroke-width:.5}.number{fill:#111;text-anchor:middle}</style>\n",
       box(0, 0, width, height, "#fbfaf7"), "<text class=\"title\" x=\"", kLeft, "\" y=\"34\">",
       escaped(title), "</text>\n");
-  if (picture.summary.total_s > 0) text += axis(picture, bottom, unit) + boxes(picture);
+  if (picture.summary.total_s > 0) text += axis(picture, bottom, measured_in) + boxes(picture);
   return concat(text, legend(picture, bottom + 54), label(kLeft, bottom + 84, "start", time),
                 label(kLeft, bottom + 108, "start", memory), "</svg>\n");
 }

@@ -1,7 +1,7 @@
 // Draws when each stage of a pipeline computed what: for the terminal, and as a figure.
 //
 // Both draw a simulated timeline and a measured one alike, begin at the first action, and leave out
-// messages. `unit` is what a second of the timeline is called: for costs of 1 it is not a second.
+// messages. `measured_in` is what a second of the timeline is called: with costs of 1 it is a slot.
 #pragma once
 
 #include <string>
@@ -16,17 +16,17 @@ namespace ladder {
 //   stage 0 |F0F1....B0==F2B1==F3B2==....B3==|
 //   stage 1 |..F0B0==F1B1==F2B2==F3B3==......|
 //   F forward, B backward, with the number of the microbatch; . idle
-//   15 units; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
+//   15 slots; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
 //
 // The shortest computation has room for its number, unless a row would get longer than
 // max_columns; then numbers are left out where they do not fit. Throws CheckError if max_columns
 // has no room at all.
-std::string draw_text(const Timeline& timeline, const std::string& unit = "s",
+std::string draw_text(const Timeline& timeline, const std::string& measured_in = "s",
                       int max_columns = 160);
 
 // A stand-alone SVG file, for light and for dark pages and narrow screens, with `title` and the
 // figures in words.
 std::string draw_svg(const Timeline& timeline, const std::string& title,
-                     const std::string& unit = "s");
+                     const std::string& measured_in = "s");
 
 }  // namespace ladder

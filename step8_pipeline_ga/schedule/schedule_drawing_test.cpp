@@ -41,16 +41,16 @@ std::size_t longest_line(const std::string& text) {
 
 // As in the header.
 TEST(ScheduleDrawing, DrawsAScheduleAsText) {
-  EXPECT_EQ(draw_text(simulated(Schedule::k1f1b, 2, 4), "units"),
+  EXPECT_EQ(draw_text(simulated(Schedule::k1f1b, 2, 4), "slots"),
             "stage 0 |F0F1....B0==F2B1==F3B2==..B3==|\n"
             "stage 1 |..F0B0==F1B1==F2B2==F3B3==....|\n"
             "F forward, B backward, with the number of the microbatch; . idle\n"
-            "15 units; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per "
+            "15 slots; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per "
             "stage: 2, 1\n");
 }
 
 TEST(ScheduleDrawing, DrawsHalvesAsText) {
-  EXPECT_THAT(draw_text(simulated(Schedule::kZeroBubble, 3, 3), "units"),
+  EXPECT_THAT(draw_text(simulated(Schedule::kZeroBubble, 3, 3), "slots"),
               StartsWith("stage 0 |F0F1F2....I0W0I1W1I2W2|\n"
                          "stage 1 |..F0F1..I0F2I1W0I2W1W2|\n"
                          "stage 2 |....F0I0F1I1F2I2W0W1W2|\n"
@@ -103,11 +103,11 @@ TEST(ScheduleDrawing, DrawsNothing) {
 }
 
 TEST(ScheduleDrawing, DrawsAFigure) {
-  const std::string svg = draw_svg(simulated(Schedule::k1f1b, 2, 4), "a < b & c", "units");
+  const std::string svg = draw_svg(simulated(Schedule::k1f1b, 2, 4), "a < b & c", "slots");
   EXPECT_THAT(svg,
               AllOf(StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""),
                     HasSubstr("<title>a &lt; b &amp; c</title>"),
-                    HasSubstr("<desc>When each of the 2 stages"), HasSubstr("15 units; bubble"),
+                    HasSubstr("<desc>When each of the 2 stages"), HasSubstr("15 slots; bubble"),
                     HasSubstr("font:18px"), HasSubstr(">stage 1</text>"),
                     HasSubstr(">live microbatches per stage: 2, 1</text>")));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));

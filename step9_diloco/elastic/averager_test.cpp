@@ -18,7 +18,6 @@
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
-#include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 
@@ -474,19 +473,6 @@ TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
   Toy larger;
   larger.own = at::zeros({4});
   EXPECT_THAT(fault_of(snapshot, member, larger.state()), HasSubstr("64 bytes, not 68"));
-}
-
-TEST(Exchange, SlicesCoverTheValues) {
-  for (const std::int64_t numel : {0, 1, 2, 7, 100}) {
-    for (std::size_t n = 1; n <= 5; ++n) {
-      std::int64_t end = 0;
-      for (std::size_t i = 0; i < n; ++i) {
-        EXPECT_EQ(slice_of(numel, i, n).start, end);
-        end += slice_of(numel, i, n).numel;
-      }
-      EXPECT_EQ(end, numel);
-    }
-  }
 }
 
 }  // namespace

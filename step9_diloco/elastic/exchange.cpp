@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/comm/rank_order_fold.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 
@@ -14,8 +15,8 @@ at::Tensor tensor_of(const InFlightBuffer& buffer) {  // a view
   return at::from_blob(buffer.bytes.get(), {buffer.num_bytes / 4}, at::kFloat);
 }
 
-std::string_view bytes_in(const at::Tensor& values, const Slice& slice) {
-  return {reinterpret_cast<const char*>(values.const_data_ptr<float>() + slice.start),
+std::string_view bytes_in(const at::Tensor& values, const ElementRange& slice) {
+  return {reinterpret_cast<const char*>(values.const_data_ptr<float>() + slice.begin),
           static_cast<std::size_t>(4 * slice.numel)};
 }
 
@@ -47,12 +48,6 @@ std::vector<int> reduce_own_slice(const at::Tensor& own, const std::vector<Membe
 
 }  // namespace
 
-Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n) {
-  const auto index = static_cast<std::int64_t>(i), count = static_cast<std::int64_t>(n);
-  const std::int64_t start = numel * index / count;
-  return {start, numel * (index + 1) / count - start};
-}
-
 Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
                               Messenger& messenger, Mailbox& mailbox, double seconds) {
   check(values.is_contiguous() && values.scalar_type() == at::kFloat,
@@ -61,7 +56,7 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
   Missing missing;
   const std::vector<Member> contributors = quorum.contributors();
   const auto slice = [&](std::size_t i) {
-    return slice_of(values.numel(), i, contributors.size());
+    return slice_of(values.numel(), static_cast<int>(contributors.size()), static_cast<int>(i));
   };
   for (std::size_t i = 0; i < contributors.size(); ++i) {  // reduce-scatter
     if (quorum.member(worker).donor) break;
@@ -71,7 +66,7 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
   }
   for (std::size_t i = 0; i < contributors.size(); ++i) {
     if (contributors[i].worker != worker || slice(i).numel == 0) continue;
-    const at::Tensor own = values.narrow(0, slice(i).start, slice(i).numel);
+    const at::Tensor own = values.narrow(0, slice(i).begin, slice(i).numel);
     missing.values = reduce_own_slice(own, contributors, worker, mailbox, timer, seconds);
     if (!missing.is_empty()) return missing;
     for (const Member& member : quorum.members) {
@@ -87,7 +82,7 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
       missing.sums.push_back(contributors[i].worker);
       continue;
     }
-    values.narrow(0, slice(i).start, slice(i).numel).copy_(tensor_of(*sum));
+    values.narrow(0, slice(i).begin, slice(i).numel).copy_(tensor_of(*sum));
   }
   return missing;
 }

@@ -15,7 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "step9_diloco/elastic/mailbox.hpp"
@@ -23,13 +23,6 @@
 #include "step9_diloco/elastic/quorum.hpp"
 
 namespace ladder {
-
-// The slice of contributor i of n: elements [start, start + numel); empty if there are too few.
-struct Slice {
-  std::int64_t start = 0;
-  std::int64_t numel = 0;
-};
-Slice slice_of(std::int64_t numel, std::size_t i, std::size_t n);
 
 // The workers whose parts of a round have not arrived.
 struct Missing {

@@ -23,12 +23,13 @@ DataShard worker_shard(const TrainOptions& options) {
 
 std::string describe_group(const TrainOptions& options) {
   const Json all = to_json(options);
+  Json shared = model_to_json(options);
+  for (const char* name : {"optimizer", "precision", "masters", "rows", "tail", "fragments",
+                           "outer-lr", "outer-momentum"})
+    shared[name] = all.at(name);
   std::string text;
-  for (const char* name :
-       {"layers", "heads", "channels", "context", "vocab-size", "tie-embeddings", "optimizer",
-        "precision", "masters", "rows", "tail", "fragments", "outer-lr", "outer-momentum"}) {
-    text += concat(text.empty() ? "" : ", ", "--", name, " ", all.at(name).dump());
-  }
+  for (const auto& [name, value] : shared.items())
+    text += concat(text.empty() ? "" : ", ", "--", name, " ", value.dump());
   return text;
 }
 

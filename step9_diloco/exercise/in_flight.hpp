@@ -1,4 +1,4 @@
-// For the grader: values that an operation works on, and that nobody else may touch meanwhile.
+// For the judge: values that an operation works on, and that nobody else may touch meanwhile.
 //
 // Between the start of the operation and its end they hold a number that is of no use to anybody.
 // So to read them too early gives wrong results, and a write is noticed, whatever the transport

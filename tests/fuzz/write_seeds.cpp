@@ -10,6 +10,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/pretrained/model_config.hpp"
 #include "step9_diloco/elastic/message.hpp"
 #include "tests/fuzz/small_checkpoint.hpp"
 
@@ -84,6 +85,22 @@ void write_worker_seeds(const fs::path& folder) {
           std::string({format, 0, '\x80'}) + std::string(600, '\x3f'));
 }
 
+void write_model_seeds(const fs::path& folder) {
+  for (const char* family : {"gpt2", "llama"}) {
+    ModelOptions model = {.kv_heads = 2, .mlp_channels = 64};
+    if (family == std::string("llama")) model.family = ModelFamily::kLlama;
+    write(folder / "model_config" / family, to_text(model_config_json(model, at::kFloat)));
+  }
+  write(folder / "model_config" / "rope_parameters",
+        R"({"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1e4}})");
+  write(folder / "weight_index" / "two",
+        R"({"weight_map":{"a":"x-1.safetensors","b":"x-1.safetensors","c":"x-2.safetensors"}})");
+  std::string file(1024, '\0');
+  const std::int32_t words[] = {20240326, 3, 1, 1, 1, 1, 1, 2};
+  std::memcpy(file.data(), words, sizeof words);
+  write(folder / "llm_c_file" / "fp32", file + std::string(4 * (3 + 25 + 2), '\1'));
+}
+
 }  // namespace
 }  // namespace ladder
 
@@ -97,5 +114,6 @@ int main(int argc, char** argv) {
   ladder::write_token_seeds(folder / "token_file");
   ladder::write_text_seeds(folder / "text_file");
   ladder::write_checkpoint_seeds(folder / "checkpoint");
+  ladder::write_model_seeds(folder);
   ladder::write_worker_seeds(folder);
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/comm/communicator.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 

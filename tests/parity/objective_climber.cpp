@@ -19,7 +19,7 @@ ObjectiveCase dpo() {
 ObjectiveCase dpo_by_pairs() {
   ObjectiveCase which = dpo();
   which.name = "dpo over tokens, up to 9 pairs";
-  which.objective.dpo = {.label_smoothing = 0.1, .unit = DpoUnit::kTokens};
+  which.objective.dpo = {.label_smoothing = 0.1, .mean_over = DpoMeanOver::kTokens};
   which.docs_per_step = 9;
   return which;
 }

@@ -43,14 +43,15 @@ class ObjectiveClosedForm : public ObjectiveClimber {
   }
 };
 
-// A model that is its own reference gives every pair a margin of 0, which costs log 2 in each unit.
+// A model that is its own reference gives every pair a margin of 0, which costs log 2, per
+// pair as per token.
 TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
   TrainOptions named = options(dpo(), climber_.size());
   named.num_steps = 1;
   TrainOptions by_default = named, by_tokens = named, other = named;
   by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
   other.output.init_from = {};                            // the model starts from its seed
-  by_tokens.set<ObjectiveOptions>().dpo.unit = DpoUnit::kTokens;
+  by_tokens.set<ObjectiveOptions>().dpo.mean_over = DpoMeanOver::kTokens;
   for (const TrainOptions& own : {named, by_default, by_tokens})
     EXPECT_NEAR(climb(own).report.losses[0], std::log(2.0), 1e-6);
   EXPECT_GT(std::abs(climb(other).report.losses[0] - std::log(2.0)), 1e-3);
@@ -190,9 +191,9 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
              fs::copy_options::recursive);
   }
   climber_.wait_for_all();
-  const auto names_both =
-      AllOf(HasSubstr("was trained with the reference model " + saved_param_hash(old)),
-            HasSubstr(saved_param_hash(old.parent_path() / "step_000009")));
+  const auto names_both = AllOf(
+      HasSubstr("was trained with the reference model " + describe_checkpoint(old).param_hash),
+      HasSubstr(describe_checkpoint(old.parent_path() / "step_000009").param_hash));
   EXPECT_THAT([&] { climb(rest); }, ThrowsMessage<CheckError>(names_both));
   climber_.wait_for_all();
   rest.set<ObjectiveOptions>().dpo.reference = old;

@@ -143,7 +143,7 @@ std::vector<Cut> cuts_on(std::int64_t num_ranks) {
 TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
   ObjectiveCase by_tokens = dpo();
   by_tokens.name = "dpo over tokens";
-  by_tokens.objective.dpo.unit = DpoUnit::kTokens;
+  by_tokens.objective.dpo.mean_over = DpoMeanOver::kTokens;
   for (const ObjectiveCase& which :
        {ObjectiveCase{.name = "lm"}, dpo(), by_tokens, self_distillation(SinkhornScope::kBatch)}) {
     TrainOptions common = options(which, 1);
@@ -166,7 +166,7 @@ TEST_F(ObjectiveLadder, TheGradientIsTheSameHoweverTheBatchIsCut) {
       SCOPED_TRACE(concat(which.name, ": ", cut.name()));
       const FinishedRun run = climb(with(cut));
       if (climber_.rank() != 0) continue;
-      EXPECT_EQ(run.report.units, wanted.report.units);
+      EXPECT_EQ(run.report.denominators, wanted.report.denominators);
       EXPECT_NEAR(run.report.losses[0] / wanted.report.losses[0], 1, 2e-6);
       EXPECT_NEAR(run.report.grad_norms[0] / wanted.report.grad_norms[0], 1, 1e-5);
       EXPECT_NEAR(run.report.param_norms[0] / wanted.report.param_norms[0], 1, 1e-7);

@@ -39,11 +39,11 @@ TEST_ON_RANKS(Reduction, ReduceScatterIsTheFoldInRankOrder) {
       comm_.reduce_scatter(full, shard)->wait();
       EXPECT_TRUE(bits_equal(shard, expected)) << dtype << " " << numel;
       EXPECT_TRUE(bits_equal(full, values_of(rank_, size_ * numel, dtype))) << "full is only read";
-      // In place: the shard is its own piece of full.
-      const at::Tensor own_piece = full.narrow(0, rank_ * numel, numel);
-      comm_.reduce_scatter(full, own_piece)->wait();
-      EXPECT_TRUE(bits_equal(own_piece, expected)) << dtype << " " << numel << " in place";
-      own_piece.copy_(values_of(rank_, size_ * numel, dtype).narrow(0, rank_ * numel, numel));
+      // In place: the shard is its own slice of full.
+      const at::Tensor own_slice = full.narrow(0, rank_ * numel, numel);
+      comm_.reduce_scatter(full, own_slice)->wait();
+      EXPECT_TRUE(bits_equal(own_slice, expected)) << dtype << " " << numel << " in place";
+      own_slice.copy_(values_of(rank_, size_ * numel, dtype).narrow(0, rank_ * numel, numel));
       EXPECT_TRUE(bits_equal(full, values_of(rank_, size_ * numel, dtype))) << "so is the rest";
     }
   }

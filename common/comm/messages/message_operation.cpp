@@ -9,7 +9,7 @@ MessageOperation::MessageOperation(std::shared_ptr<MessageGroup> group, Operatio
     : group_(std::move(group)),
       operation_(std::move(operation)),
       messages_(group_->new_messages(operation_.kind)),
-      chunks_(operation_.tensor, group_->rank, group_->size) {
+      slices_(operation_.tensor, group_->rank, group_->size) {
   if (!operation_.is_barrier() && !operation_.is_message()) number_ = group_->num_started++;
   operation_.is_barrier() ? messages_->barrier() : post();
 }
@@ -19,11 +19,11 @@ void MessageOperation::post() {
   const Bytes whole(data_of(tensor), tensor.nbytes());
   switch (operation_.kind) {
     case CommOp::kAllReduce:
-      return post_all_to_all(chunks_.own().data());
+      return post_all_to_all(slices_.own().data());
     case CommOp::kReduceScatter:
       return post_all_to_all(data_of(operation_.shard));
     case CommOp::kAllGather: {
-      const Bytes own = chunks_.own();
+      const Bytes own = slices_.own();
       const std::byte* const shard = data_of(operation_.shard);
       if (own.size() > 0 && shard != own.data()) std::memmove(own.data(), shard, own.size());
       return post_gather();
@@ -65,29 +65,29 @@ void MessageOperation::advance() {
 void MessageOperation::post_all_to_all(std::byte* target) {
   const int rank = group_->rank, size = group_->size;
   target_ = target;
-  chunks_.make_room();
+  slices_.make_room();
   for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) receive(chunks_.arriving(peer), peer);
+    if (peer != rank) receive(slices_.arriving(peer), peer);
   }
   // Each rank starts with its successor, so that no rank receives from all others at once.
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
-    send(chunks_.chunk(peer), peer);
+    send(slices_.slice(peer), peer);
   }
 }
 
 void MessageOperation::fold() {
-  fold_in_rank_order(chunks_.pieces(), group_->rank, target_, chunks_.dtype(), chunks_.own_numel());
-  chunks_.drop_room();  // before the gather: the peak is the tensor's size, not more
+  fold_in_rank_order(slices_.pieces(), group_->rank, target_, slices_.dtype(), slices_.own_numel());
+  slices_.drop_room();  // before the gather: the peak is the tensor's size, not more
 }
 
 void MessageOperation::post_gather() {
   const int rank = group_->rank, size = group_->size;
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + size - i) % size;  // in the order in which they send to this rank
-    receive(chunks_.chunk(peer), peer);
+    receive(slices_.slice(peer), peer);
   }
-  for (int i = 1; i < size; ++i) send(chunks_.own(), (rank + i) % size);
+  for (int i = 1; i < size; ++i) send(slices_.own(), (rank + i) % size);
 }
 
 }  // namespace ladder

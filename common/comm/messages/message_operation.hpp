@@ -4,8 +4,8 @@
 //   reduce_scatter  all-to-all → fold → done
 //   all others      all-to-all → done
 //
-// In the all-to-all of a reduction, every rank sends chunk r of its tensor to rank r, which folds
-// the chunks in rank order. In the gather, every rank sends its finished chunk to all others. All
+// In the all-to-all of a reduction, every rank sends slice r of its tensor to rank r, which folds
+// the slices in rank order. In the gather, every rank sends its finished slice to all others. All
 // messages of a phase are in flight at once. Both phases use the operation's one tag: between two
 // ranks, messages with one tag keep their order, and all ranks post the first phase first.
 //
@@ -38,7 +38,7 @@ class MessageOperation {
 
  private:
   enum class Phase { kAllToAll, kGather, kDone };
-  using Bytes = RankChunks::Bytes;
+  using Bytes = RankSlices::Bytes;
   Channel channel() const {
     return operation_.is_message() ? Channel::kPointToPoint : Channel::kCollectives;
   }
@@ -55,8 +55,8 @@ class MessageOperation {
   Phase phase_ = Phase::kAllToAll;
   std::int64_t number_ = -1;
   std::unique_ptr<Messages> messages_;
-  RankChunks chunks_;            // of the tensor
-  std::byte* target_ = nullptr;  // receives the fold of this rank's chunk
+  RankSlices slices_;            // of the tensor
+  std::byte* target_ = nullptr;  // receives the fold of this rank's slice
 };
 
 }  // namespace ladder

@@ -216,13 +216,13 @@ WorkPtr NcclCommunicator::start(const Operation& operation) {
     return queue(operation, {},
                  [&](ncclComm_t comm, cudaStream_t stream) { call_nccl(operation, comm, stream); });
   }
-  RankChunks chunks(operation.tensor, rank(), size());
-  chunks.make_room();
-  return queue(operation, chunks.room(), [&](ncclComm_t comm, cudaStream_t stream) {
+  RankSlices slices(operation.tensor, rank(), size());
+  slices.make_room();
+  return queue(operation, slices.room(), [&](ncclComm_t comm, cudaStream_t stream) {
     const bool is_scatter = operation.kind == CommOp::kReduceScatter;
-    scatter_and_fold(chunks, is_scatter ? data_of(operation.shard) : chunks.own().data(), comm,
+    scatter_and_fold(slices, is_scatter ? data_of(operation.shard) : slices.own().data(), comm,
                      stream);
-    if (!is_scatter) gather(chunks, comm, stream);
+    if (!is_scatter) gather(slices, comm, stream);
   });
 }
 

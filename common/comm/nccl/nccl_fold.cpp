@@ -8,13 +8,13 @@ namespace {
 
 // As one group of NCCL's, in which neither a send nor a receive has to come first.
 template <class Sent, class Received>
-void exchange_with_peers(const RankChunks& chunks, Sent sent_to, Received received_from,
+void exchange_with_peers(const RankSlices& slices, Sent sent_to, Received received_from,
                          ncclComm_t comm, cudaStream_t stream) {
   check_nccl(ncclGroupStart(), "ncclGroupStart");
   try {
-    for (int peer = 0; peer < chunks.size(); ++peer) {
-      if (peer == chunks.rank()) continue;
-      const RankChunks::Bytes out = sent_to(peer), in = received_from(peer);
+    for (int peer = 0; peer < slices.size(); ++peer) {
+      if (peer == slices.rank()) continue;
+      const RankSlices::Bytes out = sent_to(peer), in = received_from(peer);
       if (!out.empty())
         check_nccl(ncclSend(out.data(), out.size(), ncclUint8, peer, comm, stream), "ncclSend");
       if (!in.empty())
@@ -29,18 +29,18 @@ void exchange_with_peers(const RankChunks& chunks, Sent sent_to, Received receiv
 
 }  // namespace
 
-void scatter_and_fold(const RankChunks& chunks, std::byte* target, ncclComm_t comm,
+void scatter_and_fold(const RankSlices& slices, std::byte* target, ncclComm_t comm,
                       cudaStream_t stream) {
   exchange_with_peers(
-      chunks, [&](int peer) { return chunks.chunk(peer); },
-      [&](int peer) { return chunks.arriving(peer); }, comm, stream);
-  fold_on_gpu(chunks.pieces(), target, chunks.dtype(), chunks.own_numel(), stream);
+      slices, [&](int peer) { return slices.slice(peer); },
+      [&](int peer) { return slices.arriving(peer); }, comm, stream);
+  fold_on_gpu(slices.pieces(), target, slices.dtype(), slices.own_numel(), stream);
 }
 
-void gather(const RankChunks& chunks, ncclComm_t comm, cudaStream_t stream) {
+void gather(const RankSlices& slices, ncclComm_t comm, cudaStream_t stream) {
   exchange_with_peers(
-      chunks, [&](int /*peer*/) { return chunks.own(); },
-      [&](int peer) { return chunks.chunk(peer); }, comm, stream);
+      slices, [&](int /*peer*/) { return slices.own(); },
+      [&](int peer) { return slices.slice(peer); }, comm, stream);
 }
 
 }  // namespace ladder

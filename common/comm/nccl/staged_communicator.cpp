@@ -61,8 +61,8 @@ class StagedWork final : public Work {
 
 }  // namespace
 
-StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Stage stage)
-    : inner_(std::move(inner)), stage_(stage) {
+StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Staged staged)
+    : inner_(std::move(inner)), staged_(staged) {
   check(inner_ != nullptr, "a staged communicator needs one that carries its tensors");
 }
 
@@ -70,7 +70,7 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
   check_operation(operation, *this, Reach::kAnyDevice);
   const auto& [kind, tensor, shard, peer, tag] = operation;
   const bool is_staged =
-      !operation.is_barrier() && (tensor.is_cuda() || stage_ == Stage::kEverything);
+      !operation.is_barrier() && (tensor.is_cuda() || staged_ == Staged::kEverything);
   if (!is_staged) return inner_->start(operation);
 
   const bool is_root = kind == CommOp::kBroadcast && peer == rank();
@@ -94,7 +94,7 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
   std::unique_ptr<Communicator> part = inner_->split(color, key);
   if (part == nullptr) return nullptr;
-  return std::make_unique<StagedCommunicator>(std::move(part), stage_);
+  return std::make_unique<StagedCommunicator>(std::move(part), staged_);
 }
 
 }  // namespace ladder

@@ -23,9 +23,9 @@ namespace ladder {
 class StagedCommunicator final : public Communicator {
  public:
   // kEverything stages tensors on the CPU as well, so that tests need no GPU.
-  enum class Stage { kDeviceTensors, kEverything };
+  enum class Staged { kDeviceTensors, kEverything };
   explicit StagedCommunicator(std::unique_ptr<Communicator> inner,
-                              Stage stage = Stage::kDeviceTensors);
+                              Staged staged = Staged::kDeviceTensors);
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -35,7 +35,7 @@ class StagedCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<Communicator> inner_;
-  Stage stage_;
+  Staged staged_;
 };
 
 }  // namespace ladder

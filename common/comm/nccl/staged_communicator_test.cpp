@@ -16,7 +16,7 @@ namespace {
 
 class Staged : public RankTest {
  protected:
-  StagedCommunicator staged_{comm_.split(0, 0), StagedCommunicator::Stage::kEverything};
+  StagedCommunicator staged_{comm_.split(0, 0), StagedCommunicator::Staged::kEverything};
 };
 
 // The caller's tensor is the device's: only wait() or test() writes to it.
@@ -43,7 +43,7 @@ TEST_ON_RANKS(Staged, ReduceScatterOnlyReadsTheRest) {
 TEST_ON_PROCESSES(Staged, HoldsHostMemoryWhileTheWorkLives) {
   install_memory_ledger();
   StagedCommunicator alone(std::make_unique<SelfCommunicator>(),
-                           StagedCommunicator::Stage::kEverything);
+                           StagedCommunicator::Staged::kEverything);
   const at::Tensor shard = at::full({1000}, rank_, at::kFloat), full = at::zeros({1000});
   const auto held = [] { return read_memory().live(MemoryCategory::kCommunication); };
   const std::int64_t before = held();

@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 constexpr int kFormatVersion = 2;  // 1 had no state_hash
 constexpr const char* kPartialPrefix = ".partial_";
 constexpr const char* kShapeHint =
-    " (compare --layers, --heads, --channels, --context, --vocab-size, --tie-embeddings, "
-    "--precision, for the state of a round also --fragments, with the config in state.json)";
+    " (compare --model, --layers, --heads, --kv-heads, --channels, --mlp-channels, --context, "
+    "--vocab-size, --tie-embeddings, --precision, for the state of a round also --fragments, with "
+    "the config in state.json)";
 
 fs::path checkpoints_of(const fs::path& run) {
   return run / "checkpoints";
@@ -174,8 +175,6 @@ struct SavedState {
   LoadedCheckpoint loaded;
   std::int64_t optimizer_steps = 0;
   DataPosition data;
-  std::string tokenizer;
-  std::int64_t heads = 0;  // 0: it does not say
   std::string reference_hash;
   std::string optimizer_hash;
   std::map<std::string, std::int64_t> extra_counts;
@@ -196,11 +195,9 @@ SavedState read_state(const fs::path& checkpoint) {
     state.loaded.param_hash = json.at("param_hash").get<std::string>();
     state.optimizer_steps = count_in(json, "optimizer_steps", path);
     state.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
-    state.tokenizer = data.at("tokenizer").get<std::string>();
+    state.loaded.tokenizer = data.at("tokenizer").get<std::string>();
     state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
-    if (state.loaded.config.contains("heads"))
-      state.heads = count_in(state.loaded.config, "heads", path);
     state.reference_hash = json.value("reference_hash", "");
     state.loaded.loss_scale = loss_scale_in(json, path);
     state.loaded.hashes = state.loaded.param_hash + " " + state.optimizer_hash;
@@ -217,14 +214,20 @@ SavedState read_state(const fs::path& checkpoint) {
   }
 }
 
-// What no shape tells of a model: what its tokens mean, and how its channels are divided into
-// heads.
+// What no shape tells of a model: what its tokens mean, how its channels are divided into heads, …
+// An option that the checkpoint's program did not have yet was as it is by default.
 void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
-  check(saved.tokenizer == state.tokenizer, path.string(), ": was trained with the tokenizer '",
-        excerpt(saved.tokenizer), "', but this run's data use '", state.tokenizer, "'");
-  check(saved.heads == state.heads || saved.heads == 0 || state.heads == 0, path.string(),
-        ": was trained with --heads ", saved.heads, ", this run has --heads ", state.heads,
-        ": its parameters would fit, but mean something else; give --heads ", saved.heads);
+  check(saved.loaded.tokenizer == state.tokenizer, path.string(),
+        ": was trained with the tokenizer '", excerpt(saved.loaded.tokenizer),
+        "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer");
+  const Json &config = saved.loaded.config, defaults = unshaped_options({});
+  if (!config.contains("heads")) return;  // it does not say
+  for (const auto& [name, now] : state.unshaped.items()) {
+    const Json& before = config.contains(name) ? config[name] : defaults[name];
+    const std::string option = concat("--", name, " ", excerpt(to_text(before)));
+    check(before == now, path.string(), ": was trained with ", option, ", this run has --", name,
+          " ", to_text(now), ": its parameters would fit, but mean something else; give ", option);
+  }
 }
 
 // A reference that changes in the middle of a run would be another objective, and nothing would
@@ -322,8 +325,8 @@ std::string load_parameters(const fs::path& checkpoint, const TrainState& state)
   return saved.loaded.param_hash;
 }
 
-std::string saved_param_hash(const fs::path& checkpoint) {
-  return read_state(checkpoint).loaded.param_hash;
+LoadedCheckpoint describe_checkpoint(const fs::path& checkpoint) {
+  return read_state(checkpoint).loaded;
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
@@ -336,7 +339,8 @@ fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
   if (fs::exists(folder / "state.json")) return folder;
   const std::optional<fs::path> newest = newest_checkpoint(folder);
   check(newest.has_value(), option, " ", folder.string(),
-        ": holds neither a checkpoint (state.json) nor a run with checkpoints");
+        ": holds neither a checkpoint (state.json) nor a run with checkpoints",
+        option == "--init-from" ? ", nor a Hugging Face model (config.json)" : "");
   return *newest;
 }
 

@@ -46,6 +46,7 @@ SavedCheckpoint save_checkpoint(const std::filesystem::path& run, std::int64_t s
 struct LoadedCheckpoint {
   std::int64_t step = 0;
   Json config;  // of the run that wrote it
+  std::string tokenizer;
   std::string param_hash;
   std::string hashes;                               // of its parameters and its optimizer's state
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files
@@ -53,19 +54,19 @@ struct LoadedCheckpoint {
 };
 
 // Copies a checkpoint into the state's tensors and sets its other members. Checks first: if the
-// checkpoint is damaged or belongs to another model (heads included), optimizer, tokenizer or
+// checkpoint is damaged or belongs to another model (what no shape tells included), optimizer, tokenizer or
 // reference model, throws CheckError naming the file and both values before any tensor changes.
 // Only a wrong hash is found after the tensors have been read. Extra files are read if the
 // checkpoint has just those that the state has; otherwise they stay unread, and the state's own
 // stay as they are.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, TrainState& state);
 
-// Loads only the parameters, to start a new run from them. Checks names, shapes, heads and
-// tokenizer in the same way. Returns their hash.
+// Loads only the parameters, to start a new run from them. Checks names, shapes, tokenizer
+// and what no shape tells in the same way. Returns their hash.
 std::string load_parameters(const std::filesystem::path& checkpoint, const TrainState& state);
 
-// The hash of its parameters, without reading them. Throws CheckError if its state.json is damaged.
-std::string saved_param_hash(const std::filesystem::path& checkpoint);
+// What its state.json says, without reading a tensor. Throws CheckError if that is damaged.
+LoadedCheckpoint describe_checkpoint(const std::filesystem::path& checkpoint);
 
 // The checkpoint with the highest step in RUN/checkpoints, if there is one.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);

@@ -224,14 +224,19 @@ TEST_F(CheckpointTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
   refused(other, "'bytes'", "'token file'");
 }
 
-// Shapes tell neither, so that a wrong model would train on without a word.
-TEST_F(CheckpointTest, OtherHeadsOrAnotherTokenizerAreRefusedForParametersAloneAsWell) {
-  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, {{"heads", 4}}).path;
+// Shapes tell none of these, so that a wrong model would train on without a word.
+TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
+  const Json config = {{"heads", 4}, {"rope-theta", 100000.0}, {"norm-eps", 1e-6}};
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, config).path;
   const Tensors untouched = zeros();
-  TrainState other_heads = untouched.state(), other_tokens = other_heads, same = zero_state();
-  other_heads.heads = 2;
+  TrainState same = zero_state(), other_heads = untouched.state();
+  same.unshaped = unshaped_options({.heads = 4, .rope_theta = 100000, .norm_eps = 1e-6});
+  other_heads.unshaped = same.unshaped;
+  TrainState other_theta = other_heads, other_eps = other_heads, other_tokens = other_heads;
+  other_heads.unshaped["heads"] = 2;
+  other_theta.unshaped["rope-theta"] = 10000;
+  other_eps.unshaped["norm-eps"] = 1e-5;
   other_tokens.tokenizer = "token file";
-  same.heads = 4;
   const auto refused = [&](TrainState& state, const std::string& first, const std::string& second) {
     const auto names_both = ThrowsMessage<CheckError>(AllOf(HasSubstr(first), HasSubstr(second)));
     EXPECT_THAT([&] { load_checkpoint(saved, state); }, names_both);
@@ -239,9 +244,22 @@ TEST_F(CheckpointTest, OtherHeadsOrAnotherTokenizerAreRefusedForParametersAloneA
     EXPECT_EQ(untouched.parameters[0].tensor.abs().max().item<float>(), 0.0F);
   };
   refused(other_heads, "--heads 4", "--heads 2");
+  refused(other_theta, "--rope-theta 100000.0", "--rope-theta 10000:");
+  refused(other_eps, "--norm-eps 1e-06", "--norm-eps 1e-05");
   refused(other_tokens, "'bytes'", "'token file'");
   load_checkpoint(saved, same);
   EXPECT_EQ(load_parameters(saved, same), tensor_hash(state_.parameters));
+}
+
+// Checkpoints of a time when there were no such options.
+TEST_F(CheckpointTest, WhatAnOlderOneDoesNotSayWasAsByDefault) {
+  const fs::path saved = save_checkpoint(folder_.path(), 1, state_, {{"heads", 4}}).path;
+  TrainState same = zero_state(), other = same;
+  same.unshaped = unshaped_options({.heads = 4});
+  other.unshaped = unshaped_options({.heads = 4, .norm_eps = 1e-6});
+  load_checkpoint(saved, same);
+  EXPECT_THAT([&] { load_checkpoint(saved, other); },
+              ThrowsMessage<CheckError>(HasSubstr("give --norm-eps 1e-05")));
 }
 
 TEST_F(CheckpointTest, AnotherReferenceModelIsRefused) {

@@ -24,6 +24,15 @@ std::string read_text_file(const std::string& path) {
   return text.str();
 }
 
+std::string read_text_file(const std::string& path, std::uintmax_t most_bytes) {
+  std::error_code error;
+  const std::uintmax_t num_bytes = fs::file_size(path, error);
+  check(!error, path, ": cannot be opened: ", error.message());
+  check(num_bytes <= most_bytes, path, ": has ", num_bytes, " bytes, such a file has at most ",
+        most_bytes);
+  return read_text_file(path);
+}
+
 void write_text_file(const std::string& path, const std::string& text) {
   const std::string partial = path + ".partial";
   {

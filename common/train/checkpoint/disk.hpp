@@ -2,6 +2,7 @@
 // returns, what it made is on disk, and so is the entry in the folder above.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -9,6 +10,9 @@ namespace ladder {
 
 // Throws CheckError with the name and the reason.
 std::string read_text_file(const std::string& path);
+
+// The same for a file of others: it must be an ordinary one of at most so many bytes.
+std::string read_text_file(const std::string& path, std::uintmax_t most_bytes);
 
 // Writes the file under another name, flushes it and renames it into place: after a crash a reader
 // finds the old file or the new one. Throws CheckError with the name and the reason.

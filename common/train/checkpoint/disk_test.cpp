@@ -11,6 +11,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"
+#include "common/train/checkpoint/partial_folder.hpp"
 #include "common/train/reference.hpp"
 
 namespace {
@@ -114,6 +115,15 @@ TEST_F(DiskTest, AKeptReferenceIsFlushedUpToTheFolderThatWasThere) {
        {in(""), in("kept"), partial, partial + "/report.json", partial + "/model.safetensors"})
     EXPECT_THAT(flushed, Contains(path));
   EXPECT_EQ(flushed.back(), in("kept"));
+}
+
+TEST_F(DiskTest, ANewFolderGetsItsNameOnceItIsFlushed) {
+  PartialFolder folder(folder_.path("new/one"), "the folder");
+  write_text_file(folder.path() / "text", "all of it");
+  flushed.clear();
+  EXPECT_EQ(folder.complete(), in("new/one"));
+  EXPECT_EQ(read_text_file(folder_.path("new/one/text")), "all of it");
+  EXPECT_THAT(flushed, ElementsAre(concat(in("new"), "/.one.partial-", ::getpid()), in("new")));
 }
 
 TEST_F(DiskTest, PathsAreComparedWithoutLinksAndDots) {

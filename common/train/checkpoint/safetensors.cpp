@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -78,20 +79,61 @@ SafetensorsReader::SafetensorsReader(std::string path)
   for (std::size_t i = 0; i < header_.tensors.size(); ++i) index_[header_.tensors[i].name] = i;
 }
 
-void SafetensorsReader::read(const std::string& name, const at::Tensor& target) {
+std::size_t SafetensorsReader::position_of(const std::string& name) const {
   const auto found = index_.find(name);
   check(found != index_.end(), path_, ": holds no tensor \"", name, "\"");
-  const StoredTensor& stored = header_.tensors[found->second];
+  return found->second;
+}
+
+void SafetensorsReader::read(const std::string& name, const at::Tensor& target) {
+  const std::size_t position = position_of(name);
+  const StoredTensor& stored = header_.tensors[position];
   const StoredTensor wanted{name, target.scalar_type(), target.sizes().vec()};
   check(stored.dtype == wanted.dtype && stored.shape == wanted.shape, path_, ": \"", name, "\" is ",
         type_and_shape(stored), " in the file, the model needs ", type_and_shape(wanted));
   at::Tensor bytes = target.is_contiguous() && target.is_cpu()
                          ? target.detach()
                          : at::empty(target.sizes(), wanted.dtype);
-  file_.seekg(data_start_ + header_.offsets[found->second]);
+  file_.seekg(data_start_ + header_.offsets[position]);
   file_.read(static_cast<char*>(bytes.data_ptr()), static_cast<std::streamsize>(bytes.nbytes()));
   check(file_.good(), path_, ": cannot be read: ", std::strerror(errno));
   if (bytes.data_ptr() != target.data_ptr()) target.detach().copy_(bytes);
+}
+
+void SafetensorsReader::read_rows(const std::string& name, std::int64_t first_row,
+                                  const at::Tensor& target) {
+  const std::size_t position = position_of(name);
+  const StoredTensor& stored = header_.tensors[position];
+  std::vector<std::int64_t> wanted = stored.shape;
+  check(!wanted.empty() && target.dim() > 0 && first_row >= 0 &&
+            first_row + target.size(0) <= wanted[0],
+        path_, ": \"", name, "\" is ", type_and_shape(stored), ": it has no ", target.size(0),
+        " rows from row ", first_row, " on");
+  wanted[0] = target.size(0);
+  check(target.sizes() == wanted, path_, ": rows of \"", name, "\" have the shape ",
+        at::IntArrayRef(wanted), ", not ", target.sizes());
+  const std::int64_t columns = c10::multiply_integers(wanted.begin() + 1, wanted.end());
+  const auto row_bytes = columns * static_cast<std::int64_t>(c10::elementSize(stored.dtype));
+  file_.clear();
+  file_.seekg(data_start_ + header_.offsets[position] + first_row * row_bytes);
+  read_matrix(file_, stored.dtype, target.detach().view({wanted[0], columns}), path_);
+}
+
+void read_matrix(std::istream& file, at::ScalarType type, const at::Tensor& target,
+                 const std::string& path) {
+  constexpr std::int64_t kPieceBytes = 1 << 20;
+  const auto row_bytes = target.size(1) * static_cast<std::int64_t>(c10::elementSize(type));
+  if (row_bytes == 0) return;
+  const std::int64_t most_rows = std::max<std::int64_t>(1, kPieceBytes / row_bytes);
+  for (std::int64_t row = 0; row < target.size(0); row += most_rows) {
+    const std::int64_t num_rows = std::min(most_rows, target.size(0) - row);
+    const at::Tensor piece = at::empty({num_rows, target.size(1)}, type);
+    file.read(static_cast<char*>(piece.data_ptr()),
+              static_cast<std::streamsize>(num_rows * row_bytes));
+    check(file.good(), path, ": cannot be read: ",
+          file.eof() ? "it ends before its tensors do" : std::strerror(errno));
+    target.narrow(0, row, num_rows).copy_(piece);
+  }
 }
 
 }  // namespace ladder

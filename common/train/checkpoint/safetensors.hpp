@@ -46,12 +46,24 @@ class SafetensorsReader {
   // CheckError with both.
   void read(const std::string& name, const at::Tensor& target);
 
+  // Copies rows of the named tensor, from `first_row` on, into `target`, which must have its shape
+  // but for the number of rows. Converts them to the type of `target`, a piece at a time.
+  void read_rows(const std::string& name, std::int64_t first_row, const at::Tensor& target);
+
  private:
+  std::size_t position_of(const std::string& name) const;  // in the header's lists
+
   std::string path_;
   std::ifstream file_;
   SafetensorsHeader header_;
   std::int64_t data_start_ = 0;               // in the file
   std::map<std::string, std::size_t> index_;  // name -> position in the header's lists
 };
+
+// Reads a matrix of `type` from where `file` stands into `target` [rows, columns], which may have
+// any strides, type and device. Holds a MiB of the file, or a row of it, at a time. Throws
+// CheckError with `path` if the file ends too early.
+void read_matrix(std::istream& file, at::ScalarType type, const at::Tensor& target,
+                 const std::string& path);
 
 }  // namespace ladder

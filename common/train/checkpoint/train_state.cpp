@@ -4,6 +4,10 @@
 
 namespace ladder {
 
+Json unshaped_options(const ModelOptions& model) {
+  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
+}
+
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
   return state_of(stored_parameters(model, optimizer),
                   whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
@@ -43,6 +47,7 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
           batches.training_data().tokenizer(),
           batches.training_data().bytes_read(),
           batches.counts(),
+          batches.validation_text(),
           [&optimizer, &batches](const TrainState& loaded) {
             optimizer.set_num_steps(loaded.optimizer_steps);
             batches.seek(loaded.data);

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "common/data/batch_stream.hpp"
+#include "common/model/model_options.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
+#include "common/train/json.hpp"
 
 namespace ladder {
 
@@ -30,14 +32,19 @@ struct TrainState {
   std::string tokenizer;
   std::int64_t data_bytes_read = 0;  // by this rank so far; for the report, not stored
   BatchCounts batch_counts = {};     // likewise
+  TargetText validation_text = {};   // of an evaluation; likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
-  std::int64_t heads = 0;   // of the model: no tensor's shape tells; 0: not known
+  Json unshaped = nullptr;  // unshaped_options() of the model; null: not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
 };
+
+// What no tensor's shape tells of a model, by the options' names without dashes: with another value,
+// the same parameters mean something else.
+Json unshaped_options(const ModelOptions& model);
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);

@@ -136,6 +136,51 @@ TEST(Options, ReachTheirMembers) {
   EXPECT_EQ(o.clip_norm, 0);
 }
 
+TEST(Options, AModelIsAFamily) {
+  EXPECT_EQ(parse({}).options.model.family, ModelFamily::kGpt2);
+  const TrainOptions o = parse({"--model", "llama", "--kv-heads", "2", "--mlp-channels", "96",
+                                "--rope-theta", "500", "--norm-eps", "1e-6"})
+                             .options;
+  EXPECT_EQ(o.model.family, ModelFamily::kLlama);
+  EXPECT_EQ(o.model.kv_heads, 2);
+  EXPECT_EQ(o.model.mlp_channels, 96);
+  EXPECT_EQ(o.model.rope_theta, 500);
+  EXPECT_EQ(o.model.norm_eps, 1e-6);
+  EXPECT_EQ(o.model.layers, 4);
+  EXPECT_EQ(o.model.vocab_size, 258);
+  TrainOptions from_code;
+  from_code.model.family = ModelFamily::kLlama;
+  finalize(from_code);
+  EXPECT_EQ(to_json(from_code).at("model"), "llama");
+  expect_refused({"--model", "bert"}, {"--model is 'bert'", "gpt2 or llama or smollm2-135m"});
+  expect_refused({"--kv-heads", "2"}, {"--kv-heads 2", "--model llama"});
+  expect_refused({"--rope-theta", "500"}, {"--rope-theta 500", "--model llama"});
+  expect_refused({"--model", "llama", "--kv-heads", "3"}, {"--heads 4", "--kv-heads 3"});
+}
+
+// Its shape, but for what has been given as well.
+TEST(Options, ANamedModelHasAShape) {
+  const ModelOptions model = parse({"--model", "smollm2-135m"}).options.model;
+  EXPECT_EQ(model.family, ModelFamily::kLlama);
+  EXPECT_EQ(model.layers, 30);
+  EXPECT_EQ(model.kv_heads, 3);
+  EXPECT_EQ(model.rope_theta, 100000);
+  EXPECT_EQ(model.vocab_size, 49152);  // of which text, read as bytes, has 258
+  const TrainOptions shallow =
+      parse({"--model", "smollm2-360m", "--layers", "4", "--heads", "10", "--vocab-size", "49152",
+             "--mlp-channels", "0", "--tie-embeddings", "false", "--channels", "160"})
+          .options;
+  EXPECT_EQ(shallow.model.layers, 4);
+  EXPECT_EQ(shallow.model.channels, 160);
+  EXPECT_EQ(shallow.model.kv_heads, 5);
+  EXPECT_EQ(shallow.model.mlp_channels, 0);
+  EXPECT_FALSE(shallow.model.tie_embeddings);
+  EXPECT_EQ(shallow.data.vocab_size, 49152);
+  expect_refused({"--model", "smollm2-135m", "--vocab-size", "50257"},
+                 {"--vocab-size 50257", "49152", "--model"});
+  expect_refused({"--model", "smollm2-135m", "--heads", "5"}, {"--channels 576", "--heads 5"});
+}
+
 TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused({"--micro-batchsize", "3"},
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
@@ -168,7 +213,9 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--init-from", "a", "--resume", "b", "--out", "o"},
                  {"--init-from a", "--resume b", "--resume auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
-  expect_refused({"--sample", "x", "--vocab-size", "100"}, {"--sample", "100"});
+  expect_refused({"--sample", "x", "--data", "a.bin", "--vocab-size", "100"},
+                 {"--sample", "a.bin", "--tokenizer"});
+  expect_refused({"--vocab-size", "100"}, {"--vocab-size 100", "258"});
   expect_refused({"--precision", "fp8"}, {"--precision is 'fp8', it must be fp32 or bf16 or fp16"});
   expect_refused({"--grad-dtype", "bf16"}, {"--grad-dtype bf16", "parameters are fp32"});
   expect_refused({"--precision", "fp16", "--grad-dtype", "bf16"}, {"parameters are fp16"});

@@ -9,6 +9,7 @@ const std::vector<std::pair<std::string, at::ScalarType>> kFormats = {
 constexpr std::int64_t kMostContext = std::int64_t{1} << 22;
 constexpr std::int64_t kMostLayers = std::int64_t{1} << 16;
 constexpr std::int64_t kMostChannels = std::int64_t{1} << 18;
+constexpr std::int64_t kMostMlpChannels = std::int64_t{1} << 20;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 12;
 constexpr int kMostThreads = 1024;
 constexpr double kMostDecay = 1e6;  // times the learning rate, it is still an fp32
@@ -63,13 +64,21 @@ void declare_run(OptionTable& t, TrainOptions& o) {
 
 void declare_data(OptionTable& t, TrainOptions& o) {
   t.heading("Data");
-  t.value("--data", o.data.source,
-          "corpus (built in), or a file: .txt, .jsonl (text-to-SQL), .bin (nanoGPT, llm.c)");
+  t.value(
+      "--data", o.data.source,
+      "corpus (built in), or a file: .txt, .jsonl (text-to-SQL; with --rows chat, conversations), "
+      ".bin (nanoGPT, llm.c)");
   t.value("--val-data", o.data.validation_source,
           "validation data of the same kinds; the corpus has its own")
       .changes_no_bits();
-  t.choice("--rows", o.data.rows, {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}},
-           "packed windows of the context's length, or one padded document per row");
+  t.value(
+      "--tokenizer", o.data.tokenizer,
+      "bytes, a folder with tokenizer.json (or vocab.json and merges.txt), or auto: that of the "
+      "folder that --init-from names, or else bytes; says what the ids of a .bin file stand for");
+  t.choice("--rows", o.data.rows,
+           {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}, {"chat", Rows::kChat}},
+           "packed windows of the context's length, one padded document per row, or one padded "
+           "conversation, of which only the assistant's words are learned");
   t.choice("--order", o.data.order,
            {{"shuffled", SampleOrder::kShuffled}, {"sequential", SampleOrder::kSequential}},
            "a new permutation every epoch, or the order of the data");
@@ -86,15 +95,31 @@ void declare_data(OptionTable& t, TrainOptions& o) {
 }
 
 void declare_model(OptionTable& t, TrainOptions& o) {
-  t.heading("Model");
+  t.heading(kModelHeading);
+  t.choice("--model", o.named_model,
+           {{"gpt2", NamedModel::kGpt2},
+            {"llama", NamedModel::kLlama},
+            {"smollm2-135m", NamedModel::kSmolLm2_135M},
+            {"smollm2-360m", NamedModel::kSmolLm2_360M}},
+           "family of models; or one of llama's with its shape, but for the options below that are "
+           "given as well");
   t.number("--context", o.model.context, {1, kMostContext}, "tokens per row, T");
   t.number("--layers", o.model.layers, {1, kMostLayers}, "blocks, L");
   t.number("--heads", o.model.heads, {1, kMostHeads}, "attention heads, H; must divide --channels");
+  t.number("--kv-heads", o.model.kv_heads, {0, kMostHeads},
+           "heads of keys and values, K, each of them for H/K heads; must divide --heads; 0: H");
   t.number("--channels", o.model.channels, {1, kMostChannels}, "width, C");
+  t.number("--mlp-channels", o.model.mlp_channels, {0, kMostMlpChannels},
+           "width inside the MLP, M; 0: 4C for gpt2, 8C/3 rounded up to 32 for llama");
   t.number("--vocab-size", o.data.vocab_size, {0, kMostTokenIds},
-           "number of token ids of a .bin file; 0: text, read as bytes");
+           "number of token ids that the model has; 0: as many as the tokenizer");
   t.value("--tie-embeddings", o.model.tie_embeddings,
           "true: the head uses the token embedding as its weight");
+  t.number("--rope-theta", o.model.rope_theta, kPositive,
+           "base of llama's rotary positions: the slowest turns once in about 2π times as many "
+           "tokens");
+  t.number("--norm-eps", o.model.norm_eps, kPositive,
+           "what LayerNorm or RMSNorm adds to the variance or the mean square");
 }
 
 void declare_optimizer(OptionTable& t, TrainOptions& o) {
@@ -150,8 +175,8 @@ void declare_output(OptionTable& t, TrainOptions& o) {
           "none, auto (the newest checkpoint in --out), or the folder of a checkpoint or run")
       .changes_no_bits();
   t.value("--init-from", o.output.init_from,
-          "start a new run from the parameters of this checkpoint; with --resume auto, only where "
-          "--out has none yet")
+          "start a new run from the parameters of this checkpoint, Hugging Face folder or file of "
+          "llm.c; with --resume auto, only where --out has no checkpoint yet")
       .changes_no_bits();
   t.number("--log-every", o.output.log_every, kPositiveCount, "steps between lines on the console")
       .changes_no_bits();

@@ -26,7 +26,7 @@ CLI::Option* OptionTable::add_to_parser(const Texts& texts,
 OptionTable::Row OptionTable::add(const Texts& texts, const Json& value,
                                   const std::function<bool(const std::string&)>& assign) {
   add_to_parser(texts, assign);
-  values_[texts.name + 2] = value;
+  values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
   return {*this, texts.name + 2};
 }
 
@@ -34,7 +34,7 @@ OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* h
   add_to_parser({name, concat("[", kBoolType, "]"), "", help}, [&member](const std::string& text) {
     return parse_value(text.empty() ? "true" : text, member);
   })->expected(0, 1);
-  values_[name + 2] = member;
+  values_[name + 2] = values_under_[heading_][name + 2] = member;
   return {*this, name + 2};
 }
 
@@ -61,6 +61,12 @@ Json to_json(const TrainOptions& options) {
   TrainOptions copy = options;
   CLI::App parser;
   return OptionTable(parser, copy).values();
+}
+
+Json model_to_json(const TrainOptions& options) {
+  TrainOptions copy = options;
+  CLI::App parser;
+  return OptionTable(parser, copy).values_under(kModelHeading);
 }
 
 }  // namespace ladder

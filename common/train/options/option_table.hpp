@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -85,6 +86,8 @@ class OptionTable {
 
   // The values that the options had when they were declared, by name without the dashes.
   const Json& values() const { return values_; }
+  // The same, those under one heading.
+  const Json& values_under(const std::string& heading) const { return values_under_.at(heading); }
   const std::set<std::string>& changes_no_bits() const { return changes_no_bits_; }
   // Throws UsageError naming the first option whose value alone is impossible, whatever the others
   // are.
@@ -106,10 +109,14 @@ class OptionTable {
 
   CLI::App& parser_;
   Json values_ = Json::object();
+  std::map<std::string, Json> values_under_;  // by heading
   std::set<std::string> changes_no_bits_;
   std::vector<std::function<void()>> checks_;
   std::string heading_;
 };
+
+// The heading of all options that shape the model.
+inline constexpr const char* kModelHeading = "Model";
 
 // Declares the options that all steps have.
 void declare_common_options(OptionTable& table, TrainOptions& options);

@@ -4,12 +4,49 @@
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
-#include "common/data/tokenizer.hpp"
+#include "common/data/tokenizer_source.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 
 namespace {
+
+// What --model names, but for the options that the user has given as well. Its vocabulary may be
+// larger than the data's.
+void finalize_model(TrainOptions& options) {
+  ModelOptions& model = options.model;
+  if (options.given.contains("model")) model.family = family_of(options.named_model);
+  const bool is_pretrained = starts_from_pretrained(options);
+  // Token ids of which only the pretrained model says how many there are.
+  const bool is_told_by_model =
+      is_pretrained && has_unknown_tokens(options.data) && options.data.vocab_size == 0;
+  const std::int64_t data_vocab = is_told_by_model ? 0 : vocab_size_of(options.data);
+  model.vocab_size = data_vocab;
+  if (is_pretrained) {
+    take_pretrained_shape(options);
+    if (is_told_by_model) options.data.vocab_size = model.vocab_size;
+  } else if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
+    const auto fill_in = [&](const char* option, auto& member, const auto& value) {
+      if (!options.given.contains(option)) member = value;
+    };
+    fill_in("layers", model.layers, shape->layers);
+    fill_in("heads", model.heads, shape->heads);
+    fill_in("kv-heads", model.kv_heads, shape->kv_heads);
+    fill_in("channels", model.channels, shape->channels);
+    fill_in("mlp-channels", model.mlp_channels, shape->mlp_channels);
+    fill_in("tie-embeddings", model.tie_embeddings, shape->tie_embeddings);
+    fill_in("rope-theta", model.rope_theta, shape->rope_theta);
+    fill_in("norm-eps", model.norm_eps, shape->norm_eps);
+    model.vocab_size = shape->vocab_size;
+    check_usage(data_vocab <= model.vocab_size, "--vocab-size ", data_vocab,
+                " is more than the model of --model has, which knows ", model.vocab_size,
+                " tokens; take data with fewer, or leave --model out and give a shape");
+  }
+  if (!options.given.contains("model")) options.named_model = named_model(model.family);
+  validate(model);
+}
 
 // The formats of parameters and gradients.
 void finalize_precision(TrainOptions& options) {
@@ -76,13 +113,12 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 
 void finalize(TrainOptions& options) {
   check_ranges(options);
-  options.model.vocab_size =
-      options.data.vocab_size > 0 ? options.data.vocab_size : ByteTokenizer::kVocabSize;
+  options.derived.clear();
+  options.data.pretrained = options.output.init_from;
+  finalize_model(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
-  validate(options.model);
-  options.derived.clear();
   options.shape = {.rows = options.data.rows};
   options.own.finalize(options);
   check_usage(options.memory_cap_mb == 0 ||
@@ -105,9 +141,9 @@ void finalize(TrainOptions& options) {
       options.output.resume,
       " continues an old one: give only one of them, or --resume auto, which continues once "
       "there is a checkpoint in --out");
-  check_usage(options.output.sample.empty() || options.data.vocab_size == 0,
-              "--sample continues text, but --vocab-size ", options.data.vocab_size,
-              " says that the data consist of token ids");
+  check_usage(options.output.sample.empty() || !has_unknown_tokens(options.data),
+              "--sample continues text, but --data ", options.data.source,
+              " consists of token ids; name their tokenizer with --tokenizer");
 }
 
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {

@@ -10,7 +10,8 @@
 
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
-#include "common/model/gpt.hpp"
+#include "common/model/model_options.hpp"
+#include "common/model/named_model.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
@@ -23,7 +24,7 @@ struct OutputOptions {
   // The folder of the run. Empty: nothing is written. run_main() replaces it by a fresh folder.
   std::string out = {};
   std::string resume = "none";  // none, auto (the newest checkpoint in `out`, if any), or a folder
-  std::string init_from = {};   // a checkpoint whose parameters are the start of a new run
+  std::string init_from = {};   // a checkpoint or pretrained model whose parameters start a new run
   std::string sample = {};      // text to continue after training; empty: no sample
   std::string save_reference = {};  // a folder for what other runs are compared with
   std::int64_t log_every = 10;
@@ -38,23 +39,24 @@ struct OutputOptions {
 // What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A
 // step's finalize() sets it.
 struct BatchShape {
-  Rows rows = Rows::kWindows;          // what the data are read as; by default as --rows says
-  std::int64_t rows_per_sample = 1;    // that a sample becomes in a microbatch
-  std::int64_t flushes_per_step = 1;   // of --num-microbatches each
-  std::int64_t replicas_per_rank = 1;  // that one process plays
-  std::int64_t num_data_parts = 1;     // of which this run has one: other runs share the data
-  std::string multiplied = {};         // for messages, what multiplies a step: ", --accumulation 4"
-  bool has_fixed_size = true;          // false: each step decides how many microbatches it has
-  std::string unit = kTargetTokens;    // what the loss is a mean over
+  Rows rows = Rows::kWindows;             // what the data are read as; by default as --rows says
+  std::int64_t rows_per_sample = 1;       // that a sample becomes in a microbatch
+  std::int64_t flushes_per_step = 1;      // of --num-microbatches each
+  std::int64_t replicas_per_rank = 1;     // that one process plays
+  std::int64_t num_data_parts = 1;        // of which this run has one: other runs share the data
+  std::string multiplied = {};            // ", --accumulation 4": for messages about a step's size
+  bool has_fixed_size = true;             // false: each step decides how many microbatches it has
+  std::string mean_over = kTargetTokens;  // what the loss's denominator counts
 
   static constexpr const char* kTargetTokens = "target tokens";
-  bool is_of_tokens() const { return unit == kTargetTokens; }
+  bool is_of_tokens() const { return mean_over == kTargetTokens; }
 };
 
 struct TrainOptions {
   std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
   std::uint64_t seed = 1;
+  NamedModel named_model = NamedModel::kGpt2;  // as given; if not, finalize() sets it
   ModelOptions model;
   DataOptions data;
   OptimizerOptions optimizer;
@@ -89,8 +91,8 @@ struct TrainOptions {
   }
 };
 
-// Copies shared values into the parts (the model's vocabulary, the data's context and seed) and
-// checks everything that can be checked without opening the data. Throws UsageError.
+// Copies shared values into the parts (the named model's shape, where an option has not been given,
+// the model's vocabulary, the data's context and seed) and checks everything that can be checked without opening the data. Throws UsageError.
 // parse_command_line() calls it; code that fills in the struct itself must call it too.
 void finalize(TrainOptions& options);
 
@@ -112,5 +114,8 @@ bool needs_loss_scale(const TrainOptions& options);
 
 // All options by their command-line names, with their current values.
 Json to_json(const TrainOptions& options);
+
+// Those that shape the model. Ranks that differ in one of them cannot exchange parameters.
+Json model_to_json(const TrainOptions& options);
 
 }  // namespace ladder

@@ -46,7 +46,7 @@ void Console::progress(const Progress& p, bool is_logged) {
               static_cast<long long>(p.num_steps), p.loss);
   for (const auto& [name, value] : p.metrics) std::printf("%s %.4g   ", name.c_str(), value);
   std::printf("grad norm %.3f   lr %.2e   %.0f %s/s   %s left%s", p.grad_norm, p.learning_rate,
-              p.units_per_second, p.unit.c_str(), format_duration(p.seconds_left).c_str(),
+              p.counted_per_second, p.mean_over.c_str(), format_duration(p.seconds_left).c_str(),
               is_logged ? "\n" : "");
   std::fflush(stdout);
   has_progress_line_ = !is_logged;

@@ -15,9 +15,9 @@ struct Progress {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double units_per_second = 0;
+  double counted_per_second = 0;
   double seconds_left = 0;
-  std::string unit = {};  // "target tokens"
+  std::string mean_over = {};  // "target tokens"
   Metrics metrics = {};
 };
 

@@ -90,9 +90,9 @@ Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
 
 }  // namespace
 
-void Speed::add(double units, double seconds) {
-  if (++num_steps_ == 2) units_ = seconds_ = 0;
-  units_ += units;
+void Speed::add(double denominator, double seconds) {
+  if (++num_steps_ == 2) counted_ = seconds_ = 0;
+  counted_ += denominator;
   seconds_ += seconds;
 }
 
@@ -121,18 +121,18 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"grad_norms", finite(report.grad_norms)},
                {"param_norms", finite(report.param_norms)},
                {"learning_rates", finite(report.learning_rates)},
-               {"unit", options.shape.unit},
-               {"units", report.units},
+               {"unit", options.shape.mean_over},
+               {"units", report.denominators},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
                {"param_hash", report.param_hash},
                {"step_seconds", finite(report.step_seconds)},
-               {"units_per_second", report.units_per_second},
+               {"units_per_second", report.counted_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
   if (options.shape.is_of_tokens()) {
-    json["target_tokens"] = report.units;
-    json["tokens_per_second"] = report.units_per_second;
+    json["target_tokens"] = report.denominators;
+    json["tokens_per_second"] = report.counted_per_second;
   }
   for (const Metrics& metrics : report.metrics) {
     for (const auto& [name, value] : metrics)
@@ -140,6 +140,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   }
   for (const ValidationLoss& loss : report.val_losses) {
     Json entry = {{"step", loss.step}, {"loss", finite_or_null(loss.loss)}};
+    if (loss.nats_per_byte) entry["nats_per_byte"] = finite_or_null(*loss.nats_per_byte);
     for (const auto& [name, value] : loss.metrics) entry[name] = finite_or_null(value);
     json["val_losses"].push_back(entry);
   }

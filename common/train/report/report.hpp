@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ namespace ladder {
 
 struct ValidationLoss {
   std::int64_t step = 0;  // optimizer steps taken before it
-  double loss = 0;        // nats per unit of the objective
+  double loss = 0;        // a mean, in nats
   Metrics metrics = {};
+  // The same sum of losses over the bytes of the targets' text, whatever tokens they are cut into.
+  // Nothing if the unit is no token, or it is not known what tokens stand for.
+  std::optional<double> nats_per_byte = {};
 };
 
 // Bytes of model state per rank, padding included: as theory predicts, or as the ledger measured.
@@ -59,15 +63,15 @@ struct TrainReport {
   int num_replicas = 1;                    // of the model, each on its own samples
   int num_stages = 1;                      // into which each replica is cut
   std::int64_t num_parameters = 0;         // without padding
-  std::vector<double> losses;              // nats per unit of the objective
+  std::vector<double> losses;              // means, in nats
   std::vector<double> grad_norms;          // before clipping
   std::vector<double> param_norms;         // after the step
   std::vector<double> learning_rates;
-  std::vector<std::int64_t> units;  // of the objective: by default, target tokens
-  std::vector<Metrics> metrics;     // of each step the same names
+  std::vector<std::int64_t> denominators;  // of the losses: by default, numbers of target tokens
+  std::vector<Metrics> metrics;            // of each step the same names
   std::vector<double> step_seconds;
   BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
-  double units_per_second = 0;
+  double counted_per_second = 0;
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
   std::string param_hash;            // of the final parameters; empty if no state was handed over
@@ -83,16 +87,16 @@ struct TrainReport {
   std::string sample;        // the text that --sample asked for
 };
 
-// The objective's units (by default, target tokens) per second, over all ranks. The first step
-// warms up, so it is left out as soon as there is a second one.
+// What losses are means over (by default, target tokens), counted per second, over all ranks. The
+// first step warms up, so it is left out as soon as there is a second one.
 class Speed {
  public:
-  void add(double units, double seconds);
-  double units_per_second() const { return seconds_ > 0 ? units_ / seconds_ : 0; }
+  void add(double denominator, double seconds);
+  double counted_per_second() const { return seconds_ > 0 ? counted_ / seconds_ : 0; }
 
  private:
   std::int64_t num_steps_ = 0;
-  double units_ = 0;
+  double counted_ = 0;
   double seconds_ = 0;
 };
 

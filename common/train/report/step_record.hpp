@@ -26,10 +26,10 @@ using MetricSums = std::vector<double>;
 
 // What the loop knows about a step once it is done: global values, the same on every rank.
 struct StepRecord {
-  double loss = 0;                 // nats per unit of the objective
+  double loss = 0;                 // a mean, in nats
   double grad_norm = 0;            // before clipping
   double param_norm = 0;           // after the step
-  double num_units = 0;            // of the objective, usually target tokens; of all ranks
+  double denominator = 0;          // of the loss: what it is a mean over, counted on all ranks
   bool is_stop_requested = false;  // any rank has received a signal
   Metrics metrics = {};
 };

@@ -1,13 +1,13 @@
 // Judges the loss scaler and, once that is right, the step that uses it. There is no training: every
 // trainer, and the oracle, would train with the same scaler.
-#include "common/testing/grade_main.hpp"
-#include "step0_single_gpu/precision/exercise/grade_scaler.hpp"
-#include "step0_single_gpu/precision/exercise/grade_step.hpp"
+#include "common/testing/judge_main.hpp"
+#include "step0_single_gpu/precision/exercise/scaler_checks.hpp"
+#include "step0_single_gpu/precision/exercise/step_checks.hpp"
 
 namespace ladder {
 
-std::vector<std::string> grade_linked(Communicator& comm) {
-  loss_scaler::GradeScaler scaler(comm);
+std::vector<std::string> judge_linked(Communicator& comm) {
+  loss_scaler::ScalerChecks scaler(comm);
   scaler.skips_what_overflows();
   scaler.keeps_scalers_apart();
   scaler.takes_whatever_is_finite();
@@ -19,10 +19,10 @@ std::vector<std::string> grade_linked(Communicator& comm) {
   scaler.leaves_other_precisions_alone();
   std::vector<std::string> faults = scaler.faults();
   if (!faults.empty()) {
-    faults.push_back("part 2, scaled_step.cpp, will be graded once part 1 is right");
+    faults.push_back("part 2, scaled_step.cpp, will be judged once part 1 is right");
     return faults;
   }
-  loss_scaler::GradeStep step(comm);
+  loss_scaler::StepChecks step(comm);
   step.unscales_before_clipping();
   step.unscales_by_the_scale_of_the_gradients();
   step.skips_on_all_ranks_or_none();

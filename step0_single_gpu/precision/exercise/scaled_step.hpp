@@ -1,6 +1,6 @@
 // Exercise, part 2: one optimizer step from gradients that are `scale` times too large. The
 // trainers write it out line by line (step5_zero1/train.cpp); here it is one function, small enough
-// to be graded.
+// to be judged.
 //
 // As in step 5, each rank has its own slice of the gradient, already summed over ranks, and updates
 // its own slice of the parameters.

@@ -14,7 +14,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/examination.hpp"
-#include "common/testing/grade_main.hpp"
+#include "common/testing/judge_main.hpp"
 #include "step1_ddp_reference/collectives/all_reduce_from_messages.hpp"
 #include "step1_ddp_reference/collectives/exercise/unbuffered_communicator.hpp"
 
@@ -31,7 +31,7 @@ at::Tensor values_of(int rank, std::int64_t numel, at::ScalarType dtype) {
       .to(dtype);
 }
 
-// All but the messages that the grader itself holds.
+// All but the messages that the judge itself holds.
 std::int64_t peak_of_answer() {
   const MemoryReading reading = read_memory();
   std::int64_t peak = 0;
@@ -42,7 +42,7 @@ std::int64_t peak_of_answer() {
   return peak;
 }
 
-class GradeAllReduce : public Examination {
+class Checks : public Examination {
  public:
   using Examination::Examination;
 
@@ -85,7 +85,7 @@ class GradeAllReduce : public Examination {
                                                 comm.rank())[CommOp::kAllReduce];
     expect(prefix + "the number of bytes sent", found.bytes_sent, wanted.bytes_sent);
     expect(prefix + "the number of messages sent", found.messages, wanted.messages);
-    const std::int64_t own = chunk_of(numel, comm.size(), comm.rank()).numel;
+    const std::int64_t own = slice_of(numel, comm.size(), comm.rank()).numel;
     const std::int64_t most = (comm.size() - 1) * own * part.element_size();
     if (scratch > most + kScalarBytes) {
       fault(concat(prefix, "the scratch memory is ", scratch, " bytes, not ", most, ": ",
@@ -109,13 +109,13 @@ class GradeAllReduce : public Examination {
 }  // namespace
 }  // namespace collectives
 
-std::vector<std::string> grade_linked(Communicator& comm) {
+std::vector<std::string> judge_linked(Communicator& comm) {
   install_memory_ledger();
-  collectives::GradeAllReduce grade(comm);
-  grade.sums("fp32", at::kFloat);
-  grade.sums("bf16", at::kBFloat16);
-  grade.sums("fp16", at::kHalf);
-  return grade.faults();
+  collectives::Checks checks(comm);
+  checks.sums("fp32", at::kFloat);
+  checks.sums("bf16", at::kBFloat16);
+  checks.sums("fp16", at::kHalf);
+  return checks.faults();
 }
 
 }  // namespace ladder

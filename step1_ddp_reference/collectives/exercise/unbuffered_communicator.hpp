@@ -1,4 +1,4 @@
-// A Communicator for the grader whose messages show the mistakes that a fast transport hides.
+// A Communicator for the judge whose messages show the mistakes that a fast transport hides.
 //
 //   no buffers    a send is done only once its receiver has called recv: behind every message
 //                 comes an acknowledgement

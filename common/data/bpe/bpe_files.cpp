@@ -1,0 +1,230 @@
+#include "common/data/bpe/bpe_files.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/core/check.hpp"
+#include "common/data/bpe/json_settings.hpp"
+#include "common/data/bpe/pre_tokenizer_file.hpp"
+#include "common/data/mapped_file.hpp"
+#include "common/data/strict_json.hpp"
+
+namespace ladder {
+
+namespace fs = std::filesystem;
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
+constexpr const char* kEndOfTextToken = "<|endoftext|>";
+
+// Calls read(bytes of the file).
+template <class Read>
+auto with_file(const fs::path& path, const Read& read) {
+  const MappedFile file(path.string());
+  check(file.bytes().size() <= kMostFileBytes, path.string(), ": has ", file.bytes().size(),
+        " bytes; the file of a tokenizer has at most ", kMostFileBytes);
+  return read(file.bytes());
+}
+
+json read_object(const fs::path& path) {
+  const std::string place = path.string();
+  json object =
+      with_file(path, [&](std::string_view bytes) { return parse_strict_json(bytes, place); });
+  check(object.is_object(), place, ": is not a JSON object");
+  return object;
+}
+
+std::uint32_t read_id(const json& value, const std::string& file, const std::string& token) {
+  constexpr std::uint64_t kMostId = (std::uint64_t{1} << 31) - 1;
+  check(value.is_number_unsigned() && value.get<std::uint64_t>() <= kMostId, file, ": token \"",
+        token, "\" has the id ", value.dump(), ", it must be a whole number from 0 to ", kMostId);
+  return value.get<std::uint32_t>();
+}
+
+void read_vocabulary(const json& object, BpeDescription& description) {
+  check(object.is_object(), description.file,
+        ": the vocabulary is not an object of tokens and ids");
+  for (const auto& [token, id] : object.items())
+    description.vocabulary.emplace(token, read_id(id, description.file, token));
+}
+
+std::pair<std::string, std::string> read_merge(const std::string& text, const std::string& place) {
+  const std::size_t space = text.find(' ');
+  check(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, place,
+        ": the merge \"", text, "\" is not two tokens with a space between them");
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+void read_merges(const json& list, BpeDescription& description) {
+  check(list.is_array(), description.file, ": \"merges\" is not a list");
+  for (const json& merge : list) {
+    const bool is_pair =
+        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    check(
+        is_pair || merge.is_string(), description.file, ": the merge ",
+        [&] { return merge.dump(); }, " is neither \"a b\" nor [\"a\", \"b\"]");
+    description.merges.push_back(
+        is_pair ? std::pair(merge[0].get<std::string>(), merge[1].get<std::string>())
+                : read_merge(merge.get<std::string>(), description.file));
+  }
+}
+
+void read_model(const json& file, BpeDescription& description) {
+  const JsonSettings model = JsonSettings(file, description.file, "").object("model");
+  model.only("type", {"BPE"});
+  for (const char* name : {"byte_fallback", "fuse_unk"}) model.only(name, {nullptr, false});
+  for (const char* name : {"unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+    model.only(name, {nullptr, ""});
+  model.only("dropout", {nullptr, 0.0});
+  description.ignores_merges = model.flag("ignore_merges", false);
+  read_vocabulary(model.member("vocab"), description);
+  read_merges(model.member("merges"), description);
+}
+
+void read_added(const json& file, BpeDescription& description) {
+  const json list = file.value("added_tokens", json::array());
+  check(list.is_array(), description.file, ": \"added_tokens\" is not a list");
+  for (const json& entry : list) {
+    check(
+        entry.is_object(), description.file, ": an added token is ", [&] { return entry.dump(); },
+        ", not an object");
+    const JsonSettings token(entry, description.file, "added token");
+    AddedToken added{.content = token.text("content")};
+    added.id = read_id(token.member("id"), description.file, added.content);
+    check(!added.content.empty(), description.file, ": the added token ", added.id, " is empty");
+    for (const char* name : {"single_word", "lstrip", "rstrip"}) token.only(name, {nullptr, false});
+    added.is_special = token.flag("special", false);
+    added.is_normalized = token.flag("normalized", !added.is_special);
+    description.added.push_back(added);
+  }
+  std::ranges::sort(description.added, {}, &AddedToken::id);
+}
+
+BpeDescription read_tokenizer_json(const fs::path& path) {
+  BpeDescription description{.file = path.string()};
+  const json file = read_object(path);
+  const JsonSettings settings(file, description.file, "");
+  for (const char* name : {"normalizer", "truncation", "padding"}) settings.only(name, {nullptr});
+  read_model(file, description);
+  read_added(file, description);
+  description.stages = read_pre_tokenizer(file, description.file);
+  check_post_processor(file, description.file);
+  check(settings.object("decoder").text("type") == "ByteLevel", description.file,
+        ": the decoder is not of type ByteLevel");
+  return description;
+}
+
+BpeDescription read_vocab_and_merges(const fs::path& folder) {
+  BpeDescription description{.file = (folder / "vocab.json").string()};
+  read_vocabulary(read_object(folder / "vocab.json"), description);
+  const fs::path merges = folder / "merges.txt";
+  with_file(merges, [&](std::string_view rest) {
+    for (std::int64_t number = 1; !rest.empty(); ++number) {
+      const std::size_t length = std::min(rest.find('\n'), rest.size());
+      std::string line(rest.substr(0, length));
+      rest.remove_prefix(std::min(length + 1, rest.size()));
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.starts_with("#version")) continue;
+      description.merges.push_back(read_merge(line, concat(merges.string(), ":", number)));
+    }
+  });
+  description.stages = {{.pattern = kGpt2Pattern}};
+  if (const auto end = description.vocabulary.find(kEndOfTextToken);
+      end != description.vocabulary.end())
+    description.added = {{.id = end->second, .content = end->first, .is_special = true}};
+  return description;
+}
+
+// Ids are 0, 1, 2, … without holes, and no two tokens have the same one.
+void count_tokens(BpeDescription& description) {
+  std::unordered_map<std::uint32_t, std::string> tokens;
+  const auto add = [&](std::uint32_t id, const std::string& token) {
+    const auto [place, is_new] = tokens.emplace(id, token);
+    check(is_new, description.file, ": the tokens \"", place->second, "\" and \"", token,
+          "\" have the same id ", id);
+  };
+  for (const auto& [token, id] : description.vocabulary) add(id, token);
+  for (const AddedToken& added : description.added) {
+    const auto found = description.vocabulary.find(added.content);
+    if (found == description.vocabulary.end()) {
+      add(added.id, added.content);
+    } else {
+      check(found->second == added.id, description.file, ": \"", added.content, "\" is token ",
+            found->second, " of the vocabulary and added token ", added.id);
+    }
+  }
+  for (std::size_t i = 1; i < description.added.size(); ++i)
+    check(description.added[i - 1].id != description.added[i].id, description.file,
+          ": the added token ", description.added[i].id, " appears twice");
+  check(!tokens.empty(), description.file, ": the vocabulary is empty");
+  description.vocab_size = static_cast<std::int64_t>(tokens.size());
+  for (std::uint32_t id = 0; id < tokens.size(); ++id)
+    check(tokens.contains(id), description.file, ": has ", tokens.size(),
+          " tokens, but none with the id ", id, "; ids must have no holes");
+}
+
+// A token that tokenizer_config.json names: a string, or an object with its content.
+std::optional<std::string> token_in(const json& config, const char* name, const fs::path& path) {
+  const auto found = config.find(name);
+  if (found == config.end() || found->is_null()) return std::nullopt;
+  const json& token =
+      found->is_object() && found->contains("content") ? found->at("content") : *found;
+  check(
+      token.is_string(), path.string(), ": \"", name, "\" is ", [&] { return found->dump(); },
+      ", not a token");
+  return token.get<std::string>();
+}
+
+void read_config(const fs::path& path, BpeDescription& description) {
+  const json config = fs::exists(path) ? read_object(path) : json::object();
+  const auto is_token = [&](const std::string& content) {
+    return description.vocabulary.contains(content) ||
+           std::ranges::find(description.added, content, &AddedToken::content) !=
+               description.added.end();
+  };
+  const auto end = is_token(kEndOfTextToken) ? std::optional<std::string>(kEndOfTextToken)
+                                             : token_in(config, "eos_token", path);
+  check(end.has_value(), description.file, ": has no token <|endoftext|>, and no eos_token in ",
+        path.string(), "; Ladder puts one after every document");
+  description.end_of_text = *end;
+  description.padding = token_in(config, "pad_token", path).value_or(*end);
+  for (const std::string& token : {description.end_of_text, description.padding})
+    check(is_token(token), path.string(), ": \"", token, "\" is not a token of ", description.file);
+}
+
+// A folder with vocab.json and merges.txt says in tokenizer_config.json which pre-tokenizer it
+// means.
+void check_is_gpt2(const fs::path& path) {
+  if (!fs::exists(path)) return;
+  const json config = read_object(path);
+  const JsonSettings settings(config, path.string(), "");
+  settings.only("tokenizer_class", {nullptr, "GPT2Tokenizer", "GPT2TokenizerFast"});
+  settings.only("add_prefix_space", {nullptr, false});
+}
+
+}  // namespace
+
+bool has_tokenizer(const fs::path& folder) {
+  return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
+}
+
+BpeDescription read_bpe_files(const fs::path& path) {
+  const bool is_folder = fs::is_directory(path);
+  check(!is_folder || has_tokenizer(path), path.string(),
+        ": has neither tokenizer.json nor vocab.json and merges.txt");
+  const fs::path folder = is_folder ? path : path.parent_path();
+  const fs::path config = folder / "tokenizer_config.json";
+  const bool is_pair = is_folder && !fs::exists(folder / "tokenizer.json");
+  if (is_pair) check_is_gpt2(config);
+  BpeDescription description =
+      is_pair ? read_vocab_and_merges(folder)
+              : read_tokenizer_json(is_folder ? folder / "tokenizer.json" : path);
+  count_tokens(description);
+  read_config(config, description);
+  return description;
+}
+
+}  // namespace ladder

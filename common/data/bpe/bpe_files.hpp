@@ -1,0 +1,51 @@
+// The files of a byte-level BPE tokenizer, as Hugging Face's libraries write them.
+//
+//   tokenizer.json              everything, in the format of Python's `tokenizers`
+//   vocab.json, merges.txt      GPT-2's older pair, which implies GPT-2's pre-tokenizer
+//   tokenizer_config.json       may name the end-of-text and padding tokens
+//
+// A file may ask for more than is supported here. Such a file is refused, with the name of the
+// setting, because its token ids would be others.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/data/bpe/added_tokens.hpp"
+
+namespace ladder {
+
+// One stage of a pre-tokenizer: cuts each piece of text that it gets into smaller ones.
+struct PreTokenizerStage {
+  bool adds_prefix_space = false;  // to a piece that does not begin with one, before it is cut
+  std::string pattern = {};        // see SplitPattern; empty: the piece stays whole
+};
+
+struct BpeDescription {
+  std::string file;                                           // for messages
+  std::unordered_map<std::string, std::uint32_t> vocabulary;  // in letters (byte_alphabet.hpp)
+  std::vector<std::pair<std::string, std::string>> merges;    // the first one is done first
+  bool ignores_merges = false;  // for a whole piece that is in the vocabulary
+  std::vector<AddedToken> added;
+  std::vector<PreTokenizerStage> stages;
+  std::string end_of_text;  // as written
+  std::string padding;
+
+  // Of the vocabulary and of added tokens, without holes.
+  std::int64_t vocab_size = 0;
+};
+
+// Whether the folder has the files of a tokenizer.
+bool has_tokenizer(const std::filesystem::path& folder);
+
+// Reads a folder, or the tokenizer.json of one. Throws CheckError with the file and the reason if
+// a file is missing, damaged, larger than 64 MiB, or asks for what is not supported; if two tokens
+// have the same id, an id is missing, or a merge is not of tokens; and if there is no end-of-text
+// token, which is <|endoftext|>, or else the eos_token of tokenizer_config.json.
+BpeDescription read_bpe_files(const std::filesystem::path& path);
+
+}  // namespace ladder

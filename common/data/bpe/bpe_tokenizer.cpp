@@ -1,0 +1,114 @@
+#include "common/data/bpe/bpe_tokenizer.hpp"
+
+#include <algorithm>
+
+#include "common/core/byte_hash.hpp"
+#include "common/core/check.hpp"
+#include "common/data/bpe/byte_alphabet.hpp"
+#include "common/data/bpe/utf8.hpp"
+
+namespace ladder {
+namespace {
+
+std::vector<AddedToken> of_search(std::vector<AddedToken> tokens, bool is_normalized) {
+  std::erase_if(tokens, [=](const AddedToken& t) { return t.is_normalized != is_normalized; });
+  return tokens;
+}
+
+// What each token stands for, by its id.
+std::vector<std::string> texts_of(const BpeDescription& description) {
+  std::vector<std::string> texts(static_cast<std::size_t>(description.vocab_size));
+  for (const auto& [letters, id] : description.vocabulary)
+    texts[id] = bytes_of_letters(letters).value_or(letters);
+  for (const AddedToken& token : description.added)
+    texts[token.id] =
+        token.is_special ? "" : bytes_of_letters(token.content).value_or(token.content);
+  return texts;
+}
+
+std::uint32_t id_of(const std::string& content, const BpeDescription& description) {
+  const auto added = std::ranges::find(description.added, content, &AddedToken::content);
+  return added != description.added.end() ? added->id : description.vocabulary.at(content);
+}
+
+// Of all that decides about ids.
+std::string hash_of(const BpeDescription& description) {
+  ByteHash hash;
+  const auto add = [&](const std::string& text) {
+    const std::size_t count = text.size();
+    hash.update(&count, sizeof count);
+    hash.update(text.data(), count);
+  };
+  std::vector<const std::string*> letters(static_cast<std::size_t>(description.vocab_size));
+  for (const auto& [text, id] : description.vocabulary) letters[id] = &text;
+  for (const std::string* text : letters) add(text == nullptr ? "" : *text);
+  for (const auto& [left, right] : description.merges) add(left + " " + right);
+  for (const AddedToken& token : description.added)
+    add(concat(token.id, " ", token.is_special, token.is_normalized, " ", token.content));
+  for (const PreTokenizerStage& stage : description.stages)
+    add(concat(stage.adds_prefix_space, " ", stage.pattern));
+  add(concat(description.ignores_merges, " ", description.end_of_text));
+  return hash.digest();
+}
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(const std::filesystem::path& path)
+    : BpeTokenizer(read_bpe_files(path)) {}
+
+BpeTokenizer::BpeTokenizer(const BpeDescription& description)
+    : model_(description),
+      added_(description.added),
+      added_first_(of_search(added_, /*is_normalized=*/false)),
+      added_next_(of_search(added_, /*is_normalized=*/true)),
+      texts_(texts_of(description)),
+      end_of_text_(id_of(description.end_of_text, description)),
+      padding_(id_of(description.padding, description)),
+      name_("bpe " + hash_of(description)) {
+  texts_[end_of_text_].clear();  // an eos_token need not be a special one
+  for (const PreTokenizerStage& stage : description.stages) {
+    std::optional<SplitPattern> pattern;
+    try {
+      if (!stage.pattern.empty()) pattern.emplace(stage.pattern);
+    } catch (const CheckError& error) {
+      throw CheckError(concat(description.file, ": ", error.what()));
+    }
+    stages_.push_back({stage.adds_prefix_space, std::move(pattern)});
+  }
+}
+
+std::optional<std::uint32_t> BpeTokenizer::special(std::string_view name) const {
+  const auto found = std::ranges::find(added_, name, &AddedToken::content);
+  return found != added_.end() && found->is_special ? std::optional(found->id) : std::nullopt;
+}
+
+void BpeTokenizer::encode(std::string_view text, TokenList& tokens) {
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the engine counts in int
+  check(text.size() <= kMostBytes, "a text of ", text.size(),
+        " bytes is longer than a GiB; cut it ",
+        "into documents (.jsonl), or encode it once (.bin)");
+  std::string buffer;
+  const auto push = [&](std::uint32_t token) { tokens.push_back(token); };
+  const auto encode_rest = [&](std::string_view piece) { encode_piece(piece, 0, tokens); };
+  added_first_.split(
+      well_formed_utf8(text, buffer),
+      [&](std::string_view piece) { added_next_.split(piece, encode_rest, push); }, push);
+}
+
+void BpeTokenizer::encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens) {
+  if (stage == stages_.size()) return model_.encode(piece, tokens);
+  Stage& here = stages_[stage];
+  std::string with_space;
+  if (here.adds_prefix_space && !piece.starts_with(' ')) {
+    with_space.assign(1, ' ').append(piece);
+    piece = with_space;
+  }
+  const auto next = [&](std::string_view part) { encode_piece(part, stage + 1, tokens); };
+  if (here.pattern) {
+    here.pattern->split(piece, next);
+  } else {
+    next(piece);
+  }
+}
+
+}  // namespace ladder

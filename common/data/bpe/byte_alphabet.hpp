@@ -1,0 +1,18 @@
+// The letters in which a byte-level tokenizer writes bytes: each byte is a visible character. Those
+// that are visible in Latin-1 stand for themselves, the others are U+0100, U+0101, … in order. So a
+// space is Ġ, U+0120 (GPT-2's bytes_to_unicode()).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ladder {
+
+// The letter of a byte, in UTF-8.
+std::string letter_of(unsigned char byte);
+
+// The bytes that these letters stand for; nothing if one is of another alphabet.
+std::optional<std::string> bytes_of_letters(std::string_view letters);
+
+}  // namespace ladder

@@ -1,0 +1,51 @@
+// SmolLM2's chat template, which is ChatML with a system message of its own:
+//
+//   <|im_start|>system\nYou are a helpful …<|im_end|>\n
+//   <|im_start|>user\nHello<|im_end|>\n
+//   <|im_start|>assistant\nHi<|im_end|>\n
+//
+// The default system message opens a conversation that does not begin with one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/data/tokenizer.hpp"
+
+namespace ladder {
+
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+class ChatFormat {
+ public:
+  // Throws CheckError if the tokenizer has no special tokens <|im_start|> and <|im_end|>.
+  explicit ChatFormat(const Tokenizer& tokenizer);
+
+  // Appends the conversation's tokens, which are those of transformers' apply_chat_template(), and
+  // to `ends` where each range of them ends: first one that is not the assistant's, then one that
+  // is, and so on. The assistant's are the tokens of what it says, up to its <|im_end|>; the
+  // newline after that is not. A token that has a byte of what it says belongs to it. There is at
+  // least one message.
+  void append(const std::vector<ChatMessage>& messages, Tokenizer& tokenizer, TokenList& tokens,
+              std::vector<std::int64_t>& ends) const;
+  // The tokens after which the assistant answers this user.
+  TokenList prompt(const std::string& user_message, Tokenizer& tokenizer) const;
+  std::uint32_t end_of_message() const { return end_; }
+
+ private:
+  void append_message(const ChatMessage& message, Tokenizer& tokenizer, TokenList& tokens,
+                      std::vector<std::int64_t>& ends) const;
+
+  std::uint32_t start_, end_;
+};
+
+// Throws CheckError with the file and the first characters of the template if this folder of a
+// tokenizer has another chat template, in tokenizer_config.json or chat_template.jinja. None is all
+// right.
+void check_chat_template(const std::filesystem::path& folder);
+
+}  // namespace ladder

@@ -1,0 +1,48 @@
+#include "common/data/tokenizer_source.hpp"
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+
+namespace ladder {
+
+namespace fs = std::filesystem;
+
+fs::path tokenizer_path(const DataOptions& options) {
+  if (options.tokenizer == "bytes") return {};
+  if (options.tokenizer != "auto") return options.tokenizer;
+  const bool is_pretrained = !options.pretrained.empty() && has_tokenizer(options.pretrained);
+  return is_pretrained ? fs::path(options.pretrained) : fs::path();
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options) {
+  const fs::path path = tokenizer_path(options);
+  if (path.empty()) return std::make_unique<ByteTokenizer>();
+  return std::make_unique<BpeTokenizer>(path);
+}
+
+bool has_unknown_tokens(const DataOptions& options) {
+  return options.tokenizer == "auto" && fs::path(options.source).extension() == ".bin";
+}
+
+void check_vocab_size(const DataOptions& options, const Tokenizer& tokenizer) {
+  check_usage(options.vocab_size == 0 || options.vocab_size >= tokenizer.vocab_size(),
+              "--vocab-size ", options.vocab_size, " does not fit: the tokenizer '",
+              tokenizer.name(), "' has ", tokenizer.vocab_size(), " tokens; leave it out");
+}
+
+std::int64_t vocab_size_of(const DataOptions& options) {
+  if (has_unknown_tokens(options)) {
+    check_usage(options.vocab_size > 0, options.source,
+                ": a token file does not record its vocabulary size, and --vocab-size is ",
+                options.vocab_size, "; set it, for example --vocab-size 50257 for GPT-2's tokens, ",
+                "or name the tokenizer that wrote the file with --tokenizer");
+    return options.vocab_size;
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  check_vocab_size(options, *tokenizer);
+  return std::max(options.vocab_size, tokenizer->vocab_size());
+}
+
+}  // namespace ladder

@@ -1,0 +1,85 @@
+#include "common/model/attention.hpp"
+
+#include <ATen/SDPBackend.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/core/precision.hpp"
+
+namespace ladder {
+namespace {
+
+// The queries that share keys and values are rows of one matrix, so nothing is copied for them.
+// q and the result: [B, H, T, d], k and v: [B, K, T, d].
+at::Tensor written_out(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t B = q.size(0), H = q.size(1), T = q.size(2), d = q.size(3), K = k.size(1);
+  const auto matrices = [&](const at::Tensor& part) { return part.reshape({B * K, -1, d}); };
+  const at::Tensor future =
+      at::full({H / K, T, T}, -std::numeric_limits<double>::infinity(), q.options()).triu_(1);
+  const at::Tensor scores =
+      at::baddbmm(future.view({-1, T}), matrices(q), matrices(k).transpose(1, 2),
+                  /*beta=*/1, /*alpha=*/1 / std::sqrt(static_cast<double>(d)));
+  return at::bmm(scores.softmax(-1), matrices(v)).view({B, H, T, d});
+}
+
+bool has_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t choice = at::_fused_sdp_choice(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                                    /*is_causal=*/true, /*scale=*/{},
+                                                    /*enable_gqa=*/true);
+  return static_cast<at::SDPBackend>(choice) != at::SDPBackend::math;
+}
+
+// Where no fused kernel takes fewer keys and values than queries, each gets its own copy.
+at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t group = q.size(1) / k.size(1);
+  const bool is_grouped = group > 1;
+  if (is_grouped && q.is_cuda() && !has_kernel(q, k, v))
+    return fused(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1));
+  return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true, /*scale=*/{}, is_grouped);
+}
+
+at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::ScalarType type = q.scalar_type();
+  if (!q.is_cpu() || !is_16_bit(type)) return fused(q, k, v);
+  if (is_attention_written_out(type)) return written_out(q, k, v);
+  return fused(widened(q), widened(k), widened(v)).to(type);
+}
+
+}  // namespace
+
+bool is_attention_written_out(at::ScalarType type) {
+  return is_16_bit(type) && has_instructions_for(type);
+}
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor mixed = mix(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
+  return mixed.transpose(1, 2).reshape({q.size(0), q.size(1), -1});
+}
+
+// Queries, keys and values. The fused kernel also its output, which is the result itself in fp32,
+// and one log-sum per head, all in fp32 if 16 bits are widened for it; the one that is written out
+// all probabilities.
+std::int64_t saved_bytes_of_attention(const ModelOptions& options) {
+  const std::int64_t C = options.channels, H = options.heads;
+  const std::int64_t qkv = C + 2 * (C / H * options.kv_heads);
+  const Precision& precision = options.precision;
+  if (is_attention_written_out(precision.params))
+    return precision.param_bytes() * (qkv + H * options.context);
+  return precision.has_16_bit_params() ? 4 * (qkv + C + H) : 4 * (qkv + H);
+}
+
+at::Tensor Attention::operator()(const at::Tensor& x) const {
+  const std::int64_t B = x.size(0), T = x.size(1), C = x.size(2);
+  std::vector<at::Tensor> qkv = c_attn(x).split(C, /*dim=*/2);
+  for (at::Tensor& part : qkv) part = part.view({B, T, num_heads, C / num_heads});
+  return c_proj(causal_attention(qkv[0], qkv[1], qkv[2]));
+}
+
+}  // namespace ladder

@@ -1,0 +1,53 @@
+// What is particular to a family of models: its layers, and what they cost.
+//
+// build_layers.cpp has what all families share: the walk over the list of layers, the token
+// embedding, and the head's weight, tied or not. A new family is a class like those of gpt2.cpp and
+// llama.cpp, a value of ModelFamily, and its line in family_of().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/model/model.hpp"
+#include "common/model/model_options.hpp"
+#include "common/model/parameter_maker.hpp"
+
+namespace ladder {
+
+// Layers that it makes have no names yet. They may share what the object makes for all of them, so
+// a model's layers come from one object. Costs are per token.
+class Family {
+ public:
+  virtual ~Family() = default;
+
+  // The options, with the family's numbers where they are 0.
+  const ModelOptions& options() const { return options_; }
+
+  // The name of the token embedding's tensor.
+  virtual const char* embedding_name() const = 0;
+  // From tokens [B, T] int64 to [B, T, C]. `weight` [V, C] is the token embedding, which its unit
+  // need not list.
+  virtual Layer embedding(const ParameterMaker& make, const at::Tensor& weight) const = 0;
+  virtual Layer block(const ParameterMaker& make, std::int64_t index) const = 0;
+  // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
+  virtual Layer final_norm(const ParameterMaker& make) const = 0;
+
+  virtual std::int64_t saved_bytes_of_block() const = 0;       // by forward, for backward
+  virtual std::int64_t saved_bytes_of_final_norm() const = 0;  // likewise
+  virtual std::int64_t flops_of_block() const = 0;             // of its forward
+  // Whether queries, keys and values are cut from one tensor.
+  virtual bool has_joint_qkv() const = 0;
+
+ protected:
+  explicit Family(const ModelOptions& options) : options_(options) {}
+  ModelOptions options_;
+};
+
+// Throw UsageError naming the option if the family does not have such a shape.
+std::unique_ptr<Family> gpt2(const ModelOptions& options);
+std::unique_ptr<Family> llama(const ModelOptions& options);
+
+// Throws UsageError naming the option if the shape is impossible.
+std::unique_ptr<Family> family_of(const ModelOptions& options);
+
+}  // namespace ladder

@@ -1,0 +1,131 @@
+// GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
+
+#include <ATen/ops/gelu.h>
+
+#include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
+#include "common/model/attention.hpp"
+#include "common/model/family.hpp"
+
+namespace ladder {
+namespace {
+
+struct Gpt2Embedding {
+  at::Tensor wte;  // [V, C] of tokens
+  at::Tensor wpe;  // [context, C] of positions
+
+  at::Tensor operator()(const at::Tensor& tokens) const {  // [B, T] int64 -> [B, T, C]
+    return look_up(wte, to_device(tokens, wte.device())) + wpe.slice(/*dim=*/0, 0, tokens.size(1));
+  }
+};
+
+struct Gpt2Block {
+  LayerNorm ln_1;
+  Attention attn;
+  LayerNorm ln_2;
+  Linear c_fc;    // [C] -> [M], 4C as a rule
+  Linear c_proj;  // [M] -> [C]
+
+  at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
+    const at::Tensor y = x + attn(ln_1(x));
+    return y + c_proj(at::gelu(c_fc(ln_2(y)), "tanh"));
+  }
+};
+
+class Gpt2 final : public Family {
+ public:
+  explicit Gpt2(const ModelOptions& options) : Family(options) {
+    check_usage(options.kv_heads == 0 || options.kv_heads == options.heads, "--kv-heads ",
+                options.kv_heads, " is for --model llama: GPT-2 has as many as --heads ",
+                options.heads);
+    check_usage(options.rope_theta == ModelOptions().rope_theta, "--rope-theta ",
+                options.rope_theta,
+                " is for --model llama: GPT-2 has learned positions instead of rotary ones");
+    options_.kv_heads = options.heads;
+    if (options.mlp_channels == 0) options_.mlp_channels = 4 * options.channels;
+  }
+
+  const char* embedding_name() const override { return "wte.weight"; }
+
+  Layer embedding(const ParameterMaker& make, const at::Tensor& weight) const override {
+    const at::Tensor wpe = make.normal("wpe.weight", {options_.context, options_.channels});
+    return {{"", {{"wpe.weight", wpe}}}, Gpt2Embedding{weight, wpe}};
+  }
+
+  Layer block(const ParameterMaker& make, std::int64_t index) const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::string h = concat("h.", index, ".");
+    const double residual = residual_std(options_);
+    const Gpt2Block block{
+        .ln_1 = layer_norm(make),
+        .attn = {linear(make, h + "attn.c_attn", C, 3 * C, kInitStd),
+                 linear(make, h + "attn.c_proj", C, C, residual), options_.heads},
+        .ln_2 = layer_norm(make),
+        .c_fc = linear(make, h + "mlp.c_fc", C, M, kInitStd),
+        .c_proj = linear(make, h + "mlp.c_proj", M, C, residual),
+    };
+    return {{"",
+             {{h + "ln_1.weight", block.ln_1.weight},
+              {h + "ln_1.bias", block.ln_1.bias},
+              {h + "attn.c_attn.weight", block.attn.c_attn.weight},
+              {h + "attn.c_attn.bias", block.attn.c_attn.bias},
+              {h + "attn.c_proj.weight", block.attn.c_proj.weight},
+              {h + "attn.c_proj.bias", block.attn.c_proj.bias},
+              {h + "ln_2.weight", block.ln_2.weight},
+              {h + "ln_2.bias", block.ln_2.bias},
+              {h + "mlp.c_fc.weight", block.c_fc.weight},
+              {h + "mlp.c_fc.bias", block.c_fc.bias},
+              {h + "mlp.c_proj.weight", block.c_proj.weight},
+              {h + "mlp.c_proj.bias", block.c_proj.bias}}},
+            block};
+  }
+
+  Layer final_norm(const ParameterMaker& make) const override {
+    const LayerNorm ln_f = layer_norm(make);
+    return {{"", {{"ln_f.weight", ln_f.weight}, {"ln_f.bias", ln_f.bias}}}, ln_f};
+  }
+
+  // A LayerNorm saves its input and two fp32 statistics; a product and GELU save their inputs.
+  std::int64_t saved_bytes_of_block() const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::int64_t e = options_.precision.param_bytes();  // of an activation
+    const std::int64_t attention =
+        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_) + e * C;
+    const std::int64_t mlp =
+        saved_bytes_of_final_norm() + e * C + e * M + e * M;  // ln_2, c_fc, gelu, c_proj
+    return attention + mlp;
+  }
+
+  std::int64_t saved_bytes_of_final_norm() const override {
+    return options_.precision.param_bytes() * options_.channels + 2 * 4;
+  }
+
+  std::int64_t flops_of_block() const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::int64_t products = C * 3 * C + C * C + C * M + M * C;
+    const std::int64_t attention = 2 * C * options_.context;
+    return 2 * (products + attention);
+  }
+
+  bool has_joint_qkv() const override { return true; }
+
+ private:
+  LayerNorm layer_norm(const ParameterMaker& make) const {
+    return {make.constant(options_.channels, 1.0), make.constant(options_.channels, 0.0),
+            options_.norm_eps};
+  }
+
+  Linear linear(const ParameterMaker& make, const std::string& name, std::int64_t in,
+                std::int64_t out, double std) const {
+    return {make.normal(name + ".weight", {in, out}, std), make.constant(out, 0.0),
+            options_.products};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Family> gpt2(const ModelOptions& options) {
+  return std::make_unique<Gpt2>(options);
+}
+
+}  // namespace ladder

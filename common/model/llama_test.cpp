@@ -1,0 +1,332 @@
+// Llama and its modules against formulas in double precision, written without them.
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "common/core/check.hpp"
+#include "common/model/attention.hpp"
+#include "common/model/build_layers.hpp"
+#include "common/model/named_model.hpp"
+#include "common/model/rms_norm.hpp"
+#include "common/model/rotary_positions.hpp"
+#include "common/model/swiglu.hpp"
+#include "common/model/weight_gradients.hpp"
+
+namespace ladder {
+namespace {
+
+// The length of the difference, relative to that of b.
+double relative_distance(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor wide = b.to(at::kDouble);
+  return ((a.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();
+}
+
+at::Tensor double_leaf(const at::Tensor& values) {
+  return values.detach().to(at::kDouble).set_requires_grad(true);
+}
+
+// ---- The formulas. x [B, T, H, d].
+
+at::Tensor rms_norm_formula(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return x / (x.pow(2).mean(-1, true) + epsilon).sqrt() * weight;
+}
+
+at::Tensor rotary_formula(const at::Tensor& x, double theta) {
+  const std::int64_t T = x.size(1), d = x.size(3);
+  const at::Tensor speeds = at::pow(theta, -at::arange(0, d, 2, at::kDouble) / d);
+  const at::Tensor half = at::arange(T, at::kDouble).unsqueeze(1) * speeds;
+  const at::Tensor angles = at::cat({half, half}, -1).unsqueeze(1);  // [T, 1, d]
+  const at::Tensor turned = at::cat({-x.slice(-1, d / 2), x.slice(-1, 0, d / 2)}, -1);
+  return x * angles.cos() + turned * angles.sin();
+}
+
+at::Tensor attention_formula(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t B = q.size(0), T = q.size(1), H = q.size(2), d = q.size(3), K = k.size(2);
+  std::vector<at::Tensor> heads;
+  const at::Tensor future = at::ones({T, T}).triu(1).to(at::kBool);
+  for (std::int64_t h = 0; h < H; ++h) {
+    const at::Tensor keys = k.select(2, h * K / H), values = v.select(2, h * K / H);
+    const at::Tensor scores = at::matmul(q.select(2, h), keys.transpose(1, 2)) / std::sqrt(d);
+    heads.push_back(at::matmul(
+        scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1), values));
+  }
+  return at::cat(heads, -1).view({B, T, H * d});
+}
+
+at::Tensor swiglu_formula(const at::Tensor& gate, const at::Tensor& up) {
+  return gate * gate.sigmoid() * up;
+}
+
+using Weights = std::map<std::string, at::Tensor>;  // by their names
+
+at::Tensor llama_formula(const Weights& w, const at::Tensor& tokens, const ModelOptions& options) {
+  const std::int64_t B = tokens.size(0), T = tokens.size(1), d = options.channels / options.heads;
+  const auto norm = [&](const std::string& name, const at::Tensor& x) {
+    return rms_norm_formula(x, w.at(name + ".weight"), options.norm_eps);
+  };
+  at::Tensor x = w.at("embed_tokens.weight").index_select(0, tokens.flatten()).view({B, T, -1});
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    const std::string layer = concat("layers.", i, ".");
+    const auto linear = [&](const std::string& name, const at::Tensor& input) {
+      return at::matmul(input, w.at(layer + name + "_proj.weight").t());
+    };
+    const at::Tensor a = norm(layer + "input_layernorm", x);
+    const auto heads = [&](const char* name) { return linear(name, a).view({B, T, -1, d}); };
+    x = x + linear("self_attn.o",
+                   attention_formula(rotary_formula(heads("self_attn.q"), options.rope_theta),
+                                     rotary_formula(heads("self_attn.k"), options.rope_theta),
+                                     heads("self_attn.v")));
+    const at::Tensor b = norm(layer + "post_attention_layernorm", x);
+    x = x + linear("mlp.down", swiglu_formula(linear("mlp.gate", b), linear("mlp.up", b)));
+  }
+  const char* head = options.tie_embeddings ? "embed_tokens.weight" : "lm_head.weight";
+  return at::matmul(norm("norm", x), w.at(head).t());
+}
+
+ModelOptions tiny_llama(bool tied, std::int64_t kv_heads) {
+  return {.family = ModelFamily::kLlama,
+          .vocab_size = 13,
+          .context = 12,
+          .layers = 2,
+          .heads = 6,
+          .kv_heads = kv_heads,
+          .channels = 24,
+          .mlp_channels = 20,
+          .tie_embeddings = tied,
+          .rope_theta = 50,
+          .norm_eps = 1e-3};
+}
+
+// Weights large enough for attention to choose, and norms that are not all 1.
+Weights enlarge(const Model& model) {
+  Weights weights;
+  for (const Unit& unit : model.units()) {
+    for (const NamedTensor& named : unit.tensors) {
+      at::Tensor values = named.tensor.detach();
+      values.copy_(at::randn(values.sizes()) * 0.2 + (values.dim() == 1 ? 1.0 : 0.0));
+      weights[named.name] = double_leaf(values);
+    }
+  }
+  return weights;
+}
+
+// T is smaller than the context, as when a short text is continued.
+TEST(Llama, LogitsAndGradientsAreThoseOfTheFormulas) {
+  at::manual_seed(1);
+  for (const std::int64_t kv_heads : {1, 2, 6}) {
+    for (const auto& [tied, type, tolerance] : {std::tuple{true, at::kFloat, 1e-5},
+                                                {false, at::kFloat, 1e-5},
+                                                {true, at::kBFloat16, 6e-2},
+                                                {false, at::kHalf, 1e-2}}) {
+      ModelOptions options = tiny_llama(tied, kv_heads);
+      options.precision = {type, at::kFloat};
+      const Model model = build_layers(options, 1);
+      const Weights weights = enlarge(model);
+      const at::Tensor tokens = at::randint(13, {3, 9}, at::kLong);
+      const at::Tensor logits = model.forward(tokens);
+      const at::Tensor wanted = llama_formula(weights, tokens, options);
+      ASSERT_EQ(logits.scalar_type(), type);
+      EXPECT_LT(relative_distance(logits, wanted), tolerance);
+      const at::Tensor dlogits = at::randn(logits.sizes()).to(type);
+      logits.backward(dlogits);
+      wanted.backward(dlogits.to(at::kDouble));
+      for (const Unit& unit : model.units()) {
+        for (const auto& [name, tensor] : unit.tensors)
+          EXPECT_LT(relative_distance(tensor.grad(), weights.at(name).grad()), tolerance)
+              << name << " " << type << " " << kv_heads;
+      }
+    }
+  }
+}
+
+TEST(Llama, SmolLm2HasItsKnownNumbersOfParametersAndNames) {
+  const auto units = [](NamedModel model) {
+    return build_layers(*shape_of(model), 0, {}, at::kMeta).units();
+  };
+  const std::vector<Unit> smaller = units(NamedModel::kSmolLm2_135M);
+  EXPECT_EQ(count_parameters(smaller), 134515008);
+  EXPECT_EQ(count_parameters(units(NamedModel::kSmolLm2_360M)), 361821120);
+  // The width of the MLP is the family's own.
+  EXPECT_EQ(completed({.family = ModelFamily::kLlama, .heads = 9, .channels = 576}).mlp_channels,
+            1536);
+  std::vector<std::string> names;
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const NamedTensor& named : smaller[30].tensors) {
+    names.push_back(named.name.substr(std::string("layers.29.").size()));
+    shapes.push_back(named.tensor.sizes().vec());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "input_layernorm.weight", "self_attn.q_proj.weight",
+                       "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                       "self_attn.o_proj.weight", "post_attention_layernorm.weight",
+                       "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}));
+  EXPECT_EQ(shapes, (std::vector<std::vector<std::int64_t>>{{576},
+                                                            {576, 576},
+                                                            {192, 576},
+                                                            {192, 576},
+                                                            {576, 576},
+                                                            {576},
+                                                            {1536, 576},
+                                                            {1536, 576},
+                                                            {576, 1536}}));
+  EXPECT_EQ(smaller[31].tensors.at(0).name, "norm.weight");
+  EXPECT_EQ(smaller[31].tensors.size(), 1u);
+}
+
+TEST(Llama, FlopsAreTwoPerParameterOfAProductAndAttention) {
+  ModelOptions options = *shape_of(NamedModel::kSmolLm2_135M);
+  options.context = 2048;
+  const std::vector<std::int64_t> flops = forward_flops(options);
+  ASSERT_EQ(flops.size(), 32u);
+  const std::int64_t products = 576 * (576 + 192 + 192 + 576 + 3 * 1536);
+  EXPECT_EQ(flops[0], 0);
+  EXPECT_EQ(flops[30], 2 * products + 4 * 576 * 2048);
+  EXPECT_EQ(flops[31], 2 * 576 * 49152);
+}
+
+// A zero-bubble pipeline: all products' weight halves later, all bits the same.
+TEST(Llama, TheTwoHalvesOfBackwardAreTheWhole) {
+  const ModelOptions options = tiny_llama(/*tied=*/false, 2);
+  const Model whole = build_layers(options, 1), halved = build_layers(options, 1);
+  const at::Tensor tokens = at::arange(24, at::kLong).view({2, 12}) % 13;
+  whole.forward(tokens).square().sum().backward();
+  WeightGradientQueue queue;
+  int num_deferred = 0;
+  {
+    const DeferWeightGradients scope(&queue);
+    halved.forward(tokens).square().sum().backward();
+  }
+  queue.run([&](const at::Tensor&) { ++num_deferred; });
+  EXPECT_EQ(num_deferred, 2 * 7 + 1);
+  for (std::size_t u = 0; u < whole.layers.size(); ++u) {
+    for (std::size_t t = 0; t < whole.layers[u].unit.tensors.size(); ++t) {
+      const NamedTensor& named = whole.layers[u].unit.tensors[t];
+      EXPECT_TRUE(halved.layers[u].unit.tensors[t].tensor.grad().equal(named.tensor.grad()))
+          << named.name;
+    }
+  }
+}
+
+// ---- The modules in double precision
+
+TEST(RmsNorm, ValueAndGradientsAreThoseOfTheFormula) {
+  at::manual_seed(2);
+  const at::Tensor values = at::randn({2, 5, 7}, at::kDouble), scale = at::randn({7}, at::kDouble);
+  const at::Tensor x = double_leaf(values), X = double_leaf(values);
+  const at::Tensor w = double_leaf(scale), W = double_leaf(scale);
+  const at::Tensor dy = at::randn({2, 5, 7}, at::kDouble);
+  const at::Tensor y = RmsNorm{w, 0.1}(x), Y = rms_norm_formula(X, W, 0.1);
+  y.backward(dy);
+  Y.backward(dy);
+  EXPECT_LT(relative_distance(y, Y), 1e-14);
+  EXPECT_LT(relative_distance(x.grad(), X.grad()), 1e-14);
+  EXPECT_LT(relative_distance(w.grad(), W.grad()), 1e-14);
+}
+
+// Thousands of tokens: a sum in 16 bits would be off by 30 %.
+TEST(RmsNorm, GradientsAreAddedUpOverTokensInFp32) {
+  at::manual_seed(3);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::randn({4096, 16}).to(type).set_requires_grad(true);
+    const at::Tensor w = at::ones({16}).to(type).set_requires_grad(true);
+    const at::Tensor X = double_leaf(x), W = double_leaf(w);
+    const at::Tensor dy = (0.1 * x.detach() + 0.05).to(type);
+    RmsNorm{w}(x).backward(dy);
+    rms_norm_formula(X, W, 1e-5).backward(dy.to(at::kDouble));
+    EXPECT_LT(relative_distance(w.grad(), W.grad()), 5e-3);
+    EXPECT_LT(relative_distance(x.grad(), X.grad()), 2e-2);
+  }
+}
+
+// What Hugging Face's Llama computes in bf16: the normalized value is rounded, and then its product
+// with the weight.
+TEST(RmsNorm, RoundsBeforeTheWeight) {
+  at::manual_seed(4);
+  const at::Tensor x = at::randn({50, 32}).to(at::kBFloat16), w = at::randn({32}).to(at::kBFloat16);
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor n = wide * (wide.pow(2).mean(-1, true) + 1e-5).rsqrt();
+  EXPECT_TRUE(RmsNorm{w}(x).equal(w * n.to(at::kBFloat16)));
+}
+
+TEST(Swiglu, ValueAndGradientsAreThoseOfTheFormula) {
+  at::manual_seed(5);
+  const at::Tensor a = at::randn({3, 40}, at::kDouble), b = at::randn({3, 40}, at::kDouble);
+  const at::Tensor gate = double_leaf(a), up = double_leaf(b);
+  const at::Tensor Gate = double_leaf(a), Up = double_leaf(b), dy = at::randn({3, 40}, at::kDouble);
+  const at::Tensor y = swiglu(gate, up), Y = swiglu_formula(Gate, Up);
+  y.backward(dy);
+  Y.backward(dy);
+  EXPECT_LT(relative_distance(y, Y), 1e-14);
+  EXPECT_LT(relative_distance(gate.grad(), Gate.grad()), 1e-14);
+  EXPECT_LT(relative_distance(up.grad(), Up.grad()), 1e-14);
+}
+
+// On an angle's table in fp32.
+TEST(RotaryPositions, ValueAndGradientAreThoseOfTheFormula) {
+  at::manual_seed(6);
+  const RotaryPositions rotary(/*context=*/300, /*d=*/8, /*theta=*/1000);
+  for (const std::int64_t T : {1, 7, 300}) {
+    const at::Tensor values = at::randn({2, T, 3, 8}, at::kDouble);
+    const at::Tensor x = double_leaf(values), X = double_leaf(values);
+    const at::Tensor dy = at::randn(x.sizes(), at::kDouble);
+    const at::Tensor y = rotary(x), Y = rotary_formula(X, 1000);
+    y.backward(dy);
+    Y.backward(dy);
+    EXPECT_LT(relative_distance(y, Y), 1e-5);
+    EXPECT_LT(relative_distance(x.grad(), X.grad()), 1e-5);
+  }
+}
+
+// The same query and key at any two positions as far apart have the same product.
+TEST(RotaryPositions, OnlyTheDistanceCounts) {
+  at::manual_seed(7);
+  const RotaryPositions rotary(/*context=*/20, /*d=*/16, /*theta=*/10000);
+  const at::Tensor q = rotary(at::randn({1, 1, 1, 16}).expand({1, 20, 1, 16})).view({20, 16});
+  const at::Tensor k = rotary(at::randn({1, 1, 1, 16}).expand({1, 20, 1, 16})).view({20, 16});
+  const at::Tensor products = at::matmul(q, k.t());  // [query's position, key's]
+  for (const std::int64_t distance : {0, 1, 5}) {
+    const at::Tensor same = products.diagonal(-distance);
+    EXPECT_LT((same - same[0]).abs().max().item<float>(), 1e-5);
+  }
+  EXPECT_GT((products.diagonal(-1)[0] - products.diagonal(-5)[0]).abs().item<float>(), 0.1);
+}
+
+TEST(GroupedQueryAttention, IsThatOfTheFormulaOnSeveralThreadsToo) {
+  at::manual_seed(8);
+  for (const int num_threads : {1, 4}) {
+    at::set_num_threads(num_threads);
+    for (const auto& [type, tolerance] :
+         {std::pair{at::kDouble, 1e-12}, {at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}}) {
+      for (const auto& [H, K] : {std::pair{6, 1}, {6, 2}, {6, 3}, {6, 6}}) {
+        const auto leaf = [&, type = type](std::int64_t heads) {
+          return at::randn({2, 70, heads, 8}).to(type).set_requires_grad(true);
+        };
+        const at::Tensor q = leaf(H), k = leaf(K), v = leaf(K);
+        const at::Tensor Q = double_leaf(q), Keys = double_leaf(k), V = double_leaf(v);
+        const at::Tensor y = causal_attention(q, k, v), Y = attention_formula(Q, Keys, V);
+        const at::Tensor dy = at::randn(y.sizes()).to(type);
+        y.backward(dy);
+        Y.backward(dy.to(at::kDouble));
+        EXPECT_LT(relative_distance(y, Y), tolerance);
+        EXPECT_LT(relative_distance(q.grad(), Q.grad()), tolerance);
+        EXPECT_LT(relative_distance(k.grad(), Keys.grad()), tolerance);
+        EXPECT_LT(relative_distance(v.grad(), V.grad()), tolerance);
+      }
+    }
+  }
+  at::set_num_threads(1);
+}
+
+}  // namespace
+}  // namespace ladder

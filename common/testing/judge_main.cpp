@@ -1,0 +1,51 @@
+#include "common/testing/judge_main.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+
+#include "common/comm/world.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/current_check.hpp"
+#include "common/testing/time_limit.hpp"
+#include "common/train/run_main.hpp"
+
+namespace ladder {
+namespace {
+
+void show(const std::vector<std::string>& faults, int num_ranks) {
+  const char* const ranks = num_ranks == 1 ? "rank" : "ranks";
+  if (faults.empty()) {
+    std::printf("on %d %s: right\n", num_ranks, ranks);
+  } else {
+    std::printf("on %d %s: wrong\n", num_ranks, ranks);
+    for (const std::string& fault : faults) std::printf("  - %s\n", fault.c_str());
+  }
+  std::fflush(stdout);
+}
+
+int judge() {
+  at::set_num_threads(1);
+#ifdef LADDER_WITH_MPI
+  World world(Transport::kMpi);
+#else
+  World world(Transport::kSelf);
+#endif
+  return run_in_world(world, [&] {
+    Communicator& comm = world.comm();
+    const std::string who = concat("rank ", comm.rank());
+    name_check_on_crash(who);
+    start_time_limit(60, who + ": an endless loop, or a wait for another rank: the judge");
+    const std::vector<std::string> faults = judge_linked(comm);
+    stop_time_limit();
+    if (comm.rank() == 0) show(faults, comm.size());
+    return faults.empty() ? kExitDone : kExitError;
+  });
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main() {
+  return ladder::judge();
+}

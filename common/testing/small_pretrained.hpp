@@ -1,0 +1,91 @@
+// For tests: small models as other programs write them.
+#pragma once
+
+#include <ATen/ops/randn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/model/build_layers.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/json.hpp"
+
+namespace ladder {
+
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+inline ModelOptions small_gpt2() {
+  return {.vocab_size = 6, .context = 4, .layers = 2, .heads = 2, .channels = 4};
+}
+
+// As transformers writes it, without the settings that a reader ignores.
+inline Json small_gpt2_config() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 6}, {"n_positions", 4},
+          {"n_layer", 2},         {"n_head", 2},     {"n_embd", 4}};
+}
+
+inline ModelOptions small_llama() {
+  return {.family = ModelFamily::kLlama,
+          .vocab_size = 6,
+          .context = 4,
+          .layers = 2,
+          .heads = 4,
+          .kv_heads = 2,
+          .channels = 8,
+          .mlp_channels = 5,
+          .rope_theta = 5000,
+          .norm_eps = 1e-6};
+}
+
+inline Json small_llama_config() {
+  return {{"model_type", "llama"},      {"vocab_size", 6},          {"max_position_embeddings", 4},
+          {"num_hidden_layers", 2},     {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+          {"hidden_size", 8},           {"intermediate_size", 5},   {"rope_theta", 5000},
+          {"tie_word_embeddings", true}};
+}
+
+// Random values for all its tensors, by our names.
+inline TensorsByName random_values(const ModelOptions& options) {
+  TensorsByName values;
+  for (const Unit& unit : build_layers(options, /*seed=*/1).units())
+    for (const auto& [name, tensor] : unit.tensors) values[name] = at::randn(tensor.sizes());
+  return values;
+}
+
+inline void write_safetensors(const std::filesystem::path& path, const TensorsByName& tensors) {
+  std::vector<StoredTensor> stored;
+  for (const auto& [name, tensor] : tensors)
+    stored.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(path, stored, {{"format", "pt"}});
+  for (const auto& [name, tensor] : tensors) writer.write(tensor);
+  writer.finish();
+}
+
+// Cuts the tensors, in the order of their names, into so many shards, and writes the index.
+inline void write_shards(const std::filesystem::path& folder, const TensorsByName& tensors,
+                         int num_shards) {
+  std::vector<TensorsByName> shards(static_cast<std::size_t>(num_shards));
+  Json map = Json::object();
+  std::size_t i = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const std::size_t shard = i++ * shards.size() / tensors.size();
+    shards[shard][name] = tensor;
+    map[name] = concat("model-", shard + 1, ".safetensors");
+  }
+  for (std::size_t s = 0; s < shards.size(); ++s)
+    write_safetensors(folder / concat("model-", s + 1, ".safetensors"), shards[s]);
+  write_text_file(folder / "model.safetensors.index.json", to_text({{"weight_map", map}}));
+}
+
+inline TensorsByName with_prefix(const std::string& prefix, const TensorsByName& tensors) {
+  TensorsByName renamed;
+  for (const auto& [name, tensor] : tensors) renamed[prefix + name] = tensor;
+  return renamed;
+}
+
+}  // namespace ladder

@@ -1,0 +1,139 @@
+#include "common/train/pretrained/export.hpp"
+
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+#include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/model/build_layers.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/partial_folder.hpp"
+#include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/byte_tokenizer_files.hpp"
+#include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The model that the options of the run and the stored tensors describe.
+TrainOptions options_of(const Json& config, const SafetensorsReader& stored, const fs::path& path) {
+  TrainOptions options;
+  ModelOptions& model = options.model;
+  for (const auto& [name, dtype, shape] : stored.tensors()) {
+    const bool is_of_llama = name == "embed_tokens.weight";
+    if (is_of_llama) model.family = ModelFamily::kLlama;
+    if ((is_of_llama || name == "wte.weight") && !shape.empty()) model.vocab_size = shape[0];
+    if (name == "lm_head.weight") model.tie_embeddings = false;
+  }
+  model.layers = count_in(config, "layers", path);
+  model.heads = count_in(config, "heads", path);
+  model.channels = count_in(config, "channels", path);
+  model.context = count_in(config, "context", path);
+  try {  // older checkpoints have only the options above
+    model.kv_heads = config.value("kv-heads", model.kv_heads);
+    model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
+    model.rope_theta = config.value("rope-theta", model.rope_theta);
+    model.norm_eps = config.value("norm-eps", model.norm_eps);
+    check_ranges(options);
+    model = completed(model);
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", json_problem(error.what())));
+  } catch (const UsageError& error) {
+    throw CheckError(concat(path.string(), ": damaged: ", error.what()));
+  }
+  return options;
+}
+
+// Names and shapes of the model's parameters, without their memory.
+StateTensors shapes_of(const TrainOptions& options) {
+  std::vector<NamedTensor> tensors;
+  for (const Unit& unit : model_builder(options)(/*on_unit=*/{}, at::kMeta).units())
+    tensors.insert(tensors.end(), unit.tensors.begin(), unit.tensors.end());
+  return whole_tensors(tensors);
+}
+
+// transformers' name of a parameter.
+std::string exported_name(const std::string& name, ModelFamily family) {
+  if (name == "lm_head.weight") return name;
+  return (family == ModelFamily::kGpt2 ? "transformer." : "model.") + name;
+}
+
+void write_weights(const fs::path& checkpoint, const std::string& tokenizer,
+                   const TrainOptions& options, at::ScalarType dtype, const fs::path& path) {
+  TrainState state;
+  state.parameters = shapes_of(options);
+  state.tokenizer = tokenizer;
+  std::vector<StoredTensor> exported = state.parameters.stored;
+  for (StoredTensor& tensor : exported)
+    tensor = {exported_name(tensor.name, options.model.family), dtype, tensor.shape};
+  SafetensorsWriter writer(path, exported, {{"format", "pt"}});
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const StoredTensor& tensor : state.parameters.stored) shapes[tensor.name] = tensor.shape;
+  state.parameters.fill = [&](const std::string& name, const TensorVisitor& read) {
+    const at::Tensor values = at::empty(shapes.at(name), at::kFloat);
+    read(name, values);
+    const at::Tensor narrow = values.to(dtype);
+    const auto [least, most] = at::aminmax(narrow);
+    check_usage(std::isfinite(least.item<float>()) && std::isfinite(most.item<float>()), "\"", name,
+                "\" has values that --dtype ", dtype == at::kHalf ? "fp16" : "bf16",
+                " cannot hold: export it as fp32");
+    writer.write(narrow);
+  };
+  load_parameters(checkpoint, state);
+  writer.finish();
+}
+
+void write_json(const fs::path& path, const Json& json) {
+  write_text_file(path, to_text(json, 2) + "\n");
+}
+
+// Their ids; null for a model of tokens that nobody knows.
+struct SpecialTokens {
+  Json end_of_text, padding;
+};
+
+Json with_tokens(Json config, const SpecialTokens& tokens) {
+  config["bos_token_id"] = config["eos_token_id"] = tokens.end_of_text;
+  config["pad_token_id"] = tokens.padding;
+  return config;
+}
+
+SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoint,
+                              const ModelOptions& model, const fs::path& to) {
+  if (name == "token file") return {};
+  if (name == "bytes") {
+    write_json(to / "tokenizer.json", byte_tokenizer_json());
+    write_json(to / "tokenizer_config.json", byte_tokenizer_config_json(model.context));
+    return {ByteTokenizer::kEndOfText, ByteTokenizer::kPadding};
+  }
+  const fs::path kept = kept_tokenizer(checkpoint, name);
+  copy_tokenizer_files(kept, to);
+  const BpeTokenizer tokenizer(kept);
+  return {tokenizer.end_of_text(), tokenizer.padding()};
+}
+
+}  // namespace
+
+void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::ScalarType dtype) {
+  const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
+  const TrainOptions options = options_of(
+      saved.config, SafetensorsReader(checkpoint / "model.safetensors"), checkpoint / "state.json");
+  PartialFolder partial(folder, folder.string());
+  const fs::path& to = partial.path();
+  const SpecialTokens tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
+  write_json(to / "config.json", with_tokens(model_config_json(options.model, dtype), tokens));
+  if (!fs::exists(to / "generation_config.json"))
+    write_json(to / "generation_config.json", with_tokens({{"_from_model_config", true}}, tokens));
+  write_weights(checkpoint, saved.tokenizer, options, dtype, to / "model.safetensors");
+  partial.complete();
+}
+
+}  // namespace ladder

@@ -1,0 +1,316 @@
+#include "common/train/pretrained/export.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <set>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/testing/small_pretrained.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/pretrained/byte_tokenizer_files.hpp"
+#include "common/train/pretrained/hugging_face_folder.hpp"
+#include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/pretrained.hpp"
+#include "common/train/pretrained/tokenizer_folder.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+// A checkpoint of a small GPT-2.
+class ExportTest : public ::testing::Test {
+ protected:
+  fs::path save(const TensorsByName& values, const std::string& tokenizer = "bytes") {
+    std::vector<NamedTensor> parameters;
+    for (const auto& [name, tensor] : values) parameters.push_back({name, tensor});
+    const TrainState state{
+        whole_tensors(parameters), whole_tensors({}), /*optimizer_steps=*/0, {}, tokenizer};
+    return save_checkpoint(folder_.path("run"), step_++, state, config_).path;
+  }
+  Json json_in(const std::string& name) const {
+    return Json::parse(read_text_file(folder_.path("out/" + name)));
+  }
+  std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_.path()))
+      names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  template <class Error, class... Parts>
+  void expect_refused(const fs::path& checkpoint, at::ScalarType dtype, const Parts&... parts) {
+    EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), dtype); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(parts)...)));
+    EXPECT_THAT(entries(), ElementsAre("run"));
+  }
+
+  TempFolder folder_;
+  std::int64_t step_ = 0;
+  Json config_ = {{"layers", 2}, {"heads", 2}, {"channels", 4}, {"context", 4}};
+  TensorsByName values_ = random_values(small_gpt2());
+};
+
+TEST_F(ExportTest, WhatIsWrittenIsReadAgain) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    export_checkpoint(save(values_), folder_.path("out"), dtype);
+    const ModelOptions model =
+        parse_model_config(read_text_file(folder_.path("out/config.json")), "config.json").model;
+    EXPECT_EQ(model.vocab_size, 6);
+    EXPECT_EQ(model.context, 4);
+    EXPECT_EQ(model.layers, 2);
+    EXPECT_EQ(model.heads, 2);
+    EXPECT_EQ(model.channels, 4);
+    EXPECT_TRUE(model.tie_embeddings);
+    HuggingFaceFolder exported(folder_.path("out"), /*has_tied_head=*/true);
+    ASSERT_EQ(exported.tensors().size(), values_.size());
+    for (const auto& [name, tensor] : values_) {
+      const at::Tensor read = at::zeros_like(tensor);
+      exported.read(name, read);
+      EXPECT_TRUE(at::equal(read, tensor.to(dtype).to(at::kFloat))) << name;
+    }
+    fs::remove_all(folder_.path("out"));
+  }
+}
+
+TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
+  values_ = random_values(small_llama());
+  config_ = {{"layers", 2},       {"heads", 4},    {"channels", 8},        {"context", 4},
+             {"mlp-channels", 5}, {"kv-heads", 2}, {"rope-theta", 5000.0}, {"norm-eps", 1e-6}};
+  export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
+  EXPECT_EQ(json_in("config.json")["architectures"], Json::array({"LlamaForCausalLM"}));
+  TrainOptions options;
+  options.output.init_from = folder_.path("out");
+  options.data.tokenizer = "bytes";
+  options.model.vocab_size = 6;
+  take_pretrained_shape(options);
+  const ModelOptions &model = options.model, wanted = small_llama();
+  EXPECT_EQ(model.family, wanted.family);
+  EXPECT_EQ(model.heads, wanted.heads);
+  EXPECT_EQ(model.kv_heads, wanted.kv_heads);
+  EXPECT_EQ(model.mlp_channels, wanted.mlp_channels);
+  EXPECT_EQ(model.rope_theta, wanted.rope_theta);
+  EXPECT_EQ(model.norm_eps, wanted.norm_eps);
+  TensorsByName read;
+  std::vector<NamedTensor> parameters;
+  for (const auto& [name, tensor] : values_)
+    parameters.push_back({name, read[name] = at::zeros_like(tensor)});
+  load_pretrained(options, whole_tensors(parameters));
+  for (const auto& [name, tensor] : values_) EXPECT_TRUE(at::equal(read[name], tensor)) << name;
+  const SafetensorsReader file(folder_.path("out/model.safetensors"));
+  for (const StoredTensor& tensor : file.tensors()) EXPECT_THAT(tensor.name, StartsWith("model."));
+}
+
+// A tokenizer's folder: every byte is a token, and "ab" is another one.
+void write_tokenizer(const fs::path& folder) {
+  Json file = byte_tokenizer_json();
+  file["model"]["vocab"]["ab"] = 258;
+  file["model"]["merges"] = Json::array({"a b"});
+  fs::create_directories(folder);
+  write_text_file(folder / "tokenizer.json", to_text(file));
+  write_text_file(folder / "tokenizer_config.json", to_text(byte_tokenizer_config_json(4)));
+  write_text_file(folder / "generation_config.json", R"({"eos_token_id": [7, 256]})");
+  write_text_file(folder / "config.json", "not the tokenizer's");
+}
+
+TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
+  write_tokenizer(folder_.path("tokens"));
+  const std::string name = BpeTokenizer(folder_.path("tokens")).name();
+  const fs::path checkpoint = save(values_, name);
+  const auto do_export = [&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); };
+  EXPECT_THAT(do_export, ThrowsMessage<CheckError>(
+                             AllOf(HasSubstr("run/tokenizer"), HasSubstr("is missing"))));
+  for (const std::string from : {"tokens/tokenizer.json", "tokens", "tokens"}) {  // twice the same
+    DataOptions data;
+    data.tokenizer = folder_.path(from);
+    keep_tokenizer(data, folder_.path("run"));
+    EXPECT_EQ(BpeTokenizer(folder_.path("run/tokenizer")).name(), name);
+    if (from != "tokens") fs::remove_all(folder_.path("run/tokenizer"));
+  }
+  EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer/config.json")));
+  do_export();
+  EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(), name);
+  EXPECT_EQ(json_in("config.json")["eos_token_id"], 256);
+  EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], Json::array({7, 256}));
+}
+
+TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {
+  write_tokenizer(folder_.path("run/tokenizer"));
+  const fs::path checkpoint = save(values_, "bpe of another run");
+  EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+              ThrowsMessage<CheckError>(
+                  AllOf(HasSubstr("run/tokenizer"), HasSubstr("'bpe of another run'"))));
+  DataOptions data;
+  data.tokenizer = folder_.path("mine");
+  fs::create_directory(folder_.path("mine"));
+  write_text_file(folder_.path("mine/tokenizer.json"), to_text(byte_tokenizer_json()));
+  EXPECT_THAT(
+      [&] { keep_tokenizer(data, folder_.path("run")); },
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("run/tokenizer"), HasSubstr("another tokenizer"))));
+  data.tokenizer = "bytes";
+  EXPECT_NO_THROW(keep_tokenizer(data, folder_.path("run")));
+}
+
+// transformers looks for these very names.
+TEST_F(ExportTest, NamesAreThoseOfTransformers) {
+  values_["lm_head.weight"] = at::randn({6, 4});
+  export_checkpoint(save(values_), folder_.path("out"), at::kBFloat16);
+  const SafetensorsReader file(folder_.path("out/model.safetensors"));
+  std::set<std::string> names;
+  for (const StoredTensor& tensor : file.tensors()) {
+    names.insert(tensor.name);
+    EXPECT_EQ(tensor.dtype, at::kBFloat16);
+  }
+  EXPECT_TRUE(names.contains("lm_head.weight"));
+  EXPECT_TRUE(names.contains("transformer.wte.weight"));
+  EXPECT_TRUE(names.contains("transformer.h.1.attn.c_attn.weight"));
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(json_in("config.json")["architectures"], Json::array({"GPT2LMHeadModel"}));
+  EXPECT_EQ(json_in("config.json")["torch_dtype"], "bfloat16");
+  EXPECT_EQ(json_in("config.json")["tie_word_embeddings"], false);
+}
+
+TEST_F(ExportTest, AModelOfBytesBringsItsTokenizer) {
+  export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
+  EXPECT_EQ(json_in("config.json")["eos_token_id"], 256);
+  EXPECT_EQ(json_in("generation_config.json")["pad_token_id"], 257);
+  EXPECT_EQ(json_in("tokenizer.json"), byte_tokenizer_json());
+  EXPECT_EQ(json_in("tokenizer_config.json")["model_max_length"], 4);
+  fs::remove_all(folder_.path("out"));
+  export_checkpoint(save(values_, "token file"), folder_.path("out"), at::kFloat);
+  EXPECT_FALSE(fs::exists(folder_.path("out/tokenizer.json")));
+  EXPECT_TRUE(json_in("config.json")["eos_token_id"].is_null());
+}
+
+TEST_F(ExportTest, ByteIsTokenInTheTokenizer) {
+  const Json vocabulary = byte_tokenizer_json()["model"]["vocab"];
+  EXPECT_EQ(vocabulary.size(), 258u);
+  EXPECT_EQ(vocabulary["A"], 65);
+  EXPECT_EQ(vocabulary["\u0120"], 32);  // the space, as GPT-2 writes it
+  EXPECT_EQ(vocabulary["\u010a"], 10);  // the new line
+  EXPECT_EQ(vocabulary["\u0100"], 0);
+  EXPECT_EQ(vocabulary["\u0121"], 127);
+  EXPECT_EQ(vocabulary["\u0143"], 173);  // the last that does not print
+  EXPECT_EQ(vocabulary["\u00ff"], 255);
+  EXPECT_EQ(vocabulary["<|endoftext|>"], 256);
+  EXPECT_EQ(vocabulary["<|padding|>"], 257);
+}
+
+TEST_F(ExportTest, NothingIsOverwritten) {
+  const fs::path checkpoint = save(values_);
+  fs::create_directory(folder_.path("out"));
+  folder_.write("out/mine", "mine");
+  EXPECT_THAT([&] { export_checkpoint(checkpoint, folder_.path("out"), at::kFloat); },
+              ThrowsMessage<UsageError>(HasSubstr("already exists")));
+  EXPECT_EQ(read_text_file(folder_.path("out/mine")), "mine");
+  EXPECT_THAT(entries(), ElementsAre("out", "run"));
+}
+
+TEST_F(ExportTest, ADamagedCheckpointLeavesNothingBehind) {
+  const fs::path weights = save(values_) / "model.safetensors";
+  std::string bytes = read_text_file(weights);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(weights, std::ios::binary) << bytes;
+  expect_refused<CheckError>(weights.parent_path(), at::kFloat, "model.safetensors", "damaged");
+  fs::remove(weights);
+  expect_refused<CheckError>(weights.parent_path(), at::kFloat, "model.safetensors");
+}
+
+// Its options and its tensors disagree.
+TEST_F(ExportTest, AnotherModelsOptionsAreRefused) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, Json>>{{"layers", 1},
+                                                 {"heads", 3},
+                                                 {"channels", 8},
+                                                 {"context", 5},
+                                                 {"layers", 1 << 30},
+                                                 {"heads", "two"},
+                                                 {"heads", 0},
+                                                 {"tie-embeddings", "yes"}}) {
+    const Json before = config_;
+    config_[name] = value;
+    expect_refused<CheckError>(save(values_), at::kFloat, "run");
+    config_ = before;
+    config_.erase(name);
+    expect_refused<CheckError>(save(values_), at::kFloat, name);
+    config_ = before;
+  }
+}
+
+TEST_F(ExportTest, ValuesThatATypeCannotHoldAreRefused) {
+  values_["ln_f.weight"][1] = 70'000;
+  const fs::path checkpoint = save(values_);
+  expect_refused<UsageError>(checkpoint, at::kHalf, "ln_f.weight", "--dtype fp16");
+  EXPECT_NO_THROW(export_checkpoint(checkpoint, folder_.path("out"), at::kBFloat16));
+}
+
+// A limit on the size of files is a full disk that a test can have.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~SmallDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_ = {};
+};
+
+TEST_F(ExportTest, AFullDiskLeavesNothingBehind) {
+  const fs::path checkpoint = save(values_);
+  export_checkpoint(checkpoint, folder_.path("out"), at::kFloat);
+  std::set<std::uintmax_t> sizes;
+  for (const auto& file : fs::directory_iterator(folder_.path("out")))
+    sizes.insert(file.file_size());
+  fs::remove_all(folder_.path("out"));
+  for (const std::uintmax_t size : sizes) {
+    const SmallDisk disk(size - 1);
+    expect_refused<CheckError>(checkpoint, at::kFloat, ".out.partial", "cannot be written");
+  }
+}
+
+TEST_F(ExportTest, APlaceThatCannotBeWrittenIsNamed) {
+  const fs::path checkpoint = save(values_);
+  folder_.write("file", "");
+  for (const std::string& place : {folder_.path("file/out"), std::string("/proc/out")})
+    EXPECT_THAT([&] { export_checkpoint(checkpoint, place, at::kFloat); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(place), HasSubstr("cannot be created"))));
+}
+
+// As much as its largest tensor, in fp32 and in its new type.
+TEST_F(ExportTest, HoldsOneTensorAtATime) {
+  install_memory_ledger();
+  config_ = {{"layers", 2}, {"heads", 1}, {"channels", 128}, {"context", 8}};
+  const fs::path checkpoint = save(
+      random_values({.vocab_size = 100, .context = 8, .layers = 2, .heads = 1, .channels = 128}));
+  const std::int64_t before = read_memory().total_live_bytes;
+  reset_memory_peaks();
+  export_checkpoint(checkpoint, folder_.path("out"), at::kBFloat16);
+  EXPECT_LE(read_memory().peak_bytes - before, 128 * 512 * (4 + 2) + 64);
+}
+
+}  // namespace
+}  // namespace ladder

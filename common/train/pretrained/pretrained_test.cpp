@@ -1,0 +1,323 @@
+#include "common/train/pretrained/pretrained.hpp"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/core/check.hpp"
+#include "common/testing/small_pretrained.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/pretrained/llm_c_file.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// A small GPT-2 in a folder, or a file, and what a run gets that starts from it.
+class PretrainedTest : public ::testing::Test {
+ protected:
+  PretrainedTest() {
+    options_.data.vocab_size = 6;
+    options_.output.init_from = folder_.path();
+    write_config(small_gpt2_config());
+  }
+
+  void write_config(const Json& config) const { folder_.write("config.json", to_text(config)); }
+  void write_model(const TensorsByName& tensors) const {
+    write_safetensors(folder_.path("model.safetensors"), tensors);
+  }
+
+  // The parameters of a model of the run's, once loaded.
+  TensorsByName load() {
+    finalize(options_);
+    std::vector<NamedTensor> parameters;
+    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
+      parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
+    const StateTensors state = whole_tensors(parameters);
+    const std::string hash = load_pretrained(options_, state);
+    EXPECT_EQ(hash, tensor_hash(state));
+    TensorsByName loaded;
+    for (const auto& [name, tensor] : parameters) loaded[name] = tensor.detach();
+    return loaded;
+  }
+
+  static void expect_equal(const TensorsByName& loaded, const TensorsByName& wanted) {
+    ASSERT_EQ(loaded.size(), wanted.size());
+    for (const auto& [name, tensor] : wanted)
+      EXPECT_TRUE(at::equal(loaded.at(name), tensor)) << name;
+  }
+
+  template <class Error, class... Parts>
+  void expect_refused(const Parts&... parts) {
+    EXPECT_THAT([&] { load(); }, ThrowsMessage<Error>(AllOf(HasSubstr(parts)...)));
+  }
+
+  TempFolder folder_;
+  TrainOptions options_;
+  TensorsByName values_ = random_values(small_gpt2());
+};
+
+TEST_F(PretrainedTest, ReadsWhatTheFolderHolds) {
+  write_model(values_);
+  EXPECT_TRUE(starts_from_pretrained(options_));
+  expect_equal(load(), values_);
+  EXPECT_EQ(options_.model.layers, 2);
+  EXPECT_EQ(options_.model.context, 4);
+  EXPECT_EQ(options_.data.context, 4);
+  EXPECT_TRUE(options_.derived.contains("layers"));
+  EXPECT_FALSE(options_.derived.contains("vocab-size"));
+}
+
+TEST_F(PretrainedTest, NamesMayHaveAPrefix) {
+  for (const char* prefix : {"transformer.", "model."}) {
+    write_model(with_prefix(prefix, values_));
+    expect_equal(load(), values_);
+  }
+}
+
+TEST_F(PretrainedTest, ShardsAreReadByTheirIndex) {
+  for (const int num_shards : {1, 2, 5}) {
+    write_shards(folder_.path(), with_prefix("transformer.", values_), num_shards);
+    expect_equal(load(), values_);
+  }
+}
+
+TEST_F(PretrainedTest, ALlamaIsRead) {
+  values_ = random_values(small_llama());
+  write_config(small_llama_config());
+  for (const char* prefix : {"", "model."}) {
+    TensorsByName stored = with_prefix(prefix, values_);
+    stored[concat(prefix, "layers.0.self_attn.rotary_emb.inv_freq")] = at::ones({1});
+    write_model(stored);
+    expect_equal(load(), values_);
+  }
+  EXPECT_EQ(options_.model.family, ModelFamily::kLlama);
+  EXPECT_EQ(options_.model.kv_heads, 2);
+  EXPECT_EQ(options_.model.mlp_channels, 5);
+  EXPECT_EQ(options_.model.rope_theta, 5000);
+  EXPECT_EQ(options_.model.norm_eps, 1e-6);
+  EXPECT_EQ(options_.named_model, NamedModel::kLlama);
+}
+
+TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
+  values_ = random_values(small_llama());
+  write_model(values_);
+  Json config = small_llama_config();
+  for (const auto& [longest, context] : {std::pair{100, 100}, std::pair{1000, 128}}) {
+    config["max_position_embeddings"] = longest;
+    write_config(config);
+    options_.model.context = 128;
+    expect_equal(load(), values_);
+    EXPECT_EQ(options_.model.context, context);
+  }
+  options_.given = {"context"};
+  options_.model.context = 1000;
+  expect_equal(load(), values_);
+  options_.model.context = 1001;
+  expect_refused<UsageError>("--context 1001", "at most 1000");
+}
+
+TEST_F(PretrainedTest, TheNamedModelMustBeThatOfTheFolder) {
+  values_ = random_values(small_llama());
+  write_model(values_);
+  write_config(small_llama_config());
+  options_.given = {"model"};
+  options_.named_model = NamedModel::kLlama;
+  expect_equal(load(), values_);
+  options_.named_model = NamedModel::kGpt2;
+  expect_refused<UsageError>("--model gpt2", "config.json", "has llama");
+  options_.named_model = NamedModel::kSmolLm2_135M;
+  expect_refused<UsageError>("--model smollm2-135m", "config.json", "another shape");
+}
+
+TEST_F(PretrainedTest, SixteenBitsAreWidened) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    TensorsByName narrow, wide;
+    for (const auto& [name, tensor] : values_) {
+      narrow[name] = tensor.to(type);
+      wide[name] = narrow[name].to(at::kFloat);
+    }
+    write_model(narrow);
+    expect_equal(load(), wide);
+  }
+}
+
+TEST_F(PretrainedTest, LargeTensorsAreReadInPieces) {
+  write_config({{"model_type", "gpt2"},
+                {"vocab_size", 3000},
+                {"n_positions", 1025},
+                {"n_layer", 1},
+                {"n_head", 1},
+                {"n_embd", 300}});  // an embedding of 3.6 MB
+  values_ = random_values(
+      {.vocab_size = 3000, .context = 1025, .layers = 1, .heads = 1, .channels = 300});
+  write_model(values_);
+  expect_equal(load(), values_);
+}
+
+TEST_F(PretrainedTest, AShorterContextTakesTheFirstPositions) {
+  write_model(values_);
+  options_.given = {"context"};
+  options_.model.context = 3;
+  values_["wpe.weight"] = values_["wpe.weight"].narrow(0, 0, 3);
+  expect_equal(load(), values_);
+  options_.model.context = 5;
+  expect_refused<UsageError>("--context 5", "config.json", "at most 4");
+}
+
+TEST_F(PretrainedTest, BuffersThatAModelComputesAreSkipped) {
+  TensorsByName stored = with_prefix("transformer.", values_);
+  stored["transformer.h.0.attn.bias"] = at::ones({1, 1, 4, 4}, at::kByte);
+  stored["transformer.h.0.attn.masked_bias"] = at::ones({}, at::kFloat);
+  write_model(stored);
+  expect_equal(load(), values_);
+}
+
+TEST_F(PretrainedTest, ATiedHeadMayBeStoredIfItIsTheEmbedding) {
+  TensorsByName stored = with_prefix("transformer.", values_);
+  stored["lm_head.weight"] = values_["wte.weight"].clone();
+  write_model(stored);
+  expect_equal(load(), values_);
+  stored["lm_head.weight"][5][3] += 1;
+  write_model(stored);
+  expect_refused<CheckError>("model.safetensors", "lm_head.weight", "tied");
+  stored["lm_head.weight"] = at::ones({5, 4});
+  write_model(stored);
+  expect_refused<CheckError>("model.safetensors", "lm_head.weight", "[5, 4]");
+}
+
+TEST_F(PretrainedTest, AnUntiedHeadIsRead) {
+  Json config = small_gpt2_config();
+  config["tie_word_embeddings"] = false;
+  write_config(config);
+  write_model(values_);
+  expect_refused<CheckError>(folder_.path().string(), "no tensor \"lm_head.weight\"");
+  values_["lm_head.weight"] = at::randn({6, 4});
+  write_model(values_);
+  expect_equal(load(), values_);
+}
+
+TEST_F(PretrainedTest, GivenOptionsMustAgree) {
+  write_model(values_);
+  options_.given = {"layers", "heads", "channels", "tie-embeddings"};
+  options_.model = small_gpt2();
+  expect_equal(load(), values_);
+  options_.model.heads = 4;
+  expect_refused<UsageError>("--heads 4", "config.json", "has 2");
+  options_.model.heads = 2;
+  options_.model.tie_embeddings = false;
+  expect_refused<UsageError>("--tie-embeddings false", "config.json", "has true");
+}
+
+TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
+  write_model(values_);
+  options_.data.vocab_size = 5;
+  expect_equal(load(), values_);
+  EXPECT_EQ(options_.model.vocab_size, 6);
+  options_.data.vocab_size = 7;
+  expect_refused<UsageError>("config.json", "6 token ids", "7 (--vocab-size)");
+  options_.data.vocab_size = 0;
+  expect_refused<UsageError>("config.json", "6 token ids", "258, being read as bytes");
+}
+
+TEST_F(PretrainedTest, WhatTheModelHasNoUseForIsRefusedBeforeAnythingChanges) {
+  const auto changed = [&](const std::string& name, const at::Tensor& tensor) {
+    TensorsByName tensors = values_;
+    tensors[name] = tensor;
+    return tensors;
+  };
+  write_model(changed("h.2.ln_1.bias", at::zeros({4})));
+  expect_refused<CheckError>("model.safetensors", "\"h.2.ln_1.bias\"", "no place");
+  write_model(changed("h.1.ln_1.bias", at::zeros({5})));
+  expect_refused<CheckError>("model.safetensors", "\"h.1.ln_1.bias\"", "[5]", "[4]");
+  write_model(changed("wpe.weight", at::zeros({3, 4})));
+  expect_refused<CheckError>("model.safetensors", "\"wpe.weight\"", "[3, 4]");
+  write_model(changed("h.1.ln_1.bias", at::zeros({4}, at::kDouble)));
+  expect_refused<CheckError>("model.safetensors", "\"h.1.ln_1.bias\"", "F64");
+  write_model(changed("transformer.wte.weight", at::zeros({6, 4})));
+  expect_refused<CheckError>("model.safetensors", "wte.weight", "same tensor");
+  values_.erase("h.1.ln_2.weight");
+  write_model(values_);
+  expect_refused<CheckError>(folder_.path().string(), "\"h.1.ln_2.weight\"");
+}
+
+// A file as llm.c writes it: kind by kind, over all layers, linear weights [out, in].
+std::string llm_c_file(const TensorsByName& values, std::int32_t version, std::int64_t padding) {
+  const ModelOptions model = small_gpt2();
+  std::string bytes(1024, '\0');
+  const std::int32_t words[] = {20240326, version, 4, 6,
+                                2,        2,       4, static_cast<std::int32_t>(6 + padding)};
+  std::memcpy(bytes.data(), words, sizeof words);
+  const auto add = [&](const at::Tensor& tensor) {
+    const at::Tensor stored = tensor.to(version == 3 ? at::kFloat : at::kBFloat16).contiguous();
+    bytes.append(static_cast<const char*>(stored.const_data_ptr()), stored.nbytes());
+  };
+  add(values.at("wte.weight"));
+  add(at::zeros({padding, 4}));
+  add(values.at("wpe.weight"));
+  for (const char* kind :
+       {"ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"}) {
+    for (const char* part : {"weight", "bias"}) {
+      for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        const at::Tensor& tensor = values.at(concat("h.", layer, ".", kind, ".", part));
+        add(tensor.dim() == 2 ? tensor.t() : tensor);
+      }
+    }
+  }
+  add(values.at("ln_f.weight"));
+  add(values.at("ln_f.bias"));
+  return bytes;
+}
+
+TEST_F(PretrainedTest, ReadsLlmCsCheckpoints) {
+  for (const std::int64_t padding : {0, 3}) {
+    options_.output.init_from = folder_.write("gpt2.bin", llm_c_file(values_, 3, padding));
+    EXPECT_TRUE(starts_from_pretrained(options_));
+    expect_equal(load(), values_);
+    EXPECT_EQ(options_.model.vocab_size, 6);
+  }
+  for (auto& [name, tensor] : values_) tensor = tensor.to(at::kBFloat16).to(at::kFloat);
+  folder_.write("gpt2.bin", llm_c_file(values_, 5, 2));
+  expect_equal(load(), values_);
+}
+
+TEST_F(PretrainedTest, ADamagedFileOfLlmCIsRefused) {
+  const std::string good = llm_c_file(values_, 3, 2);
+  options_.output.init_from = folder_.path("gpt2.bin");
+  folder_.write("gpt2.bin", good);
+  for (std::size_t size = good.size(); size-- > 0;) {
+    fs::resize_file(folder_.path("gpt2.bin"), size);
+    EXPECT_THAT([&] { LlmCFile(folder_.path("gpt2.bin")); },
+                ThrowsMessage<CheckError>(HasSubstr("gpt2.bin: ")));
+  }
+  folder_.write("gpt2.bin", good + "x");
+  expect_refused<CheckError>("gpt2.bin: ", "needs");
+  for (std::size_t word = 0; word < 8; ++word) {
+    for (const std::int32_t value : {0, -1, 1 << 30, 7, 4}) {
+      std::string bytes = good;
+      if (std::memcmp(bytes.data() + 4 * word, &value, 4) == 0) continue;
+      if (word == 5) continue;  // the number of heads moves no byte
+      std::memcpy(bytes.data() + 4 * word, &value, 4);
+      folder_.write("gpt2.bin", bytes);
+      if (word == 3 && value == 7) continue;  // one of the two that fill up
+      EXPECT_ANY_THROW(load()) << "word " << word << " is " << value;
+    }
+  }
+  for (const std::int32_t magic : {20240520, 20240801}) {
+    std::string bytes = good;
+    std::memcpy(bytes.data(), &magic, 4);
+    folder_.write("gpt2.bin", bytes);
+    expect_refused<CheckError>("gpt2.bin", "--data");
+  }
+}
+
+}  // namespace
+}  // namespace ladder

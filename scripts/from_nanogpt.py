@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER starts.
+
+    .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER     FOLDER must be new
+    .ladder/venv/bin/python scripts/from_nanogpt.py --self-test        converts checkpoints that it makes, right ones and wrong ones
+
+Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds to names is dropped.
+Biases that nanoGPT leaves out (bias=False) become zeros, which is the same function; training then moves them. A
+vocabulary that was padded (50304) stays so.
+
+One thing differs: newer versions of nanoGPT compute GELU exactly, and GPT-2, here as in transformers, by its tanh
+approximation. The two differ by less than 0.0005 at each activation.
+
+The file is read with weights_only: it cannot run code. Needs PyTorch.
+"""
+
+import argparse
+import json
+import os
+import re
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+SHAPE = {"n_layer": "n_layer", "n_head": "n_head", "n_embd": "n_embd", "n_positions": "block_size", "vocab_size": "vocab_size"}
+TRANSPOSED = re.compile(r"(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$")
+BUFFER = re.compile(r"\.attn\.(bias|masked_bias)$")  # the causal mask
+
+
+class Refused(Exception):
+    """What is wrong with the file."""
+
+
+def shapes_of(config):
+    """GPT-2's parameters: names without "transformer.", shapes [in, out]."""
+    C, V, T = config["n_embd"], config["vocab_size"], config["n_positions"]
+    shapes = {"wte.weight": [V, C], "wpe.weight": [T, C], "ln_f.weight": [C], "ln_f.bias": [C]}
+    matrices = {"attn.c_attn": [C, 3 * C], "attn.c_proj": [C, C], "mlp.c_fc": [C, 4 * C], "mlp.c_proj": [4 * C, C]}
+    for layer in range(config["n_layer"]):
+        for name, shape in matrices.items():
+            shapes[f"h.{layer}.{name}.weight"], shapes[f"h.{layer}.{name}.bias"] = shape, shape[1:]
+        for name in ("ln_1", "ln_2"):
+            shapes[f"h.{layer}.{name}.weight"] = shapes[f"h.{layer}.{name}.bias"] = [C]
+    return shapes
+
+
+def read(path):
+    """The config and the state dict."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise Refused("no such file") from None
+    except Exception as error:
+        raise Refused(f"cannot be read: {str(error).splitlines()[0]}") from None
+    if not (isinstance(checkpoint, dict) and isinstance(checkpoint.get("model"), dict) and isinstance(checkpoint.get("model_args"), dict)):
+        raise Refused('is no checkpoint of nanoGPT: it has no "model" and "model_args"')
+    arguments = checkpoint["model_args"]
+    for name in SHAPE.values():
+        if not (isinstance(arguments.get(name), int) and 0 < arguments[name] < 2**31):
+            raise Refused(f'"{name}" is {arguments.get(name)!r} in its model_args, it must be a whole number above 0')
+    return {ours: arguments[theirs] for ours, theirs in SHAPE.items()}, checkpoint["model"]
+
+
+def convert(config, state):
+    """The tensors by GPT-2's names, and how many biases were filled in."""
+    found = {}
+    for name, tensor in state.items():
+        name = name.removeprefix("_orig_mod.").removeprefix("transformer.")
+        if not BUFFER.search(name):
+            found[name] = tensor.t() if TRANSPOSED.search(name) else tensor
+    head = found.pop("lm_head.weight", None)
+    if head is not None and not torch.equal(head, found.get("wte.weight", torch.empty(0))):
+        raise Refused('"lm_head.weight" is not the token embedding, which it is in nanoGPT')
+    tensors, num_filled = {}, 0
+    for name, shape in shapes_of(config).items():
+        tensor = found.pop(name, None)
+        if tensor is None and name.endswith(".bias"):
+            tensor, num_filled = torch.zeros(shape), num_filled + 1
+        if tensor is None:
+            raise Refused(f'holds no tensor "{name}"')
+        if list(tensor.shape) != shape:
+            raise Refused(f'"{name}" has the shape {list(tensor.shape)}, its model_args say {shape}')
+        tensors[name] = tensor
+    if found:
+        raise Refused(f'holds "{next(iter(found))}", which GPT-2 has no place for')
+    return tensors, num_filled
+
+
+def write_safetensors(path, tensors):
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, tensor in tensors.items():
+        start, end = end, end + 4 * tensor.numel()
+        header[f"transformer.{name}"] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(tensor.float().contiguous().numpy().tobytes())
+
+
+def write_folder(source, folder):
+    if os.path.lexists(folder):
+        raise Refused(f"{folder} already exists: name a new folder")
+    config, state = read(source)
+    tensors, num_filled = convert(config, state)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.partial-") as partial:
+        made = Path(partial, "made")
+        made.mkdir()
+        write_safetensors(made / "model.safetensors", tensors)
+        settings = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", **config, "activation_function": "gelu_new",
+                    "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "torch_dtype": "float32"}  # fmt: skip
+        (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+        made.rename(folder)
+    print(f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters" + (f"; {num_filled} biases are zeros" if num_filled else ""))
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def small_checkpoint(bias=True, prefix="transformer."):
+    """As nanoGPT saves it: [out, in], a tied head, a mask."""
+    config = {"n_layer": 2, "n_head": 2, "n_embd": 4, "n_positions": 3, "vocab_size": 7}
+    model = {}
+    for name, shape in shapes_of(config).items():
+        if bias or not name.endswith(".bias"):
+            model[prefix + name] = torch.randn(shape[::-1] if TRANSPOSED.search(name) else shape)
+    model[prefix + "h.0.attn.bias"] = torch.ones(1, 1, 3, 3)
+    model[prefix.removesuffix("transformer.") + "lm_head.weight"] = model[prefix + "wte.weight"]
+    arguments = {theirs: config[ours] for ours, theirs in SHAPE.items()}
+    return {"model": model, "model_args": {**arguments, "bias": bias, "dropout": 0.0}, "iter_num": 3}
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "ckpt.pt"), Path(folder, "deep", "made")
+        for bias in (True, False):
+            for prefix in ("transformer.", "_orig_mod.transformer."):
+                checkpoint = small_checkpoint(bias, prefix)
+                torch.save(checkpoint, source)
+                write_folder(source, target)
+                check_folder(target, checkpoint["model"], prefix)
+                for file in target.iterdir():
+                    file.unlink()
+                target.rmdir()
+        cases = {
+            "already exists": lambda c: target.mkdir(),
+            "no tensor": lambda c: c["model"].pop("transformer.h.1.ln_2.weight"),
+            "has the shape": lambda c: c["model_args"].update(block_size=4),
+            "no place": lambda c: c["model"].update({"transformer.h.2.ln_1.weight": torch.ones(4)}),
+            "not the token embedding": lambda c: c["model"].update({"lm_head.weight": torch.ones(7, 4)}),
+            "n_layer": lambda c: c["model_args"].update(n_layer="2"),
+            "model_args": lambda c: c.pop("model_args"),
+        }
+        for reason, spoil in cases.items():
+            checkpoint = small_checkpoint()
+            spoil(checkpoint)
+            torch.save(checkpoint, source)
+            expect_refused(source, target, reason)
+            if target.exists():
+                target.rmdir()
+        source.write_bytes(source.read_bytes()[:100])
+        expect_refused(source, target, "cannot be read")
+        source.unlink()
+        expect_refused(source, target, "no such file")
+        if sorted(path.name for path in target.parent.iterdir()):
+            raise SystemExit("something was left behind")
+    print("all checkpoints were converted or refused as they should be")
+
+
+def check_folder(folder, model, prefix):
+    bytes_ = (folder / "model.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", bytes_[:8])
+    header = json.loads(bytes_[8 : 8 + length])
+    del header["__metadata__"]
+    if header.keys() != {f"transformer.{name}" for name in shapes_of(json.loads((folder / "config.json").read_text()))}:
+        raise SystemExit("the names are others")
+    for name, entry in header.items():
+        start, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = torch.frombuffer(bytearray(bytes_[start:end]), dtype=torch.float32).view(entry["shape"])
+        stored = model.get(prefix + name.removeprefix("transformer."), torch.zeros(entry["shape"]))
+        if not torch.equal(values, stored.t() if TRANSPOSED.search(name) else stored):
+            raise SystemExit(f"{name} has other values")
+
+
+def expect_refused(source, target, reason):
+    try:
+        write_folder(source, target)
+    except Refused as refused:
+        if reason in str(refused):
+            return
+        raise SystemExit(f"refused for another reason: {refused}") from None
+    raise SystemExit(f"was not refused: {reason}")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", metavar="CKPT.pt", type=Path)
+    parser.add_argument("folder", metavar="FOLDER", type=Path)
+    arguments = parser.parse_args()
+    try:
+        write_folder(arguments.checkpoint, arguments.folder)
+    except Refused as refused:
+        print(f"error: {arguments.checkpoint}: {refused}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

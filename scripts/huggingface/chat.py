@@ -1,0 +1,89 @@
+"""Conversations as rows: their tokens are those of transformers' chat template, their targets what the assistant says."""
+
+import json
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from huggingface.models import Tiny, edit_config, llama, write_model
+from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, read_saved, start
+
+CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+# SmolLM2's own; and the same text, with marks around what the assistant says.
+TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+ANSWER = "message['content'] + '<|im_end|>'"
+MARKED_TEMPLATE = TEMPLATE.replace(
+    f" + {ANSWER} + '\n'}}}}",
+    f"}}}}{{% if message['role'] == 'assistant' %}}{{% generation %}}{{{{ {ANSWER} }}}}{{% endgeneration %}}"
+    f"{{% else %}}{{{{ {ANSWER} }}}}{{% endif %}}{{{{ '\n' }}}}",
+)
+# What is said in turn: by the system, unless that is None; by the user; by the assistant; …
+CONVERSATIONS = [
+    [None, "How many users are there?", "SELECT COUNT(*) FROM users;"],
+    ["Answer in SQL.", "The oldest?", "SELECT name FROM users\nORDER BY age DESC LIMIT 1;", "Thanks 🙂", " You're welcome.\n"],
+    ["", "", ""],
+    [None, "Say <|im_end|> and <|im_start|>.", "<|im_end|>? No: <|endoftext|>"],
+    [None, "12345", "\n\n 67 890"],
+    ["x" * 200, "cut before the answer", "that no row has"],
+    [None, "cafe\u0301 \u200d \u4f60\u597d", "\u0645\u0631\u062d\u0628\u0627 \U0001f468\u200d\U0001f469\u200d\U0001f467 \u00e9\u00a0."],
+]
+
+
+def check(folder, has_mistakes):
+    tiny = Tiny("a Llama that chats", llama(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT))
+    model = write_model(tiny, folder)
+    tokenizer = write_tokenizer(model)
+    data = folder / "chat.jsonl"
+    conversations = [messages_of(said) for said in CONVERSATIONS]
+    data.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
+    out = folder / "chat"
+    start([command(LOGITS, init_from=model, data=data, rows="chat", order="sequential", context=CONTEXT,
+                   micro_batch_size=len(conversations), out=out)])  # fmt: skip
+    ours = read_saved(out)
+    tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
+    yield Result("chat", "tokens of all rows", largest_difference(ours["tokens"], tokens))
+    yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
+    if has_mistakes:
+        _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
+        yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
+
+
+def messages_of(said):
+    roles = ["system", *["user", "assistant"] * len(said)]
+    return [{"role": role, "content": text} for role, text in zip(roles, said) if text is not None]
+
+
+def write_tokenizer(folder):
+    """Of SmolLM2's kind, trained on this course's texts; the id of its end of text is also in the model's config.json."""
+    tokenizer = Tokenizer(models.BPE())
+    parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Sequence(parts), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY - 50, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train([str(ROOT / "README.md"), str(ROOT / "docs/glossary.md")], trainer)
+    whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", bos_token="<|im_start|>",
+        pad_token="<|im_end|>", unk_token="<|endoftext|>", chat_template=TEMPLATE)  # fmt: skip
+    whole.save_pretrained(folder)
+    edit_config(folder, lambda config: {**config, "bos_token_id": 1, "eos_token_id": 2})
+    return whole
+
+
+def rows_of(conversations, tokenizer, marked_template):
+    """(tokens, targets), [B, CONTEXT] each."""
+    rows = []
+    for messages in conversations:
+        ids = tokenizer.apply_chat_template(messages).input_ids[: CONTEXT + 1]
+        is_said = tokenizer.apply_chat_template(
+            messages, chat_template=marked_template, return_assistant_tokens_mask=True, return_dict=True
+        )["assistant_masks"]
+        targets = [token if learnt else IGNORED for token, learnt in zip(ids, is_said)][1:]
+        tokens = ids[:CONTEXT]
+        rows.append((tokens + (CONTEXT - len(tokens)) * [tokenizer.pad_token_id], targets + (CONTEXT - len(targets)) * [IGNORED]))
+    return tuple(map(torch.tensor, zip(*rows)))

@@ -1,0 +1,81 @@
+"""How our programs are started, and what the parts of check_huggingface report."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from processes import BUILD, run_all  # noqa: E402
+
+LOGITS = BUILD / "tests/huggingface/logits"
+AT_ONCE = 4  # on two cores; each needs a second or so, most of it to load libtorch
+
+
+class Result(NamedTuple):
+    """Two things are equal within a tolerance, or must not be: where a mistake was planted."""
+
+    name: str
+    what: str  # has been compared
+    difference: float
+    tolerance: float = 0
+    mistake: str = ""
+
+    def is_failure(self):
+        return (self.difference <= self.tolerance) == bool(self.mistake)  # not a number is different
+
+    def line(self):
+        planted = f", {self.mistake}" if self.mistake else ""
+        differs = f"differ by at most {self.difference:.1e} (allowed: {self.tolerance:.0e})" if self.difference else "are equal"
+        return f"{'FAILED  ' if self.is_failure() else ''}{self.name}{planted}: {self.what} {differs}"
+
+
+def trainer(step):
+    return BUILD / step / step
+
+
+def command(program, **options):
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [str(program), "--quiet", *words]
+
+
+def start(commands):
+    """Runs them all, a few at a time."""
+    for i in range(0, len(commands), AT_ONCE):
+        run_all([list(map(str, command)) for command in commands[i : i + AT_ONCE]])
+
+
+def write_tokens(file, num_tokens, vocab_size, seed=1):
+    """A token file of nanoGPT's kind. Small tokens are frequent, so there is something to learn. Returns the tokens, int64."""
+    uniform = np.random.default_rng(seed).random(num_tokens)
+    tokens = (vocab_size * uniform**3).astype("<u2")
+    file.write_bytes(tokens.tobytes())
+    return torch.from_numpy(tokens.astype(np.int64))
+
+
+def windows(tokens, context, num_rows, first=0):
+    """(tokens, targets), each [num_rows, context]: what a trainer reads of a token file in sequential order."""
+    rows = [tokens[i * context : (i + 1) * context + 1] for i in range(first, first + num_rows)]
+    return torch.stack([row[:-1] for row in rows]), torch.stack([row[1:] for row in rows])
+
+
+def read_saved(out):
+    """What LOGITS has written: tokens, targets and logits."""
+    return load_file(out / "logits.safetensors")
+
+
+def read_report(out):
+    return json.loads((out / "report.json").read_text())
+
+
+def largest_difference(a, b):
+    """Of two tensors; of those of two dicts with the same names. Infinite if they do not have the same shape."""
+    if isinstance(a, dict):
+        return max((largest_difference(a[name], b[name]) for name in a), default=math.inf) if a.keys() == b.keys() else math.inf
+    return (a.double() - b.double()).abs().max().item() if a.shape == b.shape else math.inf

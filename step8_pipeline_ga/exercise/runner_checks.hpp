@@ -1,0 +1,259 @@
+// For the judge, part 2: does backward do what a single process does, in the order of any plan?
+// Each rank is a stage.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/part_checks.hpp"
+#include "step8_pipeline_ga/exercise/activation_watch.hpp"
+#include "step8_pipeline_ga/exercise/stage_script.hpp"
+#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
+
+namespace ladder::step8 {
+
+class RunnerChecks : public PartChecks {
+ public:
+  explicit RunnerChecks(Communicator& comm) : PartChecks("part 2", "pipeline_runner.cpp", comm) {}
+
+  struct Run {
+    Schedule schedule = Schedule::k1f1b;
+    std::int64_t num_microbatches = 1;
+    std::int64_t flush_size = 1;
+    int chunks_per_stage = 1;
+    double loss_scale = 1;  // another one: in fp16
+    bool is_heard = true;   // has an on_weight_gradient
+  };
+
+  // Microbatches of unequal shapes, in flushes; the last flush has what is left.
+  void adds_the_right_gradients(const Run& wanted) {
+    begin(wanted);
+    examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
+      JudgedPipeline model(comm.size(), comm.size() * run_.chunks_per_stage, type());
+      const Microbatches batch = make_batch(run_.num_microbatches, /*is_unequal=*/true);
+      const Planner planner = planner_of(comm.size());
+      const StageScript script(planner, comm.rank(), batch, run_.flush_size, type());
+      const auto gradients =
+          model.gradients(batch, static_cast<double>(batch.num_targets()), run_.loss_scale);
+      ActivationWatch watch(script.computations(), [&](const std::string& what) { say(what); });
+      model.on_begin = [&](int chunk) { place_ = {chunk, watch.begin_forward(chunk)}; };
+      model.on_end = [&](int /*chunk*/, const at::Tensor& x, const at::Tensor& y,
+                         const at::Tensor& z) {
+        watch.keep("what autograd has saved", place_, y);
+        watch.keep("the input", place_, x);
+        z.register_hook([&watch, place = place_](const at::Tensor& /*gradient*/) {
+          watch.begin_backward(place);
+        });
+      };
+      std::int64_t num_weight_gradients = 0;
+      std::map<std::string, std::int64_t> num_by_name;
+      std::map<std::string, at::Tensor> announced;  // gradients, when they were announced last
+      const OnWeightGradient on_weight_gradient = [&](const at::Tensor& parameter) {
+        expect_only_one_has_grown(parameter, model.leaves_of(comm.rank()), announced);
+        ++num_weight_gradients;
+        ++num_by_name[name_of(parameter, model.leaves_of(comm.rank()))];
+      };
+      std::size_t num_messages = 0;
+      comm.follow(script.messages());
+      comm.on_message = [&](const PlannedMessage& message, const at::Tensor& tensor) {
+        const Pass place = {message.action.chunk, message.action.microbatch};
+        if (message.action.kind == ActionKind::kRecvGradient)
+          watch.keep("the received gradient", place, tensor);
+        if (message.action.kind == ActionKind::kSendGradient) {
+          expect_gradient(concat("what B", place.second, " of chunk ", place.first,
+                                 " leaves to be sent, the gradient of its input,"),
+                          tensor, gradients.of_inputs.at(place));
+        }
+        expect_calls("before '" + to_string(message.action) + "'", num_weight_gradients,
+                     script.num_weight_gradients(num_messages++, gradients));
+      };
+      const double loss =
+          run(comm, model, planner, batch, run_.is_heard ? on_weight_gradient : OnWeightGradient());
+      watch.finish();
+      const auto sums = script.sums(gradients);
+      for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
+        expect_gradient("the gradient of '" + leaf.name + "'" + shared_by(leaf.name, model),
+                        leaf.tensor.grad(), sums.at(leaf.name));
+      expect_calls("in all", num_weight_gradients,
+                   script.num_weight_gradients(script.messages().size(), gradients));
+      for (const auto& [name, count] : num_by_name)
+        expect_calls("with '" + name + "'", count, script.num_weight_halves_of(name));
+      const bool is_last = comm.rank() + 1 == comm.size();
+      expect(prefix() + "the loss that is returned", loss, is_last ? gradients.loss : 0.0);
+    });
+  }
+
+  // In the steady state of 1F1B, each forward takes as much memory as the backward before it has
+  // freed.
+  void memory_does_not_grow() {
+    const std::int64_t p = comm_.size(), num_microbatches = 2 * p + 4;
+    begin({Schedule::k1f1b, num_microbatches, num_microbatches});
+    examine_part<PlanCommunicator>(run_name(), [&](PlanCommunicator& comm) {
+      JudgedPipeline model(comm.size(), comm.size());
+      const Microbatches batch = make_batch(num_microbatches, /*is_unequal=*/false);
+      const Planner planner = planner_of(comm.size());
+      const StageScript script(planner, comm.rank(), batch, num_microbatches);
+      std::vector<std::int64_t> bytes;  // when each forward begins
+      model.on_begin = [&](int /*chunk*/) { bytes.push_back(activation_bytes()); };
+      comm.follow(script.messages());
+      const std::int64_t before = activation_bytes();
+      run(comm, model, planner, batch, {});
+      std::int64_t gradient_bytes = 0;
+      for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
+        gradient_bytes += static_cast<std::int64_t>(leaf.tensor.nbytes());
+      const auto steady = static_cast<std::size_t>(p + 1);
+      expect(prefix() + concat("the number of bytes by which memory grows from F", steady, " to F",
+                               steady + 1),
+             bytes.at(steady + 1) - bytes.at(steady), std::int64_t{0});
+      expect(prefix() + "the number of bytes that stay in memory after the flush",
+             activation_bytes() - before, gradient_bytes);
+    });
+  }
+
+  void evaluates_without_a_trace() {
+    begin({});
+    examine_part<PlanCommunicator>("an evaluation", [&](PlanCommunicator& comm) {
+      const JudgedPipeline model(comm.size(), comm.size());
+      const Microbatches batch = make_batch(3, /*is_unequal=*/true);
+      const Planner planner = [&](std::int64_t m) { return plan_forwards(comm.size(), m); };
+      const StageScript script(planner, comm.rank(), batch, batch.size());
+      comm.follow(script.messages());
+      const std::int64_t before = activation_bytes();
+      std::int64_t bytes_kept = 0;
+      const std::vector<double> sums =
+          with_runner(comm, model, planner, [&](PipelineRunner& runner) {
+            std::vector<double> found = runner.loss_sums(kNextToken, batch);
+            bytes_kept = activation_bytes() - before;
+            return found;
+          });
+      const bool is_last = comm.rank() + 1 == comm.size();
+      const std::vector<double> wanted = model.loss_sums(batch);
+      const std::string what = name_ + ", an evaluation: ";
+      for (std::size_t j = 0; j < wanted.size(); ++j)
+        expect(concat(what, "the loss of microbatch ", j), sums.at(j), is_last ? wanted[j] : 0.0);
+      expect(what + "the number of bytes that stay in memory", bytes_kept, std::int64_t{0});
+    });
+  }
+
+ private:
+  static std::int64_t activation_bytes() {
+    return read_memory().live(MemoryCategory::kActivations);
+  }
+  Planner planner_of(int num_stages) const {
+    return [=, run = run_](std::int64_t m) {
+      return RightSchedule::plan(run.schedule, num_stages, m, run.chunks_per_stage);
+    };
+  }
+  at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }
+  static Microbatches make_batch(std::int64_t num_microbatches, bool is_unequal) {
+    std::vector<Microbatch> list;
+    for (std::int64_t j = 0; j < num_microbatches; ++j)
+      list.push_back(JudgedPipeline::microbatch(j, is_unequal));
+    return Microbatches(std::move(list));
+  }
+
+  double run(PlanCommunicator& comm, const JudgedPipeline& model, const Planner& planner,
+             const Microbatches& batch, const OnWeightGradient& on_weight_gradient) {
+    return with_runner(comm, model, planner, [&](PipelineRunner& runner) {
+      return runner.accumulate_gradients(kNextToken, batch,
+                                         static_cast<double>(batch.num_targets()), run_.flush_size,
+                                         on_weight_gradient, run_.loss_scale);
+    });
+  }
+  // Returns what act() returns.
+  template <class Act>
+  std::invoke_result_t<Act, PipelineRunner&> with_runner(PlanCommunicator& comm,
+                                                         const JudgedPipeline& model,
+                                                         const Planner& planner, Act act) {
+    try {
+      PipelineRunner runner(model.chunks_of(comm.rank()), JudgedPipeline::kChannels, comm, planner,
+                            type());
+      auto result = act(runner);
+      comm.check_is_over();
+      return result;
+    } catch (...) {
+      comm.play_the_rest();
+      throw;
+    }
+  }
+
+  void begin(const Run& run) {
+    run_ = run;
+    has_wrong_gradient_ = has_wrong_count_ = false;
+  }
+  std::string run_name() const {
+    return concat(to_string(run_.schedule), " with ", run_.num_microbatches, " microbatches",
+                  run_.loss_scale == 1 ? "" : concat(" in fp16, the loss times ", run_.loss_scale),
+                  run_.is_heard ? "" : ", without an on_weight_gradient");
+  }
+  std::string prefix() const { return concat(name_, ", ", run_name(), ": "); }
+  void say(const std::string& what) { fault(prefix() + what); }
+
+  // "As soon as a separate weight half has added to its gradient": no other one is waiting.
+  void expect_only_one_has_grown(const at::Tensor& parameter,
+                                 const std::vector<NamedTensor>& leaves,
+                                 std::map<std::string, at::Tensor>& announced) {
+    for (const auto& [name, tensor] : leaves) {
+      if (!JudgedPipeline::is_of_linear_layer(name) || !tensor.grad().defined()) continue;
+      const bool is_it = tensor.is_same(parameter);
+      at::Tensor& before = announced[name];
+      const bool has_grown = !before.defined() || !before.equal(tensor.grad());
+      before = tensor.grad().clone();
+      if (has_grown != is_it && !std::exchange(has_wrong_count_, true))
+        say(concat("when on_weight_gradient is called, the gradient of '", name, "' ",
+                   is_it ? "has not been added to" : "has been, too"));
+    }
+  }
+
+  void expect_first(const std::string& what, std::int64_t found, std::int64_t wanted) {
+    if (found == wanted || std::exchange(has_wrong_count_, true)) return;
+    expect(prefix() + what, found, wanted);
+  }
+  void expect_calls(const std::string& which, std::int64_t found, std::int64_t wanted) {
+    if (!run_.is_heard) return;
+    expect_first("the number of calls of on_weight_gradient " + which, found, wanted);
+  }
+  // The first one that is wrong; those after it follow from it.
+  void expect_gradient(const std::string& what, const at::Tensor& found, const at::Tensor& wanted) {
+    if (has_wrong_gradient_ || (found.defined() && found.equal(wanted))) return;
+    has_wrong_gradient_ = true;
+    const double factor =
+        found.defined() && found.sizes() == wanted.sizes() ? factor_between(found, wanted) : 0;
+    if (factor == 0) return expect(prefix() + what, found, wanted);
+    say(concat(
+        what, " is ", factor, " times what it should be: ",
+        factor > 1
+            ? "is it added more than once?"
+            : "the loss is divided by the step's targets already, and only loss_scale scales"));
+  }
+  // f, if found = f · wanted up to rounding, and f is not 1; otherwise 0.
+  static double factor_between(const at::Tensor& found, const at::Tensor& wanted) {
+    const at::Tensor a = found.to(at::kDouble), b = wanted.to(at::kDouble);
+    const double factor = ((a * b).sum() / (b * b).sum()).item<double>();
+    const bool is_multiple =
+        (a - b * factor).norm().item<double>() <= 1e-5 * a.norm().item<double>();
+    return is_multiple && std::abs(factor - 1) > 1e-3 ? factor : 0;
+  }
+  static std::string name_of(const at::Tensor& parameter, const std::vector<NamedTensor>& leaves) {
+    for (const NamedTensor& leaf : leaves) {
+      if (leaf.tensor.is_same(parameter)) return leaf.name;
+    }
+    return "a tensor that is no parameter of the stage";
+  }
+  static std::string shared_by(const std::string& name, const JudgedPipeline& model) {
+    if (!name.ends_with(".gain") || model.num_chunks() == model.num_stages()) return "";
+    return ", which several chunks of the stage read,";
+  }
+
+  Run run_;
+  bool has_wrong_gradient_ = false, has_wrong_count_ = false;
+  Pass place_;  // of the forward that is running
+};
+
+}  // namespace ladder::step8
