@@ -236,6 +236,19 @@ def readme():
     check("scripts/check_readme_commands")
 
 
+def reports():
+    """TensorBoard is in an environment of its own, made under another name until it is complete."""
+    venv = ROOT / ".ladder/venv-tensorboard"
+    if not venv.exists():
+        new, log = venv.with_name(venv.name + ".partial"), Log("venv-tensorboard")
+        shutil.rmtree(new, ignore_errors=True)
+        log.run(["python3", "-m", "venv", new])
+        pip = [new / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+        log.run([*pip, "install", "--progress-bar", "off", "tensorboard==2.21.0"])
+        new.rename(venv)
+    check("scripts/check_report")
+
+
 def huggingface():
     if reason := why_not():
         return say(f"huggingface: not run; {reason}")
@@ -267,12 +280,13 @@ PARTS = {
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
+    "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),
     "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
                     huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
-NEED_BUILD = {"readme", "huggingface", "tests"}
+NEED_BUILD = {"readme", "report", "huggingface", "tests"}
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------
