@@ -7,6 +7,7 @@
 #include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/options/shape_options.hpp"
 #include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
@@ -28,17 +29,9 @@ void finalize_model(TrainOptions& options) {
     take_pretrained_shape(options);
     if (is_told_by_model) options.data.vocab_size = model.vocab_size;
   } else if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
-    const auto fill_in = [&](const char* option, auto& member, const auto& value) {
+    visit_shape(model, *shape, [&](const char* option, auto& member, const auto& value) {
       if (!options.given.contains(option)) member = value;
-    };
-    fill_in("layers", model.layers, shape->layers);
-    fill_in("heads", model.heads, shape->heads);
-    fill_in("kv-heads", model.kv_heads, shape->kv_heads);
-    fill_in("channels", model.channels, shape->channels);
-    fill_in("mlp-channels", model.mlp_channels, shape->mlp_channels);
-    fill_in("tie-embeddings", model.tie_embeddings, shape->tie_embeddings);
-    fill_in("rope-theta", model.rope_theta, shape->rope_theta);
-    fill_in("norm-eps", model.norm_eps, shape->norm_eps);
+    });
     model.vocab_size = shape->vocab_size;
     check_usage(data_vocab <= model.vocab_size, "--vocab-size ", data_vocab,
                 " is more than the model of --model has, which knows ", model.vocab_size,

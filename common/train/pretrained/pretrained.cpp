@@ -9,6 +9,7 @@
 #include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
+#include "common/train/options/shape_options.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
 #include "common/train/pretrained/llm_c_file.hpp"
 #include "common/train/pretrained/model_config.hpp"
@@ -149,14 +150,9 @@ void take_pretrained_shape(TrainOptions& options) {
       !options.given.contains("model") || !named || is_same_shape(*named, found), "--model ",
       [&] { return to_json(options)["model"].get<std::string>(); },
       " has another shape than the model of ", file, ": leave it out");
-  shape.take("layers", model.layers, found.layers);
-  shape.take("heads", model.heads, found.heads);
-  shape.take("kv-heads", model.kv_heads, found.kv_heads);
-  shape.take("channels", model.channels, found.channels);
-  shape.take("mlp-channels", model.mlp_channels, found.mlp_channels);
-  shape.take("tie-embeddings", model.tie_embeddings, found.tie_embeddings);
-  shape.take("rope-theta", model.rope_theta, found.rope_theta);
-  shape.take("norm-eps", model.norm_eps, found.norm_eps);
+  visit_shape(model, found, [&](const char* name, auto& member, const auto& value) {
+    shape.take(name, member, value);
+  });
   shape.take_context(found);
   shape.take_vocabulary(found.vocab_size);
   try {
