@@ -84,8 +84,8 @@ ReferenceCache::ReferenceCache(const TrainOptions& options, const std::string& r
                        {"--precision", to_json(options).at("precision").get<std::string>()},
                        {"training data", batches.training_data().content_hash()},
                        {"validation data", batches.validation_data().content_hash()}};
-  for (const auto& [name, value] : unshaped_options(options.model).items())
-    metadata["--" + name] = to_text(value);
+  const Json unshaped = unshaped_options(options.model);
+  for (const auto& [name, value] : unshaped.items()) metadata["--" + name] = to_text(value);
   const bool is_there = mesh.world.rank() == 0 && fs::exists(file);
   if (all_reduce_sum(is_there ? 1 : 0, mesh.world) > 0) {
     read(file, metadata, batches);

@@ -34,10 +34,31 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return rest == 0 ? value : value - rest + multiple;
 }
 
+bool is_llama(const ModelOptions& model) {
+  return model.family == ModelFamily::kLlama;
+}
+
+// Of a Llama: all channels of its keys, and the width of its MLP.
+std::int64_t key_channels(const ModelOptions& model) {
+  return model.channels / model.heads * model.kv_heads;
+}
+std::int64_t mlp_width(const ModelOptions& model) {
+  return round_up(8 * model.channels, 3 * 32) / 3;
+}
+
 // The elements of each tensor, unit by unit.
 std::vector<std::vector<std::int64_t>> tensors_of(const ModelOptions& model) {
   const std::int64_t C = model.channels, V = model.vocab_size;
   std::vector<std::vector<std::int64_t>> units = {{V * C, model.context * C}};
+  if (is_llama(model)) {
+    const std::int64_t K = key_channels(model), M = mlp_width(model);
+    units = {{V * C}};
+    units.resize(static_cast<std::size_t>(1 + model.layers),
+                 {C, C * C, K * C, K * C, C * C, C, M * C, M * C, C * M});
+    units.push_back({C});
+    if (!model.tie_embeddings) units.back().push_back(V * C);
+    return units;
+  }
   for (std::int64_t i = 0; i < model.layers; ++i)
     units.push_back({C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C});
   units.push_back({C, C});
@@ -70,8 +91,10 @@ Size size_of(const std::vector<std::vector<std::int64_t>>& units, std::int64_t a
 void expect_size(const ModelOptions& model, const Size& size) {
   const std::int64_t C = model.channels;
   const std::int64_t embeddings = (model.tie_embeddings ? 1 : 2) * model.vocab_size * C;
-  EXPECT_EQ(size.parameters,
-            embeddings + model.context * C + model.layers * (12 * C * C + 13 * C) + 2 * C);
+  const std::int64_t of_gpt2 = model.context * C + model.layers * (12 * C * C + 13 * C) + 2 * C;
+  const std::int64_t of_block = 2 * C * C + 2 * key_channels(model) * C + 3 * mlp_width(model) * C;
+  const std::int64_t of_llama = model.layers * (of_block + 2 * C) + C;
+  EXPECT_EQ(size.parameters, embeddings + (is_llama(model) ? of_llama : of_gpt2));
 }
 
 // ZeRO's stages 1, 2 and 3; 0 means none.

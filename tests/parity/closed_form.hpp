@@ -1,10 +1,10 @@
-// What a GPT-2 needs according to the papers' formulas. The cost cards and the trainers share their
+// What a model needs according to the papers' formulas. The cost cards and the trainers share their
 // plans (layout_of, plan_buckets, …), so a plan that pads twice as much, or sends a range twice,
 // would change both. These formulas share only the model's options with them.
 #pragma once
 
 #include "common/comm/communicator.hpp"
-#include "common/model/build_layers.hpp"
+#include "common/model/model_options.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 

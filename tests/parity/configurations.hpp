@@ -21,13 +21,15 @@ struct Configuration {
   bool has_odd_width = false;      // tensors that need padding
   bool is_sequential = false;      // the order of samples
   bool is_bf16 = false;            // parameters, with fp32 gradients and masters
+  bool is_llama = false;           // whose heads share keys and values
 
-  std::string name() const;  // "m3 tied clip adamw documents pad small-buckets odd shuffled fp32"
+  // "m3 tied clip adamw documents pad small-buckets odd shuffled fp32 gpt2"
+  std::string name() const;
 };
 
 // A selection in which every pair of values of any two members occurs.
 std::vector<Configuration> covering_set();
-// All 1024.
+// All 2048.
 std::vector<Configuration> full_product();
 
 // Ragged documents and plain text, written once. They have so few samples that an epoch ends, with

@@ -105,21 +105,26 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
   struct Setting {
     DilocoOptions diloco;
     at::ScalarType params = at::kFloat;
+    ModelFamily family = ModelFamily::kGpt2;
   };
-  for (const auto& [diloco_options, params] :
-       std::vector<Setting>{{{.sync_every = 4}},
-                            {{.sync_every = 3, .sync_delay = 2}},
-                            {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}},
-                            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25}},
-                            {{.sync_every = 2, .alpha = 1}},
-                            {{.sync_every = 4}, at::kBFloat16},
-                            {{.sync_every = 4, .sync_delay = 1}, at::kHalf},
-                            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
-                             at::kBFloat16}}) {
+  constexpr auto llama = ModelFamily::kLlama;
+  for (const auto& [diloco_options, params, family] : std::vector<Setting>{
+           {{.sync_every = 4}},
+           {{.sync_every = 3, .sync_delay = 2}},
+           {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}, at::kFloat, llama},
+           {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25}},
+           {{.sync_every = 2, .alpha = 1}},
+           {{.sync_every = 4}, at::kBFloat16},
+           {{.sync_every = 4, .sync_delay = 1}, at::kHalf},
+           {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25},
+            at::kBFloat16,
+            llama}}) {
     SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
                         diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", params));
     TrainOptions all = options(diloco_options, 4);
     all.model.precision.params = params;
+    all.model.family = family;
+    all.model.kv_heads = family == llama ? 1 : 0;
     all.loss_scale = {.initial = 1 << 22, .window = 2};
     all.output.save_every = steps_per_round(diloco_options);
     all.output.keep = 0;

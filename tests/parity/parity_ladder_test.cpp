@@ -10,6 +10,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
@@ -223,7 +224,9 @@ TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
   const std::vector<Leg> legs = {{"step0_single_gpu", 1, 3}, {"step7_zero3", 4, 6},
                                  {"step5_zero1", 3, 7},      {"step9_diloco", 2, 8},
                                  {"step3_naive_dp", 2, 10},  {"step0_single_gpu", 1, 12}};
-  for (const Configuration& configuration : {covering_set()[1], covering_set()[4]}) {
+  Configuration llama = covering_set()[4];
+  llama.is_llama = true;
+  for (const Configuration& configuration : {covering_set()[1], llama}) {
     SCOPED_TRACE(configuration.name());
     std::string checkpoint = "none";
     for (const Leg& leg : legs) {
