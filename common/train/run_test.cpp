@@ -284,6 +284,23 @@ TEST_F(RunTest, EvaluatesEverySoOftenAndAtTheEnd) {
   EXPECT_EQ(report.val_losses[2].step, 5);
 }
 
+// A row of 4 targets: three of a byte each, and the end of the text.
+TEST_F(RunTest, EvaluatesPerByteOfTextToo) {
+  options_.data.validation_source = folder_.write("val.txt", "abcd");
+  options_.model.context = 4;
+  options_.output.eval_every = 5;
+  finalize(options_);
+  const TrainReport report = take_steps(options_);
+  ASSERT_EQ(report.val_losses.size(), 1u);
+  EXPECT_EQ(report.val_losses[0].nats_per_byte, 0.5 * 4 / 3);
+  const std::string lines = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
+  EXPECT_THAT(lines, HasSubstr("\"val_nats_per_byte\":0.66"));
+
+  options_.shape.unit = "pairs";
+  options_.output.out = folder_.path("pairs");
+  EXPECT_FALSE(take_steps(options_).val_losses[0].nats_per_byte.has_value());
+}
+
 // The two numbers fit, as a real model's would: no shape tells its heads.
 TEST_F(RunTest, AModelWithOtherHeadsIsNeitherResumedNorStartedFrom) {
   take_steps(options_);

@@ -32,12 +32,14 @@ std::vector<Configuration> covering_set();
 // All 2048.
 std::vector<Configuration> full_product();
 
-// Ragged documents and plain text, written once. They have so few samples that an epoch ends, with
+// Ragged documents, conversations and plain text, written once. They have so few samples that an epoch ends, with
 // fewer rows than usual, within the steps of a run.
 struct Texts {
   explicit Texts(const TempFolder& folder);
   std::string windows;    // .txt
   std::string documents;  // .jsonl
+  std::string chat;       // .jsonl
+  std::string chat_tokenizer;
 };
 
 // Finalized options for any step: 12 steps, a bit more than one epoch, for up to 4 ranks.

@@ -1,0 +1,97 @@
+#include "common/train/generate.hpp"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const std::string kTokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
+
+// A model that writes these tokens, one after the other, and keeps what it was shown first.
+class Typist {
+ public:
+  Typist(std::vector<std::int64_t> tokens, std::int64_t vocab_size)
+      : tokens_(std::move(tokens)), vocab_size_(vocab_size) {}
+  at::Tensor forward(const at::Tensor& tokens) {
+    if (shown_.empty()) {
+      for (std::int64_t i = 0; i < tokens.numel(); ++i)
+        shown_.push_back(static_cast<std::uint32_t>(tokens[0][i].item<std::int64_t>()));
+    }
+    at::Tensor logits = at::full({1, 1, vocab_size_}, 0.0);
+    logits[0][0][tokens_.at(next_++)] = 1000.0;
+    return logits;
+  }
+  const std::vector<std::uint32_t>& shown() const { return shown_; }
+
+ private:
+  std::vector<std::int64_t> tokens_;
+  std::int64_t vocab_size_;
+  std::size_t next_ = 0;
+  std::vector<std::uint32_t> shown_;
+};
+
+TrainOptions options_with(const std::string& tokenizer, const std::string& sample) {
+  TrainOptions options;
+  options.data.tokenizer = tokenizer;
+  options.output.sample = sample;
+  finalize(options);
+  return options;
+}
+
+TEST(Generate, ContinuesBytesUpToTheEndOfText) {
+  Typist model({'h', 'i', 256, 'x'}, 258);
+  EXPECT_EQ(generate(model, options_with("bytes", "oh")), "hi");
+  EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{256, 'o', 'h'}));
+}
+
+TEST(Generate, WritesTheTokenizersText) {
+  Typist model({271, 303, 0}, 340);  // " cat", " sat" and the end
+  EXPECT_EQ(generate(model, options_with(kTokenizer, "the")), " cat sat");
+  EXPECT_EQ(model.shown(), (std::vector<std::uint32_t>{0, 302}));
+}
+
+TEST(Generate, NeverDrawsATokenThatTheTokenizerLacks) {
+  TrainOptions options = options_with(kTokenizer, "the");
+  options.data.vocab_size = 1000;
+  finalize(options);
+  std::vector<std::int64_t> beyond(400, 999);
+  Typist model(beyond, 1000);  // all that the tokenizer has is equally likely
+  EXPECT_NO_THROW(generate(model, options));
+  options.model.vocab_size = 300;
+  EXPECT_THAT([&] { generate(model, options); }, ThrowsMessage<CheckError>(HasSubstr("too few")));
+}
+
+TEST(Generate, AnswersAUserInAConversation) {
+  TrainOptions options = options_with(kTokenizer, "Hi");
+  options.data.rows = Rows::kChat;
+  Typist model({302, 271, 2, 302}, 340);  // "the", " cat", <|im_end|>
+  EXPECT_EQ(generate(model, options), "the cat");
+  std::string shown;
+  const BpeTokenizer tokenizer(kTokenizer);
+  for (const std::uint32_t token : model.shown())
+    shown += token == 1 ? "<" : token == 2 ? ">" : std::string(tokenizer.text_of(token));
+  EXPECT_EQ(shown,
+            "<system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face>\n"
+            "<user\nHi>\n<assistant\n");
+}
+
+TEST(Generate, TokenIdsHaveNoText) {
+  TrainOptions options;
+  options.data.source = "a.bin";
+  Typist model({1}, 258);
+  EXPECT_THAT([&] { generate(model, options); },
+              ThrowsMessage<CheckError>(HasSubstr("--tokenizer")));
+}
+
+}  // namespace
+}  // namespace ladder
