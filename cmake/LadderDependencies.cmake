@@ -49,4 +49,5 @@ target_include_directories(ladder_xxhash SYSTEM INTERFACE
   $<BUILD_INTERFACE:${LADDER_XXHASH_INCLUDE_DIR}>)
 add_library(ladder_onig INTERFACE)
 target_include_directories(ladder_onig SYSTEM INTERFACE $<BUILD_INTERFACE:${LADDER_ONIG_INCLUDE_DIR}>)
-target_link_libraries(ladder_onig INTERFACE $<BUILD_INTERFACE:${LADDER_ONIG_LIBRARY}> $<INSTALL_INTERFACE:onig>)
+# It has functions named regcomp() and regexec(), too. Behind the C library, it leaves those of the whole process alone.
+target_link_libraries(ladder_onig INTERFACE -l:libc.so.6 $<BUILD_INTERFACE:${LADDER_ONIG_LIBRARY}> $<INSTALL_INTERFACE:onig>)

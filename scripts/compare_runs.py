@@ -5,7 +5,8 @@
     scripts/compare_runs.py --self-test       plants differences in runs that it makes; each must be found
 
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
-parameter norms, denominators and metrics of every step, validation losses, and each tensor of the final parameters.
+parameter norms, denominators and metrics of every step, validation losses (also per byte of text, by which runs with
+different tokenizers are compared), and each tensor of the final parameters.
 If one run was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the
 same ones.
 Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
@@ -132,7 +133,13 @@ def series_differences(report, reference, within):
     found, wanted = ({entry["step"]: entry["loss"] for entry in run["val_losses"]} for run in (report, reference))
     for step in sorted(set(common_steps(report, reference)) & (found.keys() ^ wanted.keys())):
         lines.append(f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss")
-    return lines + first_difference("validation loss", found, wanted, within)
+    lines += first_difference("validation loss", found, wanted, within)
+    # Losses per token of different tokenizers are no comparison; these are. A token file has none.
+    found, wanted = (
+        {entry["step"]: entry["nats_per_byte"] for entry in run["val_losses"] if "nats_per_byte" in entry}
+        for run in (report, reference)
+    )
+    return lines + first_difference("nats per byte of the validation text", found, wanted, within)
 
 
 def relative_distance(found, wanted):
@@ -201,7 +208,7 @@ class PlantedRun:
 
     def __init__(self):
         self.report = {"first_step": 0, "param_hash": "equal", "num_parameters": 8,
-                       "val_losses": [{"step": 3, "loss": 2.5}, {"step": 6, "loss": 1.5}]}  # fmt: skip
+                       "val_losses": [{"step": 3, "loss": 2.5}, {"step": 6, "loss": 1.5, "nats_per_byte": 0.5}]}  # fmt: skip
         self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
         self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
         self.tensors = {"wte.weight": [3.0, 4.0], BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0]}  # query, key, value
@@ -243,6 +250,12 @@ class PlantedRun:
 
     def val_loss(self, value):
         self.report["val_losses"][1]["loss"] = value
+
+    def nats_per_byte(self, value):
+        self.report["val_losses"][1]["nats_per_byte"] = value
+
+    def without_nats_per_byte(self):
+        del self.report["val_losses"][1]["nats_per_byte"]
 
     def without_val_losses(self, first=0):
         del self.report["val_losses"][first:]
@@ -289,6 +302,10 @@ PLANTED = [
     (["both", ("value", "grad_norms", 2, math.inf)], 0.1, "step 2: gradient norm is not finite"),
     ([("val_loss", 1.6)], None, "step 6: validation loss"),
     ([("val_loss", 1.6)], 0.1, None),
+    ([("nats_per_byte", 0.6)], None, "step 6: nats per byte of the validation text 0.6, wanted 0.5"),
+    ([("nats_per_byte", 0.6)], 0.3, None),
+    ([("without_nats_per_byte",)], None, None),  # an older run
+    ([("val_loss", 1.6), ("nats_per_byte", None)], 0.1, "step 6: nats per byte of the validation text is not finite"),
     ([("without_val_losses",)], None, "step 3: only the reference has a validation loss"),
     ([("without_val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
     ([("more_val_losses",)], 0.1, "step 5: only the run has a validation loss"),

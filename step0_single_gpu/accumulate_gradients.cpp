@@ -3,6 +3,7 @@
 #include <ATen/ops/full_like.h>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
@@ -10,8 +11,11 @@ double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, 
                             double loss_scale) {
   check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
   at::Tensor loss;  // on the device until the end: reading it would wait for the device
+  std::int64_t number = 0;
   for (const Microbatch& microbatch : batch) {
+    Span span("forward", {"microbatch", number++});
     const at::Tensor share = loss_sum(microbatch) / num_targets;
+    span.next("backward");
     // Autograd adds to .grad: 0 + g0, then + g1, …
     share.backward(at::full_like(share, loss_scale));
     const at::Tensor value = share.detach().to(at::kDouble);

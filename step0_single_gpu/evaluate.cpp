@@ -3,9 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include "common/core/trace.hpp"
+
 namespace ladder {
 
 double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
+  const Span span("evaluate");
   const at::NoGradGuard no_grad;
   at::Tensor sum = at::zeros({}, at::kDouble);  // on the device: reading it waits for the device
   for (const Microbatch& microbatch : batches) sum = sum + loss_sum(microbatch);

@@ -7,9 +7,12 @@
 #include <optional>
 #include <vector>
 
+#include "common/core/trace.hpp"
+
 namespace ladder {
 
 double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicator& comm) {
+  const Span span("evaluate");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> own;  // read after the loop: reading waits for the device
   for (std::int64_t i = comm.rank(); i < batches.size(); i += comm.size()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
@@ -63,6 +64,7 @@ void GradientBucketer::on_gradient(std::size_t tensor) {
 
 void GradientBucketer::start_ready_buckets() {
   while (num_started_ < buckets_.size() && buckets_[num_started_].num_waiting == 0) {
+    const Span span("bucket", {"bucket", static_cast<std::int64_t>(num_started_)});
     Bucket& bucket = buckets_[num_started_++];
     bucket.reduction = start_reduction_(comm_, bucket.gradients);
   }

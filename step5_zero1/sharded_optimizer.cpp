@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "common/optim/norm.hpp"
 
 namespace ladder {
@@ -32,6 +33,7 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   const at::Tensor all = at::empty({comm.size() * num_own}, at::kDouble);
   double* const sums = all.mutable_data_ptr<double>();
   std::copy(own.begin(), own.end(), sums + comm.rank() * num_own);
+  const Span span("sum of squares");
   comm.all_gather(own_slice(all, comm), all)->wait();
 
   // They arrive rank by rank. The order of the blocks is unit by unit, and within a unit rank by
@@ -50,6 +52,7 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
 }
 
 void all_gather_parameters(FlatModel& model, Communicator& comm) {
+  const Span span("parameters");
   std::vector<WorkPtr> gathers;
   for (const GradientBucket& unit : plan_unit_buckets(model.layout())) {
     const at::Tensor full = model.params().narrow(0, unit.start, unit.numel);

@@ -5,6 +5,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 
 namespace ladder {
@@ -74,6 +75,7 @@ void GradientSharder::start_complete_units() {
     for (const auto& [start, numel] : unit.gaps) {
       if (numel > 0) unit.full.narrow(0, start, numel).zero_();
     }
+    const Span span("bucket", {"bucket", num_started_ % num_units()});
     on_its_way_ = std::exchange(unit.full, at::Tensor());
     reduction_ = start_reduce_scatter(comm_, on_its_way_);
     ++num_started_;

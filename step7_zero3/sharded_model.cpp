@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 namespace {
@@ -32,7 +33,9 @@ at::Tensor ShardedModel::forward(const at::Tensor& tokens) {
   at::Tensor x = tokens;
   for (std::size_t layer = 0; layer <= last_; ++layer) {
     begin_forward(layer);
+    const Span span(model_.layers[layer].unit.name, {"unit", static_cast<std::int64_t>(layer)});
     x = model_.layers[layer].forward(x);
+    mark_backward(x, model_.layers[layer]);
     on_gradient_of_output(x, layer);
     end_forward(layer);
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/core/trace.hpp"
 #include "step5_zero1/sharded_state.hpp"
 
 namespace ladder {
@@ -20,6 +21,7 @@ TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchS
 
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
                            Communicator& comm) {
+  const Span span("evaluate");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> own_sums;  // read after the loop: reading waits for the device
   for (std::int64_t first = 0; first < batches.size(); first += comm.size()) {

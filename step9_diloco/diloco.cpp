@@ -8,6 +8,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/core/precision.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
@@ -30,6 +31,7 @@ void Diloco::adopt_global() {
 }
 
 void Diloco::start_average() {
+  const Span span("start average", {"round", outer_steps_});
   const at::NoGradGuard no_grad;
   const MemoryScope scope(MemoryCategory::kGradients);
   const at::Tensor global = fragment().of(global_.params()), local = fragment().of(model_.params());
@@ -41,6 +43,7 @@ void Diloco::start_average() {
 }
 
 bool Diloco::finish_round() {
+  const Span span("outer step", {"round", outer_steps_});
   const at::NoGradGuard no_grad;
   if (!is_started()) start_average();
   settle();

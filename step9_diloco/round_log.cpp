@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/trace.hpp"
+
 namespace ladder {
 
 std::vector<StepRecord> RoundLog::share(bool is_stop_requested, Communicator& comm) {
+  const Span span("share the log");
   std::vector<double> sums;
   for (const StepRecord& step : steps_) {
     sums.push_back(step.loss * step.denominator);

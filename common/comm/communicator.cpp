@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
 void all_reduce_sum(std::span<double> values, Communicator& comm) {
   const MemoryScope scope(MemoryCategory::kCommunication);
+  const Span span("sum of numbers");
   const at::Tensor sums = at::empty({static_cast<std::int64_t>(values.size())}, at::kDouble);
   double* const data = sums.mutable_data_ptr<double>();
   std::copy(values.begin(), values.end(), data);

@@ -5,6 +5,7 @@
 // without a launcher is a world of one rank and needs no MPI.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,10 @@ class World {
   World& operator=(const World&) = delete;
 
   Communicator& comm();
+  // From now on, comm() is what `wrap` makes of it, and references to the old one are not to be
+  // used. Of several decorators, the last one is called first.
+  void decorate(
+      const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap);
   Transport transport() const;  // kAuto is resolved
   int local_rank() const;       // index on this machine
   // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the

@@ -241,6 +241,17 @@ TEST_F(WorldTest, OfThreadsKnowsThatItIs) {
   EXPECT_EQ(world.local_rank(), 2);
 }
 
+TEST_F(WorldTest, MayBeDecorated) {
+  World world(Transport::kSelf);
+  Communicator* const inner = &world.comm();
+  world.decorate([&](std::unique_ptr<Communicator> comm) {
+    EXPECT_EQ(comm.get(), inner);
+    return std::make_unique<PacedCommunicator>(std::move(comm), Link{.gbit_per_s = 1});
+  });
+  EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);
+  EXPECT_THROW(world.decorate([](std::unique_ptr<Communicator>) { return nullptr; }), CheckError);
+}
+
 TEST_F(WorldTest, AbortEndsTheProcessWithTheCode) {
   World world(Transport::kSelf);
   EXPECT_EXIT(world.abort(7), ::testing::ExitedWithCode(7), "");

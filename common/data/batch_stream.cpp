@@ -6,6 +6,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
@@ -107,6 +108,7 @@ Microbatches BatchStream::take(std::int64_t num_microbatches) {
 
 Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int64_t> samples,
                                std::int64_t rows) const {
+  const Span span("read data");
   std::vector<Microbatch> list;
   while (!samples.empty()) {
     const auto num_rows = std::min(static_cast<std::size_t>(rows), samples.size());

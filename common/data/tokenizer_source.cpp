@@ -28,8 +28,9 @@ bool has_unknown_tokens(const DataOptions& options) {
 
 void check_vocab_size(const DataOptions& options, const Tokenizer& tokenizer) {
   check_usage(options.vocab_size == 0 || options.vocab_size >= tokenizer.vocab_size(),
-              "--vocab-size ", options.vocab_size, " does not fit: the tokenizer '",
-              tokenizer.name(), "' has ", tokenizer.vocab_size(), " tokens; leave it out");
+              options.source, ": --vocab-size ", options.vocab_size,
+              " does not fit: the tokenizer '", tokenizer.name(), "' has ", tokenizer.vocab_size(),
+              " tokens; leave it out");
 }
 
 std::int64_t vocab_size_of(const DataOptions& options) {

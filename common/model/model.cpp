@@ -1,15 +1,25 @@
 #include "common/model/model.hpp"
 
+#include "common/core/trace.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {
+
+void mark_backward(const at::Tensor& output, const Layer& layer) {
+  TraceLog* const log = TraceLog::current();
+  if (log == nullptr || !output.requires_grad()) return;
+  const char* const name = log->keep(layer.unit.name);
+  output.register_hook([log, name](const at::Tensor& /*gradient*/) { log->mark(name); });
+}
 
 at::Tensor Model::forward(const at::Tensor& input) const {
   at::Tensor x = input;
   for (const Layer& layer : layers) {
     // Autograd adds up the parts of a gradient that two layers share: none of them may wait.
     const DeferWeightGradients scope(layer.reads ? nullptr : DeferWeightGradients::current());
+    const Span span(layer.unit.name);
     x = layer.forward(x);
+    mark_backward(x, layer);
   }
   return x;
 }

@@ -35,6 +35,10 @@ struct Model {
   std::vector<Unit> units() const;                    // of the layers, in their order
 };
 
+// In a trace: the layer's backward begins when the gradient of its output is there, and ends when the
+// next mark begins.
+void mark_backward(const at::Tensor& output, const Layer& layer);
+
 // Called with each unit as soon as its tensors hold their initial values, before the next unit is
 // created. A callback that keeps the values elsewhere (FlatModel::add, ZeRO-3) frees the tensors'
 // own memory there, so that the model never exists twice.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 #include "common/optim/on_gpu.hpp"
 
 namespace ladder {
@@ -42,6 +43,7 @@ void append_block_sums(const at::Tensor& piece, std::vector<double>& sums) {
 }  // namespace
 
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
+  const Span span("norm");
   if (!pieces.empty() && pieces.front().is_cuda()) return block_sums_on_gpu(pieces);
   std::vector<double> sums;
   for (const at::Tensor& piece : pieces) {

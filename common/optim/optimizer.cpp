@@ -11,7 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/profiler_range.hpp"
+#include "common/core/trace.hpp"
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/rounding.hpp"
 
@@ -121,7 +121,7 @@ void Optimizer::add_in_pieces(const OptimizerSlice& slice) {
 }
 
 void Optimizer::step(double learning_rate, double grad_factor) {
-  const ProfilerRange range("optimizer step");
+  const Span span("optimizer step");
   const at::NoGradGuard no_grad;
   start_masters();
   ++num_steps_;

@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
+#include "common/core/trace.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/data/tokenizer_source.hpp"
 
@@ -56,6 +57,7 @@ std::string generate(const std::function<at::Tensor(const at::Tensor& tokens)>& 
   check(options.model.vocab_size >= tokenizer->vocab_size(), "the model has ",
         options.model.vocab_size, " tokens, too few for the ", tokenizer->vocab_size(),
         " of the tokenizer '", tokenizer->name(), "'");
+  const Span span("sample");
   const at::NoGradGuard no_grad;
   Random random(derive_seed(options.seed, "sample"));
   const std::set<std::int64_t> ends = ends_of(options, *tokenizer);

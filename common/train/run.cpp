@@ -69,6 +69,7 @@ void Run::check_folder() const {
 }
 
 void Run::resume(TrainState state) {
+  const Span span("load");
   const OutputOptions& output = options_.output;
   state.unshaped = unshaped_options(options_.model);
   reference_hash_ = state.reference_hash;
@@ -166,7 +167,7 @@ bool Run::next_step() {
   }
   if (is_done()) return false;
   step_timer_.restart();
-  step_range_.emplace("step");
+  step_span_.emplace("step", TraceNumber{"step", step_ + 1});
   counted_traffic_ = mesh_.world.traffic();
   return true;
 }
@@ -218,7 +219,7 @@ void Run::record(const StepRecord& record) {
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
   report_.step_seconds.push_back(step_timer_.seconds());
-  step_range_.reset();
+  step_span_.reset();
   skipped_steps_ = loss_scaler_.state().skipped_steps;
   count_traffic();
   unrecorded_steps_.push_back(++step_);
@@ -327,6 +328,7 @@ bool Run::should_save() const {
 }
 
 void Run::save(const TrainState& state) {
+  const Span span("save");
   keep_training_peaks();
   reset_memory_peaks();
   write_state(state);

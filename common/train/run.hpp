@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "common/comm/mesh.hpp"
-#include "common/core/profiler_range.hpp"
 #include "common/core/timer.hpp"
+#include "common/core/trace.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/console.hpp"
@@ -120,7 +120,7 @@ class Run {
   LossScaler loss_scaler_;
   std::int64_t skipped_steps_ = 0;  // before the next one
   Timer step_timer_;
-  std::optional<ProfilerRange> step_range_;
+  std::optional<Span> step_span_;
   Speed speed_;
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
   Traffic counted_traffic_;  // up to here, traffic is in the report, or was none of a step's

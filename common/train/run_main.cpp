@@ -31,6 +31,7 @@
 #include "common/train/report/rank_lines.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
+#include "common/train/trace_file.hpp"
 
 namespace ladder {
 namespace {
@@ -100,10 +101,15 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
 }
 
-int train_and_report(TrainOptions options, const Trainer& trainer, World& world) {
+// `log`: this rank's, if the run is traced.
+int train_and_report(TrainOptions options, const Trainer& trainer, World& world, TraceLog& log) {
   set_memory_cap(memory_cap_bytes(options));  // on a GPU, the one that the World has chosen
+  check_same_options(options, world.comm());
+  TraceFile trace_file(options, world.comm().rank() == 0);
+  const bool is_traced = !options.output.trace.empty();
+  if (is_traced) start_trace(log, world);
+  const TraceScope trace(is_traced ? &log : nullptr);
   Communicator& comm = world.comm();
-  check_same_options(options, comm);
   ReferenceFolder reference(options, comm.rank() == 0);
   const RunFolder folder(options, comm.rank() == 0);
   if (!own_answers().empty() && comm.rank() == 0 && !options.output.is_quiet)
@@ -112,6 +118,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
+  const std::string traced = is_traced ? trace_file.write(log, options, comm) : "";
   if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
   // If all steps had been taken before, the report of those steps stays.
@@ -127,6 +134,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
     std::printf("report: %s%s\n", path.c_str(),
                 is_account_kept ? ", unchanged: no step was left to take" : "");
     if (!kept.empty()) std::printf("%s\n", kept.c_str());
+    if (is_traced) std::printf("%s\n", traced.c_str());
   }
   return report.was_stopped ? kExitStopped : kExitDone;
 }
@@ -173,8 +181,9 @@ int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) 
   const auto run_rank = [&](Communicator& comm) {
     std::unique_ptr<Communicator> own = comm.split(0, 0);
     if (link.is_on()) own = std::make_unique<PacedCommunicator>(std::move(own), link);
+    TraceLog log;
     World world(std::move(own), Transport::kThreads);
-    const int code = train_and_report(options, trainer, world);
+    const int code = train_and_report(options, trainer, world, log);
     if (comm.rank() == 0) exit_code = code;  // it is the same on all
   };
   run_as_threads(options.num_ranks, run_rank, options.num_threads);
@@ -185,8 +194,9 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   const StopSignal stop_signal;  // from here on, a signal means: save and stop
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
+  TraceLog log;
   World world(options.transport, link, options.device, options.nccl);
-  return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
+  return run_in_world(world, [&] { return train_and_report(options, trainer, world, log); });
 }
 
 }  // namespace

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 
+from launcher import report
 from launcher.build import build_behind, is_built, need_built, num_cores, prepare_release, setup_lock
 from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
 from launcher.exercise import with_own_answers
 from launcher.launch import launch
-from launcher.processes import become, call
+from launcher.processes import call
 from launcher.rungs import is_corpus, read_rungs
 from launcher.steps import trainer_in
 
@@ -44,7 +45,10 @@ def run(words):
     with builder or contextlib.nullcontext():
         climb(this, builder)
     short = ["--short"] if this.is_short else []
-    become([sys.executable, ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short])
+    code = call([sys.executable, ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short])
+    if (this.out / "table.json").exists():  # all rungs have a report
+        report.run([str(this.out)])
+    return code
 
 
 class Run:

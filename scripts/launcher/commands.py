@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, report, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -31,6 +31,10 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --dtype bf16                 in 16 bits
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
       --within TOLERANCE           allow relative differences up to TOLERANCE
+  ./ladder trace FILE              what each rank of a run with --trace FILE did with its time
+      --svg OUT                    draw one of its optimizer steps; --step N chooses which
+  ./ladder report RUN…             charts of runs in one page of HTML: losses, ULPs, memory and traffic beside theory
+      --tensorboard DIR            also TensorBoard's event files
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages
@@ -117,6 +121,10 @@ def compare(words: list[str]) -> int:
     become([python(chosen_kind()), ROOT / "scripts/compare_runs.py", *words])
 
 
+def trace(words: list[str]) -> int:
+    become([sys.executable, ROOT / "scripts/read_trace.py", *words])
+
+
 def diff(words: list[str]) -> int:
     parser = Parser("diff", "Shows what step B's training loop changes compared with step A's: ./ladder diff 4 5")
     parser.add_argument("a", metavar="A", help=f"one of {' '.join(step_names())}; step4 or 4 will do")
@@ -139,7 +147,7 @@ def demo(words: list[str]) -> int:
 
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run,
-    "export": export, "compare": compare,
+    "export": export, "compare": compare, "trace": trace, "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}

@@ -10,7 +10,7 @@ from launcher.processes import output_of
 BUILD_PACKAGES = """g++ cmake ninja-build python3-venv ccache libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
     libbenchmark-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libonig-dev libzmq3-dev cppzmq-dev
     libsodium-dev""".split()
-TEST_PACKAGES = "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev".split()
+TEST_PACKAGES = "doxygen graphviz python3-yaml clang-format-14 clang-16 libclang-rt-16-dev chromium".split()
 
 
 def missing_packages(names: list[str]) -> list[str]:

@@ -33,6 +33,7 @@ TEXT_CHECKS = """scripts/check_links
     scripts/ladder_table.py --self-test
     scripts/make_stub --self-test
     scripts/plant --self-test
+    scripts/read_trace.py --self-test
     benchmarks/memory_vs_theory.py --self-test
     benchmarks/processes.py --self-test
     benchmarks/diloco_vs_ddp.py --self-test
@@ -223,7 +224,7 @@ def fuzz():
     check("build/fuzz/tests/fuzz/write_seeds", seeds)
     with tempfile.TemporaryDirectory() as folder:
         commands = []
-        for reader in "safetensors token_file text_file checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
+        for reader in "safetensors token_file text_file tokenizer chat checkpoint message snapshot wire_format model_config weight_index llm_c_file".split():
             (found := Path(folder, reader)).mkdir()
             commands.append([f"build/fuzz/tests/fuzz/{reader}_fuzzer", *options.split(), "-dict=tests/fuzz/words.dict",
                              f"-artifact_prefix={LOGS}/fuzz-{reader}-", str(found), str(seeds / reader)])  # fmt: skip
@@ -233,6 +234,19 @@ def fuzz():
 def readme():
     check("scripts/check_pytorch_boxes", "--self-test")
     check("scripts/check_readme_commands")
+
+
+def reports():
+    """TensorBoard is in an environment of its own, made under another name until it is complete."""
+    venv = ROOT / ".ladder/venv-tensorboard"
+    if not venv.exists():
+        new, log = venv.with_name(venv.name + ".partial"), Log("venv-tensorboard")
+        shutil.rmtree(new, ignore_errors=True)
+        log.run(["python3", "-m", "venv", new])
+        pip = [new / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+        log.run([*pip, "install", "--progress-bar", "off", "tensorboard==2.21.0"])
+        new.rename(venv)
+    check("scripts/check_report")
 
 
 def huggingface():
@@ -266,12 +280,13 @@ PARTS = {
     "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
+    "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),
     "huggingface": ("our models and tokenizers are those of transformers: logits, training, folders both ways; finds planted mistakes",
                     huggingface),
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
-NEED_BUILD = {"readme", "huggingface", "tests"}
+NEED_BUILD = {"readme", "report", "huggingface", "tests"}
 
 
 # ---- all of them ------------------------------------------------------------------------------------------------------

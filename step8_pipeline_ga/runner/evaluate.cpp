@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 
 double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
                 const Mesh& mesh, const std::function<void(Microbatches& own)>& prepare) {
+  const Span span("evaluate");
   std::vector<Microbatch> own;
   for (std::int64_t i = mesh.dp_rank(); i < batches.size(); i += mesh.num_replicas())
     own.push_back(batches[i]);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 #include "common/model/weight_gradients.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
 
@@ -44,6 +45,8 @@ class PipelineRunner::Execution {
     for (const Action& action : own_actions()) {
       const at::Tensor received = wait_for_input(action);
       const double begin_s = now_s();
+      const Span span(name_of(action.kind), {"microbatch", action.microbatch},
+                      {"chunk", action.chunk});
       execute(action, received);
       if (runner_.timeline_ != nullptr && !is_message(action.kind))
         runner_.timeline_->push_back({action, begin_s, now_s()});

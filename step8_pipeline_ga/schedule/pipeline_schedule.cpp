@@ -233,6 +233,13 @@ std::string to_string(const Action& action) {
   return concat(kNames[static_cast<int>(action.kind)], action.microbatch, chunk);
 }
 
+const char* name_of(ActionKind kind) {
+  constexpr const char* kNames[] = {"forward",       "backward",        "dgrad",
+                                    "wgrad",         "send activation", "receive activation",
+                                    "send gradient", "receive gradient"};
+  return kNames[static_cast<int>(kind)];
+}
+
 const char* to_string(Schedule schedule) {
   constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved", "zero-bubble"};
   return kNames[static_cast<int>(schedule)];

@@ -74,6 +74,7 @@ PipelinePlan plan_forwards(int num_stages, std::int64_t num_microbatches, int ch
 // "F3", "B3", "I3", "W3", "send activation 3", "receive gradient 3"; with a chunk other than the
 // first: "F3.c1".
 std::string to_string(const Action& action);
+const char* name_of(ActionKind kind);      // "forward", "dgrad", "send activation", …
 const char* to_string(Schedule schedule);  // "gpipe", "1f1b", "interleaved", "zero-bubble"
 
 }  // namespace ladder

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/core/trace.hpp"
 #include "common/optim/norm.hpp"
 
 namespace ladder {
@@ -22,6 +23,7 @@ std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& s
 
 void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied) {
   if (tied == nullptr) return;
+  const Span span("tied gradient");
   tied->all_reduce(grads.flat().narrow(0, plan.tied->start, plan.tied->numel))->wait();
 }
 

@@ -63,6 +63,22 @@ void write_text_seeds(const fs::path& folder) {
   write(folder / "txt", "two\nlines");
 }
 
+void write_tokenizer_seeds(const fs::path& folder) {
+  write(
+      folder / "tokenizer" / "small",
+      R"({"added_tokens":[{"id":2,"content":"<|endoftext|>","special":true}],"normalizer":null,)"
+      R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)"
+      R"("a+|\\s"},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":)"
+      R"(true,"use_regex":false}]},"post_processor":{"type":"ByteLevel"},"decoder":{"type":)"
+      R"("ByteLevel"},"model":{"type":"BPE","ignore_merges":true,"vocab":{"a":0,"aa":1},"merges":)"
+      R"([["a","a"]]}})");
+  write(
+      folder / "chat" / "chat",
+      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"\u00e9 "}]})"
+      "\n"
+      R"({"messages":[{"role":"system","content":""},{"role":"assistant","content":"<|im_end|>"}]})");
+}
+
 void write_checkpoint_seeds(const fs::path& folder) {
   const TempFolder run;
   const fs::path checkpoint = save_small_checkpoint(run.path());
@@ -113,6 +129,7 @@ int main(int argc, char** argv) {
   ladder::write_safetensors_seeds(folder / "safetensors");
   ladder::write_token_seeds(folder / "token_file");
   ladder::write_text_seeds(folder / "text_file");
+  ladder::write_tokenizer_seeds(folder);
   ladder::write_checkpoint_seeds(folder / "checkpoint");
   ladder::write_model_seeds(folder);
   ladder::write_worker_seeds(folder);

@@ -20,7 +20,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
-#include "common/core/profiler_range.hpp"
+#include "common/core/trace.hpp"
 
 namespace ladder {
 namespace {
@@ -230,7 +230,7 @@ WorkPtr NcclCommunicator::start(const Operation& operation) {
 template <class Launch>
 WorkPtr NcclCommunicator::queue(const Operation& operation, const at::Tensor& scratch,
                                 Launch launch) {
-  const ProfilerRange range(to_string(operation.kind));
+  const Span span(to_string(operation.kind));
   comm_stream_->meter += traffic_of(operation, size(), rank());
   CUDAEvent ready;
   ready.record(at::cuda::getCurrentCUDAStream());

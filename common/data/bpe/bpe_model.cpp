@@ -25,7 +25,7 @@ BpeModel::BpeModel(const BpeDescription& description) {
   const auto& vocabulary = description.vocabulary;
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const auto found = vocabulary.find(letter_of(static_cast<unsigned char>(byte)));
-    token_of_byte_[byte] = found == vocabulary.end() ? -1 : found->second;
+    token_of_byte_[byte] = found == vocabulary.end() ? -1 : std::int64_t{found->second};
   }
   merges_.reserve(description.merges.size());
   merged_.reserve(description.merges.size());

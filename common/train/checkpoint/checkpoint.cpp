@@ -340,7 +340,10 @@ fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
   const std::optional<fs::path> newest = newest_checkpoint(folder);
   check(newest.has_value(), option, " ", folder.string(),
         ": holds neither a checkpoint (state.json) nor a run with checkpoints",
-        option == "--init-from" ? ", nor a Hugging Face model (config.json)" : "");
+        option == "--init-from" ? ", nor a Hugging Face model (config.json)" : "",
+        fs::exists(folder / "config.json")
+            ? "; of a Hugging Face folder, --init-from FOLDER --steps 0 makes one"
+            : "");
   return *newest;
 }
 

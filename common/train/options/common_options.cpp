@@ -198,6 +198,11 @@ void declare_output(OptionTable& t, TrainOptions& o) {
           "run "
           "is kept once it has been resumed and has ended")
       .changes_no_bits();
+  t.value(
+       "--trace", o.output.trace,
+       "new file for what each rank did and when, and each message: open it in ui.perfetto.dev or "
+       "chrome://tracing, or with ./ladder trace FILE")
+      .changes_no_bits();
   t.flag("--quiet", o.output.is_quiet, "print nothing on the console").changes_no_bits();
 }
 

@@ -22,6 +22,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 class HostileFolderTest : public ::testing::Test {
  protected:
   HostileFolderTest() {
+    options_.data.source = "tokens.bin";
     options_.data.vocab_size = 6;
     options_.output.init_from = folder_.path("model");
     fs::create_directory(folder_.path("model"));

@@ -25,6 +25,7 @@ using ::testing::ThrowsMessage;
 class PretrainedTest : public ::testing::Test {
  protected:
   PretrainedTest() {
+    options_.data.source = "tokens.bin";
     options_.data.vocab_size = 6;
     options_.output.init_from = folder_.path();
     write_config(small_gpt2_config());
@@ -224,8 +225,12 @@ TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
   EXPECT_EQ(options_.model.vocab_size, 6);
   options_.data.vocab_size = 7;
   expect_refused<UsageError>("config.json", "6 token ids", "7 (--vocab-size)");
+  options_.data.vocab_size = 0;  // the file does not tell either
+  expect_equal(load(), values_);
+  EXPECT_EQ(options_.data.vocab_size, 6);
   options_.data.vocab_size = 0;
-  expect_refused<UsageError>("config.json", "6 token ids", "258, being read as bytes");
+  options_.data.source = "corpus";
+  expect_refused<UsageError>("config.json", "6 token ids", "258, those of --tokenizer");
 }
 
 TEST_F(PretrainedTest, WhatTheModelHasNoUseForIsRefusedBeforeAnythingChanges) {

@@ -1,0 +1,124 @@
+#include "common/comm/tracing_communicator.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <numeric>
+#include <utility>
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+class TracedWork final : public Work {
+ public:
+  TracedWork(WorkPtr inner, TraceLog& log, const TracedOperation& operation)
+      : inner_(std::move(inner)), log_(log), operation_(operation) {}
+
+  bool test() override {
+    const bool is_done = inner_->test();
+    if (is_done) end();
+    return is_done;
+  }
+  void wait() override {
+    if (!has_ended_) operation_.wait_begin_ns = trace_now_ns();
+    inner_->wait();
+    end();
+  }
+
+ private:
+  void end() {
+    if (std::exchange(has_ended_, true)) return;
+    operation_.end_ns = trace_now_ns();
+    log_.add(operation_);
+  }
+
+  WorkPtr inner_;
+  TraceLog& log_;
+  TracedOperation operation_;
+  bool has_ended_ = false;
+};
+
+std::vector<int> first_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::unique_ptr<Communicator> needed(std::unique_ptr<Communicator> inner) {
+  check(inner != nullptr, "a tracing communicator needs one to trace");
+  return inner;
+}
+
+}  // namespace
+
+TracingCommunicator::TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log)
+    : inner_(needed(std::move(inner))),
+      log_(log),
+      members_(first_ranks(inner_->size())),
+      name_("world"),
+      names_(std::make_shared<GroupNames>()) {}
+
+TracingCommunicator::TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log,
+                                         std::vector<int> members, const char* name,
+                                         std::shared_ptr<GroupNames> names)
+    : inner_(std::move(inner)),
+      log_(log),
+      members_(std::move(members)),
+      name_(name),
+      names_(std::move(names)) {}
+
+TracedOperation TracingCommunicator::describe(const Operation& operation) {
+  TracedOperation traced = {.kind = to_string(operation.kind), .group = name_};
+  if (const Span* const span = log_.innermost()) {
+    traced.label = span->name();
+    traced.label_number = span->first();
+  }
+  if (operation.is_message()) {
+    const int peer = members_.at(static_cast<std::size_t>(operation.peer));
+    const int own = members_[static_cast<std::size_t>(rank())];
+    const bool is_send = operation.kind == CommOp::kSend;
+    traced.sender = is_send ? own : peer;
+    traced.receiver = is_send ? peer : own;
+    traced.tag = operation.tag;
+    traced.number = num_messages_[{operation.kind, operation.peer, operation.tag}]++;
+  } else {
+    traced.number = num_collectives_++;
+  }
+  if (!operation.is_barrier()) {
+    traced.bytes = static_cast<std::int64_t>(operation.tensor.nbytes());
+    traced.sent_bytes = traffic_of(operation, size(), rank()).bytes_sent();
+  }
+  return traced;
+}
+
+WorkPtr TracingCommunicator::start(const Operation& operation) {
+  const std::int64_t begin_ns = trace_now_ns();
+  WorkPtr work = inner_->start(operation);  // first: one that is refused is no operation
+  TracedOperation traced = describe(operation);
+  traced.begin_ns = begin_ns;
+  return std::make_unique<TracedWork>(std::move(work), log_, traced);
+}
+
+std::unique_ptr<Communicator> TracingCommunicator::split(int color, int key) {
+  std::unique_ptr<Communicator> part = inner_->split(color, key);
+  if (part == nullptr) return nullptr;
+  const std::int64_t own = members_[static_cast<std::size_t>(rank())];
+  const at::Tensor all = at::empty({part->size()}, at::kLong);
+  part->all_gather(at::full({1}, own, at::kLong), all)->wait();
+  std::vector<int> members;
+  std::string name = "ranks";
+  for (std::int64_t i = 0; i < all.numel(); ++i) {
+    members.push_back(static_cast<int>(all.const_data_ptr<std::int64_t>()[i]));
+    name += concat(" ", members.back());
+  }
+  // These ranks have made the same groups of just them, so they count alike.
+  const int number = ++(*names_)[name];
+  if (number > 1) name += concat(" #", number);
+  return std::unique_ptr<Communicator>(
+      new TracingCommunicator(std::move(part), log_, std::move(members), log_.keep(name), names_));
+}
+
+}  // namespace ladder

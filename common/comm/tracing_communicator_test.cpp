@@ -1,0 +1,134 @@
+#include "common/comm/tracing_communicator.hpp"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/rank_test.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+class Tracing : public RankTest {
+ protected:
+  std::vector<std::string> kinds() const {
+    std::vector<std::string> kinds;
+    for (const TracedOperation& operation : log_.operations()) kinds.emplace_back(operation.kind);
+    return kinds;
+  }
+
+  TraceLog log_;
+  const TraceScope scope_{&log_};
+  TracingCommunicator traced_{comm_.split(0, rank_), log_};
+};
+
+TEST_ON_RANKS(Tracing, PassesEverythingOn) {
+  EXPECT_EQ(traced_.rank(), rank_);
+  EXPECT_EQ(traced_.size(), size_);
+  const Traffic before = traced_.traffic();
+  EXPECT_EQ(all_reduce_sum(1.0, traced_), size_);
+  Traffic sent = traced_.traffic();
+  sent -= before;
+  EXPECT_EQ(sent, all_reduce_traffic(1, 8, size_, rank_));
+}
+
+TEST_ON_RANKS(Tracing, RecordsWhatWasSentAndWhen) {
+  const std::int64_t before_ns = trace_now_ns();
+  {
+    const Span span("bucket", {"bucket", 7});
+    traced_.all_reduce(at::ones({100}))->wait();
+  }
+  traced_.barrier();
+  ASSERT_THAT(kinds(), ElementsAre("all_reduce", "barrier"));
+  const TracedOperation& sum = log_.operations()[0];
+  EXPECT_STREQ(sum.label, "bucket");
+  EXPECT_EQ(sum.label_number.value, 7);
+  EXPECT_STREQ(sum.group, "world");
+  EXPECT_EQ(sum.number, 0);
+  EXPECT_EQ(sum.bytes, 400);
+  EXPECT_EQ(sum.sent_bytes, all_reduce_traffic(100, 4, size_, rank_).bytes_sent());
+  EXPECT_LE(before_ns, sum.begin_ns);
+  EXPECT_LE(sum.begin_ns, sum.wait_begin_ns);
+  EXPECT_LE(sum.wait_begin_ns, sum.end_ns);
+  const TracedOperation& barrier = log_.operations()[1];
+  EXPECT_EQ(barrier.label, nullptr);
+  EXPECT_EQ(barrier.number, 1);
+  EXPECT_EQ(barrier.bytes, 0);
+}
+
+// What a test() has found done does not wait any more, however often that is asked for.
+TEST_ON_RANKS(Tracing, AnOperationEndsOnce) {
+  const WorkPtr work = traced_.all_reduce(at::ones({1}));
+  while (!work->test()) {
+  }
+  ASSERT_EQ(log_.operations().size(), 1u);
+  const std::int64_t end_ns = log_.operations()[0].end_ns;
+  EXPECT_TRUE(work->test());
+  work->wait();
+  ASSERT_EQ(log_.operations().size(), 1u);
+  EXPECT_EQ(log_.operations()[0].end_ns, end_ns);
+  EXPECT_EQ(log_.operations()[0].wait_begin_ns, 0);
+}
+
+// Sender and receiver count alike, for each pair of ranks and each tag.
+TEST_ON_RANKS(Tracing, BothEndsOfAMessageHaveItsNumber) {
+  if (size_ == 1) return;
+  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  for (const int tag : {4, 5, 4}) {
+    const WorkPtr receipt = traced_.recv(at::ones({2}), previous, tag);
+    traced_.send(at::ones({2}), next, tag)->wait();
+    receipt->wait();
+  }
+  ASSERT_THAT(kinds(), ElementsAre("send", "recv", "send", "recv", "send", "recv"));
+  for (std::size_t i = 0; i < 6; ++i) {
+    const TracedOperation& message = log_.operations()[i];
+    const bool is_send = i % 2 == 0;
+    EXPECT_EQ(message.sender, is_send ? rank_ : previous);
+    EXPECT_EQ(message.receiver, is_send ? next : rank_);
+    EXPECT_EQ(message.tag, i / 2 == 1 ? 5 : 4);
+    EXPECT_EQ(message.number, i / 2 == 2 ? 1 : 0);
+    EXPECT_EQ(message.sent_bytes, is_send ? 8 : 0);
+  }
+}
+
+// Groups are named for ranks of the world, wherever they were split from, and peers are such.
+TEST_ON_RANKS(Tracing, PartsAreNamedForTheirRanks) {
+  const auto whole = traced_.split(0, -rank_);  // the other way round
+  const auto again = whole->split(0, whole->rank());
+  const auto other = again->split(rank_ % 2, rank_);
+  EXPECT_EQ(again->split(-1, 0), nullptr);
+  std::string all = "ranks", half = "ranks";
+  for (int rank = size_ - 1; rank >= 0; --rank) all += concat(" ", rank);
+  for (int rank = rank_ % 2; rank < size_; rank += 2) half += concat(" ", rank);
+  if (size_ == 1) half += " #3";
+  EXPECT_THAT(kinds(), Each("all_gather"));
+  whole->barrier();
+  EXPECT_EQ(log_.operations().back().group, all);
+  again->barrier();
+  EXPECT_EQ(log_.operations().back().group, all + " #2");
+  other->barrier();
+  EXPECT_EQ(log_.operations().back().group, half);
+  if (size_ == 1) return;
+  const int peer = (whole->rank() + 1) % size_;
+  const WorkPtr work = whole->send(at::ones({1}), peer, 0);
+  whole->recv(at::ones({1}), (whole->rank() + size_ - 1) % size_, 0)->wait();
+  work->wait();
+  EXPECT_EQ(log_.operations().back().receiver, size_ - 1 - peer);
+}
+
+TEST_ON_RANKS(Tracing, ARefusedCallIsNoOperation) {
+  EXPECT_THROW(traced_.send(at::ones({1}), rank_, 0), CheckError);  // to itself
+  EXPECT_TRUE(log_.operations().empty());
+}
+
+}  // namespace
+}  // namespace ladder

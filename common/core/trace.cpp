@@ -1,0 +1,113 @@
+#include "common/core/trace.hpp"
+
+#include <chrono>
+
+#ifdef LADDER_WITH_CUDA
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace ladder {
+namespace {
+
+constinit thread_local TraceLog* current_log = nullptr;
+
+#ifdef LADDER_WITH_CUDA
+void push_range(const char* name) {
+  nvtxRangePushA(name);
+}
+void pop_range() {
+  nvtxRangePop();
+}
+#else
+void push_range(const char* /*name*/) {}
+void pop_range() {}
+#endif
+
+}  // namespace
+
+std::int64_t trace_now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+TraceLog* TraceLog::current() {
+  return current_log;
+}
+
+bool TraceLog::has_room() {
+  if (!is_open_) return false;
+  if (num_events() < max_events_) return true;
+  ++num_dropped_;
+  return false;
+}
+
+void TraceLog::add(const TracedSpan& span) {
+  if (has_room()) spans_.push_back(span);
+}
+
+void TraceLog::add(const TracedOperation& operation) {
+  if (has_room()) operations_.push_back(operation);
+}
+
+void TraceLog::mark(const char* name) {
+  if (innermost_ == nullptr) return;
+  const std::int64_t now_ns = trace_now_ns();
+  innermost_->end_mark(now_ns);
+  innermost_->mark_ = {.name = name, .begin_ns = now_ns};
+}
+
+TraceScope::TraceScope(TraceLog* log) : previous_(current_log) {
+  current_log = log;
+}
+TraceScope::~TraceScope() {
+  current_log = previous_;
+}
+
+Span::Span(const char* name, TraceNumber first, TraceNumber second) : log_(current_log) {
+  push_range(name);
+  if (log_ != nullptr) begin(name, first, second);
+}
+
+Span::Span(const std::string& name, TraceNumber first, TraceNumber second) : log_(current_log) {
+  push_range(name.c_str());
+  if (log_ != nullptr) begin(log_->keep(name), first, second);
+}
+
+Span::~Span() {
+  if (log_ != nullptr) {
+    end(trace_now_ns());
+    log_->innermost_ = outer_;
+  }
+  pop_range();
+}
+
+void Span::next(const char* name) {
+  pop_range();
+  push_range(name);
+  if (log_ == nullptr) return;
+  const std::int64_t now_ns = trace_now_ns();
+  end(now_ns);
+  span_.name = name;
+  span_.begin_ns = now_ns;
+}
+
+void Span::begin(const char* name, TraceNumber first, TraceNumber second) {
+  outer_ = log_->innermost_;
+  log_->innermost_ = this;
+  span_ = {.name = name, .first = first, .second = second, .begin_ns = trace_now_ns()};
+}
+
+void Span::end(std::int64_t end_ns) {
+  end_mark(end_ns);
+  span_.end_ns = end_ns;
+  log_->add(span_);
+}
+
+void Span::end_mark(std::int64_t end_ns) {
+  if (mark_.name == nullptr) return;
+  mark_.end_ns = end_ns;
+  log_->add(mark_);
+  mark_ = {};
+}
+
+}  // namespace ladder

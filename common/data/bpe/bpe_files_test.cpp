@@ -1,0 +1,251 @@
+#include "common/data/bpe/bpe_files.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "common/core/check.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/mapped_file.hpp"
+#include "common/data/tokenizer_source.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::string fixture() {
+  return std::string(MappedFile(LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json").bytes());
+}
+
+class BpeFilesTest : public ::testing::Test {
+ protected:
+  using Change = std::function<void(json& file)>;
+  std::string changed(const Change& change) {
+    json file = json::parse(fixture());
+    change(file);
+    return file.dump();
+  }
+  std::string write(const Change& change) {
+    return folder_.write("tokenizer.json", changed(change));
+  }
+  void expect_refused(const Change& change, const std::string& first,
+                      const std::string& second = "") {
+    const std::string path = write(change);
+    EXPECT_THAT(
+        [&] { BpeTokenizer tokenizer(path); },
+        ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(first), HasSubstr(second))));
+  }
+  std::string name_after(const Change& change) { return BpeTokenizer(write(change)).name(); }
+
+  TempFolder folder_;
+};
+
+TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
+  const auto set = [](const char* pointer, const json& value) {
+    return [=](json& file) { file[json::json_pointer(pointer)] = value; };
+  };
+  expect_refused(set("/normalizer", {{"type", "NFC"}}), "\"normalizer\"", "NFC");
+  expect_refused(set("/truncation", {{"max_length", 5}}), "\"truncation\"", "max_length");
+  expect_refused(set("/model/type", "Unigram"), "model: \"type\" is \"Unigram\"");
+  expect_refused(set("/model/byte_fallback", true), "\"byte_fallback\" is true");
+  expect_refused(set("/model/dropout", 0.1), "\"dropout\" is 0.1");
+  expect_refused(set("/model/unk_token", "<unk>"), "\"unk_token\" is \"<unk>\"");
+  expect_refused(set("/model/end_of_word_suffix", "</w>"), "\"end_of_word_suffix\"");
+  expect_refused(set("/model/continuing_subword_prefix", "##"), "\"continuing_subword_prefix\"");
+  expect_refused(set("/pre_tokenizer", nullptr), "pre_tokenizer is null");
+  expect_refused(set("/pre_tokenizer/type", "Metaspace"), "Metaspace is not supported");
+  expect_refused(set("/pre_tokenizer/pretokenizers/0/type", "Whitespace"), "pre_tokenizer[0]",
+                 "Whitespace is not supported");
+  expect_refused(set("/pre_tokenizer/pretokenizers/1/type", "Digits"), "pre_tokenizer[1]",
+                 "only \"ByteLevel\"");
+  expect_refused(set("/decoder/type", "WordPiece"), "decoder");
+  expect_refused(set("/post_processor", {{"type", "TemplateProcessing"}}), "TemplateProcessing",
+                 "may add tokens");
+  expect_refused(set("/added_tokens/1/lstrip", true), "added token: \"lstrip\" is true");
+  expect_refused(set("/added_tokens/1/single_word", true), "\"single_word\" is true");
+  const auto split = [&](const json& stage) {
+    return set("/pre_tokenizer/pretokenizers/0", stage);
+  };
+  const json regex = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}};
+  EXPECT_NO_THROW(BpeTokenizer{write(split(regex))});
+  for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
+           {"pattern", {{"String", "a"}}}, {"behavior", "Removed"}, {"invert", true}}) {
+    json other = regex;
+    other[name] = value;
+    expect_refused(split(other), "pre_tokenizer[0]");
+  }
+  json broken = regex;
+  broken["pattern"]["Regex"] = "(a";
+  expect_refused(split(broken), "(a is not a regular expression");
+}
+
+TEST_F(BpeFilesTest, RefusesWhatIsDamaged) {
+  const auto vocabulary = [](const char* token, const json& id) {
+    return [=](json& file) { file["model"]["vocab"][token] = id; };
+  };
+  expect_refused(vocabulary("cat", 341), "has 341 tokens, but none with the id 340");
+  expect_refused(vocabulary("cat", 7), "have the same id 7");
+  for (const json& id : {json(-1), json(1.5), json("7"), json(1LL << 31), json(nullptr)})
+    expect_refused(vocabulary("cat", id), "token \"cat\" has the id " + id.dump());
+  expect_refused([](json& file) { file["model"].erase("vocab"); }, "model: \"vocab\" is missing");
+  expect_refused([](json& file) { file["model"]["vocab"] = 3; }, "not an object");
+  expect_refused(
+      [](json& file) {
+        file["model"]["vocab"].erase("<|im_end|>");
+        file["added_tokens"].erase(2);
+      },
+      "none with the id 2");
+  expect_refused([](json& file) { file["added_tokens"][1]["id"] = 2; },
+                 "\"<|im_start|>\" is token 1", "added token 2");
+  expect_refused([](json& file) { file["added_tokens"].push_back(file["added_tokens"][1]); },
+                 "appears twice");
+  expect_refused([](json& file) { file["added_tokens"][1]["content"] = ""; }, "is empty");
+  expect_refused([](json& file) { file["added_tokens"] = 1; }, "\"added_tokens\" is not a list");
+  const auto merge = [](const json& value) {
+    return [=](json& file) { file["model"]["merges"].push_back(value); };
+  };
+  expect_refused(merge("a"), "the merge \"a\" is not two tokens");
+  expect_refused(merge("a b c"), "is not two tokens");
+  expect_refused(merge({"a", 3}), "neither");
+  expect_refused(merge("x y"), "no token \"xy\"");
+  expect_refused([](json& file) { file["model"]["merges"][0] = "q <|im_end|>"; }, "no token");
+  expect_refused([](json& file) { file = json::array(); }, "not a JSON object");
+}
+
+TEST_F(BpeFilesTest, RefusesAFileThatIsCutOffAnywhere) {
+  const std::string whole = fixture();
+  for (std::size_t size = 0; size + 2 < whole.size(); size += 7) {
+    const std::string path = folder_.write("cut.json", whole.substr(0, size));
+    EXPECT_THROW(BpeTokenizer{path}, CheckError) << size << " bytes";
+  }
+}
+
+TEST_F(BpeFilesTest, RefusesDuplicatesAndDeepNesting) {
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    const std::string path = folder_.write("tokenizer.json", text);
+    EXPECT_THAT([&] { BpeTokenizer tokenizer(path); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(message))));
+  };
+  refused("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "member \"a\" appears twice");
+  refused("{\"a\":" + std::string(100'000, '['), "nests deeper than 100 levels");
+  refused("", "not valid JSON");
+}
+
+TEST_F(BpeFilesTest, ReadsMergesAsPairsToo) {
+  const std::string as_text = name_after([](json&) {});
+  const std::string as_pairs = name_after([](json& file) {
+    for (json& merge : file["model"]["merges"]) {
+      const auto text = merge.is_string()
+                            ? merge.get<std::string>()
+                            : merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+      const std::size_t space = text.find(' ');
+      if (merge.is_string()) {
+        merge = json{text.substr(0, space), text.substr(space + 1)};
+      } else {
+        merge = text;
+      }
+    }
+  });
+  EXPECT_EQ(as_text, as_pairs);
+}
+
+TEST_F(BpeFilesTest, TheNameChangesWithAllThatDecidesAboutIds) {
+  const std::string name = name_after([](json&) {});
+  EXPECT_THAT(name, ::testing::MatchesRegex("bpe [0-9a-f]{32}"));
+  EXPECT_EQ(name, name_after([](json& file) { file["version"] = "2"; }));
+  EXPECT_NE(name, name_after([](json& file) {
+              std::swap(file["model"]["merges"][0], file["model"]["merges"][1]);
+            }));
+  EXPECT_NE(name, name_after([](json& file) {
+              std::swap(file["model"]["vocab"]["a"], file["model"]["vocab"]["b"]);
+            }));
+  EXPECT_NE(name, name_after([](json& file) { file["model"]["ignore_merges"] = true; }));
+  EXPECT_NE(name, name_after([](json& file) { file["added_tokens"][1]["special"] = false; }));
+  EXPECT_NE(name, name_after([](json& file) {
+              file["pre_tokenizer"]["pretokenizers"][0]["individual_digits"] = false;
+            }));
+}
+
+TEST_F(BpeFilesTest, TakesEndOfTextAndPaddingFromTheConfig) {
+  const auto without_end_of_text = [](json& file) {
+    file["added_tokens"][0]["content"] = "</s>";
+    file["model"]["vocab"].erase("<|endoftext|>");
+    file["model"]["vocab"]["</s>"] = 0;
+  };
+  const std::string path = write(without_end_of_text);
+  const auto open = [&](const std::string& config) {
+    folder_.write("tokenizer_config.json", config);
+    return BpeTokenizer(path);
+  };
+  expect_refused(without_end_of_text, "no token <|endoftext|>", "no eos_token");
+  EXPECT_EQ(open("{\"eos_token\": \"</s>\"}").end_of_text(), 0u);
+  EXPECT_EQ(open("{\"eos_token\": {\"content\": \"</s>\"}}").padding(), 0u);
+  EXPECT_EQ(open("{\"eos_token\": \"</s>\", \"pad_token\": \"<|im_end|>\"}").padding(), 2u);
+  EXPECT_THAT([&] { open("{\"eos_token\": \"<eos>\"}"); },
+              ThrowsMessage<CheckError>(HasSubstr("\"<eos>\" is not a token of")));
+  EXPECT_THAT([&] { open("{\"eos_token\": 3}"); },
+              ThrowsMessage<CheckError>(HasSubstr("eos_token")));
+}
+
+class VocabAndMergesTest : public BpeFilesTest {
+ protected:
+  void SetUp() override {
+    folder_.write("vocab.json",
+                  R"({"h": 0, "i": 1, "Ġ": 2, "hi": 3, "Ġhi": 4, "<|endoftext|>": 5})");
+    folder_.write("merges.txt", "#version: 0.2\nh i\nĠ hi\n");
+  }
+  std::string folder() { return folder_.path().string(); }
+};
+
+TEST_F(VocabAndMergesTest, AreReadAsGpt2s) {
+  BpeTokenizer tokenizer(folder());
+  TokenList tokens = tokenizer.encode("hi hi<|endoftext|>ih");
+  std::vector<std::uint32_t> ids;
+  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
+  EXPECT_EQ(ids, (std::vector<std::uint32_t>{3, 4, 5, 1, 0}));
+  EXPECT_EQ(tokenizer.end_of_text(), 5u);
+}
+
+TEST_F(VocabAndMergesTest, RefuseABadLineAndAnotherTokenizersFiles) {
+  const auto refused = [&](const std::string& text) {
+    EXPECT_THAT([&] { BpeTokenizer tokenizer(folder()); },
+                ThrowsMessage<CheckError>(HasSubstr(text)));
+  };
+  folder_.write("merges.txt", "h i\nh\n");
+  refused("merges.txt:2: the merge \"h\"");
+  folder_.write("merges.txt", "h i\n");
+  folder_.write("tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}");
+  refused("\"tokenizer_class\" is \"RobertaTokenizer\"");
+  folder_.write("tokenizer_config.json", "{\"add_prefix_space\": true}");
+  refused("\"add_prefix_space\" is true");
+}
+
+TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
+  EXPECT_THAT([&] { BpeTokenizer tokenizer(folder_.path().string()); },
+              ThrowsMessage<CheckError>(HasSubstr("neither tokenizer.json nor vocab.json")));
+  EXPECT_THROW(BpeTokenizer{folder_.path("missing")}, CheckError);
+}
+
+TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {
+  const std::string folder = folder_.path().string();
+  const auto name = [](const DataOptions& options) { return open_tokenizer(options)->name(); };
+  EXPECT_EQ(name({}), "bytes");
+  EXPECT_EQ(name({.pretrained = folder}), "bytes");
+  const std::string path = write([](json&) {});
+  EXPECT_EQ(name({.pretrained = folder}).substr(0, 4), "bpe ");
+  EXPECT_EQ(name({.tokenizer = "bytes", .pretrained = folder}), "bytes");
+  EXPECT_EQ(name({.tokenizer = path}), name({.pretrained = folder}));
+  EXPECT_EQ(vocab_size_of({.pretrained = folder}), 340);
+  EXPECT_EQ(vocab_size_of({.pretrained = folder, .vocab_size = 1000}), 1000);
+  EXPECT_THROW(vocab_size_of({.pretrained = folder, .vocab_size = 339}), UsageError);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,231 @@
+#include "common/data/bpe/bpe_tokenizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/data/bpe/byte_alphabet.hpp"
+#include "common/data/bpe/utf8.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using Ids = std::vector<std::uint32_t>;
+
+// Made by Python's tokenizers, as were all ids below: SmolLM2's settings, 340 tokens.
+const std::string kFixture = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
+
+Ids ids_of(const TokenList& tokens) {
+  Ids ids;
+  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
+  return ids;
+}
+
+Ids encode(const std::string& text) {
+  BpeTokenizer tokenizer(kFixture);
+  return ids_of(tokenizer.encode(text));
+}
+
+TEST(BpeTokenizer, GivesTheIdsOfPythonsTokenizers) {
+  EXPECT_EQ(encode(""), Ids());
+  EXPECT_EQ(encode("the cat sat"), (Ids{302, 271, 303}));
+  EXPECT_EQ(encode("don't!  12 café<|im_end|>\n\n x"),
+            (Ids{328, 308, 3, 223, 223, 19, 20, 266, 324, 130, 105, 2, 201, 201, 223, 90}));
+  EXPECT_EQ(encode("中文😀 \u00a0the"), (Ids{282, 294, 284, 289, 223, 129, 257, 302}));
+  EXPECT_EQ(encode("<|im_start|"), (Ids{30, 94, 75, 79, 65, 263, 67, 84, 86, 94}));
+  EXPECT_EQ(encode("SELECT name WHERE id = 1234"),
+            (Ids{320, 313, 291, 71, 223, 321, 39, 274, 70, 223, 31, 223, 19, 20, 21, 22}));
+  EXPECT_EQ(encode("  the   cats\n\n"), (Ids{223, 262, 223, 223, 271, 85, 201, 201}));
+  EXPECT_EQ(encode("assistant\nHi"), (Ids{67, 279, 293, 201, 42, 75}));
+  EXPECT_EQ(encode("\xff\xe2\x82("), (Ids{174, 126, 124, 174, 126, 124, 10}));
+}
+
+TEST(BpeTokenizer, TheSecondTimeComesFromTheCache) {
+  BpeTokenizer tokenizer(kFixture);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(ids_of(tokenizer.encode("the cat sat")), (Ids{302, 271, 303}));
+}
+
+TEST(BpeTokenizer, DecodesWhatItEncodes) {
+  BpeTokenizer tokenizer(kFixture);
+  std::string text = "<|endoftext|>";
+  for (int byte = 0; byte < 0x80; ++byte) text.push_back(static_cast<char>(byte));
+  text += "é中😀\u0301<|im_start|>";
+  const Ids ids = ids_of(tokenizer.encode(text));
+  EXPECT_EQ("<|endoftext|>" + tokenizer.decode(ids) + "<|im_start|>", text);
+  EXPECT_THROW(tokenizer.decode(Ids{340}), CheckError);
+}
+
+TEST(BpeTokenizer, KnowsItsSpecialTokens) {
+  const BpeTokenizer tokenizer(kFixture);
+  EXPECT_EQ(tokenizer.vocab_size(), 340);
+  EXPECT_EQ(tokenizer.end_of_text(), 0u);
+  EXPECT_EQ(tokenizer.padding(), 0u);
+  EXPECT_EQ(tokenizer.special("<|im_end|>"), 2u);
+  EXPECT_EQ(tokenizer.special("the"), std::nullopt);
+  EXPECT_EQ(tokenizer.text_of(2), "");
+  EXPECT_EQ(tokenizer.text_of(302), "the");
+}
+
+// Of the merges in a piece, the first in the list is done first, and the leftmost.
+class BpeOfAs : public ::testing::Test {
+ protected:
+  // Tokens are "a" × 1, 2, 4, … and pairs of the same.
+  static BpeDescription doubling(int num_merges) {
+    BpeDescription description{.file = "made", .end_of_text = "!", .padding = "!"};
+    std::string token = "a";
+    description.vocabulary["!"] = 0;
+    description.vocabulary["a"] = 1;
+    for (int i = 0; i < num_merges; ++i) {
+      description.merges.emplace_back(token, token);
+      token += token;
+      description.vocabulary[token] = static_cast<std::uint32_t>(i) + 2;
+    }
+    description.vocab_size = num_merges + 2;
+    return description;
+  }
+  static Ids encode(BpeModel& model, const std::string& text) {
+    TokenList tokens;
+    model.encode(text, tokens);
+    return ids_of(tokens);
+  }
+};
+
+TEST_F(BpeOfAs, MergesTheLeftmostPairFirst) {
+  BpeModel model(doubling(2));
+  EXPECT_THAT(encode(model, "a"), ElementsAre(1));
+  EXPECT_THAT(encode(model, "aaa"), ElementsAre(2, 1));
+  EXPECT_THAT(encode(model, "aaaaaaa"), ElementsAre(3, 2, 1));
+}
+
+TEST_F(BpeOfAs, TakesHardlyLongerForALongPieceThanItsLength) {
+  BpeModel model(doubling(10));
+  const Timer timer;
+  EXPECT_EQ(encode(model, std::string(1 << 20, 'a')).size(), 1u << 10);
+  EXPECT_LT(timer.seconds(), 20);  // quadratic: hours
+}
+
+TEST_F(BpeOfAs, LeavesOutAByteThatHasNoToken) {
+  BpeModel model(doubling(1));
+  EXPECT_THAT(encode(model, "aba"), ElementsAre(2));
+}
+
+TEST_F(BpeOfAs, AWholePieceMayIgnoreMerges) {
+  BpeDescription description = doubling(1);
+  description.vocabulary["aaa"] = 3;
+  description.vocab_size = 4;
+  EXPECT_THAT(encode(*std::make_unique<BpeModel>(description), "aaa"), ElementsAre(2, 1));
+  description.ignores_merges = true;
+  EXPECT_THAT(encode(*std::make_unique<BpeModel>(description), "aaa"), ElementsAre(3));
+}
+
+TEST_F(BpeOfAs, RefusesMergesThatAreNone) {
+  const auto refused = [](const BpeDescription& description, const std::string& text) {
+    EXPECT_THAT([&] { BpeModel model(description); }, ThrowsMessage<CheckError>(HasSubstr(text)));
+  };
+  BpeDescription twice = doubling(1), part = twice, result = twice;
+  twice.merges.emplace_back("a", "a");
+  refused(twice, "made: the merge \"a a\" occurs twice");
+  part.merges.emplace_back("a", "b");
+  refused(part, "made: merge 1, \"a b\": the vocabulary has no token \"b\"");
+  result.merges.emplace_back("aa", "a");
+  refused(result, "has no token \"aaa\"");
+}
+
+TEST(Utf8, ReplacesMaximalIllFormedParts) {
+  const auto fixed = [](const std::string& text) {
+    std::string buffer;
+    return std::string(well_formed_utf8(text, buffer));
+  };
+  const std::string r = "\xef\xbf\xbd";
+  EXPECT_EQ(fixed("plain é中😀"), "plain é中😀");
+  EXPECT_EQ(fixed("a\xff"
+                  "b\x80"),
+            "a" + r + "b" + r);
+  EXPECT_EQ(fixed("\xc3"), r);  // cut
+  EXPECT_EQ(fixed("\xe2\x82"
+                  "x"),
+            r + "x");  // one part
+  EXPECT_EQ(fixed("\xf0\x9f\x98"), r);
+  EXPECT_EQ(fixed("\xc0\xaf"), r + r);  // overlong
+  EXPECT_EQ(fixed("\xe0\x80\x80"), r + r + r);
+  EXPECT_EQ(fixed("\xf0\x80\x80\x80"), r + r + r + r);
+  EXPECT_EQ(fixed("\xed\xa0\x80"), r + r + r);          // a surrogate
+  EXPECT_EQ(fixed("\xf4\x90\x80\x80"), r + r + r + r);  // above U+10FFFF
+  EXPECT_EQ(fixed("\xf4\x8f\xbf\xbf"), "\xf4\x8f\xbf\xbf");
+  EXPECT_EQ(fixed("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"
+                  "A"),
+            r + r + r + r + "A");
+}
+
+TEST(Utf8, DoesNotCopyWhatIsWellFormed) {
+  const std::string text = "é";
+  std::string buffer;
+  EXPECT_EQ(well_formed_utf8(text, buffer).data(), text.data());
+}
+
+TEST(ByteAlphabet, HasALetterForEveryByte) {
+  EXPECT_EQ(letter_of('a'), "a");
+  EXPECT_EQ(letter_of(' '), "Ġ");
+  EXPECT_EQ(letter_of('\n'), "Ċ");
+  std::string letters, bytes;
+  for (int byte = 0; byte < 256; ++byte) {
+    letters += letter_of(static_cast<unsigned char>(byte));
+    bytes.push_back(static_cast<char>(byte));
+  }
+  EXPECT_EQ(bytes_of_letters(letters), bytes);
+  for (const std::string other : {" ", "\u0144", "中", "\xc4"})
+    EXPECT_EQ(bytes_of_letters(other), std::nullopt) << other;
+}
+
+std::vector<std::string> pieces_of(const std::string& pattern, const std::string& text) {
+  std::vector<std::string> pieces;
+  SplitPattern(pattern).split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  return pieces;
+}
+
+TEST(SplitPattern, CutsIntoMatchesAndWhatIsBetween) {
+  EXPECT_THAT(pieces_of("b+", "abbcb"), ElementsAre("a", "bb", "c", "b"));
+  EXPECT_THAT(pieces_of("x", "aé"), ElementsAre("aé"));
+  EXPECT_THAT(pieces_of("\\p{N}", "1é٣"), ElementsAre("1", "é", "٣"));
+  EXPECT_THAT(pieces_of("b*", "abé"), ElementsAre("a", "b", "é"));  // it also matches nothing
+  EXPECT_THAT(pieces_of("x", ""), ElementsAre());
+}
+
+TEST(SplitPattern, RefusesWhatIsNoPatternOrTakesForever) {
+  EXPECT_THAT([] { SplitPattern("(a"); },
+              ThrowsMessage<CheckError>(HasSubstr("pattern (a is not")));
+  EXPECT_THAT([] { pieces_of("(a*)*b|(a|aa)+$", std::string(40, 'a') + "c"); },
+              ThrowsMessage<CheckError>(HasSubstr("retry-limit")));
+}
+
+TEST(AddedTokenSearch, TakesTheLeftmostAndOfThoseTheLongest) {
+  const AddedTokenSearch search({{.id = 0, .content = "ab"},
+                                 {.id = 1, .content = "abc"},
+                                 {.id = 2, .content = "bcd"},
+                                 {.id = 3, .content = "é"}});
+  std::string found;
+  search.split(
+      "xabcdabbcdéab", [&](std::string_view text) { found += concat("(", text, ")"); },
+      [&](std::uint32_t id) { found += concat(id); });
+  EXPECT_EQ(found, "(x)1(d)0230");
+}
+
+TEST(TokenList, HoldsMoreThan65536Tokens) {
+  for (const std::int64_t vocab_size : {65536, 65537}) {
+    TokenList tokens(vocab_size);
+    tokens.push_back(static_cast<std::uint32_t>(vocab_size - 1));
+    EXPECT_EQ(tokens[0], vocab_size - 1);
+    EXPECT_EQ(tokens.visit([](auto list) { return sizeof(list[0]); }), vocab_size > 65536 ? 4 : 2);
+  }
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,201 @@
+#include "common/data/conversations.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/core/check.hpp"
+#include "common/data/batch_stream.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/dataset.hpp"
+#include "common/data/mapped_file.hpp"
+#include "common/testing/temp_folder.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const std::string kTokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
+
+constexpr const char* kChat =
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": "
+    "\"the cat\"}, {\"role\": \"assistant\", \"content\": \"sat\"}, {\"role\": \"user\", "
+    "\"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"\"}]}\n";
+
+class ConversationsTest : public ::testing::Test {
+ protected:
+  DataOptions options(const std::string& lines, std::int64_t context) {
+    return {.source = folder_.write("a.jsonl", lines),
+            .tokenizer = kTokenizer,
+            .rows = Rows::kChat,
+            .context = context};
+  }
+  // Tokens as text: special ones by name, no target and padding as "_".
+  std::string text_of(const at::Tensor& rows) {
+    std::string text;
+    const auto* data = rows.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < rows.numel(); ++i) {
+      if (data[i] == kIgnoredTarget) {
+        text += '_';
+      } else {
+        const auto token = static_cast<std::uint32_t>(data[i]);
+        text += token == 0   ? "$"
+                : token == 1 ? "<"
+                : token == 2 ? ">"
+                             : tokenizer_.decode({&token, 1});
+      }
+    }
+    return text;
+  }
+  void expect_refused(const std::string& lines, const std::string& place, const std::string& text) {
+    EXPECT_THAT([&] { read_jsonl_conversations(folder_.write("a.jsonl", lines), tokenizer_); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr("a.jsonl" + place), HasSubstr(text))));
+  }
+
+  TempFolder folder_;
+  BpeTokenizer tokenizer_{kTokenizer};
+};
+
+TEST_F(ConversationsTest, OnlyTheAssistantsWordsAreTargets) {
+  const Dataset dataset = Dataset::open_training(options(kChat, 100));
+  EXPECT_EQ(dataset.num_samples(), 1);
+  const Microbatch chat = dataset.read(std::vector<std::int64_t>{0});
+  const std::string tokens = text_of(chat.tokens);
+  EXPECT_EQ(tokens.substr(0, tokens.find('$')),
+            "<system\nS>\n<user\nthe cat>\n<assistant\nsat>\n<user\nx>\n<assistant\n>");
+  std::string targets = text_of(chat.targets);
+  std::erase(targets, '_');
+  EXPECT_EQ(targets, "sat>>");
+  EXPECT_EQ(chat.num_targets, 2 + 1 + 1);  // "s", "at"
+  EXPECT_EQ(chat.num_documents, 1);
+  const TargetText text = dataset.text_of_targets(1);
+  EXPECT_EQ(text.num_targets, 4);
+  EXPECT_EQ(text.num_bytes, 3);
+  EXPECT_THAT(dataset.description(), HasSubstr("1 conversation, "));
+}
+
+TEST_F(ConversationsTest, TheDefaultSystemMessageComesFirst) {
+  const Dataset dataset = Dataset::open_training(
+      options("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", 100));
+  const std::string tokens = text_of(dataset.read(std::vector<std::int64_t>{0}).tokens);
+  EXPECT_THAT(tokens, HasSubstr("<system\nYou are a helpful AI assistant named SmolLM, trained by "
+                                "Hugging Face>\n<assistant\na>"));
+}
+
+TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
+  const Dataset whole = Dataset::open_training(options(kChat, 100));
+  const std::int64_t num_tokens = whole.num_tokens();
+  const Microbatch all = whole.read(std::vector<std::int64_t>{0});
+  for (std::int64_t context = 1; context <= num_tokens; ++context) {
+    const Dataset cut = Dataset::open_training(options(kChat, context));
+    const Microbatch row = cut.read(std::vector<std::int64_t>{0});
+    const std::int64_t shown = std::min(context, num_tokens - 1);
+    EXPECT_TRUE(row.tokens.narrow(1, 0, shown).equal(all.tokens.narrow(1, 0, shown)));
+    EXPECT_TRUE(row.targets.narrow(1, 0, shown).equal(all.targets.narrow(1, 0, shown)));
+    EXPECT_EQ(row.num_targets, row.targets.ne(kIgnoredTarget).sum().item<std::int64_t>());
+    EXPECT_THAT(cut.description(),
+                HasSubstr(context + 1 < num_tokens ? "1 conversations cut" : "0 conv"));
+  }
+}
+
+TEST_F(ConversationsTest, ATokenWithAByteOfTheAnswerIsATarget) {
+  TokenList tokens(tokenizer_.vocab_size());
+  std::vector<std::int64_t> ends;
+  ChatFormat(tokenizer_)
+      .append({{"system", ""}, {"assistant", "\n\n a"}}, tokenizer_, tokens, ends);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(tokens[ends[1] - 1], 2u);
+  std::string targets;
+  for (std::int64_t i = ends[0]; i < ends[1]; ++i) targets += tokenizer_.text_of(tokens[i]);
+  EXPECT_THAT(targets, ::testing::EndsWith("\n\n a"));
+}
+
+TEST_F(ConversationsTest, RefusesALineWithItsNumber) {
+  const std::string good = std::string(kChat) + "\n";
+  const auto message = [](const std::string& role, const std::string& content) {
+    return concat("{\"messages\": [{\"role\": ", role, ", \"content\": ", content, "}]}");
+  };
+  expect_refused(good + "{\"text\": 1}", ":3", "has no \"messages\"");
+  expect_refused(good + "{\"messages\": []}", ":3", "has no messages");
+  expect_refused("{\"messages\": {}}", ":1", "must be a list, but is of type object");
+  expect_refused("{\"messages\": [3]}", ":1: messages[0] must be an object", "number");
+  expect_refused(message("\"tool\"", "\"x\""), ":1: messages[0]", "the role is \"tool\"");
+  expect_refused(message("3", "\"x\""), ":1: messages[0]", "\"role\" must be a string");
+  expect_refused(message("\"assistant\"", "null"), ":1: messages[0]",
+                 "\"content\" must be a string");
+  expect_refused("{\"messages\": [{\"role\": \"assistant\"}]}", ":1: messages[0]",
+                 "no \"content\"");
+  expect_refused(message("\"user\"", "\"x\""), ":1", "no message is the assistant's");
+  expect_refused("{\"messages\": [{\"role\": \"user\", \"role\": \"assistant\"}]}", ":1",
+                 "\"role\" appears twice");
+  expect_refused("\n", "", "has no conversations");
+}
+
+TEST_F(ConversationsTest, NeedAJsonlFileAndATokenizerWithChatTokens) {
+  DataOptions bytes = options(kChat, 10);
+  bytes.tokenizer = "bytes";
+  EXPECT_THAT(
+      [&] { Dataset::open_training(bytes); },
+      ThrowsMessage<CheckError>(AllOf(HasSubstr("<|im_start|>"), HasSubstr("--tokenizer"))));
+  DataOptions corpus = options(kChat, 10);
+  corpus.source = "corpus";
+  EXPECT_THAT([&] { Dataset::open_training(corpus); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("--rows chat"), HasSubstr(".jsonl"))));
+}
+
+TEST_F(ConversationsTest, AnotherTemplateIsRefused) {
+  DataOptions chat = options(kChat, 100);
+  chat.tokenizer = folder_.write("tokenizer.json", std::string(MappedFile(kTokenizer).bytes()));
+  const auto config = [&](const std::string& text) {
+    folder_.write("tokenizer_config.json", text);
+  };
+  config(
+      R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})");
+  EXPECT_NO_THROW(Dataset::open_training(chat));
+  config("{\"chat_template\": \"{{ bos_token }}{% for m in messages %}\"}");
+  EXPECT_THAT([&] { Dataset::open_training(chat); },
+              ThrowsMessage<CheckError>(AllOf(HasSubstr("tokenizer_config.json"),
+                                              HasSubstr("begins with {{ bos_token }}"))));
+  config("{}");
+  EXPECT_NO_THROW(Dataset::open_training(chat));
+  folder_.write("chat_template.jinja", "other");
+  EXPECT_THAT([&] { Dataset::open_training(chat); },
+              ThrowsMessage<CheckError>(HasSubstr("chat_template.jinja")));
+}
+
+// Text, pairs and corpus go through the same tokenizer.
+TEST_F(ConversationsTest, OtherRowsUseTheTokenizerToo) {
+  DataOptions text = options("the cat", 2);
+  text.rows = Rows::kWindows;
+  text.source = folder_.write("a.txt", "the cat");
+  const Dataset windows = Dataset::open_training(text);
+  EXPECT_EQ(windows.num_tokens(), 3);
+  EXPECT_EQ(windows.vocab_size(), 340);
+  EXPECT_EQ(windows.tokenizer(), tokenizer_.name());
+  EXPECT_EQ(windows.text_of_targets(1).num_bytes, 4);  // " cat" and the end of text
+  text.rows = Rows::kDocuments;
+  text.context = 300;
+  text.source = "corpus";
+  const Dataset corpus = Dataset::open_training(text);
+  const Microbatch document = corpus.read(std::vector<std::int64_t>{0});
+  EXPECT_EQ(text_of(document.tokens).substr(0, 12), "CREATE TABLE");
+  EXPECT_LT(corpus.num_tokens(), Dataset::open_training({}).num_tokens());
+}
+
+TEST_F(ConversationsTest, ATokenFileMayBelongToATokenizer) {
+  DataOptions file;
+  file.source = folder_.write("a.bin", std::string("\x2e\x01\x0f\x01\x00\x00", 6));  // 302, 271, 0
+  file.tokenizer = kTokenizer;
+  file.context = 2;
+  const Dataset dataset = Dataset::open_training(file);
+  EXPECT_EQ(dataset.tokenizer(), tokenizer_.name());
+  EXPECT_EQ(dataset.text_of_targets(1).num_bytes, 4);
+  file.source = folder_.write("b.bin", "\xff\xff");
+  EXPECT_THROW(Dataset::open_training(file), CheckError);
+}
+
+}  // namespace
+}  // namespace ladder

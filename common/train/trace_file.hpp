@@ -1,0 +1,40 @@
+// --trace FILE: what all ranks did and when, for ui.perfetto.dev, chrome://tracing and
+// ./ladder trace. docs/commands.md describes the file.
+//
+// It is Chrome's trace format: JSON, one process per rank. A rank's first lane has its spans and
+// waits; the others have its operations, as many side by side as are in flight at once. A message
+// is an arrow (a flow) from its send to its recv.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "common/comm/world.hpp"
+#include "common/core/trace.hpp"
+#include "common/train/options/options.hpp"
+
+namespace ladder {
+
+// Collective. From here on, the log records the operations of the world, and knows how this rank's
+// clock differs from that of rank 0. Lifetime: the log outlives the world.
+void start_trace(TraceLog& log, World& world);
+
+class TraceFile {
+ public:
+  // Local: on rank 0, makes sure before training that the file can be written. Throws UsageError if
+  // there is one of this name (nothing is overwritten), CheckError if it cannot be created. Does
+  // nothing without the option.
+  TraceFile(const TrainOptions& options, bool is_main);
+  ~TraceFile();  // removes the file if nothing was written to it
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  // Collective: rank 0 writes the events of all ranks, one rank after the other, in pieces. The log
+  // records no more. Returns a line for the console. Throws CheckError if the disk is full.
+  std::string write(TraceLog& log, const TrainOptions& options, Communicator& comm);
+
+ private:
+  std::filesystem::path file_;  // that we have made, and nothing has been written to; or empty
+};
+
+}  // namespace ladder

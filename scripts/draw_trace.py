@@ -1,0 +1,176 @@
+"""Draws one optimizer step of a trace as SVG, in the style of the lessons' figures. Standard library only."""
+
+from html import escape
+
+from read_trace import ranks_of
+
+
+WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
+ROW, GAP = 38, 8
+NETWORK_ROWS = 6  # drawn at most; what needs more is drawn over them
+LETTER = 9.6  # about the width of a letter
+STYLE = """\
+    text { font-family: "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; fill: #24292f; font-size: 17.5px; }
+    .small { fill: #57606a; }
+    .middle { text-anchor: middle; }
+    .strong { font-weight: bold; font-size: 18.5px; }
+    .onblue { fill: #ffffff; }
+    .forward, .backward, .wgrad { stroke: #fbfaf7; stroke-width: 1; }
+    .forward { fill: #3b78b5; }
+    .backward { fill: #2a5a8c; }
+    .wgrad { fill: #5a8fc4; }
+    .step { fill: #e6f4ea; stroke: #1a7f37; stroke-width: 1.5; }
+    .other { fill: #d8dee4; }
+    .idle { fill: #fbfaf7; stroke: #8c959f; stroke-width: 1.5; stroke-dasharray: 5 4; }
+    .wire { fill: #fff3dc; stroke: #b4690e; stroke-width: 1; }
+    .message { stroke: #b4690e; stroke-width: 1.5; fill: none; }
+    .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
+    .wireword { fill: #8a4f08; }
+    .rightword { fill: #1a7f37; }"""
+CLASSES = {"forward": "forward", "backward": "backward", "dgrad": "backward", "wgrad": "wgrad", "optimizer step": "step",
+           "outer step": "step"}  # fmt: skip
+WORDS = {"forward": "onblue", "backward": "onblue", "wgrad": "onblue", "step": "rightword", "other": "small", "wire": "wireword",
+         "idle": "small"}  # fmt: skip
+
+
+def median_step(trace):
+    """The number of the step, without the first of several, whose length on rank 0 is in the middle."""
+    steps = sorted(trace.ranks[0].named("step"), key=lambda span: span.args["step"])
+    by_length = sorted(steps[1:] or steps, key=lambda span: span.end - span.begin)
+    return by_length[(len(by_length) - 1) // 2].args["step"]
+
+
+class Drawing:
+    def __init__(self, begin, end):
+        self.begin, self.scale = begin, (RIGHT - LEFT) / (end - begin)
+        self.shapes = []
+
+    def x(self, time):
+        return min(max(LEFT + (time - self.begin) * self.scale, LEFT), RIGHT)
+
+    def widest_gap(self, one, holes):
+        """The widest part of the slice that these slices leave free, from left to right."""
+        edges = [self.x(one.begin)]
+        for hole in sorted(holes, key=lambda hole: hole.begin):
+            if one.begin <= hole.begin and hole.end <= one.end:
+                edges += [self.x(hole.begin), self.x(hole.end)]
+        edges.append(self.x(one.end))
+        return max(zip(edges[::2], edges[1::2]), key=lambda gap: gap[1] - gap[0])
+
+    def box(self, one, y, height, kind, *names, holes=()):
+        """With the first of these names that fits between the holes."""
+        left, right = self.x(one.begin), self.x(one.end)
+        if right - left < 0.3:
+            return
+        self.shapes.append(f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{height}" class="{kind}"/>')
+        left, right = self.widest_gap(one, holes)
+        name = next((name for name in names if len(name) * LETTER + 4 <= right - left), None)
+        if name:
+            middle, base = (left + right) / 2, y + height / 2 + 6
+            self.shapes.append(f'<text x="{middle:.1f}" y="{base:.1f}" class="middle {WORDS[kind]}">{escape(name)}</text>')
+
+    def text(self, x, y, words, kind="small"):
+        self.shapes.append(f'<text x="{x}" y="{y}" class="{kind}">{escape(words)}</text>')
+
+
+def parts_of(span, spans):
+    """The layers of a forward or backward, whose names are those of units; without any, the span itself."""
+    inner = [s for s in spans if s is not span and span.begin <= s.begin and s.end <= span.end]
+    layers = [s for s in inner if s.name.startswith("block") or s.name in ("embedding", "head")]
+    return layers if CLASSES.get(span.name) in ("forward", "backward") and "chunk" not in span.args else []
+
+
+def draw_computing(drawing, rank, begin, end, y):
+    spans = [s for s in rank.spans if begin <= s.begin and s.end <= end and s.name != "step"]
+    top = [s for s in spans if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)]
+    for span in top:
+        kind = CLASSES.get(span.name, "other")
+        number = str(span.args.get("microbatch", ""))
+        drawing.box(span, y, ROW, kind, *((number,) if "chunk" in span.args else (span.name,)))
+        for layer in parts_of(span, spans):
+            drawing.box(layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits)
+    for wait in rank.waits:
+        if begin <= wait.begin < end:
+            drawing.box(wait, y, ROW, "idle", f"wait for {wait.args['label']}", "wait")
+
+
+def draw_network(drawing, rank, begin, end, y):
+    """Returns where each lane is, and how many rows there are."""
+    operations = [o for o in rank.operations if begin <= o.begin < end]
+    lanes = {lane: index for index, lane in enumerate(sorted({o.lane for o in operations}))}
+    rows = max(1, min(len(lanes), NETWORK_ROWS))
+    places = {lane: y + index % rows * (ROW // 2 + 4) for lane, index in lanes.items()}
+    for operation in operations:
+        label = operation.args["label"]
+        drawing.box(operation, places[operation.lane], ROW // 2 + 2, "wire", label, label.rpartition(" ")[2])
+    return places, rows
+
+
+def draw_messages(drawing, trace, begin, end, places):
+    for send, recv in trace.messages:
+        if not begin <= send["ts"] < end:
+            continue
+        y1, y2 = (places[event["pid"] - 1].get(event["tid"], 0) + ROW // 4 for event in (send, recv))
+        path = f"M{drawing.x(send['ts']):.1f} {y1}L{drawing.x(recv['ts']):.1f} {y2}"
+        drawing.shapes.append(f'<path d="{path}" class="message" marker-end="url(#tip)"/>')
+
+
+def round_step(length):
+    """1, 2 or 5 times a power of ten, of which the time line has four to ten."""
+    power = 10 ** (len(str(int(length))) - 1)
+    return next(step for step in (power // 10 or 1, power // 5 or 1, power // 2 or 1, power) if length / step <= 10)
+
+
+def draw_legend(drawing, trace, y):
+    names = {span.name for rank in trace.ranks for span in rank.spans}
+    kinds = {}
+    for name, kind in CLASSES.items():
+        if name in names:
+            kinds.setdefault(kind, name)
+    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"}
+    x = LEFT
+    for kind, name in kinds.items():
+        drawing.shapes.append(f'<rect x="{x:.0f}" y="{y}" width="20" height="16" class="{kind}"/>')
+        drawing.text(f"{x + 28:.0f}", y + 14, name)
+        x += 28 + len(name) * LETTER + 16
+
+
+def draw(trace, number):
+    """The step with this number, on all ranks."""
+    spans = [rank.step(number) for rank in trace.ranks]
+    begin, end = min(span.begin for span in spans), max(span.end for span in spans)
+    drawing, y, places = Drawing(begin, end), 74, []
+    for index, rank in enumerate(trace.ranks):
+        drawing.text(28, y, f"rank {index}", "strong")
+        drawing.text(28, y + 36, "computing")
+        draw_computing(drawing, rank, begin, end, y + 12)
+        drawing.text(28, y + 12 + ROW + GAP + 18, "in flight")
+        of_rank, rows = draw_network(drawing, rank, begin, end, y + 12 + ROW + GAP)
+        places.append(of_rank)
+        y += 12 + ROW + GAP + rows * (ROW // 2 + 4) + 34
+    draw_messages(drawing, trace, begin, end, places)
+    ticks, step = [], round_step((end - begin) / 1000)
+    for ms in range(0, int((end - begin) / 1000) + 1, step):
+        x = drawing.x(begin + 1000 * ms)
+        ticks.append(f"M{x:.1f} {y - 14}v8")
+        drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
+    drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
+    draw_legend(drawing, trace, y + 32)
+    height, link = y + 66, trace.about["config"].get("link")
+    title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" aria-labelledby="title description">
+  <title id="title">{escape(title)}</title>
+  <desc id="description">Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
+    in flight.</desc>
+  <style>
+{STYLE}
+  </style>
+  <defs>
+    <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/></marker>
+  </defs>
+  <rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="14" fill="#fbfaf7" stroke="#d8d4c9" stroke-width="2"/>
+  <text x="28" y="34" class="strong">{escape(title)}</text>
+  {chr(10).join(drawing.shapes).replace(chr(10), chr(10) + "  ")}
+</svg>
+"""

@@ -1,0 +1,202 @@
+"""The runs that ./ladder report shows: what they have written, and how far one is from another."""
+
+import json
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compare_runs import SERIES, is_finite, read_report
+
+LOSS, GRADIENTS, PARAMETERS, UNITS = (SERIES[key] for key in ("losses", "grad_norms", "param_norms", "units"))
+VALIDATION, RATE, SECONDS = "validation loss", "learning rate", "seconds per step"
+PER_STEP = SERIES | {"learning_rates": RATE, "step_seconds": SECONDS}
+LOGGED = {"loss": LOSS, "grad_norm": GRADIENTS, "param_norm": PARAMETERS, "learning_rate": RATE, "step_seconds": SECONDS,
+          "val_loss": VALIDATION}  # fmt: skip
+HELD = ("parameters", "gradients", "optimizer", "communication")
+KINDS = {"step": str, "unit": str, "config": dict, "world_size": int, "num_parameters": int, "first_step": int,
+         "units_per_second": (int, float), "val_losses": list, "memory": list, "memory_theory": list, "traffic": list,
+         "traffic_theory": list, **dict.fromkeys(PER_STEP, list)}  # fmt: skip
+SHAPE = ("model", "layers", "heads", "kv-heads", "channels", "mlp-channels", "context", "vocab-size", "tie-embeddings", "rope-theta",
+         "norm-eps")  # fmt: skip
+
+Series = dict[int, float | None]  # a value for each step
+
+
+@dataclass
+class Run:
+    folder: Path
+    report: dict[str, Any]  # empty if the run was killed, or has not ended yet
+    series: dict[str, Series]
+    name: str = ""
+    reference: "Run | None" = None
+    memory: list[dict] = field(default_factory=list)  # one per rank; see below. Likewise traffic
+    traffic: list[dict] = field(default_factory=list)
+
+    def model(self) -> tuple:
+        """Runs of which this is equal can be shown in one chart."""
+        shape = tuple((name, self.report["config"][name]) for name in SHAPE if name in self.report["config"])
+        return (("parameters", self.report["num_parameters"]), ("losses are means over", self.report["unit"]), *shape)
+
+    def steps(self) -> list[int]:
+        return sorted(self.series[LOSS])
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The first and last of steps without a gap. What a healed worker has missed is a gap. Where only some steps were
+        logged, the gaps say nothing."""
+        steps, spans = self.steps(), []
+        for step in steps if self.report else steps[:1] + steps[-1:]:
+            if spans and (step == spans[-1][1] + 1 or not self.report):
+                spans[-1] = (spans[-1][0], step)
+            else:
+                spans.append((step, step))
+        return spans
+
+
+def read_run(folder: Path) -> Run:
+    """Raises ValueError with the file and the reason if it is not a run, or is damaged."""
+    path, lines = folder / "report.json", read_metrics(folder / "metrics.jsonl")
+    if lines and not path.exists():
+        names = {name: key for key, name in LOGGED.items() if any(key in line for line in lines)}
+        return Run(folder, {}, {name: {line["step"]: line[key] for line in lines if key in line} for name, key in names.items()})
+    report = read_report(folder)
+    for key, kind in KINDS.items():
+        if not isinstance(report.get(key), kind):
+            raise ValueError(f"{path}: is damaged: {key} is {report.get(key)!r:.40}")
+    try:
+        steps = number_steps(report, lines)
+        values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})
+        series = {name: dict(zip(steps, numbers(of), strict=True)) for name, of in values.items()}
+        evaluations = report["val_losses"]
+        series[VALIDATION] = dict(zip([each["step"] for each in evaluations], numbers([each["loss"] for each in evaluations])))
+        return Run(folder, report, series, memory=memory_of(report), traffic=traffic_of(report))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path}: is damaged: {what}") from None
+
+
+def read_metrics(path: Path) -> list[dict]:
+    """Without a last line that is not complete: the run may still write it. None if there is no file."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+            found[-1]["step"] + 0
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"{path}: line {number} is not a logged step: {line:.40}") from None
+    return found
+
+
+def number_steps(report: dict, lines: list[dict]) -> list[int]:
+    """The number of the step that each entry of the report's lists belongs to. It jumps where a worker was healed. Only
+    metrics.jsonl says so: at the first step that is logged after it, which usually is the last one of the round."""
+    logged = {(line["loss"], line["step_seconds"]): line["step"] for line in lines if "loss" in line}
+    steps, before = [], report["first_step"]
+    for entry in zip(report["losses"], report["step_seconds"], strict=True):
+        before = max(logged.get(entry, before + 1), before + 1)
+        steps.append(before)
+    return steps
+
+
+def numbers(values: list) -> list:
+    wrong = [value for value in values if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)))]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r:.40} is not a number")
+    return values
+
+
+def memory_of(report: dict) -> list[dict]:
+    """Of each rank that has an account: what it holds of each category, and what theory says of them, in bytes."""
+    rows = []
+    for rank, (memory, theory) in enumerate(zip(report["memory"], report["memory_theory"], strict=True)):
+        if memory is not None:
+            most = max(memory["peak"], memory["save_peak"])
+            rows.append({"rank": rank, "held": {name: memory[name] + 0 for name in (*HELD, "other")},
+                         "theory": {name: theory[name] + 0 for name in HELD},
+                         "resident": {"tensors, at most": most, "libraries, transport, heap": memory["resident_peak"] - most}})  # fmt: skip
+    return rows
+
+
+def traffic_of(report: dict) -> list[dict]:
+    """Of each rank, what it sent by each operation that sends anything, and what theory says, in bytes."""
+    rows = []
+    for rank, (counted, theory) in enumerate(zip(report["traffic"], report["traffic_theory"], strict=True)):
+        of_theory = {name: counts["bytes_sent"] + 0 for name, counts in theory.items() if name in counted}
+        sent = {name: counts["bytes_sent"] + 0 for name, counts in counted.items()}
+        rows.append({"rank": rank, "sent": sent, "theory": of_theory})
+    return rows
+
+
+# ---- differences ------------------------------------------------------------------------------------------------------
+
+
+class Difference(NamedTuple):
+    """Between two series, at the steps that both have. ULPs are units in the last place: how many representable numbers
+    two values are apart."""
+
+    steps: list[int]
+    first: int | None  # of the steps that differ
+    ulps: Series  # at each step at which both values are finite
+    precision: str  # whose ULPs these are: fp32's, if all values are exact in fp32, otherwise fp64's
+
+    def largest(self) -> tuple[int, int] | None:
+        """ULPs, and the negative of the first step that is so far apart."""
+        return max(((ulps, -step) for step, ulps in self.ulps.items() if ulps), default=None)
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return "–"
+        if self.first is None:
+            return "equal"
+        if not (largest := self.largest()):
+            return f"differs at step {self.first}: not finite"
+        ulps, step = largest
+        many = f"{ulps:,}" if ulps < 10**6 else f"{ulps:.1e}".replace("e+", "e")
+        return f"differs first at step {self.first}; most at step {-step}, by {many} {'ULP' if ulps == 1 else 'ULPs'} of {self.precision}"
+
+
+def difference(found: Series, wanted: Series) -> Difference:
+    """Values that are not finite equal nothing."""
+    steps = sorted(found.keys() & wanted.keys())
+    pairs = {step: (found[step], wanted[step]) for step in steps if is_finite(found[step]) and is_finite(wanted[step])}
+    is_single = all(is_exact_in_fp32(value) for pair in pairs.values() for value in pair)
+    first = next((step for step in steps if step not in pairs or found[step] != wanted[step]), None)
+    ulps = {step: abs(place(a, is_single) - place(b, is_single)) for step, (a, b) in pairs.items()}
+    return Difference(steps, first, ulps, "fp32" if is_single else "fp64")
+
+
+def is_exact_in_fp32(value: float) -> bool:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0] == value
+    except OverflowError:
+        return False
+
+
+def place(value: float, is_single: bool) -> int:
+    """Among all numbers of this precision, in order."""
+    bits = struct.unpack("<i", struct.pack("<f", value))[0] if is_single else struct.unpack("<q", struct.pack("<d", value))[0]
+    return bits if bits >= 0 else -(bits & (2**31 - 1 if is_single else 2**63 - 1))
+
+
+class Comparison:
+    """A run beside its reference."""
+
+    def __init__(self, run: Run, reference: Run):
+        names = [name for name in run.series if name in reference.series and name not in (RATE, SECONDS)]
+        self.by_name = {name: difference(run.series[name], reference.series[name]) for name in names}
+        self.num_steps = len(self.by_name[LOSS].steps)
+        self.have_differing_ends = run.steps()[-1:] != reference.steps()[-1:]
+        hashes = [each.report.get("param_hash") for each in (run, reference)]
+        self.parameters = "–" if None in hashes else "equal" if hashes[0] == hashes[1] else "differ"
+
+    def is_equal(self) -> bool:
+        """To the bit, in all that both have."""
+        has_other_parameters = self.parameters == "differ" and not self.have_differing_ends
+        return self.num_steps > 0 and not has_other_parameters and all(each.first is None for each in self.by_name.values())
+
+    def others(self) -> str:
+        """The series that have no column of their own in the table."""
+        wrong = [name for name, each in self.by_name.items()
+                 if each.first and name not in (LOSS, VALIDATION, GRADIENTS, PARAMETERS)]  # fmt: skip
+        return "; ".join(f"{name}: {self.by_name[name]}" for name in wrong) or "equal"

@@ -1,0 +1,99 @@
+// What Ladder's tokenizer makes of texts, for scripts/check_tokenizer. All numbers are uint32.
+//
+//   tokenize PATH                       texts on stdin (size, bytes); ids on stdout (count, ids), and
+//                                       the text that they decode to (size, bytes)
+//   tokenize PATH --chat FILE.jsonl     of each conversation: ids (count, ids), and whether each is a
+//                                       target (count, 0 or 1)
+//   tokenize PATH --seconds FILE.txt    how many tokens the file has, and how long that took
+//   tokenize --corpus                   the documents of the built-in corpus, each with a 0 after it
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "common/core/check.hpp"
+#include "common/core/timer.hpp"
+#include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/conversations.hpp"
+#include "common/data/corpus/corpus.hpp"
+#include "common/data/mapped_file.hpp"
+
+namespace ladder {
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+Ids ids_of(const TokenList& tokens) {
+  Ids ids;
+  for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
+  return ids;
+}
+
+template <class List>
+void write(const List& list) {
+  const auto count = static_cast<std::uint32_t>(list.size());
+  std::fwrite(&count, sizeof count, 1, stdout);
+  std::fwrite(list.data(), sizeof(list[0]), list.size(), stdout);
+}
+
+void encode_stdin(Tokenizer& tokenizer) {
+  std::uint32_t size = 0;
+  while (std::fread(&size, sizeof size, 1, stdin) == 1) {
+    std::string text(size, '\0');
+    check(std::fread(text.data(), 1, size, stdin) == size, "stdin ends within a text");
+    const Ids ids = ids_of(tokenizer.encode(text));
+    write(ids);
+    write(tokenizer.decode(ids));
+  }
+}
+
+void encode_chat(const std::string& path, Tokenizer& tokenizer) {
+  const Conversations chat = read_jsonl_conversations(path, tokenizer);
+  const Ids stored = ids_of(chat.tokens);
+  for (std::int64_t k = 0; k < static_cast<std::int64_t>(chat.starts.size()); ++k) {
+    Ids ids, targets;
+    chat.row(k, chat.length(k)).for_each([&](std::int64_t place, std::int64_t, bool is_target) {
+      ids.push_back(stored[static_cast<std::size_t>(place)]);
+      targets.push_back(is_target ? 1 : 0);
+    });
+    write(ids);
+    write(targets);
+  }
+}
+
+void time_file(const std::string& path, Tokenizer& tokenizer) {
+  const MappedFile file(path);
+  const Timer timer;
+  const std::int64_t num_tokens = tokenizer.encode(file.bytes()).size();
+  std::printf("%lld %.6f\n", static_cast<long long>(num_tokens), timer.seconds());
+}
+
+int run(const std::vector<std::string>& arguments) {
+  check(arguments.size() == 1 || arguments.size() == 3,
+        "usage: tokenize PATH [--chat FILE.jsonl | --seconds FILE.txt], or tokenize --corpus");
+  if (arguments[0] == "--corpus") {
+    for (const SqlDocument& document : corpus_documents(CorpusSplit::kTraining))
+      std::printf("%s%c", document.text().c_str(), 0);
+    return 0;
+  }
+  BpeTokenizer tokenizer(arguments[0]);
+  if (arguments.size() == 1) {
+    encode_stdin(tokenizer);
+  } else if (arguments[1] == "--chat") {
+    encode_chat(arguments[2], tokenizer);
+  } else {
+    time_file(arguments[2], tokenizer);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  try {
+    return ladder::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}

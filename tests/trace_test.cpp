@@ -1,0 +1,397 @@
+// --trace: what the lessons claim about time is read off the file that it writes.
+//
+// Whether something is in flight during a span does not depend on how fast this machine is: an
+// operation begins and ends where the program starts it and asks for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "benchmarks/bubble_measurement.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
+#include "common/comm/tracing_communicator.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/program.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/run_main.hpp"
+#include "common/train/trace_file.hpp"
+#include "step0_single_gpu/train.hpp"
+#include "step1_ddp_reference/train.hpp"
+#include "step2_sharded_data/train.hpp"
+#include "step3_naive_dp/train.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+#include "step5_zero1/train.hpp"
+#include "step6_zero2/train.hpp"
+#include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/train.hpp"
+#include "tests/trace_reader.hpp"
+
+namespace ladder {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+// A run of a trainer in this process, its ranks being threads.
+class TraceTest : public ::testing::Test {
+ protected:
+  static std::vector<std::string> small_model() {
+    return words("--layers 3 --heads 2 --channels 32 --context 32 --quiet");
+  }
+  static std::vector<std::string> two_ranks() { return words("--transport threads --ranks 2"); }
+
+  // Returns the exit code.
+  int run(const Trainer& trainer, const std::vector<std::vector<std::string>>& options) {
+    std::vector<std::string> line = {trainer.step, "--out", out_};
+    for (const auto& part : options) line.insert(line.end(), part.begin(), part.end());
+    std::vector<char*> arguments;
+    for (std::string& word : line) arguments.push_back(word.data());
+    fs::remove_all(out_);
+    ::testing::internal::CaptureStderr();
+    const int code = run_main(static_cast<int>(arguments.size()), arguments.data(), trainer);
+    errors_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+  // The same with --trace. What must hold for any trace is checked.
+  Trace traced(const Trainer& trainer, const std::string& options,
+               const std::vector<std::string>& ranks = two_ranks(), int exit_code = kExitDone) {
+    fs::remove(file_);
+    EXPECT_EQ(run(trainer, {small_model(), ranks, words(options), {"--trace", file_}}), exit_code)
+        << errors_;
+    const Trace trace = read_trace(file_);
+    EXPECT_EQ(what_is_wrong_with(trace), "");
+    EXPECT_EQ(trace.about["step"], trainer.step);
+    expect_traffic_of_report(trace);
+    return trace;
+  }
+  // The slices of operations say how many bytes each rank has sent in its steps, kind by kind.
+  void expect_traffic_of_report(const Trace& trace) const {
+    const Json traffic = report()["traffic"];
+    for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {
+      const RankTrace& own = trace.ranks[rank];
+      TraceSlices counted = own.spans_named("step");
+      for (const TraceSlice& span : own.spans_named("share the log")) counted.push_back(span);
+      std::map<std::string, std::int64_t> bytes;
+      for (const TraceSlice& operation : own.operations) {
+        const bool is_counted = std::any_of(counted.begin(), counted.end(), [&](const auto& span) {
+          return span.begin_ns <= operation.begin_ns && operation.begin_ns < span.end_ns;
+        });
+        if (is_counted) bytes[operation.text("kind")] += operation.number("sent_bytes");
+      }
+      for (const auto& [kind, sent] : traffic[rank].items())
+        EXPECT_EQ(bytes[kind], sent["bytes_sent"].get<std::int64_t>()) << rank << " " << kind;
+    }
+  }
+  Json report() const { return parse_json(read_text_file(out_ + "/report.json"), "report.json"); }
+
+  TempFolder folder_;
+  const std::string out_ = folder_.path("run"), file_ = folder_.path("traces/trace.json");
+  std::string errors_;
+};
+
+int num_meeting(const TraceSlices& slices, const TraceSlice& other) {
+  return static_cast<int>(std::count_if(slices.begin(), slices.end(),
+                                        [&](const auto& slice) { return slice.meets(other); }));
+}
+
+// ---- any step ----------------------------------------------------------------------------------
+
+TEST_F(TraceTest, EveryStepHasOne) {
+  for (const Trainer& trainer :
+       {step1::trainer(), step2::trainer(), step3::trainer(), step4::trainer(), step5::trainer(),
+        step6::trainer(), step7::trainer(), step8::trainer(), step9::trainer()}) {
+    SCOPED_TRACE(trainer.step);
+    const std::string round = trainer.step == step9::trainer().step ? " --sync-every 2" : "";
+    const Trace trace =
+        traced(trainer, "--steps 2 --num-microbatches 3 --eval-every 2 --eval-samples 8" + round);
+    ASSERT_THAT(trace.ranks, SizeIs(2));
+    for (const RankTrace& rank : trace.ranks) {
+      EXPECT_THAT(rank.spans_named("step"), SizeIs(2));
+      EXPECT_THAT(rank.spans_named("read data"), SizeIs(Ge(2u)));
+      EXPECT_THAT(rank.spans_named("forward"), SizeIs(Ge(6u)));  // those of evaluations are like it
+      EXPECT_THAT(rank.spans_named("backward"), SizeIs(6));
+      EXPECT_THAT(rank.spans_named("optimizer step"), SizeIs(2));
+      EXPECT_THAT(rank.spans_named("evaluate"), SizeIs(1));
+      EXPECT_THAT(rank.spans_named("save"), SizeIs(1));
+      // Within a backward it shows which layer autograd has come to.
+      const TraceSlice backward = rank.spans_named("backward").at(0);
+      const auto is_layer_of_it = [&](const TraceSlice& span) {
+        return span.name.starts_with("block") && backward.is_around(span);
+      };
+      EXPECT_GE(std::count_if(rank.spans.begin(), rank.spans.end(), is_layer_of_it), 1);
+      EXPECT_THAT(rank.waits, Not(IsEmpty()));
+    }
+  }
+}
+
+TEST_F(TraceTest, ChangesNoBitAndNoMemory) {
+  const std::string options = "--steps 3 --num-microbatches 2";
+  for (const Trainer& trainer : {step0::trainer(), step4::trainer(), step7::trainer()}) {
+    SCOPED_TRACE(trainer.step);
+    const auto ranks =
+        trainer.step == step0::trainer().step ? std::vector<std::string>() : two_ranks();
+    traced(trainer, options, ranks);
+    const Json with = report();
+    EXPECT_EQ(run(trainer, {small_model(), ranks, words(options)}), kExitDone) << errors_;
+    const Json without = report();
+    for (const char* key : {"param_hash", "losses", "grad_norms", "param_norms", "traffic"})
+      EXPECT_EQ(with[key], without[key]) << key;
+    if (!ranks.empty()) continue;  // threads share their memory
+    for (const auto& [key, bytes] : without["memory"][0].items())
+      if (!key.starts_with("resident")) {
+        EXPECT_EQ(with["memory"][0][key], bytes) << key;
+      }
+  }
+}
+
+TEST_F(TraceTest, OverwritesNothing) {
+  const std::string old = folder_.write("old.json", "{}");
+  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", old}}), kExitUsage);
+  EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + old), HasSubstr("already exists")));
+  EXPECT_EQ(read_text_file(old), "{}");
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {
+  const std::string file = folder_.write("file", "") + "/trace.json";
+  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", file}}), kExitError);
+  EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + file), HasSubstr("cannot be created")));
+  EXPECT_FALSE(fs::exists(out_));
+}
+
+// A run that fails leaves no empty file behind, which would be refused the next time.
+TEST_F(TraceTest, IsNotThereAfterAFailure) {
+  EXPECT_EQ(
+      run(step0::trainer(), {small_model(), words("--lr 1e30 --steps 3"), {"--trace", file_}}),
+      kExitError);
+  EXPECT_FALSE(fs::exists(file_));
+}
+
+TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
+  Trainer trainer = step4::trainer();
+  trainer.train = [](const TrainOptions& options, World& world) {
+    std::raise(SIGUSR1);
+    return step4::trainer().train(options, world);
+  };
+  const Trace trace = traced(trainer, "--steps 10", two_ranks(), kExitStopped);
+  for (const RankTrace& rank : trace.ranks) EXPECT_THAT(rank.spans_named("step"), SizeIs(1));
+}
+
+#ifdef LADDER_MPIEXEC
+// Processes, whose ranks have a clock in common, and messages that take their time.
+TEST_F(TraceTest, OfProcessesFitsTogether) {
+  std::vector<std::string> command = words(mpi_launch(LADDER_MPIEXEC) + " -n 2");
+  for (const auto& part :
+       {std::vector<std::string>{LADDER_BUILD "/step8_pipeline_ga/step8_pipeline_ga"},
+        small_model(),
+        words("--steps 2 --num-microbatches 4"),
+        {"--out", out_, "--trace", file_}})
+    command.insert(command.end(), part.begin(), part.end());
+  const ProgramResult result = run_program(command);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const Trace trace = read_trace(file_);
+  EXPECT_EQ(what_is_wrong_with(trace), "");
+  expect_traffic_of_report(trace);
+  EXPECT_THAT(trace.ranks[0].operations_for("send activation"), SizeIs(2 * 4));
+  EXPECT_THAT(trace.ranks[0].operations_for("receive gradient"), SizeIs(2 * 4));
+  EXPECT_THAT(trace.ranks[1].operations_for("receive activation"), SizeIs(2 * 4));
+  EXPECT_THAT(trace.ranks[1].operations_for("send gradient"), SizeIs(2 * 4));
+  EXPECT_THAT(trace.recvs, SizeIs(Ge(2u * 2 * 4)));  // and those of the save
+  EXPECT_EQ(trace.about["clock_error_us"], Json({0.0, 0.0}));
+}
+#endif
+
+// ---- what the lessons claim --------------------------------------------------------------------
+
+// A link on which gradients take longer than backward.
+const std::string kSlowLink = "--steps 2 --link 200:0.1";
+
+TEST_F(TraceTest, Step3SendsNoGradientDuringBackward) {
+  const Trace trace = traced(step3::trainer(), kSlowLink);
+  for (const RankTrace& rank : trace.ranks) {
+    TraceSlices sums = rank.operations_for("h.");  // one for each parameter of a block
+    EXPECT_THAT(sums, SizeIs(2 * 3 * 12));
+    for (const TraceSlice& backward : rank.spans_named("backward"))
+      EXPECT_EQ(num_meeting(sums, backward), 0);
+  }
+}
+
+TEST_F(TraceTest, Step4SendsMostBucketsDuringBackward) {
+  const Trace trace = traced(step4::trainer(), kSlowLink + " --bucket-mb 0.02");
+  for (const RankTrace& rank : trace.ranks) {
+    const TraceSlices buckets = rank.operations_for("bucket");
+    const auto num_buckets = std::ssize(buckets) / 2;
+    ASSERT_GE(num_buckets, 5);
+    for (const TraceSlice& backward : rank.spans_named("backward"))
+      EXPECT_GE(num_meeting(buckets, backward), num_buckets - 1);
+  }
+}
+
+// While layer l computes, is the gather of unit l + 1 in flight? The first step has them all.
+std::vector<int> gathers_during_forwards(const Trace& trace) {
+  std::vector<int> counts;
+  for (const RankTrace& rank : trace.ranks) {
+    for (const TraceSlice& layer : rank.spans) {
+      if (!layer.args.contains("unit") || layer.name == "unshard" || layer.name == "head") continue;
+      counts.push_back(
+          num_meeting(rank.operations_for(concat("unshard ", layer.number("unit") + 1)), layer));
+    }
+  }
+  return counts;
+}
+
+TEST_F(TraceTest, Step7GathersTheNextUnitMeanwhile) {
+  const Trace trace = traced(step7::trainer(), kSlowLink + " --prefetch 1");
+  EXPECT_THAT(gathers_during_forwards(trace), AllOf(SizeIs(2 * 2 * 4), Each(1)));
+}
+
+TEST_F(TraceTest, Step7WithoutPrefetchGathersNothingMeanwhile) {
+  const Trace trace = traced(step7::trainer(), kSlowLink + " --prefetch 0");
+  EXPECT_THAT(gathers_during_forwards(trace), AllOf(SizeIs(2 * 2 * 4), Each(0)));
+}
+
+// Two rounds of four inner steps: a rank sends when a round ends, and at no other time.
+TEST_F(TraceTest, Step9IsSilentWithinARound) {
+  const Trace trace = traced(step9::trainer(), "--steps 8 --sync-every 4 --link 200:0.1");
+  for (const RankTrace& rank : trace.ranks) {
+    const TraceSlices steps = rank.spans_named("step");
+    ASSERT_THAT(steps, SizeIs(8));
+    EXPECT_THAT(rank.operations_for("start average"), SizeIs(2));
+    for (const TraceSlice& operation : rank.operations) {
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        const bool is_end_of_round = (i + 1) % 4 == 0;
+        EXPECT_TRUE(is_end_of_round || !operation.meets(steps[i]))
+            << operation.name << " in step " << i + 1;
+      }
+    }
+  }
+}
+
+// With a delay, the average travels while the next round has begun.
+TEST_F(TraceTest, Step9WithADelaySendsWhileItTrains) {
+  const Trace trace =
+      traced(step9::trainer(), "--steps 8 --sync-every 4 --sync-delay 1 --link 200:0.1");
+  for (const RankTrace& rank : trace.ranks) {
+    const TraceSlices averages = rank.operations_for("start average");
+    ASSERT_THAT(averages, Not(IsEmpty()));
+    const TraceSlices backwards = rank.spans_named("backward");
+    EXPECT_GE(num_meeting(backwards, averages[0]), 1);
+  }
+}
+
+// ---- the bubble of step 8 ----------------------------------------------------------------------
+
+constexpr int kStages = 4;
+
+bool is_computing(const TraceSlice& span) {
+  return span.args.contains("chunk") && span.name.find(' ') == std::string::npos;
+}
+
+// The real runner on paced computing, four stages being threads, and its trace as a file.
+Trace traced_pipeline(const PacedPipeline& pipeline, const std::string& file) {
+  TrainOptions options{.step = "paced pipeline"};
+  options.output.trace = file;
+  run_as_threads(kStages, [&](Communicator& comm) {
+    TraceLog log;
+    TraceFile trace_file(options, comm.rank() == 0);
+    {
+      const TraceScope scope(&log);
+      TracingCommunicator stages(comm.split(0, comm.rank()), log);
+      measure(pipeline, stages);
+    }
+    trace_file.write(log, options, comm);
+  });
+  return read_trace(file);
+}
+
+// The share of time in which stages were idle, after the barrier that follows the warm-up.
+double bubble_of(const Trace& trace) {
+  double computing_ns = 0;
+  std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max(), end_ns = 0;
+  for (const RankTrace& rank : trace.ranks) {
+    const TraceSlices& operations = rank.operations;
+    const auto barrier = std::find_if(operations.begin(), operations.end(), [](const auto& slice) {
+      return slice.text("kind") == "barrier";
+    });
+    for (const TraceSlice& span : rank.spans) {
+      if (!is_computing(span) || span.begin_ns < barrier->end_ns) continue;
+      computing_ns += static_cast<double>(span.end_ns - span.begin_ns);
+      begin_ns = std::min(begin_ns, span.begin_ns);
+      end_ns = std::max(end_ns, span.end_ns);
+    }
+  }
+  const auto total_ns = static_cast<double>(end_ns - begin_ns);
+  return 1 - computing_ns / (total_ns * static_cast<double>(trace.ranks.size()));
+}
+
+class Bubble : public ::testing::TestWithParam<Schedule> {};
+
+// On a busy machine, another attempt at a slower pace.
+TEST_P(Bubble, IsThatOfTheFormula) {
+  double difference = 1;
+  for (const double pace : {1, 2, 4}) {
+    if (difference < 0.03) break;
+    const TempFolder folder;
+    const PacedPipeline pipeline = {
+        .schedule = GetParam(), .forward_s = pace * 0.005, .backward_s = pace * 0.010};
+    const Trace trace = traced_pipeline(pipeline, folder.path("trace.json"));
+    EXPECT_EQ(what_is_wrong_with(trace), "");
+    const double bubble = bubble_of(trace);
+    const double formula =
+        1 - 8 * (pipeline.forward_s + pipeline.backward_s) / pipeline.predicted_s(kStages);
+    difference = std::abs(bubble - formula);
+    std::printf("%s on %d stages is idle for %.1f %% of the time, by the formula %.1f %%\n",
+                to_string(GetParam()), kStages, 100 * bubble, 100 * formula);
+  }
+  EXPECT_LT(difference, 0.03);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
+                         ::testing::Values(Schedule::kGpipe, Schedule::k1f1b,
+                                           Schedule::kZeroBubble));
+
+// ---- the checks themselves ---------------------------------------------------------------------
+
+TEST(TraceReader, FindsWhatIsWrong) {
+  const auto slice = [](int lane, std::int64_t begin_ns, std::int64_t end_ns, Json args = {}) {
+    return TraceSlice{lane, "x", begin_ns, end_ns, std::move(args)};
+  };
+  const auto message = [](const char* kind) { return Json{{"kind", kind}, {"from", 0}}; };
+  Trace crossing{.ranks = std::vector<RankTrace>(1)};
+  crossing.ranks[0].spans = {slice(1, 0, 10), slice(1, 5, 11)};
+  EXPECT_THAT(what_is_wrong_with(crossing), HasSubstr("crosses"));
+  Trace one_end{.ranks = std::vector<RankTrace>(2), .sends = {{0, 2, 5, 77}}};
+  one_end.ranks[0].operations = {slice(2, 5, 9, message("send"))};
+  EXPECT_EQ(what_is_wrong_with(one_end), "send 77 on rank 0 has no recv\n");
+  Trace early = one_end;
+  early.recvs = {{1, 2, 4, 77}};
+  early.ranks[1].operations = {slice(2, 1, 4, message("recv"))};
+  EXPECT_THAT(what_is_wrong_with(early), HasSubstr("ends before its send begins"));
+  Trace alone{.ranks = std::vector<RankTrace>(2)};
+  const Json sum = {{"kind", "all_reduce"}, {"group", "world"}, {"number", 3}, {"bytes", 8}};
+  alone.ranks[0].operations = {slice(2, 0, 1, sum)};
+  EXPECT_EQ(what_is_wrong_with(alone), "collective 3 of world is missing on a rank\n");
+  alone.ranks[1].operations = alone.ranks[0].operations;
+  EXPECT_EQ(what_is_wrong_with(alone), "");
+  alone.ranks[1].operations[0].args["bytes"] = 4;
+  EXPECT_THAT(what_is_wrong_with(alone), HasSubstr("differs between ranks"));
+}
+
+}  // namespace
+}  // namespace ladder
