@@ -46,6 +46,7 @@ class Tiny:
 MODELS = [
     Tiny("GPT-2", gpt2()),
     Tiny("GPT-2, untied", gpt2(tie_word_embeddings=False)),
+    Tiny("GPT-2, a narrow MLP", gpt2(n_inner=80, layer_norm_epsilon=1e-4, activation_function="gelu_pytorch_tanh")),
     Tiny("GPT-2, in several files", gpt2(), file_size="60KB"),
     Tiny("GPT-2, stored in bf16", gpt2(), dtype=torch.bfloat16),
     Tiny("Llama", llama()),
