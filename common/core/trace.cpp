@@ -53,7 +53,8 @@ void TraceLog::mark(const char* name) {
   if (innermost_ == nullptr) return;
   const std::int64_t now_ns = trace_now_ns();
   innermost_->end_mark(now_ns);
-  innermost_->mark_ = {.name = name, .begin_ns = now_ns};
+  innermost_->mark_ = name;
+  innermost_->mark_begin_ns_ = now_ns;
 }
 
 TraceScope::TraceScope(TraceLog* log) : previous_(current_log) {
@@ -104,10 +105,9 @@ void Span::end(std::int64_t end_ns) {
 }
 
 void Span::end_mark(std::int64_t end_ns) {
-  if (mark_.name == nullptr) return;
-  mark_.end_ns = end_ns;
-  log_->add(mark_);
-  mark_ = {};
+  if (mark_ == nullptr) return;
+  log_->add(TracedSpan{.name = mark_, .begin_ns = mark_begin_ns_, .end_ns = end_ns});
+  mark_ = nullptr;
 }
 
 }  // namespace ladder

@@ -135,7 +135,9 @@ class Span {
 
   TraceLog* log_;
   Span* outer_ = nullptr;
-  TracedSpan span_, mark_;  // a mark without a name: there is none
+  TracedSpan span_;
+  const char* mark_ = nullptr;  // that is open in this span, since mark_begin_ns_
+  std::int64_t mark_begin_ns_ = 0;
 };
 
 }  // namespace ladder
