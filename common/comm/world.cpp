@@ -185,6 +185,10 @@ World::~World() = default;
 Communicator& World::comm() {
   return *process_->comm;
 }
+void World::decorate(
+    const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap) {
+  process_->comm = wrap(std::move(process_->comm));
+}
 Transport World::transport() const {
   return process_->transport;
 }

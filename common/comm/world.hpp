@@ -5,6 +5,7 @@
 // without a launcher is a world of one rank and needs no MPI.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,10 @@ class World {
   World& operator=(const World&) = delete;
 
   Communicator& comm();
+  // Puts what `wrap` makes of comm() in its place. References to the old one stay valid only if the
+  // new one holds it. Call it before anything splits or uses comm().
+  void decorate(
+      const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap);
   Transport transport() const;  // kAuto is resolved
   int local_rank() const;       // index on this machine
   // Ends all ranks with this exit code, whatever started them. For a rank that failed, so that the

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
@@ -128,6 +129,11 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world)
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
+int check_and_train(const TrainOptions& options, const Trainer& trainer, World& world) {
+  return check_collectives(world, options.check_collectives_s,
+                           [&] { return train_and_report(options, trainer, world); });
+}
+
 bool is_for_training(const CommandLine& line) {
   return !line.should_exit && !line.picture_file && line.dry_run_ranks == 0;
 }
@@ -171,7 +177,7 @@ int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) 
     std::unique_ptr<Communicator> own = comm.split(0, 0);
     if (link.is_on()) own = std::make_unique<PacedCommunicator>(std::move(own), link);
     World world(std::move(own), Transport::kThreads);
-    const int code = train_and_report(options, trainer, world);
+    const int code = check_and_train(options, trainer, world);
     if (comm.rank() == 0) exit_code = code;  // it is the same on all
   };
   run_as_threads(options.num_ranks, run_rank, options.num_threads);
@@ -183,7 +189,7 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
   World world(options.transport, link, options.device, options.nccl);
-  return run_in_world(world, [&] { return train_and_report(options, trainer, world); });
+  return run_in_world(world, [&] { return check_and_train(options, trainer, world); });
 }
 
 }  // namespace
