@@ -209,7 +209,7 @@ std::string CallBoard::announce_failure(const std::string& reason) {
 void CallBoard::keep(State state, const Call& current, const std::vector<int>& ranks) {
   std::string text = concat(static_cast<int>(state), " ", ranks.size());
   for (const int rank : ranks) text += concat(" ", rank);
-  text += "\n" + to_line(current);
+  text += concat("\n", to_line(current));
   for (const Call& call : newest_) text += to_line(call);
   store_->put(state_key(rank_), bytes_of(text));
 }
