@@ -159,7 +159,7 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
   const Timer timer;
   double next_look = kLookEverySeconds;
   bool is_said = false;
-  while (!is_done()) {
+  while (!prefer_verdict(is_done)) {
     const double waited = timer.seconds();
     if (waited < next_look) {  // at first without a pause, for what takes microseconds
       waited < 1e-3 ? std::this_thread::yield()
@@ -169,7 +169,8 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
     next_look = waited + kLookEverySeconds;
     if (!is_said) keep(State::kWaits, call, ranks);
     is_said = true;
-    if (store_->has(kVerdict)) throw Desynchronized(read(kVerdict));
+    if (const std::string verdict = verdict_if_any(); !verdict.empty())
+      throw Desynchronized(verdict);
     if (waited < timeout_s_) continue;
     const std::vector<RankCalls> all = read_settled();
     throw Desynchronized(
@@ -177,6 +178,14 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
                         " s (--check-collectives):\n", describe_waits(all), side_by_side(all))));
   }
   if (is_said) keep(State::kRuns);
+}
+
+std::string CallBoard::verdict_if_any() {
+  try {
+    return read(kVerdict);
+  } catch (const CheckError&) {  // rank 0 has gone: the transport, or the launcher, ends this rank
+    return "";
+  }
 }
 
 std::vector<int> CallBoard::missing(const Call& call, const std::vector<int>& ranks) {

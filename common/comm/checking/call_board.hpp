@@ -51,6 +51,17 @@ class CallBoard {
   // Returns once is_done() is true. Throws after the time-out, or if there is a verdict.
   void wait_until(const Call& call, const std::vector<int>& ranks,
                   const std::function<bool()>& is_done);
+  // Calls a function of the transport. If it throws, the verdict, if there is one, says why.
+  template <class Function>
+  auto prefer_verdict(const Function& function) {
+    try {
+      return function();
+    } catch (const std::exception&) {
+      if (const std::string verdict = verdict_if_any(); !verdict.empty())
+        throw Desynchronized(verdict);
+      throw;
+    }
+  }
   // Of those ranks, which have not made the call yet.
   std::vector<int> missing(const Call& call, const std::vector<int>& ranks);
 
@@ -69,6 +80,7 @@ class CallBoard {
 
   void keep(State state, const Call& current = {}, const std::vector<int>& ranks = {});
   void announce_end();
+  std::string verdict_if_any();
   std::string read(const std::string& key);  // nothing: it is not there
   std::string put_if_absent(const std::string& key, const std::string& text);
   RankCalls read_rank(int rank);

@@ -128,8 +128,10 @@ std::string describe_parting(const Call& call, const std::vector<RankCalls>& ran
   std::vector<std::pair<std::vector<int>, std::string>> in_order;
   for (const auto& [what, who] : who_calls) in_order.emplace_back(who, what);
   std::sort(in_order.begin(), in_order.end());
-  std::string text =
-      concat("the ranks part at ", name_of(call), ", in optimizer step ", call.step, ":\n");
+  std::string text = concat(
+      "the ranks part at ", name_of(call), ", ",
+      call.step > 0 ? concat("in optimizer step ", call.step) : "before the first optimizer step",
+      ":\n");
   for (const auto& [who, what] : in_order) text += concat("  ", name_of(who), ": ", what, "\n");
   return text;
 }

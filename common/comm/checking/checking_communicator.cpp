@@ -60,8 +60,13 @@ CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner, 
 }
 
 CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner,
-                                           std::shared_ptr<CallBoard> board, Group group)
-    : board_(std::move(board)), inner_(std::move(inner)), group_(std::move(group)) {}
+                                           std::shared_ptr<CallBoard> board,
+                                           std::shared_ptr<std::int64_t> num_own_barriers,
+                                           Group group)
+    : board_(std::move(board)),
+      inner_(std::move(inner)),
+      num_own_barriers_(std::move(num_own_barriers)),
+      group_(std::move(group)) {}
 
 void CheckingCommunicator::begin_step(std::int64_t step) {
   board_->begin_step(step);
@@ -92,21 +97,32 @@ WorkPtr CheckingCommunicator::start(const Operation& operation) {
   const std::string what = describe(operation, group_.ranks);
   const std::string must_agree = is_message ? size_of(operation) : what;
   const Call call = board_->announce(sequence, ranks, what, must_agree, operation.where);
-  return std::make_unique<CheckedWork>(inner_->start(operation), board_, call, std::move(ranks));
+  WorkPtr work = board_->prefer_verdict([&] { return inner_->start(operation); });
+  return std::make_unique<CheckedWork>(std::move(work), board_, call, std::move(ranks));
+}
+
+Traffic CheckingCommunicator::traffic() const {
+  Traffic traffic = inner_->traffic();
+  traffic[CommOp::kBarrier].calls -= *num_own_barriers_;
+  return traffic;
 }
 
 // The inner split may wait where it cannot be interrupted. So it is called once all ranks are here.
+// Meanwhile the barrier moves operations on for which other ranks wait.
 std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
   const std::string sequence = sequence_of_collectives();
   const Call call = board_->announce(sequence, group_.ranks, "split", "split", {});
   board_->pass(call, concat(color, " ", key));
+  const WorkPtr all_are_here = inner_->start({CommOp::kBarrier});
+  ++*num_own_barriers_;
+  board_->wait_until(call, group_.ranks, [&] { return all_are_here->test(); });
+  all_are_here->wait();
   std::vector<std::string> passed(group_.ranks.size());
   board_->wait_until(call, group_.ranks, [&] {
-    for (std::size_t r = 0; r < passed.size(); ++r) {
-      if (passed[r].empty()) passed[r] = board_->passed_by(call, group_.ranks[r]);
-      if (passed[r].empty()) return false;
-    }
-    return true;
+    for (std::size_t r = 0; r < passed.size(); ++r)
+      passed[r] = board_->passed_by(call, group_.ranks[r]);
+    return std::none_of(passed.begin(), passed.end(),
+                        [](const auto& text) { return text.empty(); });
   });
   std::unique_ptr<Communicator> part = inner_->split(color, key);
   const std::string prefix = group_.name.empty() ? "" : group_.name + ".";
@@ -123,7 +139,7 @@ std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
   for (const auto& [its_key, r] : members)
     group.ranks.push_back(group_.ranks[static_cast<std::size_t>(r)]);
   return std::unique_ptr<Communicator>(
-      new CheckingCommunicator(std::move(part), board_, std::move(group)));
+      new CheckingCommunicator(std::move(part), board_, num_own_barriers_, std::move(group)));
 }
 
 int check_collectives(World& world, double timeout_s, const std::function<int()>& body) {

@@ -13,6 +13,7 @@
 // Throws:     Desynchronized, a CheckError, on all ranks that wait, from start(), wait() or split().
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,7 +35,7 @@ class CheckingCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
-  Traffic traffic() const override { return inner_->traffic(); }
+  Traffic traffic() const override;
   void begin_step(std::int64_t step) override;
 
   CallBoard& board() { return *board_; }
@@ -46,11 +47,13 @@ class CheckingCommunicator final : public Communicator {
     std::vector<int> ranks;
   };
   CheckingCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<CallBoard> board,
-                       Group group);
+                       std::shared_ptr<std::int64_t> num_own_barriers, Group group);
   std::string sequence_of_collectives() const;
 
   std::shared_ptr<CallBoard> board_;  // ends after the inner communicator
   std::unique_ptr<Communicator> inner_;
+  // Those of split(), which are none of the caller's. Counted where the inner meter is shared.
+  std::shared_ptr<std::int64_t> num_own_barriers_ = std::make_shared<std::int64_t>(0);
   Group group_;
   int num_splits_ = 0;
 };
