@@ -21,7 +21,7 @@ constexpr double kStoreTimeoutSeconds = 60;  // to connect
 // A rank that has waited this long says so, and looks for a verdict as often.
 constexpr double kLookEverySeconds = 0.02;
 // How long others get to make their next call, before it is said that they have not.
-constexpr double kSettleSeconds = 0.5;
+constexpr double kSettleSeconds = 2;
 // How long rank 0 serves the others after a failure. They need it to end as well.
 constexpr double kFailedSeconds = 1;
 
