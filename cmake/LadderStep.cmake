@@ -1,5 +1,5 @@
 # ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] BUILDS_ON step4_bucketed_ddp
-#                 TESTS a_test.cpp … [RANKS 1 2 3 4])
+#                 TESTS a_test.cpp … [RANKS 1 2 3 4] [SOLUTIONS folder])
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
@@ -9,6 +9,8 @@
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
+# SOLUTIONS: the step's own files are what the learner is to mend, and this folder has them mended.
+#
 # EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
 # and all later ones. A step that is only built on contributes its idea library and nothing else. BUILDS_ON is data: the
@@ -17,7 +19,7 @@
 # A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON;SOLUTIONS" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -73,7 +75,12 @@ function(ladder_add_step step)
   set(checks "${folder}/exercise/checks.cpp")
   ladder_own_answers(${step} ${solutions})
   ladder_add_judge(${step}_judge SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
-  ladder_plant_answers("${folder}/exercise" ${solutions})
+  if(arg_SOLUTIONS)
+    list(TRANSFORM solutions REPLACE "^${folder}/" "${folder}/${arg_SOLUTIONS}/" OUTPUT_VARIABLE right_answers)
+    ladder_plant_answers("${folder}/exercise" ${right_answers})
+  else()
+    ladder_plant_answers("${folder}/exercise" ${solutions})
+  endif()
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
   ladder_add_test(${step}_exercise_test

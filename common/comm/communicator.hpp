@@ -61,32 +61,38 @@ class Communicator {
   // Transports check the operation (argument_checks.hpp); decorators need not.
   virtual WorkPtr start(const Operation& operation) = 0;
 
+  // The last argument of each is where it is called, for messages: leave it out.
+
   // The sum over ranks, on every rank.
-  WorkPtr all_reduce(at::Tensor inout) { return start({CommOp::kAllReduce, std::move(inout)}); }
+  WorkPtr all_reduce(at::Tensor inout, CallSite where = CallSite::current()) {
+    return start({CommOp::kAllReduce, std::move(inout), {}, 0, 0, where});
+  }
   // `full` consists of size() equal slices (its numel is divisible by size()). The sum of slice r
   // lands in rank r's shard, which may be slice r itself. The rest of `full` is only read.
-  WorkPtr reduce_scatter(at::Tensor full, at::Tensor shard) {
-    return start({CommOp::kReduceScatter, std::move(full), std::move(shard)});
+  WorkPtr reduce_scatter(at::Tensor full, at::Tensor shard, CallSite where = CallSite::current()) {
+    return start({CommOp::kReduceScatter, std::move(full), std::move(shard), 0, 0, where});
   }
   // Writes the shards of all ranks, concatenated in rank order, to every rank's `full`.
   // full.numel() = size() · shard.numel(). The shard may be its own slice of `full`.
-  WorkPtr all_gather(at::Tensor shard, at::Tensor full) {
-    return start({CommOp::kAllGather, std::move(full), std::move(shard)});
+  WorkPtr all_gather(at::Tensor shard, at::Tensor full, CallSite where = CallSite::current()) {
+    return start({CommOp::kAllGather, std::move(full), std::move(shard), 0, 0, where});
   }
-  WorkPtr broadcast(at::Tensor inout, int root) {
-    return start({CommOp::kBroadcast, std::move(inout), {}, root});
+  WorkPtr broadcast(at::Tensor inout, int root, CallSite where = CallSite::current()) {
+    return start({CommOp::kBroadcast, std::move(inout), {}, root, 0, where});
   }
   // Point to point: `peer` is another rank; `tag` is 0 or greater (MPI guarantees tags up to
   // 32767). Messages from one sender with the same tag arrive in the order in which they were sent.
   // Whether a send can be done before its receiver calls recv is up to the transport. So ranks that
   // send to each other start their receives before they wait for their sends.
-  WorkPtr send(at::Tensor tensor, int peer, int tag) {
-    return start({CommOp::kSend, std::move(tensor), {}, peer, tag});
+  WorkPtr send(at::Tensor tensor, int peer, int tag, CallSite where = CallSite::current()) {
+    return start({CommOp::kSend, std::move(tensor), {}, peer, tag, where});
   }
-  WorkPtr recv(at::Tensor tensor, int peer, int tag) {
-    return start({CommOp::kRecv, std::move(tensor), {}, peer, tag});
+  WorkPtr recv(at::Tensor tensor, int peer, int tag, CallSite where = CallSite::current()) {
+    return start({CommOp::kRecv, std::move(tensor), {}, peer, tag, where});
   }
-  void barrier() { start({CommOp::kBarrier})->wait(); }
+  void barrier(CallSite where = CallSite::current()) {
+    start({CommOp::kBarrier, {}, {}, 0, 0, where})->wait();
+  }
 
   // Returns a new group of the ranks that pass the same color, ordered by key and then by old rank.
   // Collective over this group. A rank that passes a negative color joins no group and gets null.
@@ -95,10 +101,14 @@ class Communicator {
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
+
+  // Says that an optimizer step begins, to a decorator that names it in messages. Local.
+  virtual void begin_step(std::int64_t /*step*/) {}
 };
 
 // Sums these numbers over all ranks in one all-reduce, folded in rank order. Collective, blocking.
-void all_reduce_sum(std::span<double> values, Communicator& comm);
-double all_reduce_sum(double value, Communicator& comm);
+void all_reduce_sum(std::span<double> values, Communicator& comm,
+                    CallSite where = CallSite::current());
+double all_reduce_sum(double value, Communicator& comm, CallSite where = CallSite::current());
 
 }  // namespace ladder

@@ -7,15 +7,16 @@
 
 namespace ladder {
 
-std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm) {
+std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm,
+                                         CallSite where) {
   const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
   at::Tensor lengths = at::empty({comm.size()}, at::kLong);
-  comm.all_gather(length, lengths)->wait();
+  comm.all_gather(length, lengths, where)->wait();
   const auto longest = lengths.max().item<std::int64_t>();
   at::Tensor padded = at::full({longest}, ' ', at::kByte);
   if (!text.empty()) std::memcpy(padded.data_ptr(), text.data(), text.size());
   at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
-  comm.all_gather(padded, all)->wait();
+  comm.all_gather(padded, all, where)->wait();
   std::vector<std::string> texts;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const at::Tensor own = all.narrow(0, rank * longest, lengths[rank].item<std::int64_t>());

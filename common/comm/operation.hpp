@@ -3,9 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <source_location>
+
 #include "common/comm/traffic.hpp"
 
 namespace ladder {
+
+using CallSite = std::source_location;
 
 struct Operation {
   CommOp kind;
@@ -13,6 +17,7 @@ struct Operation {
   at::Tensor shard = {};   // of a reduce_scatter or an all_gather
   int peer = 0;            // the root of a broadcast, the other rank of a send or recv
   int tag = 0;             // of a send or recv
+  CallSite where = {};     // in the source; no line: unknown
 
   bool is_barrier() const { return kind == CommOp::kBarrier; }
   bool is_message() const { return kind == CommOp::kSend || kind == CommOp::kRecv; }

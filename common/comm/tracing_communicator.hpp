@@ -37,6 +37,7 @@ class TracingCommunicator final : public Communicator {
   // already.
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override { return inner_->traffic(); }
+  void begin_step(std::int64_t step) override { inner_->begin_step(step); }
 
  private:
   using GroupNames = std::map<std::string, int>;  // and how many have been given it

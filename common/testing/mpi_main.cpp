@@ -2,7 +2,7 @@
 // many threads of one process (rank_test.hpp). With --staged, messages pass through memory that
 // stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
 // through a store that rank 0 serves, as those of ranks that torchrun starts do
-// (store_communicator.hpp).
+// (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/store/key_value_store.hpp"
 #include "common/comm/store/store_communicator.hpp"
@@ -95,7 +96,7 @@ std::unique_ptr<Communicator> group_over_store(Communicator& comm) {
   return StoreCommunicator::create(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
 }
 
-enum class Carrier { kLauncher, kStaged, kStore };
+enum class Carrier { kLauncher, kStaged, kStore, kChecked };
 
 int run_in_world(Carrier carrier) {
 #ifdef LADDER_WITH_MPI
@@ -111,6 +112,11 @@ int run_in_world(Carrier carrier) {
                                                         StagedCommunicator::Staged::kEverything),
                    the_world.transport());
       return run_tests(staged);
+    }
+    if (carrier == Carrier::kChecked) {
+      World checked(std::make_unique<CheckingCommunicator>(comm.split(0, 0), /*timeout_s=*/60),
+                    the_world.transport());
+      return run_tests(checked);
     }
     World stored(group_over_store(comm), Transport::kStore);
     const int result = run_tests(stored);
@@ -186,13 +192,16 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   using ladder::Carrier;
   const std::string_view option = argc == 2 ? argv[1] : "";
-  const Carrier carrier = option == "--staged"  ? Carrier::kStaged
-                          : option == "--store" ? Carrier::kStore
-                                                : Carrier::kLauncher;
+  const Carrier carrier = option == "--staged"    ? Carrier::kStaged
+                          : option == "--store"   ? Carrier::kStore
+                          : option == "--checked" ? Carrier::kChecked
+                                                  : Carrier::kLauncher;
   const int num_threads = carrier != Carrier::kLauncher ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
-    std::fprintf(stderr, "usage: %s [--threads N | --staged | --store] [--gtest_filter=PATTERN]\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s [--threads N | --staged | --store | --checked] [--gtest_filter=PATTERN]\n",
+        argv[0]);
     return 2;
   }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);

@@ -168,6 +168,7 @@ bool Run::next_step() {
   if (is_done()) return false;
   step_timer_.restart();
   step_span_.emplace("step", TraceNumber{"step", step_ + 1});
+  mesh_.world.begin_step(step_ + 1);
   counted_traffic_ = mesh_.world.traffic();
   return true;
 }

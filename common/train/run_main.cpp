@@ -13,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
@@ -139,6 +140,12 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   return report.was_stopped ? kExitStopped : kExitDone;
 }
 
+int check_and_train(const TrainOptions& options, const Trainer& trainer, World& world,
+                    TraceLog& log) {
+  return check_collectives(world, options.check_collectives_s,
+                           [&] { return train_and_report(options, trainer, world, log); });
+}
+
 bool is_for_training(const CommandLine& line) {
   return !line.should_exit && !line.picture_file && line.dry_run_ranks == 0;
 }
@@ -183,7 +190,7 @@ int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) 
     if (link.is_on()) own = std::make_unique<PacedCommunicator>(std::move(own), link);
     TraceLog log;
     World world(std::move(own), Transport::kThreads);
-    const int code = train_and_report(options, trainer, world, log);
+    const int code = check_and_train(options, trainer, world, log);
     if (comm.rank() == 0) exit_code = code;  // it is the same on all
   };
   run_as_threads(options.num_ranks, run_rank, options.num_threads);
@@ -196,7 +203,7 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
   TraceLog log;
   World world(options.transport, link, options.device, options.nccl);
-  return run_in_world(world, [&] { return train_and_report(options, trainer, world, log); });
+  return run_in_world(world, [&] { return check_and_train(options, trainer, world, log); });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ struct StepSums {
 };
 
 // Sums over all ranks in one all-reduce of two doubles, folded in rank order. Collective, blocking.
-StepSums all_reduce_sum(const StepSums& own, Communicator& comm);
+StepSums all_reduce_sum(const StepSums& own, Communicator& comm,
+                        CallSite where = CallSite::current());
 
 }  // namespace ladder

@@ -13,10 +13,11 @@ from launcher.launch import launch
 from launcher.logs import Log
 from launcher.steps import resolve_step, step_names
 
-# The exercises that belong to no step: their folders, and what to train with the answer, if any trainer uses it.
+# The exercises that belong to no step, but to a chapter: their folders, and what to train with the answer, if any trainer uses it.
 CHAPTERS = {
     "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
     "collectives": ("step1_ddp_reference/collectives", None),
+    "why_does_it_hang": ("step3_naive_dp/why_does_it_hang", "why_does_it_hang --trainer 1"),
 }
 
 
@@ -44,8 +45,19 @@ class Exercise:
         return [int(word) for word in found[1].split()] if found else [1]
 
 
+def exercise_names() -> list[str]:
+    """Not all steps and chapters have one."""
+    return list(dict.fromkeys([*step_names(), *CHAPTERS]))
+
+
 def solution_of(stub: Path) -> Path:
-    """The file that the stub is made from, and that a learner's file replaces: it has the same name."""
+    mended = stub.parent / "solution" / f"{stub.stem}.cpp"
+    return mended if mended.exists() else source_of(stub)
+
+
+def source_of(stub: Path) -> Path:
+    """The file that the stub is made from, and that a learner's file replaces: it has the same name. It is the solution, or
+    what has to be mended."""
     folder, name = stub.parent.parent, f"{stub.stem}.cpp"
     places = [folder, folder / "schedule", folder / "runner", stub.parent / "solution", ROOT / "common/optim"]
     return next(place / name for place in places if (place / name).exists())
@@ -53,14 +65,14 @@ def solution_of(stub: Path) -> Path:
 
 def copy_stub(stub: Path, mine: Path):
     """Where a learner's file comes from."""
-    if subprocess.run([ROOT / "scripts/make_stub", solution_of(stub), stub, mine]).returncode:
+    if subprocess.run([ROOT / "scripts/make_stub", source_of(stub), stub, mine]).returncode:
         fail(f"no stub was made of {shown(stub)}")
 
 
 def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and judges your code.")
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
-                        "messages; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
+                        "messages; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
     wanted = parser.parse_args(words)
     exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
@@ -111,7 +123,7 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
     """The same set-up, with a build folder for the learner's answers: those that have passed, and not changed since; and that
     of this step, whatever it is worth."""
     own = []
-    for exercise in map(Exercise, [*step_names(), *CHAPTERS]):
+    for exercise in map(Exercise, exercise_names()):
         if not exercise.trainer:
             continue
         has_passed = passed_file(exercise).exists()

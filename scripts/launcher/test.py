@@ -153,7 +153,7 @@ def alone():
 
 
 def exercises():
-    all_of_them = [exercise.Exercise(name) for name in [*step_names(), *exercise.CHAPTERS]]
+    all_of_them = map(exercise.Exercise, exercise.exercise_names())
     for this in todays([each for each in all_of_them if each.stubs()], 1):
         exercise_like_a_learner(this)
 
@@ -163,7 +163,9 @@ def exercise_like_a_learner(this):
         command, where, log = ["./ladder", "exercise", this.name], {"LADDER_EXERCISES": folder}, log_path("exercise-stub")
         with log.open("w") as file:
             code = call(command, env={**os.environ, **where}, stdout=file, stderr=subprocess.STDOUT)
-        if code == 0 or f"not implemented: {this.name}" not in log.read_text():
+        is_to_be_mended = any(exercise.solution_of(stub) != exercise.source_of(stub) for stub in this.stubs())
+        reason = "on 1 rank: wrong" if is_to_be_mended else f"not implemented: {this.name}"
+        if code == 0 or reason not in log.read_text():
             print(log.read_text())
             fail(f"{this.name}: the stub {'has passed' if code == 0 else 'fails for another reason'}")
         for stub in this.stubs():

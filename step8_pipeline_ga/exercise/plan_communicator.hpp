@@ -90,7 +90,7 @@ class PlanCommunicator final : public LockstepCommunicator {
   };
 
   void begin(const Operation& operation) {
-    const auto& [kind, tensor, shard, peer, tag] = operation;
+    const auto& [kind, tensor, shard, peer, tag, where] = operation;
     const bool is_send = operation.kind == CommOp::kSend;
     const auto does = [&] {
       return concat(is_send ? "a send to" : "a receive from", " stage ", operation.peer);

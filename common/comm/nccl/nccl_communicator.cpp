@@ -60,7 +60,7 @@ ncclDataType_t nccl_type(at::ScalarType type) {
 
 // The call in NCCL's own words: a collective of tensors on the GPU.
 void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
-  const auto& [kind, tensor, shard, root, tag] = operation;
+  const auto& [kind, tensor, shard, root, tag, where] = operation;
   std::byte* const data = data_of(tensor);
   const auto check_call = [&](ncclResult_t result) {
     check_nccl(result, to_string(operation.kind));

@@ -68,7 +68,7 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Stag
 
 WorkPtr StagedCommunicator::start(const Operation& operation) {
   check_operation(operation, *this, Reach::kAnyDevice);
-  const auto& [kind, tensor, shard, peer, tag] = operation;
+  const auto& [kind, tensor, shard, peer, tag, where] = operation;
   const bool is_staged =
       !operation.is_barrier() && (tensor.is_cuda() || staged_ == Staged::kEverything);
   if (!is_staged) return inner_->start(operation);

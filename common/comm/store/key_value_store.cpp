@@ -56,6 +56,12 @@ void KeyValueStore::put(const std::string& key, const std::vector<std::uint8_t>&
   client_->ask([&] { client_->store.set(key, value); });
 }
 
+std::vector<std::uint8_t> KeyValueStore::put_if_absent(const std::string& key,
+                                                       const std::vector<std::uint8_t>& value) {
+  // With an empty expectation, TCPStore sets a key that is not there.
+  return client_->ask([&] { return client_->store.compareSet(key, {}, value); });
+}
+
 bool KeyValueStore::has(const std::string& key) {
   return client_->ask([&] { return client_->store.check({key}); });
 }

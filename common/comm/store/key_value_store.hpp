@@ -23,6 +23,9 @@ class KeyValueStore {
 
   int port() const;
   void put(const std::string& key, const std::vector<std::uint8_t>& value);  // does not wait
+  // Puts it unless the key is there. Returns what is there then.
+  std::vector<std::uint8_t> put_if_absent(const std::string& key,
+                                          const std::vector<std::uint8_t>& value);
   bool has(const std::string& key);
   std::vector<std::uint8_t> get(const std::string& key);
   void remove(const std::string& key);

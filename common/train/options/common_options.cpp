@@ -57,6 +57,11 @@ void declare_run(OptionTable& t, TrainOptions& o) {
   t.value("--ranks", o.num_ranks,
           "ranks to start with --transport threads; 0: those that the launcher has started")
       .changes_no_bits();
+  t.number_or_alone("--check-collectives", o.check_collectives_s, {0, kMostSeconds}, 30,
+                    "compare the calls of all ranks, and end the run where they differ or if a "
+                    "rank waits longer "
+                    "than so many seconds; 0: off; without a number: 30")
+      .changes_no_bits();
   t.value("--link", o.link,
           "LATENCY_US:GBPS, for example 50:1: slow the transport down to such a network")
       .changes_no_bits();

@@ -30,12 +30,18 @@ OptionTable::Row OptionTable::add(const Texts& texts, const Json& value,
   return {*this, texts.name + 2};
 }
 
+OptionTable::Row OptionTable::add_or_alone(const Texts& texts, const Json& value,
+                                           const std::function<bool(const std::string&)>& assign) {
+  add_to_parser(texts, assign)->expected(0, 1);
+  values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
+  return {*this, texts.name + 2};
+}
+
 OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* help) {
-  add_to_parser({name, concat("[", kBoolType, "]"), "", help}, [&member](const std::string& text) {
+  const auto assign = [&member](const std::string& text) {
     return parse_value(text.empty() ? "true" : text, member);
-  })->expected(0, 1);
-  values_[name + 2] = values_under_[heading_][name + 2] = member;
-  return {*this, name + 2};
+  };
+  return add_or_alone({name, concat("[", kBoolType, "]"), "", help}, member, assign);
 }
 
 void OptionTable::moved(const char* name, const char* where) {

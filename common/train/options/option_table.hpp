@@ -61,6 +61,19 @@ class OptionTable {
     checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
     return value(name, member, help);
   }
+  // The same, for an option that may be given without a value; then it is `alone`.
+  template <class Number>
+  Row number_or_alone(const char* name, Number& member,
+                      const std::type_identity_t<Range<Number>>& range,
+                      std::type_identity_t<Number> alone, const char* help) {
+    checks_.push_back([&member, range, name] { check_is_in(range, name, member); });
+    const auto assign = [&member, alone](const std::string& text) {
+      member = alone;
+      return text.empty() || parse_value(text, member);
+    };
+    return add_or_alone({name, concat("[", type_name<Number>(), "]"), default_text(member), help},
+                        member, assign);
+  }
   // An option of true or false; without a value it means true.
   Row flag(const char* name, bool& member, const char* help);
   template <class Enum>
@@ -104,6 +117,8 @@ class OptionTable {
   // `assign` takes a value as text, and returns false if it is invalid.
   Row add(const Texts& texts, const Json& value,
           const std::function<bool(const std::string&)>& assign);
+  Row add_or_alone(const Texts& texts, const Json& value,
+                   const std::function<bool(const std::string&)>& assign);
   CLI::Option* add_to_parser(const Texts& texts,
                              const std::function<bool(const std::string&)>& assign);
 

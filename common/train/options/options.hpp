@@ -69,9 +69,10 @@ struct TrainOptions {
   at::Device device = at::kCPU;  // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
-  NcclOptions nccl;       // of the nccl transport
-  int num_ranks = 0;      // to start as threads of this process; 0 with any other transport
-  std::string link = {};  // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
+  NcclOptions nccl;   // of the nccl transport
+  int num_ranks = 0;  // to start as threads of this process; 0 with any other transport
+  double check_collectives_s = 0;  // how long a rank may wait; 0: nothing is checked
+  std::string link = {};           // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
   StepOptions own;                     // those that only this step has
   std::set<std::string> given = {};    // names, without dashes, that the user has given

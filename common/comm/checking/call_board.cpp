@@ -1,0 +1,276 @@
+#include "common/comm/checking/call_board.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include "common/comm/gather_text.hpp"
+#include "common/core/timer.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::size_t kNumKept = 8;          // calls of each rank
+constexpr double kStoreTimeoutSeconds = 60;  // to connect
+// A rank that has waited this long says so, and looks for a verdict as often.
+constexpr double kLookEverySeconds = 0.02;
+// How long others get to make their next call, before it is said that they have not.
+constexpr double kSettleSeconds = 2;
+// How long rank 0 serves the others after a failure. They need it to end as well.
+constexpr double kFailedSeconds = 1;
+
+const char* const kVerdict = "verdict";
+const char* const kLeft = "left";
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// "step3_naive_dp/naive_dp.cpp:16".
+std::string text_of(const CallSite& where) {
+  if (where.line() == 0) return "";
+  const std::string path = where.file_name();
+  const auto file = path.rfind('/');
+  const auto folder = file == std::string::npos ? file : path.rfind('/', file - 1);
+  return concat(folder == std::string::npos ? path : path.substr(folder + 1), ":", where.line());
+}
+
+// A call is a line, and its members are separated by tabs.
+std::string to_line(const Call& call) {
+  return concat(call.sequence, "\t", call.number, "\t", call.what, "\t", call.where, "\t",
+                call.step, "\n");
+}
+
+Call read_call(std::istream& lines) {
+  Call call;
+  std::string number, step;
+  std::getline(lines, call.sequence, '\t');
+  std::getline(lines, number, '\t');
+  std::getline(lines, call.what, '\t');
+  std::getline(lines, call.where, '\t');
+  std::getline(lines, step);
+  if (!lines) return {};
+  call.number = std::stoll(number);
+  call.step = std::stoll(step);
+  return call;
+}
+
+std::string count_key(const std::string& sequence, int rank) {
+  return concat("count/", sequence, "/", rank);
+}
+std::string call_key(const char* kind, const Call& call) {
+  return concat(kind, "/", call.sequence, "/", call.number);
+}
+std::string state_key(int rank) {
+  return concat("state/", rank);
+}
+
+}  // namespace
+
+CallBoard::CallBoard(Communicator& comm, double timeout_s)
+    : rank_(comm.rank()),
+      size_(comm.size()),
+      timeout_s_(timeout_s),
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  const std::string host = host_name();
+  if (rank_ == 0) {
+    store_ =
+        std::make_unique<KeyValueStore>("localhost", 0, /*is_server=*/true, kStoreTimeoutSeconds);
+  }
+  const int own_port = rank_ == 0 ? store_->port() : 0;
+  const std::vector<std::string> texts = all_gather_text(concat(own_port, " ", host), comm);
+  std::istringstream of_server(texts[0]);
+  int port = 0;
+  std::string server;
+  of_server >> port >> server;
+  if (rank_ > 0) {
+    store_ = std::make_unique<KeyValueStore>(host == server ? "localhost" : server, port,
+                                             /*is_server=*/false, kStoreTimeoutSeconds);
+  }
+  keep(State::kRuns);
+}
+
+CallBoard::~CallBoard() {
+  if (!has_left_) leave(std::uncaught_exceptions() > exceptions_at_start_);
+}
+
+void CallBoard::leave(bool has_failed) {
+  has_left_ = true;
+  try {
+    if (!has_failed) announce_end();
+    keep(has_failed ? State::kFailed : State::kEnded);
+    std::int64_t num_left = store_->add(kLeft, 1);
+    const Timer timer;
+    const double patience_s = has_failed ? kFailedSeconds : std::numeric_limits<double>::infinity();
+    while (rank_ == 0 && num_left < size_ && timer.seconds() < patience_s) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      num_left = store_->add(kLeft, 0);
+    }
+  } catch (const CheckError&) {  // rank 0 has gone, and with it the need to say anything
+  }
+}
+
+// It is a call like any other, so a rank that calls more than the rest parts from them here.
+void CallBoard::announce_end() {
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  try {
+    announce(kAllRanks, all, "the end", "the end", {});
+  } catch (const Desynchronized&) {  // the others find the verdict
+  }
+}
+
+Call CallBoard::announce(const std::string& sequence, const std::vector<int>& ranks,
+                         const std::string& what, const std::string& must_agree,
+                         const CallSite& where) {
+  const Call call = {sequence, ++num_calls_[sequence], what, text_of(where), step_};
+  newest_.push_back(call);
+  if (newest_.size() > kNumKept) newest_.pop_front();
+  keep(State::kRuns);
+  store_->put(count_key(sequence, rank_), bytes_of(std::to_string(call.number)));
+  const std::string key = call_key("call", call), count = call_key("made", call);
+  if (put_if_absent(key, must_agree) != must_agree) {
+    keep(State::kParts, call);
+    const std::vector<RankCalls> all = read_settled();
+    throw Desynchronized(
+        conclude(concat(describe_parting(call, all), describe_waits(all), side_by_side(all))));
+  }
+  if (store_->add(count, 1) == std::ssize(ranks)) {  // nobody will ask for it again
+    store_->remove(key);
+    store_->remove(count);
+  }
+  return call;
+}
+
+void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
+                           const std::function<bool()>& is_done) {
+  const Timer timer;
+  double next_look = kLookEverySeconds;
+  bool is_said = false;
+  while (!prefer_verdict(is_done)) {
+    const double waited = timer.seconds();
+    if (waited < next_look) {  // at first without a pause, for what takes microseconds
+      waited < 1e-3 ? std::this_thread::yield()
+                    : std::this_thread::sleep_for(std::chrono::microseconds(50));
+      continue;
+    }
+    next_look = waited + kLookEverySeconds;
+    if (!is_said) keep(State::kWaits, call, ranks);
+    is_said = true;
+    if (const std::string verdict = verdict_if_any(); !verdict.empty())
+      throw Desynchronized(verdict);
+    if (waited < timeout_s_) continue;
+    const std::vector<RankCalls> all = read_settled();
+    throw Desynchronized(
+        conclude(concat("rank ", rank_, " has waited for ", timeout_s_,
+                        " s (--check-collectives):\n", describe_waits(all), side_by_side(all))));
+  }
+  if (is_said) keep(State::kRuns);
+}
+
+std::string CallBoard::verdict_if_any() {
+  try {
+    return read(kVerdict);
+  } catch (const CheckError&) {  // rank 0 has gone: the transport, or the launcher, ends this rank
+    return "";
+  }
+}
+
+std::vector<int> CallBoard::missing(const Call& call, const std::vector<int>& ranks) {
+  std::vector<int> missing;
+  for (const int rank : ranks) {
+    const std::string count = read(count_key(call.sequence, rank));
+    if (count.empty() || std::stoll(count) < call.number) missing.push_back(rank);
+  }
+  return missing;
+}
+
+void CallBoard::pass(const Call& call, const std::string& text) {
+  store_->put(concat(call_key("passed", call), "/", rank_), bytes_of(text));
+}
+
+std::string CallBoard::passed_by(const Call& call, int rank) {
+  return read(concat(call_key("passed", call), "/", rank));
+}
+
+std::string CallBoard::announce_failure(const std::string& reason) {
+  keep(State::kFailed);
+  const std::vector<RankCalls> all = read_settled();
+  const std::string waits = describe_waits(all);
+  const std::string who_waits = waits.empty() ? "" : waits + side_by_side(all);
+  conclude(concat("rank ", rank_, " has failed: ", reason, "\n", who_waits));
+  return who_waits;
+}
+
+// What this rank does, what it waits in, for which ranks' calls, and its newest calls.
+void CallBoard::keep(State state, const Call& current, const std::vector<int>& ranks) {
+  std::string text = concat(static_cast<int>(state), " ", ranks.size());
+  for (const int rank : ranks) text += concat(" ", rank);
+  text += concat("\n", to_line(current));
+  for (const Call& call : newest_) text += to_line(call);
+  store_->put(state_key(rank_), bytes_of(text));
+}
+
+std::string CallBoard::read(const std::string& key) {
+  if (!store_->has(key)) return "";
+  const std::vector<std::uint8_t> bytes = store_->get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string CallBoard::put_if_absent(const std::string& key, const std::string& text) {
+  const std::vector<std::uint8_t> there = store_->put_if_absent(key, bytes_of(text));
+  return {there.begin(), there.end()};
+}
+
+RankCalls CallBoard::read_rank(int rank) {
+  std::istringstream lines(read(state_key(rank)));
+  RankCalls calls;
+  int state = 0;
+  std::size_t num_ranks = 0;
+  lines >> state >> num_ranks;
+  std::vector<int> ranks(num_ranks);
+  for (int& other : ranks) lines >> other;
+  lines.ignore();
+  calls.state = static_cast<State>(state);
+  calls.current = read_call(lines);
+  for (Call call = read_call(lines); call.number > 0; call = read_call(lines))
+    calls.newest.push_back(call);
+  if (calls.state == State::kWaits) calls.waits_for = missing(calls.current, ranks);
+  return calls;
+}
+
+std::vector<RankCalls> CallBoard::read_all() {
+  std::vector<RankCalls> all;
+  for (int r = 0; r < size_; ++r) all.push_back(read_rank(r));
+  return all;
+}
+
+// Once no rank runs any more, or soon.
+std::vector<RankCalls> CallBoard::read_settled() {
+  const Timer timer;
+  for (;;) {
+    std::vector<RankCalls> all = read_all();
+    const bool is_settled = std::none_of(
+        all.begin(), all.end(), [](const RankCalls& rank) { return rank.state == State::kRuns; });
+    if (is_settled || timer.seconds() > kSettleSeconds) return all;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kLookEverySeconds));
+  }
+}
+
+std::string CallBoard::conclude(const std::string& verdict) {
+  return put_if_absent(kVerdict, verdict);
+}
+
+}  // namespace ladder

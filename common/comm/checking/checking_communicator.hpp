@@ -1,0 +1,65 @@
+// Ranks that call different collectives, or wait for a call that never comes, are told so: who is
+// where, who waits for whom, and the newest calls of all ranks side by side (call_board.hpp).
+//
+// Before an operation goes to the inner communicator, this rank compares it with what the others
+// called, in a store next to the transport: operation, dtype, numel and root, in the order of the
+// group's collectives; of messages dtype and numel, in the order of each line from rank to rank with
+// one tag. Empty messages are not compared. Results and traffic are the inner communicator's.
+//
+// wait() asks the inner Work's test() again and again, so a rank that waits can throw. That costs
+// the host's part of overlap with a GPU.
+//
+// Collective: the constructor. All else as Communicator.
+// Throws:     Desynchronized, a CheckError, on all ranks that wait, from start(), wait() or split().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.hpp"
+#include "common/comm/world.hpp"
+
+namespace ladder {
+
+class CallBoard;
+
+class CheckingCommunicator final : public Communicator {
+ public:
+  // A rank may wait for `timeout_s`.
+  CheckingCommunicator(std::unique_ptr<Communicator> inner, double timeout_s);
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  WorkPtr start(const Operation& operation) override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override;
+  void begin_step(std::int64_t step) override;
+
+  CallBoard& board() { return *board_; }
+
+ private:
+  // A group, by the ranks of the world that belong to it.
+  struct Group {
+    std::string name;  // "1.0": how it was split off; of all ranks: nothing
+    std::vector<int> ranks;
+  };
+  CheckingCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<CallBoard> board,
+                       std::shared_ptr<std::int64_t> num_own_barriers, Group group);
+  std::string sequence_of_collectives() const;
+
+  std::shared_ptr<CallBoard> board_;  // ends after the inner communicator
+  std::unique_ptr<Communicator> inner_;
+  // Those of split(), which are none of the caller's. Counted where the inner meter is shared.
+  std::shared_ptr<std::int64_t> num_own_barriers_ = std::make_shared<std::int64_t>(0);
+  Group group_;
+  int num_splits_ = 0;
+};
+
+// Runs `body` with this world's communicator checked. What a rank throws while others wait for it
+// is thrown with a list of them. Nothing is checked on one rank, or with a time-out of 0.
+int check_collectives(World& world, double timeout_s, const std::function<int()>& body);
+
+}  // namespace ladder

@@ -1,0 +1,143 @@
+// Ranks that would wait for each other forever, for hang_test: each mistake is rank 1's.
+//
+//   hanging_ranks MISTAKE SECONDS [THREADS]    SECONDS: of --check-collectives
+#include <ATen/ops/ones.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "common/comm/checking/checking_communicator.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
+#include "common/core/check.hpp"
+#include "common/train/run_main.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kNoBufferHolds = 4 << 20;  // elements
+
+void step(Communicator& comm) {
+  comm.all_reduce(at::ones({10}))->wait();
+}
+
+void missing_rank(Communicator& comm) {
+  if (comm.rank() == 1) return;
+  step(comm);
+}
+
+void other_order(Communicator& comm) {
+  const at::Tensor weight = at::ones({6}), bias = at::ones({2});
+  comm.all_reduce(comm.rank() == 1 ? bias : weight)->wait();
+  comm.all_reduce(comm.rank() == 1 ? weight : bias)->wait();
+}
+
+void other_size(Communicator& comm) {
+  comm.all_reduce(at::ones({comm.rank() == 1 ? 7 : 8}))->wait();
+}
+
+void other_dtype(Communicator& comm) {
+  comm.all_reduce(at::ones({8}, comm.rank() == 1 ? at::kInt : at::kFloat))->wait();
+}
+
+void other_root(Communicator& comm) {
+  comm.broadcast(at::ones({8}), comm.rank() == 1 ? 1 : 0)->wait();
+}
+
+void only_rank_1(Communicator& comm) {
+  if (comm.rank() == 1) all_reduce_sum(1.0, comm);
+  step(comm);
+}
+
+// All ranks, in a ring.
+void sends_first(Communicator& comm) {
+  const at::Tensor own = at::ones({kNoBufferHolds}), other = at::ones({kNoBufferHolds});
+  const int size = comm.size();
+  comm.send(own, (comm.rank() + 1) % size, 5)->wait();
+  comm.recv(other, (comm.rank() + size - 1) % size, 5)->wait();
+}
+
+void other_message(Communicator& comm) {
+  if (comm.rank() == 0) comm.send(at::ones({8}), 1, 0)->wait();
+  if (comm.rank() == 1) comm.recv(at::ones({9}), 0, 0)->wait();
+}
+
+void exception(Communicator& comm) {
+  check(comm.rank() != 1, "sample 17 cannot be read");
+  step(comm);
+}
+
+void two_groups(Communicator& comm) {
+  const auto a = comm.split(0, comm.rank()), b = comm.split(0, comm.rank());
+  (comm.rank() == 1 ? b : a)->all_reduce(at::ones({3}))->wait();
+  (comm.rank() == 1 ? a : b)->all_reduce(at::ones({3}))->wait();
+}
+
+void silent_rank(Communicator& comm) {
+  while (comm.rank() == 1) ::pause();
+  step(comm);
+}
+
+void split_of_one(Communicator& comm) {
+  if (comm.rank() == 1) comm.split(0, 0);
+  step(comm);
+}
+
+void none(Communicator& comm) {
+  const auto part = comm.split(comm.rank() % 2, -comm.rank());
+  step(*part);
+}
+
+using Mistake = void (*)(Communicator&);
+const std::map<std::string, Mistake> kMistakes = {{"missing_rank", missing_rank},
+                                                  {"other_order", other_order},
+                                                  {"other_size", other_size},
+                                                  {"other_dtype", other_dtype},
+                                                  {"other_root", other_root},
+                                                  {"only_rank_1", only_rank_1},
+                                                  {"sends_first", sends_first},
+                                                  {"exception", exception},
+                                                  {"two_groups", two_groups},
+                                                  {"other_message", other_message},
+                                                  {"none", none},
+                                                  {"split_of_one", split_of_one},
+                                                  {"silent_rank", silent_rank}};
+
+int run_rank(World& world, Mistake mistake, double timeout_s) {
+  return check_collectives(world, timeout_s, [&] {
+    world.comm().begin_step(1);
+    step(world.comm());
+    world.comm().begin_step(2);
+    mistake(world.comm());
+    step(world.comm());
+    return 0;
+  });
+}
+
+int run(Mistake mistake, double timeout_s, int num_threads) {
+  if (num_threads == 0) {
+    World world(Transport::kAuto);
+    return run_in_world(world, [&] { return run_rank(world, mistake, timeout_s); });
+  }
+  try {
+    run_as_threads(num_threads, [&](Communicator& comm) {
+      World world(comm.split(0, 0), Transport::kThreads);
+      run_rank(world, mistake, timeout_s);
+    });
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace ladder
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const int num_threads = argc > 3 ? std::atoi(argv[3]) : 0;
+  return ladder::run(ladder::kMistakes.at(argv[1]), std::atof(argv[2]), num_threads);
+}
