@@ -54,6 +54,7 @@ const std::map<Texts, Texts> kTaken = {
      {"beta1", "beta2", "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha",
       "outer-momentum"}},
     {{"1e-320"}, {"join-timeout"}},
+    {{"", "0", "1e-320", "65537"}, {"check-collectives"}},
     {{"65537"}, {"context", "bucket-mb", "patience"}},
     {{"0", "65537"}, {"memory-cap-mb", "mlp-channels"}},
     {{"1e-320", "65537"}, {"nccl-timeout", "round-timeout"}},

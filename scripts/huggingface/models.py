@@ -64,12 +64,9 @@ BY_NAME = {tiny.name: tiny for tiny in MODELS}
 @torch.no_grad()
 def randomize(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        values = torch.randn(parameter.shape, generator=generator)
-        parameter.copy_(0.2 * values if parameter.dim() > 1 else 0.1 * values)
     for name, parameter in model.named_parameters():
-        if "norm" in name and name.endswith("weight") or ".ln_" in name and name.endswith("weight"):
-            parameter.add_(1)
+        is_scale = name.endswith("weight") and parameter.dim() == 1  # of a norm
+        parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator) + is_scale)
     return model
 
 

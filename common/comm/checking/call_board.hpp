@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -41,7 +42,6 @@ class CallBoard {
   CallBoard(const CallBoard&) = delete;
   CallBoard& operator=(const CallBoard&) = delete;
 
-  int size() const { return size_; }
   void begin_step(std::int64_t step) { step_ = step; }
 
   // This rank's next call in a sequence of these ranks. `what` is shown, `must_agree` compared.

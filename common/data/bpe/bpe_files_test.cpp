@@ -66,8 +66,14 @@ TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
   expect_refused(set("/pre_tokenizer/pretokenizers/1/type", "Digits"), "pre_tokenizer[1]",
                  "only \"ByteLevel\"");
   expect_refused(set("/decoder/type", "WordPiece"), "decoder");
-  expect_refused(set("/post_processor", {{"type", "TemplateProcessing"}}), "TemplateProcessing",
-                 "may add tokens");
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json start = {{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}};
+  const auto processing = [&](const json& single) {
+    return set("/post_processor", {{"type", "TemplateProcessing"}, {"single", single}});
+  };
+  EXPECT_NO_THROW(BpeTokenizer{write(processing({text}))});
+  expect_refused(processing({start, text}), "TemplateProcessing", "may add tokens");
+  expect_refused(processing({start}), "TemplateProcessing", "may add tokens");
   expect_refused(set("/added_tokens/1/lstrip", true), "added token: \"lstrip\" is true");
   expect_refused(set("/added_tokens/1/single_word", true), "\"single_word\" is true");
   const auto split = [&](const json& stage) {

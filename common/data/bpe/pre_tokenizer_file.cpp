@@ -47,13 +47,27 @@ std::vector<PreTokenizerStage> read_pre_tokenizer(const json& file, const std::s
   return stages;
 }
 
+namespace {
+
+// Whether a TemplateProcessing makes of a text just that text. transformers 5 writes such a one for
+// tokenizers that add no token.
+bool adds_nothing(const JsonSettings& settings) {
+  const json& single = settings.member("single");
+  return single.is_array() && single.size() == 1 && single[0].is_object() &&
+         single[0].contains("Sequence");
+}
+
+}  // namespace
+
 void check_post_processor(const json& file, const std::string& name) {
   const auto found = file.find("post_processor");
   if (found == file.end() || found->is_null()) return;
   const JsonSettings settings(*found, name, "post_processor");
   const std::string type = settings.text("type");
+  if (type == "TemplateProcessing" && adds_nothing(settings)) return;
   check(type == "ByteLevel", settings.place(), ": the post-processor ", type,
-        " is not supported: it may add tokens that training data do not have; only ByteLevel is");
+        " is not supported: it may add tokens that training data do not have; only ByteLevel is, "
+        "and a TemplateProcessing that adds none");
 }
 
 }  // namespace ladder

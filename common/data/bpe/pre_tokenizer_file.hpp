@@ -20,7 +20,8 @@ std::vector<PreTokenizerStage> read_pre_tokenizer(const nlohmann::json& file,
                                                   const std::string& name);
 
 // A post-processor may not add tokens: the ids that training reads would not be those that the
-// tokenizer gives. Supported: none, and ByteLevel, which only shifts offsets.
+// tokenizer gives. Supported: none; ByteLevel, which only shifts offsets; and a TemplateProcessing
+// whose "single" is just the text.
 void check_post_processor(const nlohmann::json& file, const std::string& name);
 
 }  // namespace ladder

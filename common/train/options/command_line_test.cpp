@@ -105,6 +105,15 @@ TEST(Options, OnAGpuTheDefaultIsBf16) {
                  {"--transport threads is for the CPU", "./ladder train step_x --ranks 2"});
 }
 
+TEST(Options, CollectivesAreCheckedWithOrWithoutATimeOut) {
+  EXPECT_EQ(parse({}).options.check_collectives_s, 0);
+  EXPECT_EQ(parse({"--check-collectives", "2.5"}).options.check_collectives_s, 2.5);
+  EXPECT_EQ(parse({"--check-collectives", "--steps", "3"}).options.check_collectives_s, 30);
+  EXPECT_EQ(parse({"--steps", "3", "--check-collectives"}).options.check_collectives_s, 30);
+  expect_refused({"--check-collectives", "-1"}, {"--check-collectives is -1"});
+  expect_refused({"--check-collectives", "x"}, {"--check-collectives is 'x'"});
+}
+
 TEST(Options, ReachTheirMembers) {
   const TrainOptions o = parse({"--steps",     "7",
                                 "--seed=9",    "--lr",
