@@ -176,6 +176,23 @@ TEST(BuildLayers, StartsNearTheUniformGuess) {
   }
 }
 
+TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
+  for (const ModelFamily family : kFamilies) {
+    const ModelOptions options{.family = family, .layers = 8, .channels = 64};
+    for (const Unit& unit : build_layers(options, 3).units()) {
+      for (const auto& [name, tensor] : unit.tensors) {
+        const bool is_back = name.find("c_proj") != std::string::npos ||
+                             name.find("o_proj") != std::string::npos ||
+                             name.find("down_proj") != std::string::npos;
+        const double wanted = tensor.dim() == 1 ? 0 : is_back ? 0.02 / 4 : 0.02;  // √(2 · 8) = 4
+        EXPECT_NEAR(tensor.std().item<double>(), wanted, 0.05 * wanted) << name;
+        const double mean = tensor.dim() == 1 && name.ends_with("weight") ? 1 : 0;
+        EXPECT_NEAR(tensor.mean().item<double>(), mean, 0.05 * wanted) << name;
+      }
+    }
+  }
+}
+
 TEST(BuildLayers, StartDependsOnSeedAndNameAlone) {
   for (const ModelFamily family : kFamilies) {
     const std::vector<Unit> tied = build_layers(tiny(true, family), 5).units(),
