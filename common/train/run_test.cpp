@@ -296,7 +296,7 @@ TEST_F(RunTest, EvaluatesPerByteOfTextToo) {
   const std::string lines = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
   EXPECT_THAT(lines, HasSubstr("\"val_nats_per_byte\":0.66"));
 
-  options_.shape.unit = "pairs";
+  options_.shape.mean_over = "pairs";
   options_.output.out = folder_.path("pairs");
   EXPECT_FALSE(take_steps(options_).val_losses[0].nats_per_byte.has_value());
 }

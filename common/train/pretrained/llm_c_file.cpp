@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int32_t kMagic = 20240326;
+constexpr std::int32_t kLlmCMagic = 20240326;
 constexpr std::array<std::int32_t, 2> kTokenMagics = {20240520, 20240801};
 constexpr std::int64_t kHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::int32_t kMostExtent = 1 << 18;  // of vocabulary and channels: no product overflows
@@ -64,8 +64,8 @@ void LlmCFile::read_words() {
                      channels = words[6], padded = words[7];
   for (const std::int32_t tokens : kTokenMagics)
     check(magic != tokens, path_, ": holds tokens, not a model: give it as --data");
-  check(magic == kMagic, path_, ": is no checkpoint of llm.c: it begins with ", magic, ", not ",
-        kMagic);
+  check(magic == kLlmCMagic, path_, ": is no checkpoint of llm.c: it begins with ", magic, ", not ",
+        kLlmCMagic);
   check(version == 3 || version == 5, path_, ": has version ", version,
         " of llm.c's format, Ladder reads 3 (fp32) and 5 (bf16)");
   for (const std::int32_t extent : {context, vocab_size, layers, heads, channels, padded})
