@@ -187,7 +187,7 @@ TEST(BuildLayers, WeightsStartAtRandomAndNormsAtOne) {
         const double wanted = tensor.dim() == 1 ? 0 : is_back ? 0.02 / 4 : 0.02;  // √(2 · 8) = 4
         EXPECT_NEAR(tensor.std().item<double>(), wanted, 0.05 * wanted) << name;
         const double mean = tensor.dim() == 1 && name.ends_with("weight") ? 1 : 0;
-        EXPECT_NEAR(tensor.mean().item<double>(), mean, 0.05 * wanted) << name;
+        EXPECT_NEAR(tensor.mean().item<double>(), mean, 0.1 * wanted) << name;
       }
     }
   }
