@@ -3,6 +3,7 @@
 // Lifetime: `options` and `world_comm` outlive it.
 #pragma once
 
+#include "common/model/model.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/run.hpp"
