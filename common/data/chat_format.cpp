@@ -62,10 +62,14 @@ void ChatFormat::append_message(const ChatMessage& message, Tokenizer& tokenizer
   const std::string header = message.role + '\n';
   std::int64_t place = tokens.size();
   tokenizer.encode(header + message.content, tokens);
-  std::size_t num_bytes = 0;  // up to and with the token at `place`
-  while (place < tokens.size() &&
-         (num_bytes += tokenizer.text_of(tokens[place]).size()) <= header.size())
+  const auto text_size = [&] { return tokenizer.text_of(tokens[place]).size(); };
+  // A token that has a byte of the content is content, and so is a special one, which has none.
+  std::size_t num_bytes = 0;  // before the token at `place`
+  while (place < tokens.size() && num_bytes < header.size() &&
+         num_bytes + text_size() <= header.size()) {
+    num_bytes += text_size();
     ++place;
+  }
   tokens.push_back(end_);
   if (message.role == "assistant") {
     ends.push_back(place);

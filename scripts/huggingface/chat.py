@@ -84,6 +84,6 @@ def rows_of(conversations, tokenizer, marked_template):
             messages, chat_template=marked_template, return_assistant_tokens_mask=True, return_dict=True
         )["assistant_masks"]
         targets = [token if learnt else IGNORED for token, learnt in zip(ids, is_said)][1:]
-        tokens = ids[:CONTEXT]
+        tokens = ids[:-1]  # nothing follows the last one
         rows.append((tokens + (CONTEXT - len(tokens)) * [tokenizer.pad_token_id], targets + (CONTEXT - len(targets)) * [IGNORED]))
     return tuple(map(torch.tensor, zip(*rows)))

@@ -55,7 +55,7 @@ def run_command(name, out):
 def said_command(name, run, out, data):
     """The logits of a run's last checkpoint."""
     shape = {option: value for option, value in RUNS[name][1].items() if option in (*LLAMA, "tie_embeddings")}
-    return command(LOGITS, **SHAPE, **shape, init_from=run, data=data, order="sequential", vocab_size=VOCABULARY_OF_BYTES,
+    return command(LOGITS, **SHAPE, **shape, init_from=run, data=data, order="sequential", tokenizer="bytes",
                    micro_batch_size=ROWS, out=out)  # fmt: skip
 
 
@@ -109,8 +109,9 @@ def has_other_types(wanted, found):
     return any(wanted[name].dtype != found[name].dtype for name in wanted)
 
 
-# They say nothing about the model's function: who wrote the folder, and what its tokens mean.
-OF_NO_MATTER = {"transformers_version", "dtype", "_name_or_path", "initializer_range", "architectures", "bos_token_id", "eos_token_id", "pad_token_id"}
+# They say nothing about the model's function: who wrote the folder, what its tokens mean, and which of two names an
+# activation has (the tiny models have no others).
+OF_NO_MATTER = {"activation_function", "transformers_version", "dtype", "_name_or_path", "initializer_range", "architectures", "bos_token_id", "eos_token_id", "pad_token_id"}
 
 
 def differing_settings(a, b):

@@ -186,6 +186,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& path)
 namespace {
 
 Json gpt2_json(const ModelOptions& model) {
+  const bool is_usual = model.mlp_channels == 4 * model.channels;
   return {{"architectures", {"GPT2LMHeadModel"}},
           {"model_type", "gpt2"},
           {"vocab_size", model.vocab_size},
@@ -193,7 +194,7 @@ Json gpt2_json(const ModelOptions& model) {
           {"n_layer", model.layers},
           {"n_head", model.heads},
           {"n_embd", model.channels},
-          {"n_inner", model.mlp_channels},
+          {"n_inner", is_usual ? Json() : Json(model.mlp_channels)},
           {"activation_function", "gelu_new"},
           {"layer_norm_epsilon", model.norm_eps},
           {"resid_pdrop", 0.0},
