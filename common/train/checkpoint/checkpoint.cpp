@@ -243,6 +243,10 @@ void check_same_reference(const SavedState& saved, const TrainState& state, cons
 
 }  // namespace
 
+Json unshaped_options(const ModelOptions& model) {
+  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
+}
+
 SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const TrainState& state,
                                 const Json& config, const SaveOptions& options) {
   char name[32];

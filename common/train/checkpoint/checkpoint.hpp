@@ -18,11 +18,16 @@
 #include <optional>
 #include <string>
 
+#include "common/model/model_options.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/train/checkpoint/train_state.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
+
+// What no tensor's shape tells of a model, by the options' names without dashes: with another value,
+// the same parameters mean something else.
+Json unshaped_options(const ModelOptions& model);
 
 struct SavedCheckpoint {
   std::filesystem::path path;

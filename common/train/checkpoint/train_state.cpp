@@ -4,10 +4,6 @@
 
 namespace ladder {
 
-Json unshaped_options(const ModelOptions& model) {
-  return {{"heads", model.heads}, {"rope-theta", model.rope_theta}, {"norm-eps", model.norm_eps}};
-}
-
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
   return state_of(stored_parameters(model, optimizer),
                   whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);

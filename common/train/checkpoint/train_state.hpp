@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/data/batch_stream.hpp"
-#include "common/model/model_options.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
@@ -41,10 +40,6 @@ struct TrainState {
   Json unshaped = nullptr;  // unshaped_options() of the model; null: not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
 };
-
-// What no tensor's shape tells of a model, by the options' names without dashes: with another value,
-// the same parameters mean something else.
-Json unshaped_options(const ModelOptions& model);
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches);

@@ -160,8 +160,13 @@ TEST_F(PretrainedTest, LargeTensorsAreReadInPieces) {
                 {"n_embd", 300}});  // an embedding of 3.6 MB
   values_ = random_values(
       {.vocab_size = 3000, .context = 1025, .layers = 1, .heads = 1, .channels = 300});
-  write_model(values_);
+  TensorsByName stored = values_;
+  stored["lm_head.weight"] = values_["wte.weight"].clone();
+  write_model(stored);
   expect_equal(load(), values_);
+  stored["lm_head.weight"][2999][0] += 1;
+  write_model(stored);
+  expect_refused<CheckError>("model.safetensors", "lm_head.weight", "tied");
 }
 
 TEST_F(PretrainedTest, AShorterContextTakesTheFirstPositions) {
