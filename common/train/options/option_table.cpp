@@ -32,7 +32,7 @@ OptionTable::Row OptionTable::add(const Texts& texts, const Json& value,
 
 OptionTable::Row OptionTable::add_or_alone(const Texts& texts, const Json& value,
                                            const std::function<bool(const std::string&)>& assign) {
-  add_to_parser(texts, assign)->expected(0, 1);
+  add_to_parser(texts, assign)->expected(0, 1);  // CLI11 would take a default for the value
   values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
   return {*this, texts.name + 2};
 }

@@ -71,8 +71,7 @@ class OptionTable {
       member = alone;
       return text.empty() || parse_value(text, member);
     };
-    return add_or_alone({name, concat("[", type_name<Number>(), "]"), default_text(member), help},
-                        member, assign);
+    return add_or_alone({name, concat("[", type_name<Number>(), "]"), "", help}, member, assign);
   }
   // An option of true or false; without a value it means true.
   Row flag(const char* name, bool& member, const char* help);
