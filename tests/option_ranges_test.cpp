@@ -96,7 +96,8 @@ TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
     Texts taken_by_this;
     for (const std::string& odd : kOddValues) {
       try {
-        const TrainOptions options = parse_words(trainer, {option.c_str(), odd.c_str()}).options;
+        const std::string word = concat(option, "=", odd);
+        const TrainOptions options = parse_words(trainer, {word.c_str()}).options;
         taken_by_this.insert(odd);
         describe_run(options, trainer, 1);
         check_memory(options, trainer, {}, 0x1p62);

@@ -34,6 +34,7 @@ std::vector<std::string> values_for(const std::string& name, const Json& value,
         if (word != "or") choices.push_back(word);
       return choices;
     }
+  } catch (const CheckError&) {  // a file that is not there
   }
   return {"", "a folder/x, [y]; z = 1 'q'", "50:1", "localhost:1"};
 }
@@ -59,7 +60,7 @@ std::optional<CommandLine> print_config(const std::string& name, const std::stri
     arguments.insert(arguments.end(), {name.c_str(), value.c_str(), "--print-config"});
     try {
       return parse_words(trainer, arguments);
-    } catch (const UsageError&) {
+    } catch (const std::exception&) {  // it needs another companion, or a file that is there
     }
   }
   return std::nullopt;

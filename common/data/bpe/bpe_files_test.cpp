@@ -71,9 +71,9 @@ TEST_F(BpeFilesTest, RefusesByNameWhatIsNotSupported) {
   const auto processing = [&](const json& single) {
     return set("/post_processor", {{"type", "TemplateProcessing"}, {"single", single}});
   };
-  EXPECT_NO_THROW(BpeTokenizer{write(processing({text}))});
-  expect_refused(processing({start, text}), "TemplateProcessing", "may add tokens");
-  expect_refused(processing({start}), "TemplateProcessing", "may add tokens");
+  EXPECT_NO_THROW(BpeTokenizer{write(processing(json::array({text})))});
+  expect_refused(processing(json::array({start, text})), "TemplateProcessing", "may add tokens");
+  expect_refused(processing(json::array({start})), "TemplateProcessing", "may add tokens");
   expect_refused(set("/added_tokens/1/lstrip", true), "added token: \"lstrip\" is true");
   expect_refused(set("/added_tokens/1/single_word", true), "\"single_word\" is true");
   const auto split = [&](const json& stage) {

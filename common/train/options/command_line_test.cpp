@@ -193,7 +193,7 @@ TEST(Options, ANamedModelHasAShape) {
 TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused({"--micro-batchsize", "3"},
                  {"--micro-batchsize", "did you mean --micro-batch-size?"});
-  expect_refused({"--lat", "1"}, {"did you mean --lr?"});  // as near as --data, but begins alike
+  expect_refused({"--lrws", "1"}, {"did you mean --lr?"});  // as near as --rows, but begins alike
   expect_refused({"--tracer", "1"}, {"did you mean --trace?"});
   expect_refused({"--step=3"}, {"unknown option --step,", "did you mean --steps?"});
   expect_refused({"--qwertyuiopasdf"},
