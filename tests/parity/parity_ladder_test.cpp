@@ -24,6 +24,7 @@ namespace ladder {
 namespace {
 
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 // The bytes of data that each rank reads: the whole global batch in step 1, its own part in step 2.
 void expect_sharded_reading(const FinishedRun& whole, const FinishedRun& sharded, Rows rows,
@@ -263,7 +264,7 @@ TEST(ParityLadder, CoveringSetHasEveryPairOfValues) {
   };
   collect(full_product(), pairs_of_all);
   collect(covering_set(), pairs);
-  EXPECT_EQ(pairs, pairs_of_all);
+  EXPECT_THAT(pairs, IsSupersetOf(pairs_of_all));  // besides, it has rows of conversations
 }
 
 }  // namespace
