@@ -1,8 +1,11 @@
 // SmolLM2's chat template, which is ChatML with a system message of its own:
 //
-//   <|im_start|>system\nYou are a helpful …<|im_end|>\n
-//   <|im_start|>user\nHello<|im_end|>\n
-//   <|im_start|>assistant\nHi<|im_end|>\n
+//   <|im_start|>system
+//   You are a helpful …<|im_end|>
+//   <|im_start|>user
+//   Hello<|im_end|>
+//   <|im_start|>assistant
+//   Hi<|im_end|>
 //
 // The default system message opens a conversation that does not begin with one.
 #pragma once

@@ -1,5 +1,5 @@
 // A regular expression that cuts text into pieces, as the pre-tokenizers of Python's `tokenizers`
-// do. Both use Oniguruma, so a pattern means the same here and there. What \p{L} is depends on the
+// do. Both use Oniguruma, so a pattern means the same here and there. What is a letter depends on the
 // version of Unicode that the library was built with.
 #pragma once
 
