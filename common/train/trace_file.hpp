@@ -1,5 +1,5 @@
-// The file of --trace: what all ranks did and when, for ui.perfetto.dev, chrome://tracing and the
-// command `./ladder trace`. docs/commands.md describes it.
+// The file of the option trace: what all ranks did and when, for ui.perfetto.dev and
+// chrome://tracing. docs/commands.md describes it.
 //
 // It is Chrome's trace format: JSON, one process per rank. A rank's first lane has its spans and
 // waits; the others have its operations, as many side by side as are in flight at once. A message
