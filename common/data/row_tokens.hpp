@@ -38,8 +38,12 @@ struct RowTokens {
     }
   }
   std::int64_t num_targets() const {
-    std::int64_t sum = 0;
-    for_each([&](std::int64_t, std::int64_t, bool is_target) { sum += is_target; });
+    std::int64_t sum = 0, position = 0;
+    for (const TokenRange& range : ranges) {
+      const bool has_first = position == 0 && range.length > 0;  // of the row; it follows nothing
+      if (range.is_target) sum += range.length - has_first;
+      position += range.length;
+    }
     return sum;
   }
 };
