@@ -53,9 +53,9 @@ struct SplitPattern::Engine {
     std::size_t begin, end;
   };
   std::optional<Match> search(std::string_view text, std::size_t from) {
-    const OnigUChar* begin = as_chars(text.data());
-    const OnigUChar* end = begin + text.size();
-    const int place = onig_search_with_param(regex.get(), begin, end, begin + from, end,
+    const OnigUChar* first = as_chars(text.data());
+    const OnigUChar* last = first + text.size();
+    const int place = onig_search_with_param(regex.get(), first, last, first + from, last,
                                              region.get(), ONIG_OPTION_NONE, limits.get());
     if (place == ONIG_MISMATCH) return std::nullopt;
     check(place >= 0, "the pre-tokenizer's pattern ", pattern,
