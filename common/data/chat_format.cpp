@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "common/core/check.hpp"
+#include "common/core/strict_json.hpp"
 #include "common/data/mapped_file.hpp"
-#include "common/data/strict_json.hpp"
 
 namespace ladder {
 
@@ -99,7 +99,8 @@ void check_chat_template(const fs::path& folder) {
   if (fs::exists(file)) return check_is_ours(std::string(MappedFile(file.string()).bytes()), file);
   const fs::path config = folder / "tokenizer_config.json";
   if (!fs::exists(config)) return;
-  const auto object = parse_strict_json(MappedFile(config.string()).bytes(), config.string());
+  const auto object =
+      parse_strict_json<nlohmann::json>(MappedFile(config.string()).bytes(), config.string());
   const auto found = object.find("chat_template");
   if (found == object.end() || found->is_null()) return;
   check(found->is_string(), config.string(), ": \"chat_template\" is of type ", found->type_name(),

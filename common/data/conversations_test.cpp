@@ -130,7 +130,7 @@ TEST_F(ConversationsTest, RefusesALineWithItsNumber) {
                  "no \"content\"");
   expect_refused(message("\"user\"", "\"x\""), ":1", "no message is the assistant's");
   expect_refused("{\"messages\": [{\"role\": \"user\", \"role\": \"assistant\"}]}", ":1",
-                 "\"role\" appears twice");
+                 "\"role\" occurs twice");
   expect_refused("\n", "", "has no conversations");
 }
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "common/core/check.hpp"
+#include "common/core/strict_json.hpp"
 #include "common/data/mapped_file.hpp"
-#include "common/data/strict_json.hpp"
 
 namespace ladder {
 namespace {
@@ -16,7 +16,7 @@ using nlohmann::json;
 // Parses the object on a line; `place` is its file:line.
 json parse_line(std::string_view line, const std::string& place) {
   try {
-    json object = parse_strict_json(line, place);
+    json object = parse_strict_json<nlohmann::json>(line, place);
     check(object.is_object(), place, ": expected a JSON object, but this is of type ",
           object.type_name());
     return object;

@@ -186,7 +186,7 @@ TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
   expect_refused("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":[\"r\"]}", ":1",
                  "\"rejected\" must be a string, but is of type array");
   expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",\"chosen\":\"d\"}",
-                 ":3", "\"chosen\" appears twice");
+                 ":3", "\"chosen\" occurs twice");
   expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"same\",\"rejected\":\"same\"}", ":3",
                  "\"chosen\" and \"rejected\" are equal");
   expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"\",\"rejected\":\"\"}", ":3", "are equal");

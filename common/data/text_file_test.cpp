@@ -70,7 +70,7 @@ TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   expect_refused(good + "{\"text\": \"x\"}\n", ":3", "none of");
   expect_refused("{\"answer\": 3}\n", ":1", "of type number");
   expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a string");
-  expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" appears twice");
+  expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" occurs twice");
   expect_refused("", "", "has no documents");
   expect_refused("\n \n", "", "has no documents");
 }

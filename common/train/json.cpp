@@ -1,40 +1,14 @@
 #include "common/train/json.hpp"
 
-#include <set>
-#include <vector>
-
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
+#include "common/core/strict_json.hpp"
 
 namespace ladder {
-namespace {
 
-constexpr int kMaxDepth = 32;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;  // JSON readers may hold it as a double
-constexpr std::size_t kExcerptBytes = 300;
 
-}  // namespace
-
-Json parse_json(const std::string& text, const std::string& origin, std::size_t most_members) {
-  std::vector<std::set<std::string>> open_objects;
-  const auto refuse = [&](int depth, Json::parse_event_t event, Json& value) {
-    check(depth <= kMaxDepth, origin, ": nests deeper than ", kMaxDepth, " levels");
-    if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto key = value.get<std::string>();
-      std::set<std::string>& keys = open_objects.back();
-      check(keys.insert(key).second, origin, ": the key \"", excerpt(key), "\" occurs twice");
-      check(keys.size() <= most_members, origin, ": an object has more than ", most_members,
-            " keys");
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, refuse);
-  } catch (const Json::exception& error) {
-    throw CheckError(concat(origin, ": not valid JSON: ", excerpt(json_problem(error.what()))));
-  }
+Json parse_json(std::string_view text, const std::string& origin, std::size_t most_members) {
+  return parse_strict_json<Json>(text, origin, {.levels = 32, .members = most_members});
 }
 
 std::int64_t count_in(const Json& object, const char* name, const std::string& origin) {
@@ -52,11 +26,6 @@ std::int64_t count_in(const Json& object, const char* name, const std::string& o
 
 std::string to_text(const Json& json, int indent) {
   return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
-std::string excerpt(std::string_view text) {
-  if (text.size() <= kExcerptBytes) return std::string(text);
-  return concat(text.substr(0, kExcerptBytes), "… (", text.size(), " bytes)");
 }
 
 }  // namespace ladder

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/core/json_problem.hpp"
+
 namespace ladder {
 
 // Keys keep the order in which they are written. Lookups and insertions take time linear in an
@@ -16,8 +18,7 @@ using Json = nlohmann::ordered_json;
 // Throws CheckError with `origin` (a file's name) and the place of the error. Refuses more than 32
 // levels or `most_members` keys in one object: Ladder writes no such file, and no file may keep a
 // reader busy for hours.
-Json parse_json(const std::string& text, const std::string& origin,
-                std::size_t most_members = 1000);
+Json parse_json(std::string_view text, const std::string& origin, std::size_t most_members = 1000);
 
 // Returns the member `name`, a count: a whole number from 0 to 2^53. Throws CheckError with
 // `origin` and the value for anything else.
@@ -26,8 +27,5 @@ std::int64_t count_in(const Json& object, const char* name, const std::string& o
 // As text, on one line or indented. Bytes that are not UTF-8, as in the sample of a byte model,
 // become U+FFFD.
 std::string to_text(const Json& json, int indent = -1);
-
-// For messages: at most as much of a text as fits on a few lines of a terminal.
-std::string excerpt(std::string_view text);
 
 }  // namespace ladder

@@ -15,7 +15,7 @@ from launcher import exercise
 from launcher.build import need_built, need_configured, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
-from launcher.huggingface import VENV, need_huggingface, why_not
+from launcher.environments import need_environment, why_no_torch
 from launcher.libtorch import need_nvcc, need_torch
 from launcher.logs import Log, Reader, log_path
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
@@ -239,25 +239,17 @@ def readme():
 
 
 def reports():
-    """TensorBoard is in an environment of its own, made under another name until it is complete."""
-    venv = ROOT / ".ladder/venv-tensorboard"
-    if not venv.exists():
-        new, log = venv.with_name(venv.name + ".partial"), Log("venv-tensorboard")
-        shutil.rmtree(new, ignore_errors=True)
-        log.run(["python3", "-m", "venv", new])
-        pip = [new / "bin/python", "-m", "pip", "--disable-pip-version-check"]
-        log.run([*pip, "install", "--progress-bar", "off", "tensorboard==2.21.0"])
-        new.rename(venv)
+    with setup_lock():
+        need_environment("tensorboard")
     check("scripts/check_report")
 
 
 def huggingface():
-    if reason := why_not():
+    if reason := why_no_torch():
         return say(f"huggingface: not run; {reason}")
     with setup_lock():
-        need_huggingface()
+        python = str(need_environment("huggingface", sees_torch=True) / "bin/python")
     build_preset("release", "logits", "tokenize", "ladder_export", *HUGGINGFACE_STEPS)
-    python = str(VENV / "bin/python")
     check_each([[python, script, "--self-test"] for script in ("scripts/check_huggingface", "scripts/check_tokenizer")])
 
 

@@ -139,7 +139,7 @@ TEST_F(BpeFilesTest, RefusesDuplicatesAndDeepNesting) {
     EXPECT_THAT([&] { BpeTokenizer tokenizer(path); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr(path), HasSubstr(message))));
   };
-  refused("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "member \"a\" appears twice");
+  refused("{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "the key \"a\" occurs twice");
   refused("{\"a\":" + std::string(100'000, '['), "nests deeper than 100 levels");
   refused("", "not valid JSON");
 }
