@@ -146,7 +146,7 @@ TEST_F(TraceTest, ChangesNoBitAndNoMemory) {
     SCOPED_TRACE(trainer.step);
     const auto ranks =
         trainer.step == step0::trainer().step ? std::vector<std::string>() : two_ranks();
-    traced(trainer, options, ranks);
+    traced(trainer, options + " --check-collectives 60", ranks);
     const Json with = report();
     EXPECT_EQ(run(trainer, {small_model(), ranks, words(options)}), kExitDone) << errors_;
     const Json without = report();
