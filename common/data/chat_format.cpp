@@ -1,5 +1,6 @@
 #include "common/data/chat_format.hpp"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/core/check.hpp"

@@ -1,6 +1,7 @@
 #include "common/data/bpe/bpe_files.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/core/check.hpp"
