@@ -40,9 +40,9 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
 
 struct SplitPattern::Engine {
   struct Free {
-    void operator()(regex_t* regex) const { onig_free(regex); }
-    void operator()(OnigRegion* region) const { onig_region_free(region, /*free_self=*/1); }
-    void operator()(OnigMatchParam* param) const { onig_free_match_param(param); }
+    void operator()(regex_t* owned) const { onig_free(owned); }
+    void operator()(OnigRegion* owned) const { onig_region_free(owned, /*free_self=*/1); }
+    void operator()(OnigMatchParam* owned) const { onig_free_match_param(owned); }
   };
   std::string pattern;
   std::unique_ptr<regex_t, Free> regex = nullptr;
@@ -53,9 +53,9 @@ struct SplitPattern::Engine {
     std::size_t begin, end;
   };
   std::optional<Match> search(std::string_view text, std::size_t from) {
-    const OnigUChar* first = as_chars(text.data());
-    const OnigUChar* last = first + text.size();
-    const int place = onig_search_with_param(regex.get(), first, last, first + from, last,
+    const OnigUChar* begin = as_chars(text.data());
+    const OnigUChar* end = begin + text.size();
+    const int place = onig_search_with_param(regex.get(), begin, end, begin + from, end,
                                              region.get(), ONIG_OPTION_NONE, limits.get());
     if (place == ONIG_MISMATCH) return std::nullopt;
     check(place >= 0, "the pre-tokenizer's pattern ", pattern,
