@@ -20,6 +20,7 @@ import argparse
 import copy
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -50,12 +51,12 @@ def mismatches(name, report):
         for kind in (*HELD, *PEAKS):
             if memory[kind] != theory[kind]:
                 lines.append(f"{where}: {kind} {memory[kind]} bytes, theory says {theory[kind]}")
-        others = {key: size for key, size in memory["other_by_name"].items() if key not in ("simulated ranks", SCRATCH)}
-        scratch, most = memory["other_by_name"].get(SCRATCH, 0), scratch_theory(report["config"])
-        if scratch > most:
-            lines.append(f"{where}: {scratch} bytes {SCRATCH}, theory says at most {most}")
-        if others:
-            lines.append(f"{where}: holds bytes that are no model state: {others}")
+        allowed = others_theory(report["config"])
+        for other, size in memory["other_by_name"].items():
+            if other not in allowed:
+                lines.append(f"{where}: holds bytes that are no model state: {size} {other}")
+            elif size > allowed[other]:
+                lines.append(f"{where}: {size} bytes {other}, theory says at most {allowed[other]}")
         wanted = sum(theory[kind] for kind in HELD) + memory["other"]
         if memory["live_at_step_end"] != wanted:
             lines.append(f"{where}: {memory['live_at_step_end']} bytes are held between steps, theory says {wanted}")
@@ -64,10 +65,15 @@ def mismatches(name, report):
     return lines
 
 
-def scratch_theory(config):
-    """The optimizer computes in fp32. What has neither 4 bytes nor a master passes through 4 MiB, of any model."""
+def others_theory(config):
+    """The most bytes by name. The optimizer computes in fp32: what has neither 4 bytes nor a master passes through 4 MiB, of
+    any model. Llama's table has a cosine and a sine, in fp32, for each position and pair of a head's channels."""
     is_narrow = [config["grad-dtype"] != "fp32", config["precision"] != "fp32" and config["masters"] != "fp32"]
-    return 4 * 2**20 * sum(is_narrow)
+    return {
+        "simulated ranks": math.inf,
+        SCRATCH: 4 * 2**20 * sum(is_narrow),
+        "rotary positions": 4 * config["context"] * config["channels"] // config["heads"],
+    }
 
 
 def most_in_tensors(memory):
@@ -298,8 +304,8 @@ def self_test():
     memory = {**held, **peaks, "communication_peak": 90, "other": 0, "other_by_name": {}, "activations_peak": 70,
               "live_at_step_end": 1440, "peak": 1700, "save_peak": 1800, "resident": 2000,
               "resident_peak": 2100}  # fmt: skip
-    formats = {"precision": "fp32", "grad-dtype": "fp32", "masters": "fp32"}
-    good = {"world_size": 2, "config": formats, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
+    config = {"precision": "fp32", "grad-dtype": "fp32", "masters": "fp32", "context": 8, "channels": 32, "heads": 2}
+    good = {"world_size": 2, "config": config, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
             "memory_theory": [{**held, **peaks} for _ in range(2)]}  # fmt: skip
     assert mismatches("good", good) == [], mismatches("good", good)
     num_planted = 0
@@ -323,8 +329,13 @@ def self_test():
         bad["config"]["masters"] = "fp32"
         assert "at most 0" in mismatches("bad", bad)[0]
         bad["config"].update({"grad-dtype": "bf16", "masters": "none"})
-        assert scratch_theory(bad["config"]) == 2**23
-        num_planted += 3
+        assert others_theory(bad["config"])[SCRATCH] == 2**23
+        bad = copy.deepcopy(good)
+        bad["memory"][rank].update(other=512, live_at_step_end=1952, other_by_name={"rotary positions": 512})
+        assert mismatches("good", bad) == []
+        bad["config"]["context"] = 7
+        assert "512 bytes rotary positions, theory says at most 448" in mismatches("bad", bad)[0]
+        num_planted += 4
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
     assert svg([row]).count("<rect") == 9  # four parts of a bar, four of the legend, the background
