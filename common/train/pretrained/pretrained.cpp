@@ -80,7 +80,8 @@ class ShapeTaker {
     const std::int64_t in_data = options_.model.vocab_size;
     check_usage(in_data <= size, file_, ": its model knows ", size,
                 " token ids, but the data have ", in_data,
-                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer");
+                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer ",
+                options_.data.vocab_size > 0 ? "" : options_.data.tokenizer);
     options_.model.vocab_size = size;
   }
 
