@@ -54,7 +54,8 @@ def read(path):
     except FileNotFoundError:
         raise Refused("no such file") from None
     except Exception as error:
-        raise Refused(f"cannot be read: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0].split(". ")[0]  # what follows is the advice to read it unsafely
+        raise Refused(f"cannot be read as a ckpt.pt: {reason}") from None
     if not (isinstance(checkpoint, dict) and isinstance(checkpoint.get("model"), dict) and isinstance(checkpoint.get("model_args"), dict)):
         raise Refused('is no checkpoint of nanoGPT: it has no "model" and "model_args"')
     arguments = checkpoint["model_args"]
@@ -164,7 +165,7 @@ def self_test():
             if target.exists():
                 target.rmdir()
         source.write_bytes(source.read_bytes()[:100])
-        expect_refused(source, target, "cannot be read")
+        expect_refused(source, target, "cannot be read as")
         source.unlink()
         expect_refused(source, target, "no such file")
         if sorted(path.name for path in target.parent.iterdir()):

@@ -71,9 +71,8 @@ TEST_F(Pretrained, EveryStepStartsFromAndExportsTheSameModel) {
         EXPECT_EQ(contents(exported + "/" + file), contents(first + file)) << file;
     }
     const std::string again = family + "_again";
-    const ProgramResult result =
-        run(trainer(kSteps[0], concat("--tokenizer bytes --init-from ", family, kSteps[0],
-                                      "_exported --quiet --out ", again)));
+    const ProgramResult result = run(trainer(
+        kSteps[0], concat("--init-from ", family, kSteps[0], "_exported --quiet --out ", again)));
     ASSERT_EQ(result.exit_code, 0) << result.output;
     const std::string saved = "/checkpoints/step_000000/model.safetensors";
     EXPECT_EQ(contents(again + saved), contents(family + kSteps[0] + saved));

@@ -35,7 +35,7 @@ std::string with_line_breaks(std::string text) {
 
 void check_is_ours(const std::string& text, const fs::path& path) {
   const std::string found = with_line_breaks(text);
-  const bool is_ours = found == kTemplate || found == std::string(kTemplate) + kPromptOfTemplate;
+  const bool is_ours = found == kTemplate || found == chat_template();
   constexpr std::size_t kShown = 80;
   check(is_ours, path.string(),
         ": --rows chat writes SmolLM2's chat template, but this one begins ", "with ",
@@ -93,6 +93,10 @@ TokenList ChatFormat::prompt(const std::string& user_message, Tokenizer& tokeniz
   tokens.push_back(start_);
   tokenizer.encode("assistant\n", tokens);
   return tokens;
+}
+
+std::string chat_template() {
+  return std::string(kTemplate) + kPromptOfTemplate;
 }
 
 void check_chat_template(const fs::path& folder) {

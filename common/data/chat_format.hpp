@@ -46,6 +46,9 @@ class ChatFormat {
   std::uint32_t start_, end_;
 };
 
+// The template as transformers reads it, from chat_template.jinja.
+std::string chat_template();
+
 // Throws CheckError with the file and the first characters of the template if this folder of a
 // tokenizer has another chat template, in tokenizer_config.json or chat_template.jinja. None is all
 // right.

@@ -53,6 +53,10 @@ std::optional<std::vector<JsonlObject>> JsonlObject::objects(const std::string& 
   return objects;
 }
 
+bool JsonlObject::has(const std::string& name) const {
+  return object_.contains(name);
+}
+
 void read_jsonl_objects(const std::string& path,
                         const std::function<void(const JsonlObject& object)>& visit) {
   const MappedFile file(path);

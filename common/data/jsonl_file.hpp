@@ -22,6 +22,7 @@ class JsonlObject {
   // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
   // list of objects.
   std::optional<std::vector<JsonlObject>> objects(const std::string& name) const;
+  bool has(const std::string& name) const;
   const std::string& place() const { return place_; }  // file:line, and where in the line
 
  private:

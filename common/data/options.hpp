@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace ladder {
+
+struct BpeDescription;
 
 // A new permutation in every epoch, or 0, 1, 2, ….
 enum class SampleOrder { kShuffled, kSequential };
@@ -25,6 +28,8 @@ struct DataOptions {
   // "bytes", a folder with a tokenizer's files, or "auto": that of the pretrained model, or bytes.
   std::string tokenizer = "auto";
   std::string pretrained = {};  // the folder of the model that training starts from, if it does
+  // What its files say once they have been read, which takes a while; finalize() does. None: bytes.
+  std::shared_ptr<const BpeDescription> bpe = {};
   SampleOrder order = SampleOrder::kShuffled;
   Tail tail = Tail::kDrop;
   Rows rows = Rows::kWindows;

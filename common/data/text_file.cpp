@@ -10,14 +10,16 @@ namespace {
 std::string document_of(const JsonlObject& object) {
   std::string document;
   bool has_text = false;
-  for (const char* name : {"context", "question", "answer"}) {
+  for (const char* name : {"text", "context", "question", "answer"}) {
     const auto text = object.text(name);
     if (!text) continue;
     if (has_text) document += '\n';
     document += *text;
     has_text = true;
   }
-  check(has_text, object.place(), ": has none of \"context\", \"question\" and \"answer\"");
+  check(has_text, object.place(),
+        ": has none of \"text\", \"context\", \"question\" and \"answer\"",
+        object.has("messages") ? "; its \"messages\" are a conversation: give --rows chat" : "");
   return document;
 }
 

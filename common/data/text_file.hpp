@@ -21,10 +21,11 @@ struct TokenizedText {
 // Reads a .txt file as one document, whatever bytes it contains. Throws CheckError if it is empty.
 TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer);
 
-// Reads a .jsonl file, which has one JSON object per line, with some of the strings `context`,
-// `question` and `answer`. Those present, in this order and joined by newlines, are a document.
-// Other members are ignored; blank lines are skipped. Throws CheckError with file:line if a line is
-// malformed, has none of the three, has a member twice, or has one of the three not as a string.
+// Reads a .jsonl file, which has one JSON object per line, with some of the strings `text`,
+// `context`, `question` and `answer`. Those present, in this order and joined by newlines, are a
+// document. Other members are ignored; blank lines are skipped. Throws CheckError with file:line if
+// a line is malformed, has none of the four, has a member twice, or has one of them not as a
+// string.
 TokenizedText read_jsonl(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

@@ -53,11 +53,12 @@ TEST_F(TextFileTest, JsonlJoinsTheFieldsPresentInOrder) {
       "2}]}\r\n"
       "\n  \t\n"
       "{\"question\": \"q\\n\", \"answer\": \"\\u00e9\"}\n"
-      "{\"answer\": \"\"}");
-  EXPECT_EQ(tokenizer_.decode(ids_of(text)), "A\nB\nCq\n\n\xc3\xa9");
-  EXPECT_THAT(text.document_starts, ElementsAre(0, 6, 12));
+      "{\"answer\": \"\"}\n"
+      "{\"text\": \"T\"}");
+  EXPECT_EQ(tokenizer_.decode(ids_of(text)), "A\nB\nCq\n\n\xc3\xa9T");
+  EXPECT_THAT(text.document_starts, ElementsAre(0, 6, 12, 13));
   EXPECT_EQ(text.tokens[5], ByteTokenizer::kEndOfText);
-  EXPECT_EQ(text.tokens.size(), 13);
+  EXPECT_EQ(text.tokens.size(), 15);
 }
 
 TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
@@ -67,7 +68,8 @@ TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   expect_refused(good + "{\"answer\": \"x\"} {}\n", ":3", "not valid JSON");
   expect_refused(good + "{\"answer\" \"x\"}", ":3", "not valid JSON: column 13: syntax error");
   expect_refused("[1]\n", ":1", "of type array");
-  expect_refused(good + "{\"text\": \"x\"}\n", ":3", "none of");
+  expect_refused(good + "{\"texts\": \"x\"}\n", ":3", "none of");
+  expect_refused("{\"messages\": []}\n", ":1", "--rows chat");
   expect_refused("{\"answer\": 3}\n", ":1", "of type number");
   expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a string");
   expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" occurs twice");

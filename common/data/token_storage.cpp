@@ -78,7 +78,7 @@ TokenStorage open_tokens(const std::string& option, const std::string& source, C
   const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
   check_usage(is_text || kind == ".bin", option, " '", source,
               "': unknown kind of data; use corpus (built in), ",
-              ".txt (plain text), .jsonl (text-to-SQL documents, preference pairs or "
+              ".txt (plain text), .jsonl (documents, preference pairs or "
               "conversations) or .bin "
               "(tokens of nanoGPT or llm.c)");
   check_options(option, source, kind, options);

@@ -10,11 +10,16 @@
 
 namespace ladder {
 
-// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes. With "auto", the
-// pretrained model's, if it has one.
+// Reads the tokenizer's files; none if it is bytes. With "auto", it is the pretrained model's, if
+// that has one: in its folder, or in that of the run that trained it. A folder whose tokens are
+// bytes, as ./ladder export writes it, then means bytes. Throws CheckError if a file is missing or
+// damaged, or asks for what is not supported.
+std::shared_ptr<const BpeDescription> read_tokenizer(const DataOptions& options);
+
+// The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown.
 std::filesystem::path tokenizer_path(const DataOptions& options);
 
-// Throws CheckError if a file is missing or damaged, or asks for what is not supported.
+// Throws as read_tokenizer(), unless options.bpe has what that returned.
 std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options);
 
 // Whether the data are token ids of which nobody says what they stand for.

@@ -13,6 +13,9 @@
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 using nlohmann::json;
@@ -251,6 +254,28 @@ TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {
   EXPECT_EQ(vocab_size_of({.pretrained = folder}), 340);
   EXPECT_EQ(vocab_size_of({.pretrained = folder, .vocab_size = 1000}), 1000);
   EXPECT_THROW(vocab_size_of({.pretrained = folder, .vocab_size = 339}), UsageError);
+}
+
+TEST_F(BpeFilesTest, AutoIsWhatAnotherRunKeeps) {
+  const DataOptions by_file = {.tokenizer = write([](json&) {})};
+  const fs::path run = folder_.path("run"), checkpoint = run / "checkpoints/step_000001";
+  fs::create_directories(checkpoint);
+  folder_.write("run/checkpoints/step_000001/state.json", "{}");
+  for (const fs::path& model : {run, checkpoint})
+    EXPECT_EQ(open_tokenizer({.pretrained = model})->name(), "bytes");
+  fs::create_directory(run / "tokenizer");
+  fs::rename(by_file.tokenizer, run / "tokenizer/tokenizer.json");
+  for (const fs::path& model : {run, checkpoint})
+    EXPECT_EQ(open_tokenizer({.pretrained = model})->vocab_size(), 340);
+}
+
+TEST_F(BpeFilesTest, FilesThatHaveBeenReadAreNotReadAgain) {
+  DataOptions options = {.tokenizer = write([](json&) {})};
+  const std::string name = open_tokenizer(options)->name();
+  options.bpe = read_tokenizer(options);
+  fs::remove(options.tokenizer);
+  EXPECT_EQ(open_tokenizer(options)->name(), name);
+  EXPECT_EQ(tokenizer_path(options), options.tokenizer);
 }
 
 }  // namespace

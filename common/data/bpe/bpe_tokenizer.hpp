@@ -19,6 +19,8 @@ class BpeTokenizer : public Tokenizer {
  public:
   // Reads a folder or a tokenizer.json, with the errors of read_bpe_files().
   explicit BpeTokenizer(const std::filesystem::path& path);
+  // Throws CheckError if the merges or the pattern of the pre-tokenizer are not such.
+  explicit BpeTokenizer(const BpeDescription& description);
 
   using Tokenizer::encode;
   // Throws CheckError for a text of more than a GiB.
@@ -35,7 +37,6 @@ class BpeTokenizer : public Tokenizer {
     bool adds_prefix_space;
     std::optional<SplitPattern> pattern;
   };
-  explicit BpeTokenizer(const BpeDescription& description);
   // Cuts the piece by this stage and those after it, and encodes what comes out.
   void encode_piece(std::string_view piece, std::size_t stage, TokenList& tokens);
 

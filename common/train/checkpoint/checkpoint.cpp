@@ -217,9 +217,11 @@ SavedState read_state(const fs::path& checkpoint) {
 // What no shape tells of a model: what its tokens mean, how its channels are divided into heads, …
 // An option that the checkpoint's program did not have yet was as it is by default.
 void check_same_model(const SavedState& saved, const TrainState& state, const fs::path& path) {
+  const fs::path kept = path.parent_path().parent_path() / "tokenizer";
   check(saved.loaded.tokenizer == state.tokenizer, path.string(),
         ": was trained with the tokenizer '", excerpt(saved.loaded.tokenizer),
-        "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer");
+        "', but this run's data use '", state.tokenizer, "'; name the same one with --tokenizer",
+        fs::is_directory(kept) ? ", for example " + kept.string() : "");
   const Json &config = saved.loaded.config, defaults = unshaped_options({});
   if (!config.contains("heads")) return;  // it does not say
   for (const auto& [name, now] : state.unshaped.items()) {

@@ -247,6 +247,8 @@ TEST_F(CheckpointTest, WhatNoShapeTellsIsComparedForParametersAloneAsWell) {
   refused(other_theta, "--rope-theta 100000.0", "--rope-theta 10000:");
   refused(other_eps, "--norm-eps 1e-06", "--norm-eps 1e-05");
   refused(other_tokens, "'bytes'", "'token file'");
+  fs::create_directory(folder_.path("tokenizer"));
+  refused(other_tokens, "'bytes'", "--tokenizer, for example " + folder_.path("tokenizer"));
   load_checkpoint(saved, same);
   EXPECT_EQ(load_parameters(saved, same), tensor_hash(state_.parameters));
 }

@@ -71,7 +71,7 @@ void declare_data(OptionTable& t, TrainOptions& o) {
   t.heading("Data");
   t.value(
       "--data", o.data.source,
-      "corpus (built in), or a file: .txt, .jsonl (text-to-SQL; with --rows chat, conversations), "
+      "corpus (built in), or a file: .txt, .jsonl (documents; with --rows chat, conversations), "
       ".bin (nanoGPT, llm.c)");
   t.value("--val-data", o.data.validation_source,
           "validation data of the same kinds; the corpus has its own")
@@ -79,7 +79,8 @@ void declare_data(OptionTable& t, TrainOptions& o) {
   t.value(
       "--tokenizer", o.data.tokenizer,
       "bytes, a folder with tokenizer.json (or vocab.json and merges.txt), or auto: that of the "
-      "folder that --init-from names, or else bytes; says what the ids of a .bin file stand for");
+      "folder or run that --init-from names, or else bytes; says what the ids of a .bin file stand "
+      "for");
   t.choice("--rows", o.data.rows,
            {{"windows", Rows::kWindows}, {"documents", Rows::kDocuments}, {"chat", Rows::kChat}},
            "packed windows of the context's length, one padded document per row, or one padded "

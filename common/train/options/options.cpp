@@ -108,6 +108,8 @@ void finalize(TrainOptions& options) {
   check_ranges(options);
   options.derived.clear();
   options.data.pretrained = options.output.init_from;
+  options.data.bpe = nullptr;  // of an earlier call
+  if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);
   finalize_model(options);
   options.data.context = options.model.context;
   options.data.seed = options.seed;

@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/core/json_problem.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/chat_format.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -106,8 +107,18 @@ Json with_tokens(Json config, const SpecialTokens& tokens) {
   return config;
 }
 
+// For a model that has learned conversations: how they are written, and what ends an answer.
+void write_chat(const fs::path& to, std::uint32_t end) {
+  write_text_file(to / "chat_template.jinja", chat_template());
+  const fs::path path = to / "generation_config.json";
+  if (!fs::exists(path)) return;
+  Json generation = parse_json(read_text_file(path), path);
+  generation["eos_token_id"] = end;
+  write_json(path, generation);
+}
+
 SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoint,
-                              const ModelOptions& model, const fs::path& to) {
+                              const ModelOptions& model, bool is_chat, const fs::path& to) {
   if (name == "token file") return {};
   if (name == "bytes") {
     write_json(to / "tokenizer.json", byte_tokenizer_json());
@@ -117,7 +128,10 @@ SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoin
   const fs::path kept = kept_tokenizer(checkpoint, name);
   copy_tokenizer_files(kept, to);
   const BpeTokenizer tokenizer(kept);
-  return {tokenizer.end_of_text(), tokenizer.padding()};
+  if (!is_chat) return {tokenizer.end_of_text(), tokenizer.padding()};
+  const std::uint32_t end = ChatFormat(tokenizer).end_of_message();
+  write_chat(to, end);
+  return {end, tokenizer.padding()};
 }
 
 }  // namespace
@@ -128,7 +142,9 @@ void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::S
       saved.config, SafetensorsReader(checkpoint / "model.safetensors"), checkpoint / "state.json");
   PartialFolder partial(folder, folder.string());
   const fs::path& to = partial.path();
-  const SpecialTokens tokens = write_tokenizer(saved.tokenizer, checkpoint, options.model, to);
+  const bool is_chat = saved.config.value("rows", Json()) == "chat";
+  const SpecialTokens tokens =
+      write_tokenizer(saved.tokenizer, checkpoint, options.model, is_chat, to);
   write_json(to / "config.json", with_tokens(model_config_json(options.model, dtype), tokens));
   if (!fs::exists(to / "generation_config.json"))
     write_json(to / "generation_config.json", with_tokens({{"_from_model_config", true}}, tokens));

@@ -30,7 +30,8 @@ at::ScalarType parse_dtype(const std::string& text) {
 void run(int argc, char** argv) {
   std::string from, to, dtype = "fp32";
   CLI::App app(kHelp, "./ladder export");
-  app.add_option("CHECKPOINT", from, "a checkpoint, or a run: then its newest one")->required();
+  app.add_option("RUN", from, "a run, which means its newest checkpoint, or a checkpoint")
+      ->required();
   app.add_option("FOLDER", to, "new folder to write")->required();
   app.add_option("--dtype", dtype, "what the parameters are stored as")
       ->type_name("fp32|bf16|fp16")

@@ -14,6 +14,8 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/data/chat_format.hpp"
+#include "common/data/tokenizer_source.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -149,6 +151,25 @@ TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
   EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], Json::array({7, 256}));
 }
 
+TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
+  write_tokenizer(folder_.path("run/tokenizer"));
+  Json file = byte_tokenizer_json();
+  for (const char* name : {"<|im_start|>", "<|im_end|>"}) {
+    Json token = file["added_tokens"][0];
+    token["id"] = 256 + file["added_tokens"].size();
+    token["content"] = name;
+    file["added_tokens"].push_back(token);
+  }
+  write_text_file(folder_.path("run/tokenizer/tokenizer.json"), to_text(file));
+  config_["rows"] = "chat";
+  export_checkpoint(save(values_, BpeTokenizer(folder_.path("run/tokenizer")).name()),
+                    folder_.path("out"), at::kFloat);
+  EXPECT_EQ(json_in("config.json")["eos_token_id"], 259);
+  EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], 259);
+  EXPECT_THAT(read_text_file(folder_.path("out/chat_template.jinja")), HasSubstr("<|im_start|>"));
+  EXPECT_NO_THROW(check_chat_template(folder_.path("out")));
+}
+
 TEST_F(ExportTest, AnotherTokenizerInTheRunIsRefused) {
   write_tokenizer(folder_.path("run/tokenizer"));
   const fs::path checkpoint = save(values_, "bpe of another run");
@@ -195,6 +216,20 @@ TEST_F(ExportTest, AModelOfBytesBringsItsTokenizer) {
   export_checkpoint(save(values_, "token file"), folder_.path("out"), at::kFloat);
   EXPECT_FALSE(fs::exists(folder_.path("out/tokenizer.json")));
   EXPECT_TRUE(json_in("config.json")["eos_token_id"].is_null());
+}
+
+// Unless it is named: then it is the BPE that transformers sees, to which <|endoftext|> in a text is
+// the end of it.
+TEST_F(ExportTest, AutoReadsAnExportedModelOfBytesAsBytes) {
+  export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
+  const std::string out = folder_.path("out");
+  EXPECT_EQ(open_tokenizer({.pretrained = out})->name(), "bytes");
+  EXPECT_EQ(tokenizer_path({.pretrained = out}), fs::path());
+  EXPECT_THAT(open_tokenizer({.tokenizer = out})->name(), StartsWith("bpe "));
+  Json file = byte_tokenizer_json();
+  std::swap(file["model"]["vocab"]["a"], file["model"]["vocab"]["b"]);
+  write_text_file(out + "/tokenizer.json", to_text(file));
+  EXPECT_THAT(open_tokenizer({.pretrained = out})->name(), StartsWith("bpe "));
 }
 
 TEST_F(ExportTest, ByteIsTokenInTheTokenizer) {

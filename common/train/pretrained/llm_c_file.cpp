@@ -65,7 +65,9 @@ void LlmCFile::read_words() {
   for (const std::int32_t tokens : kTokenMagics)
     check(magic != tokens, path_, ": holds tokens, not a model: give it as --data");
   check(magic == kLlmCMagic, path_, ": is no checkpoint of llm.c: it begins with ", magic, ", not ",
-        kLlmCMagic);
+        kLlmCMagic,
+        "; of a Hugging Face model, name the folder; of nanoGPT's ckpt.pt, "
+        "scripts/from_nanogpt.py makes one");
   check(version == 3 || version == 5, path_, ": has version ", version,
         " of llm.c's format, Ladder reads 3 (fp32) and 5 (bf16)");
   for (const std::int32_t extent : {context, vocab_size, layers, heads, channels, padded})

@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "common/core/check.hpp"
+#include "common/data/bpe/bpe_files.hpp"
+#include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
@@ -80,7 +82,8 @@ class ShapeTaker {
     const std::int64_t in_data = options_.model.vocab_size;
     check_usage(in_data <= size, file_, ": its model knows ", size,
                 " token ids, but the data have ", in_data,
-                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer");
+                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer ",
+                options_.data.vocab_size > 0 ? "" : options_.data.tokenizer);
     options_.model.vocab_size = size;
   }
 
@@ -180,12 +183,18 @@ std::string load_pretrained(const TrainOptions& options, const StateTensors& par
 
 std::string describe_pretrained(const TrainOptions& options) {
   const fs::path path = options.output.init_from;
-  if (is_llm_c(path)) return concat(path.string(), ", a GPT-2 of llm.c");
+  const bool is_bytes =
+      options.data.tokenizer == "auto" && !has_unknown_tokens(options.data) && !has_tokenizer(path);
+  const char* reads = is_bytes ? "; it has no tokenizer, so text is read as bytes: --tokenizer "
+                                 "FOLDER names one"
+                               : "";
+  if (is_llm_c(path)) return concat(path.string(), ", a GPT-2 of llm.c", reads);
   const ModelConfig config = read_config(path);
   return concat(path.string(), ", a Hugging Face folder (", to_text(config.model.family), ")",
                 config.has_dropout ? "; its config.json asks for dropout, and here training is "
                                      "without"
-                                   : "");
+                                   : "",
+                reads);
 }
 
 }  // namespace ladder

@@ -238,6 +238,20 @@ TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
   expect_refused<UsageError>("config.json", "6 token ids", "258, those of --tokenizer");
 }
 
+TEST_F(PretrainedTest, SaysThatTextIsReadAsBytesForWantOfATokenizer) {
+  const auto says_so = [&] {
+    return describe_pretrained(options_).find("read as bytes") != std::string::npos;
+  };
+  EXPECT_FALSE(says_so());  // the data are token ids
+  options_.data.source = "corpus";
+  EXPECT_TRUE(says_so());
+  options_.data.tokenizer = "bytes";
+  EXPECT_FALSE(says_so());
+  options_.data.tokenizer = "auto";
+  folder_.write("tokenizer.json", "{}");
+  EXPECT_FALSE(says_so());
+}
+
 TEST_F(PretrainedTest, WhatTheModelHasNoUseForIsRefusedBeforeAnythingChanges) {
   const auto changed = [&](const std::string& name, const at::Tensor& tensor) {
     TensorsByName tensors = values_;
