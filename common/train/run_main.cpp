@@ -25,6 +25,7 @@
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/dry_run_json.hpp"
 #include "common/train/memory_need.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/own_answers.hpp"
@@ -230,7 +231,9 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
     }
     if (line.should_exit || line.dry_run_ranks > 0) {
       const std::string text =
-          line.should_exit ? line.text : describe_run(line.options, trainer, line.dry_run_ranks);
+          line.should_exit ? line.text
+          : line.is_json   ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"
+                           : describe_run(line.options, trainer, line.dry_run_ranks);
       if (rank == 0) std::fputs(text.c_str(), stdout);
       return kExitDone;
     }

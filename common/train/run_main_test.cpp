@@ -15,6 +15,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/folder_lock.hpp"
+#include "common/train/dry_run_json.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"
 
@@ -34,6 +35,17 @@ Trainer trainer_of(Train train) {
           .state_bytes = [](const TrainOptions&, int,
                             int rank) { return StateBytes{.parameters = 100 + rank}; },
           .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); }};
+}
+
+TEST(DryRunJson, ListsARankForEachStageOfAReplica) {
+  Trainer trainer = trainer_of(nullptr);
+  EXPECT_EQ(dry_run_json(trainer.options, trainer, 6)["ranks"].size(), 1u);
+  trainer.num_stages = [](const TrainOptions&, int world_size) { return world_size / 2; };
+  const Json json = dry_run_json(trainer.options, trainer, 6);
+  EXPECT_EQ(json["stages"], 3);
+  EXPECT_EQ(json["ranks"].size(), 3u);
+  EXPECT_EQ(json["ranks"][2]["holds"]["parameters"], 102);
+  EXPECT_EQ(json["ranks"][2]["at_most"]["parameters"], 102);
 }
 
 class RunMain : public ::testing::Test {

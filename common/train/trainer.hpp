@@ -6,6 +6,7 @@
 
 #include "common/comm/traffic.hpp"
 #include "common/comm/world.hpp"
+#include "common/train/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 
@@ -33,6 +34,8 @@ struct Trainer {
   Traffic (*largest_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // The stages into which the model is cut on so many ranks; null: there is no pipeline.
   int (*num_stages)(const TrainOptions& options, int world_size) = nullptr;
+  // What each stage computes in which order, as data for --dry-run --json; null: there is no pipeline.
+  Json (*schedule)(const TrainOptions& options, int world_size) = nullptr;
   // A picture that an option asks for instead of training; no name: there is none.
   struct Picture {
     const char* option = nullptr;  // "--show-schedule"

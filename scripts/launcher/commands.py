@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, report, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, plan, report, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -27,6 +27,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --help                       show all options of the trainer
   ./ladder debug STEP [options]    the same under a debugger, all ranks being threads:  ./ladder debug step4 --ranks 3
       --help                       what to type there
+  ./ladder plan [options]          which steps can train a model, how fast, and why not the others:  ./ladder plan --ranks 4
+      --memory 2GiB --link 50:1    what a rank may hold; latency (µs) and bandwidth (Gbit/s) of its link
   ./ladder export RUN FOLDER       write a run's model as a Hugging Face folder;  --init-from FOLDER starts from one
       --dtype bf16                 in 16 bits
   ./ladder compare RUN REFERENCE   check that two runs are equal to the bit; if not, show where they first differ
@@ -43,6 +45,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step, stages,
                                    collectives, overlap, bubble; speed, ddp, zero and pipeline (against PyTorch in
                                    Python); diloco (against data parallelism, on a slow link);
+                                   plan (what ./ladder plan predicts against what runs take);
                                    goodput (with workers that are killed); precision (16 bits against fp32);
                                    gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the
                                    GPU's memory bandwidth), only by name
@@ -146,7 +149,7 @@ def demo(words: list[str]) -> int:
 
 
 COMMANDS = {
-    "setup": setup, "run": climb.run, "test": test.run, "train": train, "debug": debug.run,
+    "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "debug": debug.run,
     "export": export, "compare": compare, "trace": trace, "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip

@@ -32,12 +32,14 @@ TEXT_CHECKS = """scripts/check_links
     scripts/compare_runs.py --self-test
     scripts/ladder_table.py --self-test
     scripts/make_stub --self-test
+    scripts/check_plan --self-test
     scripts/plant --self-test
     scripts/read_trace.py --self-test
     benchmarks/memory_vs_theory.py --self-test
     benchmarks/processes.py --self-test
     benchmarks/diloco_vs_ddp.py --self-test
     benchmarks/goodput_vs_kills.py --self-test
+    benchmarks/plan_vs_runs.py --self-test
     benchmarks/precision_vs_fp32.py --self-test
     benchmarks/gpu_vs_python.py --self-test
     scripts/check_launcher

@@ -1,6 +1,7 @@
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
 #include "common/core/check.hpp"
+#include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/schedule/schedule_check.hpp"
@@ -39,6 +40,22 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
   const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages, " stages, ",
                                    plan.num_microbatches, " microbatches");
   return is_svg ? draw_svg(timeline, title, "slots") : title + "\n" + draw_text(timeline, "slots");
+}
+
+Json schedule_json(const TrainOptions& options, int world_size) {
+  if (!options.shape.has_fixed_size) return nullptr;
+  const int num_stages = num_stages_of(options, world_size);
+  const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
+  Json stages = Json::array();
+  for (const std::vector<Action>& actions : plan.stages) {
+    Json& stage = stages.emplace_back(Json::array());
+    for (const auto& [kind, chunk, microbatch] : actions) {
+      if (!is_message(kind))
+        stage.push_back(concat("FBIW"[static_cast<int>(kind)], chunk, ".", microbatch));
+    }
+  }
+  const PipelineCut cut = cut_layers(layer_costs(options), num_stages, plan.chunks_per_stage);
+  return {{"chunks", cut.chunks}, {"stages", stages}};
 }
 
 }  // namespace ladder

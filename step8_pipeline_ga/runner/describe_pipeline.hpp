@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/train/json.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
@@ -15,5 +16,10 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
 // as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
 std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg);
+
+// {"chunks": [[0, 1], [2, 3]], "stages": [["F0.0", "F0.1", …], …]}: the layers of each chunk, and what
+// each stage computes in one flush, as kind (F, B, or the halves I and W), chunk and microbatch.
+// Null if the pipeline's flushes have no fixed size.
+Json schedule_json(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

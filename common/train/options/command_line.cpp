@@ -107,7 +107,7 @@ namespace {
 
 // --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
 struct Requests {
-  bool print_config = false;
+  bool print_config = false, is_json = false;
   std::string dry_run;
   std::string picture_file;
   CLI::Option* dry_run_option = nullptr;
@@ -127,6 +127,9 @@ void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests)
           "--dry-run", requests.dry_run,
           "show parameters, memory and tokens on RANKS ranks (default: as started), and exit"),
       "[RANKS]");
+  app.add_flag("--json", requests.is_json, "with --dry-run: as JSON, with the step's plans")
+      ->group("Help")
+      ->configurable(false);
   if (trainer.picture.option != nullptr) {
     requests.picture_option = describe(
         app.add_option(trainer.picture.option, requests.picture_file, trainer.picture.help),
@@ -151,11 +154,14 @@ void answer(const Requests& requests, CommandLine& line) {
                 " is '", file, "', it must be the name of an .svg file, or nothing for text");
     line.picture_file = file;
   }
+  check_usage(!requests.is_json || requests.dry_run_option->count() > 0,
+              "--json says how to show what --dry-run finds: add --dry-run RANKS");
   if (requests.dry_run_option->count() > 0) {
     const std::string& ranks = requests.dry_run;
     check_usage(ranks.find_first_not_of("0123456789") == std::string::npos && ranks.size() < 7 &&
                     ranks != "0",
                 "--dry-run takes a number of ranks, not '", ranks, "'");
+    line.is_json = requests.is_json;
     line.dry_run_ranks = ranks.empty() ? num_ranks_of(line.options) : std::stoi(ranks);
   }
 }

@@ -14,6 +14,7 @@ struct CommandLine {
   bool should_exit = false;  // --help, --print-config: print `text` and exit
   std::string text;
   int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
+  bool is_json = false;   // --json: what --dry-run shows, as data
   // The step's picture (Trainer): the SVG file to write, empty for text on the terminal.
   std::optional<std::string> picture_file;
 };

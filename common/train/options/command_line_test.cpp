@@ -219,6 +219,7 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--eps", "0"}, {"--eps is 0"});
   expect_refused({"--micro-batch-size", "0"}, {"--micro-batch-size is 0"});
   expect_refused({"--dry-run", "0"}, {"--dry-run"});
+  expect_refused({"--json"}, {"--json", "add --dry-run RANKS"});
   expect_refused({"--data", "x.txt", "--eval-every", "5"}, {"--val-data", "x.txt"});
   expect_refused({"--init-from", "a", "--resume", "b", "--out", "o"},
                  {"--init-from a", "--resume b", "--resume auto"});

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""What ./ladder plan predicts beside what runs hold, send and take.
+
+    ./ladder bench plan [--rounds 3] [--write]       --write puts the table into docs/plan_ledger.md
+
+Each configuration is planned, with a measurement of its own, and then trained for a few steps. The planner measures step 3, with
+fewer layers and at full speed; so all of this is new to it. State and bytes sent must agree exactly, on every rank; otherwise the
+exit code is 1. The time is that of the median step, and of several rounds the median; all errors are in the table.
+
+    benchmarks/plan_vs_runs.py --self-test           checks the comparison on reports that it makes
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+from processes import BUILD  # noqa: E402
+
+from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text  # noqa: E402
+from launcher.processes import hold_signals  # noqa: E402
+from launcher.steps import resolve_step  # noqa: E402
+from launcher.tables import table  # noqa: E402
+
+LEDGER = ROOT / "docs/plan_ledger.md"
+SHAPE = "--layers 6 --heads 4 --channels 128 --context 128"
+WIDE = "--layers 5 --heads 4 --channels 192 --context 64 --model llama"
+# Step, ranks, link ("" is bare MPI), the model, and more options.
+CONFIGURATIONS = [
+    ("step3", 2, "50:1", SHAPE, ""),
+    ("step4", 2, "", SHAPE, ""),
+    ("step4", 2, "50:0.5", SHAPE, "--bucket-mb 0.5"),
+    ("step4", 4, "20:1", WIDE, "--bucket-mb 1"),
+    ("step5", 2, "", WIDE, ""),
+    ("step5", 4, "50:0.5", SHAPE, ""),
+    ("step6", 2, "50:1", SHAPE, "--num-microbatches 2"),
+    ("step6", 4, "", WIDE, ""),
+    ("step7", 2, "", SHAPE, ""),
+    ("step7", 2, "50:0.5", WIDE, "--prefetch 2"),
+    ("step8", 2, "", SHAPE, "--num-microbatches 4"),
+    ("step8", 2, "500:0.2", SHAPE, "--num-microbatches 6 --pipeline-schedule gpipe"),
+    ("step8", 4, "50:1", WIDE, "--num-microbatches 4 --pipeline-stages 2"),
+    ("step9", 2, "50:0.2", SHAPE, "--sync-every 4"),
+]
+STEPS = 16
+ABOUT = """# What the planner predicted, and what came of it
+
+`./ladder bench plan --write` has written this. Each line is a configuration that [`./ladder plan`](plan.md) has not been fitted
+to: it measures step 3, with at most four layers, before it predicts. An empty link is Open MPI between processes of one machine.
+State is the most that the fullest rank held of parameters, gradients and optimizer; state and bytes sent are exact if they are
+equal on every rank. Activations are the fullest rank's; for a pipeline they are an estimate.
+
+"""
+
+
+def state_of(rank):
+    return [rank[f"{name}_peak"] for name in ("parameters", "gradients", "optimizer")]
+
+
+def sent_of(rank):
+    return sum(op["bytes_sent"] for op in rank.values())
+
+
+def is_exact(facts, report):
+    """Whether all ranks hold at most what the plans say, and none sends more than the first replica's."""
+    stages = facts["stages"]
+    for index, memory in enumerate(report["memory"]):
+        if state_of(memory) != list(facts["ranks"][index % stages]["at_most"].values()):
+            return False
+    steps = len(report["losses"])
+    for stage, rank in enumerate(facts["ranks"]):
+        if max(map(sent_of, report["traffic"][stage::stages])) * rank["in_steps"] != steps * sent_of(rank["sends"]):
+            return False
+    return True
+
+
+def measured_s(report, round_length):
+    """The median step; if steps differ, that of whole rounds. The first one warms up."""
+    seconds = report["step_seconds"]
+    rounds = [statistics.mean(seconds[i : i + round_length]) for i in range(0, len(seconds), round_length)]
+    return statistics.median(rounds[1:])
+
+
+def train(trainers, step, ranks, words):
+    with tempfile.TemporaryDirectory() as folder:
+        trainers.train(step, ranks, [*words, "--quiet", "--out", folder])
+        return json.loads(Path(folder, "report.json").read_text())
+
+
+def compare(trainers, configuration):
+    """What was planned, what was measured."""
+    name, ranks, link, shape, more = configuration
+    step, words = resolve_step(name), (*shape.split(), *more.split(), "--steps", str(STEPS))
+    planner = Planner(trainers, ranks, words, read_pair(link) if link else None, here=ranks)
+    planned = planner.plan(Candidate(step, ()))
+    if planned.refusal:
+        sys.exit(f"{name}: {planned.refusal}")
+    report = train(trainers, step, ranks, [*words, *(["--link", link] if link else [])])
+    facts = trainers.facts(step, ranks, words)
+    return planned, {
+        "exact": is_exact(facts, report),
+        "activations": max(rank["activations_peak"] for rank in report["memory"]),
+        "state": max(sum(state_of(rank)) for rank in report["memory"]),
+        "seconds": measured_s(report, facts["config"].get("sync-every", 1)),
+    }
+
+
+def row_of(configuration, pairs):
+    name, ranks, link, shape, more = configuration
+    planned_s, run_s = (statistics.median(values) for values in ([p.step_s for p, _ in pairs], [run["seconds"] for _, run in pairs]))
+    planned, run = pairs[-1]
+    return {
+        "what": f"{name}, {ranks} ranks", "link": link, "model": "llama" if "llama" in shape else "gpt2", "options": more,
+        "state": size_text(planned.state_bytes), "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
+        "activations": f"{size_text(planned.activation_bytes)} / {size_text(run['activations'])}",
+        "planned": planned_s, "run": run_s, "error": planned_s / run_s - 1,
+    }  # fmt: skip
+
+
+def markdown(rows):
+    lines = [["", "link", "model", "options", "state", "state and bytes exact", "activations, planned / held", "planned", "taken", "error"]]
+    for row in rows:
+        lines.append([row["what"], row["link"], row["model"], f"`{row['options']}`" if row["options"] else "", row["state"], row["exact"], row["activations"], time_text(row["planned"]), time_text(row["run"]), f"{100 * row['error']:+.0f} %"])
+    errors = [abs(row["error"]) for row in rows]
+    within = sum(error <= 0.1 for error in errors)
+    return f"{table(lines)}\n\nMedian error of the time: {100 * statistics.median(errors):.0f} %; {within} of {len(errors)} are within 10 %.\n"
+
+
+def processor():
+    found = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return f"{len(os.sched_getaffinity(0))} cores of {found[0] if found else 'an unknown processor'}"
+
+
+# ---- self-test --------------------------------------------------------------------------------------------------------
+
+
+def self_test():
+    sends = {"all_reduce": {"calls": 1, "bytes_sent": 40, "messages": 2}}
+    stage = {"at_most": {"parameters": 8, "gradients": 8, "optimizer": 16}, "sends": sends, "in_steps": 1}
+    facts = {"stages": 1, "ranks": [stage]}
+
+    def report(gradients=8, bytes_sent=80):
+        memory = {"parameters_peak": 8, "gradients_peak": gradients, "optimizer_peak": 16}
+        return {"memory": [memory, memory], "losses": [0, 0], "traffic": [{"all_reduce": {"bytes_sent": b}} for b in (bytes_sent, 78)]}
+
+    cases = [(report(), True), (report(gradients=9), False), (report(bytes_sent=81), False), (report(bytes_sent=79), False)]
+    mistakes = [wanted for made, wanted in cases if is_exact(facts, made) != wanted]
+    mistakes += [measured_s({"step_seconds": [9, 1, 3, 2]}, 1)] * (measured_s({"step_seconds": [9, 1, 3, 2]}, 1) != 2)
+    mistakes += [measured_s({"step_seconds": [9, 9, 1, 3]}, 2)] * (measured_s({"step_seconds": [9, 9, 1, 3]}, 2) != 2)
+    print(f"self-test: {len(cases) + 2} cases, {len(mistakes)} mistakes {mistakes or ''}")
+    return 1 if mistakes else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench plan")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
+    parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the median counts")
+    parser.add_argument("--only", default="", help="only configurations whose step begins so")
+    parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test()
+    hold_signals()
+    trainers, chosen = Trainers(arguments.build), [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)]
+    pairs = {configuration: [] for configuration in chosen}
+    for _ in range(arguments.rounds):
+        for configuration in chosen:
+            pairs[configuration].append(compare(trainers, configuration))
+            planned, run = pairs[configuration][-1]
+            print(*configuration, f"planned {planned.step_s:.4f} s, taken {run['seconds']:.4f} s", file=sys.stderr)
+    rows = [row_of(configuration, found) for configuration, found in pairs.items()]
+    text = markdown(rows) + f"\nMeasured on {processor()}, {arguments.rounds} round(s).\n"
+    print(text)
+    if arguments.write:
+        LEDGER.write_text(ABOUT + text)
+    return 0 if all(row["exact"] == "yes" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+// What --dry-run --json prints: the plans of a step as data, for ./ladder plan.
+#pragma once
+
+#include "common/train/json.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/trainer.hpp"
+
+namespace ladder {
+
+// Of the ranks, only the first replica's are listed, one for each stage: others hold as much, and
+// send no more, because the first of several slices are the longest. Allocates no tensor, so it takes
+// a fraction of a second for any number of ranks. Throws what the step's plans throw.
+Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world_size);
+
+}  // namespace ladder

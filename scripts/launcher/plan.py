@@ -1,0 +1,361 @@
+"""./ladder plan: which steps can train a model on so many ranks with so much memory, and how long they take.
+
+Memory and what is sent come from each step's own plans (--dry-run --json), exactly and for any number of ranks. The time comes
+from plan_time.py, with speeds that plan_speed.py measures.
+"""
+
+import functools
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from typing import NamedTuple
+
+from launcher.build import need_release, num_cores
+from launcher.checkout import CPU, chosen_kind
+from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
+from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
+from launcher.plan_time import LOOPS, Link, estimate
+from launcher.processes import call
+from launcher.steps import trainer_in
+from launcher.tables import table
+
+ABOUT = """\
+Which steps can train this model on N ranks, and how long an optimizer step takes.
+
+    ./ladder plan --ranks 4 --memory 1GiB --link 50:1 --layers 8 --channels 256
+    ./ladder plan --ranks 1000 --memory 80GiB --link 5:400 --speed 300:2000 --layers 32 --channels 4096 --precision bf16
+
+All other words are options of the trainers; --micro-batch-size and --num-microbatches are those of each of N replicas. A
+pipeline has fewer replicas and more microbatches, so that all steps train on as many rows. Bytes are exact, from each step's
+own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it."""
+
+# What each option of a trainer does to an estimate. Those not measured change no time, because a step of the run that is
+# measured would take as long. An evaluation and a save are not part of a step's time.
+PLANNED = """model context layers heads kv-heads channels mlp-channels vocab-size tie-embeddings tokenizer micro-batch-size
+    num-microbatches optimizer precision grad-dtype masters steps bucket-mb prefetch pipeline-stages pipeline-schedule
+    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every""".split()
+MEASURED = "threads products data rows norm-eps rope-theta order tail overfit-one-batch".split()
+NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
+    resume init-from log-every eval-every eval-samples val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
+    outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
+REFUSED = {
+    "device": "it measures this machine's CPU; --speed says how fast a GPU is",
+    "transport": "it plans for ranks under mpirun",
+    "check-collectives": "checking sends more than the plans say",
+    "docs-per-step": "with it, each step decides anew how many microbatches it has",
+    "trace": "it trains only to measure",
+    "config": "give options one by one",
+    "dry-run": "it prints what ./ladder train STEP --dry-run prints, for all steps",
+    "json": "it prints a table",
+    "print-config": "it trains nothing: ./ladder train STEP --print-config",
+    "show-schedule": "it draws nothing: ./ladder train step8 --show-schedule",
+}
+OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
+UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+STEP0, STEP3, STEP8, STEP9 = "step0_single_gpu", "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
+MOST_FORWARDS = 20_000  # of a pipeline that is simulated
+
+
+# ---- options ----------------------------------------------------------------------------------------------------------
+
+
+def read_bytes(text):
+    found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", text.lower())
+    if not found or found[2] not in UNITS or found[1].count(".") > 1 or not found[1].strip("."):
+        raise ValueError(text)
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def read_pair(text):
+    first, second = map(float, text.split(":"))
+    if first < 0 or second <= 0:
+        raise ValueError(text)
+    return first, second
+
+
+def reader(read, what):
+    """For add_argument(type=…)."""
+
+    def convert(text):
+        try:
+            return read(text)
+        except ValueError:
+            usage_error(f"'{text}' is not {what}")
+
+    return convert
+
+
+def parse(words):
+    parser = Parser("plan", ABOUT)
+    parser.add_argument("--ranks", metavar="N", type=count_from(1, 99999), required=True)
+    parser.add_argument("--memory", metavar="BYTES", type=reader(read_bytes, "a size such as 512MiB, 2GiB or 80GB"),
+                        help="that a rank may hold: 512MiB, 2GiB, 80GB; by default, any amount")  # fmt: skip
+    parser.add_argument("--link", metavar="US:GBPS", type=reader(read_pair, "LATENCY_US:GBPS, such as 50:1"),
+                        help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
+                        "by default, all ranks are on this machine, whose transport is measured")  # fmt: skip
+    parser.add_argument("--speed", metavar="TFLOPS:GBPS", type=reader(read_pair, "TFLOPS:GBPS, such as 300:2000"),
+                        help="measure nothing: a rank sustains so many 10^12 operations, and reads so many 10^9 bytes of memory, per second")  # fmt: skip
+    parser.add_argument("--here", metavar="K", type=count_from(1, 9999),
+                        help="ranks that share a machine like this one; by default all without --link, else one per core")  # fmt: skip
+    arguments, words = parser.parse_known_args(words)
+    check_words(words)
+    return arguments, words
+
+
+def names_in(words):
+    return [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+
+
+def check_words(words):
+    known = [*PLANNED, *MEASURED, *NEUTRAL, *REFUSED]
+    for name in names_in(words):
+        if name in REFUSED:
+            usage_error(f"plan does not take --{name}: {REFUSED[name]}")
+        if name not in known:
+            usage_error(f"there is no option '--{name}'{nearest(name, known)}")
+
+
+def without(words, names):
+    """The words but for these options and their values."""
+    kept, is_left_out = [], False
+    for word in words:
+        if word.startswith("--"):
+            is_left_out = word[2:].partition("=")[0] in names
+        if not is_left_out:
+            kept.append(word)
+    return kept
+
+
+def measured_words(words, options):
+    """Of the run that is measured: what makes a difference and is an option of step 3; it must not write where a run would."""
+    unwanted = [name for name in names_in(words) if name not in (*PLANNED, *MEASURED) or name not in options]
+    return without(words, [*unwanted, "save-every", "steps"])
+
+
+# ---- what the steps' own plans say ------------------------------------------------------------------------------------
+
+
+class Refusal(Exception):
+    """By a trainer: its message."""
+
+
+class Trainers:
+    """The programs in a build folder."""
+
+    def __init__(self, build):
+        self.build = build
+
+    def output(self, step, *words):
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            code = call([trainer_in(self.build, step), *words], stdout=out, stderr=err)
+            texts = [file.seek(0) or file.read() for file in (out, err)]
+        if code:
+            raise Refusal(texts[1].strip().removeprefix("error: "))
+        return texts[0]
+
+    @functools.cache
+    def options(self, step):
+        """The names of its options."""
+        return set(re.findall(r"^ +--([a-z0-9-]+)", self.output(step, "--help"), re.MULTILINE))
+
+    @functools.cache
+    def facts(self, step, ranks, words):
+        """Raises Refusal."""
+        others = [name for name in names_in(words) if name not in self.options(step)]
+        return json.loads(self.output(step, *without(words, others), "--dry-run", str(ranks), "--json"))
+
+    def train(self, step, ranks, words):
+        mpirun = ["mpirun", "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        with tempfile.TemporaryFile("w+") as file:
+            if call([*mpirun, trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
+                file.seek(0)
+                fail(f"{step} {shlex.join(words)}: {file.read().strip()}")
+
+
+class Candidate(NamedTuple):
+    step: str
+    words: tuple  # besides those of the user
+
+    def name(self):
+        parts = [self.step.split("_")[0]]
+        if stages := option_of(self.words, "pipeline-stages"):
+            parts.append(f"{stages} stages")
+        if schedule := option_of(self.words, "pipeline-schedule"):
+            parts.append(schedule)
+        if steps := option_of(self.words, "sync-every"):
+            parts.append(f"every {steps} steps")
+        return ", ".join(parts)
+
+
+def candidates(ranks, words, layers, microbatches):
+    """Steps 3 to 7, pipelines with several numbers of stages and schedules, and rounds of two lengths."""
+    given = set(names_in(words))
+    yield from (Candidate(step, ()) for step in LOOPS if step not in (STEP8, STEP9))
+    all_stages = [2**i for i in range(1, 7) if ranks % 2**i == 0] + ([ranks] if ranks & (ranks - 1) and ranks > 1 else [])
+    fixed_stages = option_of(words, "pipeline-stages")
+    for stages in [int(fixed_stages)] if fixed_stages else [p for p in all_stages if p <= layers]:
+        own = [] if fixed_stages else ["--pipeline-stages", str(stages)]
+        count = [] if given & {"local-batch-size", "accumulation"} else ["--num-microbatches", str(microbatches * stages)]
+        schedules = [[]] if "pipeline-schedule" in given else [["--pipeline-schedule", s] for s in ("1f1b", "gpipe", "zero-bubble")]
+        if "pipeline-schedule" not in given and 2 * stages <= layers:
+            schedules.append(["--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"])
+        if stages * microbatches * stages <= MOST_FORWARDS:
+            yield from (Candidate(STEP8, (*own, *count, *schedule)) for schedule in schedules)
+    rounds = [[]] if "sync-every" in given else [["--sync-every", "20"], ["--sync-every", "100"]]
+    yield from (Candidate(STEP9, tuple(own)) for own in rounds)
+
+
+# ---- estimates --------------------------------------------------------------------------------------------------------
+
+
+class Planned(NamedTuple):
+    candidate: Candidate
+    refusal: str = ""  # why not; then there is nothing else
+    state_bytes: int = 0  # of the fullest rank, at most
+    activation_bytes: int = 0
+    sent_bytes: int = 0  # per step, by the rank that sends most
+    step_s: float = 0.0
+    waiting_s: float = 0.0
+
+    @property
+    def held_bytes(self):
+        return self.state_bytes + self.activation_bytes
+
+    def fits(self, memory):
+        return not self.refusal and (memory is None or self.held_bytes <= memory)
+
+
+def live_microbatches(actions):
+    live = most = 0
+    for action in actions:
+        live += {"F": 1, "I": 0}.get(action[0], -1)
+        most = max(most, live)
+    return most
+
+
+class Activations(NamedTuple):
+    """Bytes: what the forward of a block, and of all else, keeps; and what comes on top while it computes."""
+
+    block: int
+    rest: int
+    temporary: int
+
+    def on_stage(self, facts, stage):
+        if not (schedule := facts.get("schedule")):
+            return (len(facts["layers"]) - 2) * self.block + self.rest + self.temporary
+        chunks = [schedule["chunks"][chunk] for chunk in range(stage, len(schedule["chunks"]), facts["stages"])]
+        last = len(facts["layers"]) - 1
+        kept = sum(self.block * sum(0 < layer < last for layer in chunk) + self.rest * (last in chunk) for chunk in chunks)
+        return live_microbatches(schedule["stages"][stage]) * kept // len(chunks) + self.temporary
+
+
+class Planner:
+    def __init__(self, trainers, ranks, words, link=None, speed=None, here=None):
+        self.trainers, self.ranks, self.words = trainers, ranks, tuple(words)
+        self.link = Link(link[0] * 1e-6, 8e-9 / link[1]) if link else Link()
+        self.whole = trainers.facts(STEP3, ranks, self.words)
+        self.layers = len(self.whole["layers"]) - 2
+        self.here = min(ranks, here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks))
+        one, two = (trainers.facts(STEP3, ranks, (*self.words, "--layers", str(layers)))["activations"] for layers in (1, 2))
+        self.activations = Activations(two - one, 2 * one - two, 0)
+        self.speed = self.said(speed) if speed else self.measured()
+
+    def said(self, speed):
+        return said_speed(*speed, self.whole)
+
+    def measured(self):
+        words, layers = measured_words(self.words, self.trainers.options(STEP3)), min(self.layers, MOST_LAYERS)
+        say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {layers} layers")
+
+        def facts_of(more):
+            return self.trainers.facts(STEP3, self.here, tuple(more))
+
+        found = measure(functools.partial(self.trainers.train, STEP3), words, self.here, layers, facts_of)
+        saved = facts_of([*words, "--layers", str(layers)])["activations"]
+        self.activations = self.activations._replace(temporary=max(0, found.activation_bytes - saved))
+        return with_layers(found.speed, self.layers)
+
+    def plan(self, candidate):
+        try:
+            facts = self.trainers.facts(candidate.step, self.ranks, (*self.words, *candidate.words))
+        except Refusal as refusal:
+            return Planned(candidate, str(refusal))
+        state = [sum(rank["at_most"].values()) + rank["holds"]["communication"] for rank in facts["ranks"]]
+        kept = [self.activations.on_stage(facts, stage) for stage in range(len(state))]
+        fullest = max(range(len(state)), key=lambda stage: state[stage] + kept[stage])
+        sent = max(sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"] for rank in facts["ranks"])
+        return Planned(candidate, "", state[fullest], kept[fullest], sent, *estimate(facts, self.speed, self.link))
+
+    def plan_all(self):
+        return [self.plan(each) for each in candidates(self.ranks, self.words, self.layers, self.whole["microbatches"])]
+
+
+# ---- what it says -----------------------------------------------------------------------------------------------------
+
+
+def size_text(count):
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def time_text(seconds):
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def choose(plans, memory):
+    """The best three: of each step the fastest that fits. Step 9, which computes something else, is none of them."""
+    fitting = [p for p in plans if p.fits(memory) and p.candidate.step != STEP9]
+    best = {}
+    for plan in sorted(fitting, key=lambda p: p.step_s):
+        best.setdefault(plan.candidate.step, plan)
+    return list(best.values())[:3]
+
+
+def verdict(plan, best, memory):
+    if plan.refusal:
+        return plan.refusal
+    if not plan.fits(memory):
+        return f"needs {size_text(plan.held_bytes)} of {size_text(memory)}"
+    if plan in best:
+        return f"best {best.index(plan) + 1}"
+    if not best:
+        return "computes something else: compare its losses"
+    ratio = plan.step_s / best[0].step_s
+    time = f"{ratio:.2f} times the best's time" + (f", waits {100 * plan.waiting_s / plan.step_s:.0f} % of it" if plan.step_s else "")
+    return f"{time}; computes something else" if plan.candidate.step == STEP9 else time
+
+
+def show(planner, plans, memory):
+    best = choose(plans, memory)
+    lines = [["", "state", "activations", "sends per step", "time per step", ""]]
+    for plan in sorted(plans, key=lambda p: (best.index(p) if p in best else len(best), bool(p.refusal), not p.fits(memory), p.step_s)):
+        sizes = map(size_text, (plan.state_bytes, plan.activation_bytes, plan.sent_bytes))
+        numbers = ["-"] * 4 if plan.refusal else [*sizes, time_text(plan.step_s)]
+        lines.append([plan.candidate.name(), *numbers, verdict(plan, best, memory)])
+    print(f"{planner.whole['parameters']:,} parameters, {planner.whole['tokens']:,} tokens per step, {planner.ranks} rank(s)\n")
+    print(table(lines))
+    print("\nState and what is sent are exact; activations are those of a microbatch, and of all live ones in a pipeline.")
+    for number, plan in enumerate(best, 1):
+        words = [*planner.words, *plan.candidate.words]
+        print(f"{number}.  ./ladder train {plan.candidate.step.split('_')[0]} --ranks {planner.ranks} {shlex.join(words)}".rstrip())
+    if not best:
+        print("Nothing fits: use more ranks, a smaller --micro-batch-size, or --precision bf16.")
+
+
+def run(words):
+    arguments, words = parse(words)
+    kind = chosen_kind() if not arguments.speed else CPU
+    need_release(kind, *LOOPS)
+    try:
+        planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
+    except Refusal as refusal:
+        usage_error(str(refusal))
+    plans = planner.plan_all()
+    show(planner, plans, arguments.memory)
+    return 0 if choose(plans, arguments.memory) else 1

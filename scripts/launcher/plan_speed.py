@@ -1,0 +1,130 @@
+"""How fast a rank is: measured here by a traced run of step 3, or said with --speed.
+
+The run has the model's own shape and batch, but few layers, on as many ranks at once as will share this machine: they share
+its cores and its memory bandwidth. All blocks are alike, so few tell about many. A trace has the time of each layer's forward
+and backward, of optimizer and norms, and of each all-reduce.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from read_trace import read_trace  # noqa: E402
+
+from launcher.build import num_cores  # noqa: E402
+from launcher.plan_time import Speed  # noqa: E402
+
+MOST_LAYERS = 4  # of the run that is measured
+STEPS = 8  # of it; the first one warms up
+UPDATE_BYTES, NORM_BYTES = 32, 4  # per element in fp32: AdamW reads 4 numbers and writes 3, then gradients are zeroed
+
+
+class Measured(NamedTuple):
+    speed: Speed  # of the few layers
+    activation_bytes: int  # the largest sum of activations and temporaries, with so many layers
+
+
+def median_us(spans):
+    return statistics.median(span.end - span.begin for span in spans) if spans else 0.0
+
+
+def within(slices, step):
+    return [each for each in slices if step.begin <= each.begin < step.end]
+
+
+def slowest_s(trace, steps):
+    """Forwards and backwards of a step on the slowest rank, for which the others wait."""
+    each = [[sum(s.end - s.begin for s in within(rank.named("forward", "backward"), rank.step(n))) for rank in trace.ranks] for n in steps]
+    return statistics.median(map(max, each)) / 1e6
+
+
+def layer_times(trace, steps, names):
+    """Seconds of forward and backward by layer. The loss and its gradient are the head's."""
+    found = {"forward": defaultdict(list), "backward": defaultdict(list)}
+    for rank in trace.ranks:
+        outer = [span for n in steps for span in within(rank.named("forward", "backward"), rank.step(n))]
+        inner = [span for span in rank.spans if span.name in names]
+        for span in outer:
+            parts = within(inner, span)
+            for part in parts:
+                found[span.name][part.name].append(part.end - part.begin)
+            rest = span.end - span.begin - sum(part.end - part.begin for part in parts)
+            found[span.name][names[-1]][-1] += rest
+    times = [[statistics.median(found[way][name]) / 1e6 for name in names] for way in ("forward", "backward")]
+    blocks = slice(1, len(names) - 1)
+    for way in times:
+        way[blocks] = [statistics.mean(way[blocks])] * (len(names) - 2)
+    return times
+
+
+def operation_times(trace, steps):
+    """(bytes sent, seconds from when the last rank has begun) of the all-reduces of a step, as medians over the steps."""
+    times = defaultdict(list)
+    for n in steps:
+        each = [[o for o in within(rank.operations, rank.step(n)) if o.args["kind"] == "all_reduce"] for rank in trace.ranks]
+        for i, same in enumerate(zip(*each)):
+            times[i, max(o.args["sent_bytes"] for o in same)].append(max(o.end for o in same) - max(o.begin for o in same))
+    return [(num_bytes, max(statistics.median(us), 0.1) / 1e6) for (_, num_bytes), us in times.items()]
+
+
+def fit(points):
+    """a and b of seconds = a + b · bytes, neither negative, with the least relative errors."""
+    w = [1 / seconds**2 for _, seconds in points]
+    total = sum(w)
+    x, y = (sum(wi * point[axis] for wi, point in zip(w, points)) / total for axis in (0, 1))
+    spread = sum(wi * (px - x) ** 2 for wi, (px, _) in zip(w, points))
+    slope = sum(wi * (px - x) * (py - y) for wi, (px, py) in zip(w, points)) / spread if spread else 0.0
+    slope = min(max(slope, 0.0), y / x if x else 0.0)
+    return y - slope * x, slope
+
+
+def speed_of(trace, facts, ranks, threads):
+    """Of the layers of the run that was traced, which had these plans."""
+    names = [layer["name"] for layer in facts["layers"]]
+    numel = sum(padded for layer in facts["layers"] for _, padded in layer["tensors"])
+    steps = sorted({span.args["step"] for span in trace.ranks[0].named("step")})[1:]
+    forward_s, backward_s = layer_times(trace, steps, names)
+    each = [span for rank in trace.ranks for span in rank.spans]
+    factor = slowest_s(trace, steps) / (facts["microbatches"] * sum(forward_s + backward_s))
+    rest = [rank.step(n).end - rank.step(n).begin - sum(s.end - s.begin for s in within(rank.named("forward", "backward", "optimizer step", "norm"), rank.step(n)) + within(rank.waits, rank.step(n))) for rank in trace.ranks for n in steps]
+    call_s, byte_s = fit(operation_times(trace, steps)) if ranks > 1 else (0.0, 0.0)
+    return Speed(
+        forward_s=[s * factor for s in forward_s],
+        backward_s=[s * factor for s in backward_s],
+        update_s=median_us([s for s in each if s.name == "optimizer step"]) / 1e6 / numel,
+        norm_s=median_us([s for s in each if s.name == "norm"]) / 1e6 / numel,
+        rest_s=statistics.median(rest) / 1e6,
+        message_s=call_s / max(1, 2 * (ranks - 1)),
+        byte_s=byte_s,
+        sharing=max(1.0, ranks * threads / num_cores()),
+    )
+
+
+def measure(run, words, ranks, layers, facts_of):
+    """Trains briefly. `run` starts a trainer of step 3 on so many ranks with these words; `facts_of` makes its dry run."""
+    words = [*words, "--layers", str(layers)]
+    facts = facts_of(words)
+    with tempfile.TemporaryDirectory() as folder:
+        run(ranks, [*words, "--steps", str(STEPS), "--quiet", "--out", f"{folder}/run", "--trace", f"{folder}/trace.json"])
+        trace, report = read_trace(f"{folder}/trace.json"), json.loads(Path(folder, "run/report.json").read_text())
+    memory = max(rank["activations_peak"] for rank in report["memory"])
+    return Measured(speed_of(trace, facts, ranks, facts["config"]["threads"]), memory)
+
+
+def with_layers(speed, layers):
+    """Of a model with so many blocks."""
+    forward_s, backward_s = ([way[0], *[way[1]] * layers, way[-1]] for way in (speed.forward_s, speed.backward_s))
+    return speed._replace(forward_s=forward_s, backward_s=backward_s)
+
+
+def said_speed(tflops, gbytes, facts):
+    """Of a rank that sustains so many operations, and so many bytes of memory, per second."""
+    tokens = facts["config"]["micro-batch-size"] * facts["config"]["context"]
+    forward_s = [layer["flops"] * tokens / (tflops * 1e12) for layer in facts["layers"]]
+    element_s = 1 / (gbytes * 1e9)
+    return Speed(forward_s, [2 * s for s in forward_s], UPDATE_BYTES * element_s, NORM_BYTES * element_s, rest_s=0.0)

@@ -1,0 +1,391 @@
+"""How long an optimizer step of each trainer takes: its loop again, on a clock instead of a machine.
+
+Each function of LOOPS repeats the loop of a step's train.cpp, in the same order; a Rank adds up the time. All ranks do the
+same at the same time, so one of them is enough; of a pipeline, all stages run. What a loop sends must be what the step's cost
+card says, to the byte and the message: check_sent() compares them.
+"""
+
+from typing import NamedTuple
+
+NORM_BLOCK = 1024  # elements of which a sharded norm gathers one sum
+LONGEST_MESSAGE = 2**30
+
+
+class Link(NamedTuple):
+    """As --link paces it: each message takes latency_s, each byte byte_s."""
+
+    latency_s: float = 0
+    byte_s: float = 0
+
+
+class Speed(NamedTuple):
+    """What was measured, or said, of a rank's computations and of its transport."""
+
+    forward_s: list  # of a microbatch, by layer
+    backward_s: list
+    update_s: float  # the optimizer, for each element that a rank owns
+    norm_s: float  # reading an element once, for a norm
+    rest_s: float  # of a step: reading data, logging
+    call_s: float = 0  # of the processor, for an operation, a message and a byte
+    message_s: float = 0
+    byte_s: float = 0
+    sharing: float = 1  # threads of all ranks per core of the machine, if there are more of them
+
+
+class Sent(NamedTuple):
+    """By this rank: operations, messages and bytes."""
+
+    calls: int = 0
+    messages: int = 0
+    num_bytes: int = 0
+
+    def __add__(self, more):
+        return Sent(*(a + b for a, b in zip(self, more)))
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def round_up(numel, multiple):
+    return ceil_div(numel, multiple) * multiple
+
+
+def messages(count, num_bytes):
+    return count * ceil_div(num_bytes, LONGEST_MESSAGE)
+
+
+def slice_of(numel, ranks, rank):
+    return numel // ranks + (rank < numel % ranks)
+
+
+def scatter(numel, size, ranks, rank=0):
+    """What this rank sends: to each other one its slice."""
+    slices = [slice_of(numel, ranks, peer) for peer in range(ranks) if peer != rank]
+    return Sent(1, sum(messages(1, s * size) for s in slices), sum(slices) * size)
+
+
+def gather(numel, size, ranks, rank=0):
+    own = slice_of(numel, ranks, rank) * size
+    return Sent(1, messages(ranks - 1, own), (ranks - 1) * own)
+
+
+def all_reduce(numel, size, ranks, rank=0):
+    return scatter(numel, size, ranks, rank) + gather(numel, size, ranks, rank)._replace(calls=0)
+
+
+class Rank:
+    """A processor that computes, and a link that serves one operation after the other (PacedCommunicator)."""
+
+    def __init__(self, speed, link):
+        self.speed, self.link = speed, link
+        self.now = self.link_free = self.computed = 0.0
+        self.sent = {}
+
+    def compute(self, seconds):
+        self.now += seconds
+        self.computed += seconds
+
+    def link_s(self, sent):
+        return sent.messages * self.link.latency_s + sent.num_bytes * self.link.byte_s
+
+    def start(self, kind, sent):
+        """Returns when it will be done. The processor copies the messages; the link carries them afterwards."""
+        self.sent[kind] = self.sent.get(kind, Sent()) + sent
+        if sent.messages:
+            self.link_free = max(self.now, self.link_free) + self.link_s(sent)
+            self.now += sent.calls * self.speed.call_s + sent.messages * self.speed.message_s + sent.num_bytes * self.speed.byte_s
+        return max(self.now, self.link_free if sent.messages else 0)
+
+    def wait(self, done):
+        self.now = max(self.now, done)
+
+
+class Loop:
+    """What the loops have in common: a rank, and the plans of the step that it runs."""
+
+    def __init__(self, facts, speed, link):
+        self.facts, self.speed, self.rank = facts, speed, Rank(speed, link)
+        self.ranks, self.microbatches = facts["world_size"], facts["microbatches"]
+        self.config, self.param_bytes, self.grad_bytes = facts["config"], facts["param_bytes"], facts["grad_bytes"]
+        self.layers = range(len(facts["layers"]))
+        self.tensors = [(layer, *numels) for layer in self.layers for numels in facts["layers"][layer]["tensors"]]
+        self.numel = sum(padded for _, _, padded in self.tensors)
+        sharded = NORM_BLOCK * self.ranks
+        self.units = [round_up(sum(padded for at, _, padded in self.tensors if at == layer), sharded) for layer in self.layers]
+
+    def all_reduce(self, numel, size):
+        return self.rank.start("all_reduce", all_reduce(numel, size, self.ranks))
+
+    def reduce_scatter(self, unit):
+        return self.rank.start("reduce_scatter", scatter(self.units[unit], self.grad_bytes, self.ranks))
+
+    def all_gather(self, numel, size):
+        return self.rank.start("all_gather", gather(numel, size, self.ranks))
+
+    def sum_of_numbers(self, count):
+        self.rank.wait(self.all_reduce(count, 8))
+
+    def forward(self):
+        for layer in self.layers:
+            self.rank.compute(self.speed.forward_s[layer])
+
+    def backward(self, then=lambda layer: None):
+        for layer in reversed(self.layers):
+            self.rank.compute(self.speed.backward_s[layer])
+            then(layer)
+
+    def microbatches_until_the_last(self):
+        for _ in range(self.microbatches - 1):
+            self.forward()
+            self.backward()
+
+    def update(self, num_owned):
+        """Gradient norm and optimizer, of the elements that the rank owns."""
+        self.rank.compute(num_owned * (self.speed.norm_s + self.speed.update_s))
+
+    def sharded_norm(self):
+        self.rank.wait(self.all_gather(sum(self.units) // NORM_BLOCK, 8))
+
+    def end(self, num_normed):
+        self.rank.compute(num_normed * self.speed.norm_s + self.speed.rest_s)
+        self.sum_of_numbers(2)
+        return self.rank.now
+
+
+def naive_dp(loop):
+    loop.sum_of_numbers(1)
+    loop.microbatches_until_the_last()
+    loop.forward()
+    loop.backward()
+    for _, numel, _ in loop.tensors:
+        loop.rank.wait(loop.all_reduce(numel, loop.grad_bytes))
+    loop.update(loop.numel)
+    return loop.end(loop.numel)
+
+
+def plan_buckets(tensors, size, capacity):
+    """(layer that completes it, elements), from the last tensor to the first."""
+    buckets, is_open = [], False
+    for layer, _, padded in reversed(tensors):
+        is_open = is_open and (buckets[-1][1] + padded) * size <= capacity
+        buckets[-1:] = [(layer, buckets[-1][1] + padded)] if is_open else [*buckets[-1:], (layer, padded)]
+        is_open = True
+    return buckets
+
+
+def bucketed_ddp(loop):
+    buckets = plan_buckets(loop.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
+    reductions = []
+    loop.sum_of_numbers(1)
+    loop.microbatches_until_the_last()
+    loop.forward()
+    loop.backward(lambda layer: reductions.extend(loop.all_reduce(numel, loop.grad_bytes) for at, numel in buckets if at == layer))
+    for reduction in reductions:
+        loop.rank.wait(reduction)
+    loop.update(loop.numel)
+    return loop.end(loop.numel)
+
+
+def gather_parameters(loop):
+    for gathered in [loop.all_gather(loop.units[unit], loop.param_bytes) for unit in reversed(loop.layers)]:
+        loop.rank.wait(gathered)
+
+
+def zero1(loop):
+    reductions = []
+    loop.sum_of_numbers(1)
+    loop.microbatches_until_the_last()
+    loop.forward()
+    loop.backward(lambda unit: reductions.append(loop.reduce_scatter(unit)))
+    for reduction in reductions:
+        loop.rank.wait(reduction)
+    loop.sharded_norm()
+    loop.update(loop.numel / loop.ranks)
+    gather_parameters(loop)
+    return loop.end(loop.numel)
+
+
+class Sharder:
+    """Step 6's: one unit is on its way at a time; the next one waits for it."""
+
+    def __init__(self, loop):
+        self.loop, self.on_its_way = loop, 0.0
+
+    def send(self, unit):
+        self.loop.rank.wait(self.on_its_way)
+        self.on_its_way = self.loop.reduce_scatter(unit)
+
+
+def zero2(loop):
+    sharder = Sharder(loop)
+    loop.sum_of_numbers(1)
+    for _ in range(loop.microbatches):
+        loop.forward()
+        loop.backward(sharder.send)
+    loop.rank.wait(sharder.on_its_way)
+    loop.sharded_norm()
+    loop.update(loop.numel / loop.ranks)
+    gather_parameters(loop)
+    return loop.end(loop.numel)
+
+
+def zero3(loop):
+    """Forward leaves the last unit whole; the embedding's backward reads no parameter; a tied embedding stays whole."""
+    sharder, last, ahead = Sharder(loop), loop.layers[-1], loop.config["prefetch"]
+    gathers = {}
+
+    def unshard(units, needed):
+        for unit in units:
+            if unit not in gathers:
+                gathers[unit] = loop.all_gather(loop.units[unit], loop.param_bytes)
+        loop.rank.wait(gathers.get(needed, 0))
+
+    def send(unit):
+        gathers.pop(unit, None)
+        sharder.send(unit)
+
+    loop.sum_of_numbers(1)
+    for _ in range(loop.microbatches):
+        gathers.clear()
+        for unit in loop.layers:
+            unshard(range(unit, min(unit + ahead, last) + 1), unit)
+            loop.rank.compute(loop.speed.forward_s[unit])
+            if unit != last and not (unit == 0 and loop.config["tie-embeddings"]):
+                del gathers[unit]
+        for unit in reversed(loop.layers):
+            unshard(range(unit, max(unit - ahead, 1) - 1, -1), unit if unit else None)
+            loop.rank.compute(loop.speed.backward_s[unit])
+            send(unit)
+    loop.rank.wait(sharder.on_its_way)
+    loop.sharded_norm()
+    loop.update(loop.numel / loop.ranks)
+    loop.rank.compute(loop.numel / loop.ranks * loop.speed.norm_s)
+    loop.sharded_norm()
+    return loop.end(0)
+
+
+class Stage:
+    """One stage of a pipeline, on rank `index` of the first replica."""
+
+    def __init__(self, loop, chunks, index):
+        self.loop, self.index, self.rank = loop, index, Rank(loop.speed, loop.rank.link)
+        num_stages = loop.facts["stages"]
+        layers = [layer for chunk in range(index, len(chunks), num_stages) for layer in chunks[chunk]]
+        self.tensors = [tensor for tensor in loop.tensors if tensor[0] in layers]
+        self.tied = loop.config["tie-embeddings"] and num_stages > 1 and index in (0, num_stages - 1)
+        if self.tied and index:  # a copy, the last tensor of the head's unit
+            self.tensors.append((loop.layers[-1], *loop.tensors[0][1:]))
+        self.numel = sum(padded for _, _, padded in self.tensors)
+
+
+def run_flush(loop, stages, schedule):
+    """Each stage computes in the order of its plan, as soon as what it needs has arrived."""
+    chunks, num_stages = schedule["chunks"], len(stages)
+    size = loop.config["micro-batch-size"] * loop.config["context"] * loop.config["channels"] * loop.param_bytes
+    kinds = {"F": (loop.speed.forward_s, 1), "B": (loop.speed.backward_s, 1), "I": (loop.speed.backward_s, 0.5), "W": (loop.speed.backward_s, 0.5)}
+    arrivals, next_action, is_moving = {}, [0] * num_stages, True
+    while is_moving:
+        is_moving = False
+        for at, (stage, actions) in enumerate(zip(stages, schedule["stages"])):
+            while next_action[at] < len(actions):
+                kind, (chunk, microbatch) = actions[next_action[at]][0], map(int, actions[next_action[at]][1:].split("."))
+                from_chunk = chunk - 1 if kind == "F" else chunk + 1
+                needed = ("F" if kind == "F" else "B", from_chunk, microbatch)
+                if kind != "W" and 0 <= from_chunk < len(chunks):
+                    if needed not in arrivals:
+                        break
+                    stage.rank.wait(arrivals[needed])
+                seconds, share = kinds[kind]
+                stage.rank.compute(share * sum(seconds[layer] for layer in chunks[chunk]) / loop.speed.sharing)
+                to_chunk = chunk + 1 if kind == "F" else chunk - 1
+                if kind != "W" and 0 <= to_chunk < len(chunks):
+                    sent = stage.rank.start("send", Sent(1, messages(1, size), size))
+                    arrivals["F" if kind == "F" else "B", chunk, microbatch] = sent
+                next_action[at] += 1
+                is_moving = True
+
+
+def all_of(stages, numel, size, ranks=None):
+    """An all-reduce among the stages, or, on so many ranks, of the whole world: the slowest decides."""
+    done = max([stage.rank.start("all_reduce", all_reduce(numel, size, ranks or len(stages), stage.index)) for stage in stages])
+    for stage in stages:
+        stage.rank.wait(done)
+
+
+def pipeline(loop):
+    schedule = loop.facts["schedule"]
+    stages = [Stage(loop, schedule["chunks"], index) for index in range(loop.facts["stages"])]
+    replicas = loop.ranks // len(stages)
+    norm_blocks = sum(ceil_div(sum(padded for at, _, padded in loop.tensors if at == layer), NORM_BLOCK) for layer in loop.layers)
+    for stage in stages:
+        stage.rank.wait(stage.rank.start("all_reduce", all_reduce(1, 8, replicas)))
+    per_flush = 1 + max(int(action.split(".")[1]) for action in schedule["stages"][0])
+    for _ in range(loop.microbatches // per_flush):
+        run_flush(loop, stages, schedule)
+    for stage in stages:
+        buckets = plan_buckets(stage.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
+        for reduction in [stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, replicas)) for _, numel in buckets]:
+            stage.rank.wait(reduction)
+    if tied := [stage for stage in stages if stage.tied]:
+        numel = loop.tensors[0][1]
+        done = max([stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, 2, i)) for i, stage in enumerate(tied)])
+        for stage in tied:
+            stage.rank.wait(done)
+    all_of(stages, norm_blocks, 8)
+    for stage in stages:
+        stage.rank.compute(stage.numel * (2 * loop.speed.norm_s + loop.speed.update_s) / loop.speed.sharing)
+    all_of(stages, norm_blocks, 8)
+    all_of(stages, 2, 8, loop.ranks)
+    check_sent(loop.facts, [stage.rank.sent for stage in stages])
+    loop.rank = max((stage.rank for stage in stages), key=lambda rank: rank.computed)
+    at_work = loop.speed.sharing * sum(stage.rank.computed for stage in stages) / len(stages)  # no core is idle in a bubble
+    return max(stages[0].rank.now, at_work) + loop.speed.rest_s
+
+
+def diloco(loop):
+    """Per inner step, on average of whole rounds. With --sync-delay the link works while training goes on."""
+    sends = loop.facts["ranks"][0]["sends"]
+    length = loop.config["sync-every"] / loop.config["fragments"]
+    total = Sent(*(sum(op[name] for op in sends.values()) for name in ("calls", "messages", "bytes_sent")))
+    in_steps = loop.facts["ranks"][0]["in_steps"]
+    speed = loop.speed
+    loop.microbatches_until_the_last()
+    loop.forward()
+    loop.backward()
+    loop.update(loop.numel)
+    loop.rank.compute(loop.numel * speed.norm_s + speed.rest_s)
+    copied_s = (total.calls * speed.call_s + total.messages * speed.message_s + total.num_bytes * speed.byte_s) / in_steps
+    outer_s = speed.update_s * loop.numel / loop.config["sync-every"]
+    hidden_s = loop.config["sync-delay"] * loop.rank.now / length
+    return loop.rank.now + copied_s + outer_s + max(0.0, loop.rank.link_s(total) / in_steps - hidden_s)
+
+
+LOOPS = {
+    "step3_naive_dp": naive_dp, "step4_bucketed_ddp": bucketed_ddp, "step5_zero1": zero1, "step6_zero2": zero2,
+    "step7_zero3": zero3, "step8_pipeline_ga": pipeline, "step9_diloco": diloco,
+}  # fmt: skip
+
+
+class WrongPlan(Exception):
+    """A loop here sends something else than the step does."""
+
+
+def check_sent(facts, sent_by_stage):
+    for rank, sent in zip(facts["ranks"], sent_by_stage, strict=True):
+        wanted = {kind: Sent(op["calls"], op["messages"], op["bytes_sent"]) for kind, op in rank["sends"].items() if kind != "recv"}
+        if sent != wanted:
+            raise WrongPlan(f"{facts['step']}: the planner's loop sends {sent}, the step's cost card says {wanted}")
+
+
+class Estimate(NamedTuple):
+    step_s: float
+    waiting_s: float  # of it: for the link, for other ranks
+
+
+def estimate(facts, speed, link):
+    loop = Loop(facts, speed, link)
+    seconds = LOOPS[facts["step"]](loop)
+    if facts["step"] not in ("step8_pipeline_ga", "step9_diloco"):  # one compares all stages, the other has no loop here
+        check_sent(facts, [loop.rank.sent])
+    return Estimate(seconds, max(0.0, seconds - loop.rank.computed))
