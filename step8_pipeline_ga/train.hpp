@@ -29,6 +29,7 @@ inline Trainer trainer() {
       .state_bytes = state_bytes,
       .traffic = traffic,
       .num_stages = num_stages_of,
+      .bubble = bubble,
       .picture = {"--show-schedule",
                   "draw what each stage computes when, as text or into FILE.svg, and exit",
                   draw_schedule},

@@ -33,6 +33,8 @@ struct Trainer {
   Traffic (*largest_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // The stages into which the model is cut on so many ranks; null: there is no pipeline.
   int (*num_stages)(const TrainOptions& options, int world_size) = nullptr;
+  // Theory: a stage's idle time per time that it computes, if all compute alike; null: no pipeline.
+  double (*bubble)(const TrainOptions& options, int world_size) = nullptr;
   // A picture that an option asks for instead of training; no name: there is none.
   struct Picture {
     const char* option = nullptr;  // "--show-schedule"

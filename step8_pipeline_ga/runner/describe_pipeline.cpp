@@ -41,4 +41,9 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
   return is_svg ? draw_svg(timeline, title, "slots") : title + "\n" + draw_text(timeline, "slots");
 }
 
+double bubble(const TrainOptions& options, int world_size) {
+  const Planner planner = planner_of(options, num_stages_of(options, world_size));
+  return summarize(simulate(planner(options.data.num_microbatches), {})).bubble_per_ideal;
+}
+
 }  // namespace ladder

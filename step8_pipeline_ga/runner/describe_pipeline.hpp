@@ -1,4 +1,4 @@
-// What a run says about its pipeline: the cut, the batch, the schedule as a picture.
+// What a run says about its pipeline: the cut, the batch, the schedule as a picture, its bubble.
 #pragma once
 
 #include <string>
@@ -15,5 +15,9 @@ std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cu
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
 // as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.
 std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg);
+
+// The idle time of all stages per time that they compute, for such a backward and messages that
+// take no time.
+double bubble(const TrainOptions& options, int world_size);
 
 }  // namespace ladder
