@@ -30,6 +30,7 @@ inline Trainer trainer() {
       .traffic = traffic,
       .num_stages = num_stages_of,
       .schedule = schedule_json,
+      .bubble = bubble,
       .picture = {"--show-schedule",
                   "draw what each stage computes when, as text or into FILE.svg, and exit",
                   draw_schedule},

@@ -48,6 +48,7 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--device", "cuda"},
     {"--precision", "fp16"},
     {"--transport", "threads", "--ranks", "2"},
+    {"--transport", "simulated", "--ranks", "3"},
     {"--objective", "dpo", "--dpo-reference", "a"},
     {"--pipeline-schedule", "interleaved", "--chunks-per-stage", "2"},
     {"--micro-batch-size", "2", "--local-batch-size", "8"},

@@ -25,6 +25,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -97,6 +98,12 @@ class Communicator {
   // Returns a new group of the ranks that pass the same color, ordered by key and then by old rank.
   // Collective over this group. A rank that passes a negative color joins no group and gets null.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  // The same where a rank's color follows from its number: every rank passes the same function. The
+  // new group keeps the order of ranks.
+  using ColorOfRank = std::function<int(int rank)>;
+  virtual std::unique_ptr<Communicator> split_by(const ColorOfRank& color_of) {
+    return split(color_of(rank()), rank());
+  }
 
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
@@ -104,6 +111,10 @@ class Communicator {
 
   // Says that an optimizer step begins, to a decorator that names it in messages. Local.
   virtual void begin_step(std::int64_t /*step*/) {}
+
+  // How long a simulated rank has waited without time passing (simulated_communicator.hpp). 0 for
+  // real ones, which wait in real time. Local.
+  virtual double simulated_wait_s() const { return 0; }
 };
 
 // Sums these numbers over all ranks in one all-reduce, folded in rank order. Collective, blocking.

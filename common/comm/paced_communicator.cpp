@@ -120,6 +120,12 @@ Link parse_link(const std::string& text) {
   return link;
 }
 
+double link_seconds(const Link& link, const OpTraffic& sent) {
+  if (!link.is_on()) return 0;
+  return static_cast<double>(sent.messages) * link.latency_us * 1e-6 +
+         static_cast<double>(sent.bytes_sent) * 8 / (link.gbit_per_s * 1e9);
+}
+
 class PacedCommunicator::LinkClock {
  public:
   explicit LinkClock(Link link) : link_(link) {
@@ -129,9 +135,8 @@ class PacedCommunicator::LinkClock {
 
   // Queues for the link; returns the time at which it will have sent this.
   Clock::time_point occupy(const OpTraffic& sent) {
-    const double seconds = static_cast<double>(sent.messages) * link_.latency_us * 1e-6 +
-                           static_cast<double>(sent.bytes_sent) * 8 / (link_.gbit_per_s * 1e9);
-    const auto needed = std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
+    const std::chrono::duration<double> seconds(link_seconds(link_, sent));
+    const auto needed = std::chrono::ceil<Clock::duration>(seconds);
     return free_at_ = std::max(free_at_, Clock::now()) + needed;
   }
 

@@ -48,6 +48,10 @@ struct Link {
 // latency is negative or the bandwidth is zero.
 Link parse_link(const std::string& text);
 
+// How long the link takes to send this: a latency per message, and the bytes at its bandwidth. A
+// link that is off takes no time.
+double link_seconds(const Link& link, const OpTraffic& sent);
+
 class PacedCommunicator final : public Communicator {
  public:
   // Throws CheckError for a link that parse_link() would refuse. Links may differ between ranks.

@@ -45,6 +45,7 @@ Transport resolve(Transport transport, int num_ranks) {
               "--transport self is for one rank, but the launcher started ", num_ranks,
               "; leave --transport out or start one process");
   check(transport != Transport::kThreads, "a World starts no threads: run_as_threads() does");
+  check(transport != Transport::kSimulated, "a simulated World is given its communicator");
   return transport;
 }
 
@@ -70,12 +71,13 @@ bool mpi_is_running() {  // whether or not this World started it
 }  // namespace
 
 Transport parse_transport(const std::string& name) {
-  for (const Transport transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
-                                    Transport::kThreads, Transport::kStore, Transport::kNccl}) {
+  for (const Transport transport :
+       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kStore,
+        Transport::kNccl, Transport::kSimulated}) {
     if (name == to_string(transport)) return transport;
   }
-  throw UsageError(
-      concat("--transport is '", name, "', it must be auto, self, mpi, threads, store or nccl"));
+  throw UsageError(concat("--transport is '", name,
+                          "', it must be auto, self, mpi, threads, store, ", "nccl or simulated"));
 }
 
 const char* to_string(Transport transport) {
@@ -92,6 +94,8 @@ const char* to_string(Transport transport) {
       return "store";
     case Transport::kNccl:
       return "nccl";
+    case Transport::kSimulated:
+      return "simulated";
   }
   throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
 }

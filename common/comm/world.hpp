@@ -17,8 +17,9 @@ namespace ladder {
 
 // kAuto: where a launcher started several ranks, store if it is torchrun, else mpi; self for one
 // rank; on GPUs nccl if each rank has one. kThreads: run_as_threads.hpp.
-enum class Transport { kAuto, kSelf, kMpi, kThreads, kStore, kNccl };
-// "auto", "self", "mpi", "threads", "store", "nccl"; anything else is a UsageError.
+// kSimulated: simulated_communicator.hpp.
+enum class Transport { kAuto, kSelf, kMpi, kThreads, kStore, kNccl, kSimulated };
+// "auto", "self", "mpi", "threads", "store", "nccl", "simulated"; anything else is a UsageError.
 Transport parse_transport(const std::string& name);
 const char* to_string(Transport transport);
 
@@ -26,8 +27,8 @@ class World {
  public:
   // Collective with mpi and nccl. Throws UsageError for `self` under a launcher of several ranks,
   // for `mpi` in a build without it, and if torchrun started several ranks, since it starts no MPI;
-  // for `store` under any other launcher, which serves none; CheckError for `threads`, which no
-  // constructor starts. With a link, the communicator is paced by it; throws UsageError if the
+  // for `store` under any other launcher, which serves none; CheckError for `threads` and
+  // `simulated`, whose communicator is given instead. With a link, the communicator is paced by it; throws UsageError if the
   // ranks are on several machines.
   //
   // With a device of type CUDA, each rank gets the GPU of its local rank, in turns if there are

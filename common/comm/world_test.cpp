@@ -202,13 +202,14 @@ TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
 }
 
 TEST_F(WorldTest, TransportsHaveNames) {
-  for (const auto transport : {Transport::kAuto, Transport::kSelf, Transport::kMpi,
-                               Transport::kThreads, Transport::kStore, Transport::kNccl}) {
+  for (const auto transport :
+       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kStore,
+        Transport::kNccl, Transport::kSimulated}) {
     EXPECT_EQ(parse_transport(to_string(transport)), transport);
   }
   EXPECT_THAT([] { parse_transport("gloo"); },
-              ThrowsMessage<UsageError>(
-                  HasSubstr("'gloo', it must be auto, self, mpi, threads, store or nccl")));
+              ThrowsMessage<UsageError>(HasSubstr(
+                  "'gloo', it must be auto, self, mpi, threads, store, nccl or simulated")));
 }
 
 TEST_F(WorldTest, ALinkPacesTheCommunicator) {

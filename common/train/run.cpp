@@ -43,7 +43,7 @@ std::string describe_changes(const Json& before, const TrainOptions& options) {
 Run::Run(const TrainOptions& options, const Mesh& mesh)
     : options_(options),
       mesh_(mesh),
-      is_main_(mesh.world.rank() == 0),
+      is_main_(writes_for_all(options, mesh.world.rank())),
       out_(options.output.out),
       console_(is_main_ && !options.output.is_quiet) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
@@ -170,6 +170,8 @@ bool Run::next_step() {
   step_span_.emplace("step", TraceNumber{"step", step_ + 1});
   mesh_.world.begin_step(step_ + 1);
   counted_traffic_ = mesh_.world.traffic();
+  simulated_wait_s_ = mesh_.world.simulated_wait_s();
+  computing_.restart();
   return true;
 }
 
@@ -219,7 +221,10 @@ void Run::record(const StepRecord& record) {
 
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
-  report_.step_seconds.push_back(step_timer_.seconds());
+  const double waited_s = mesh_.world.simulated_wait_s() - simulated_wait_s_;
+  report_.step_seconds.push_back(is_simulated(options_) ? computing_.seconds() + waited_s
+                                                        : step_timer_.seconds());
+  if (is_simulated(options_)) report_.simulated_waits_s.push_back(waited_s);
   step_span_.reset();
   skipped_steps_ = loss_scaler_.state().skipped_steps;
   count_traffic();
@@ -359,7 +364,7 @@ void Run::write_state(const TrainState& state) {
 
 void Run::finish(const TrainState& state) {
   report_.resident = read_resident_memory();
-  if (saved_step_ < step_) save(state);
+  if (saved_step_ < step_ && !is_simulated(options_)) save(state);
   if (saved_step_ > step_) report_.param_hash = tensor_hash(state.parameters);  // went back
   report_.resident.peak_bytes = read_resident_memory().peak_bytes;
   report_.data_bytes_read = state.data_bytes_read;

@@ -2,7 +2,8 @@
 //
 // Nothing here communicates, except the functions of a state that is passed in. Global values
 // (losses, norms, stop requests) are passed in by the loop, which shows the collective that made
-// them global. Files and console belong to rank 0 of the world.
+// them global. Files and console belong to rank 0 of the world, or to a simulated rank, which saves
+// no checkpoint: what it has trained means nothing.
 //
 // With an `out` folder a run writes metrics.jsonl (a line per logged step) and checkpoints/. A
 // folder that holds another run is refused unless that run is resumed; its log is then cut back to
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "common/comm/mesh.hpp"
+#include "common/core/cpu_timer.hpp"
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -105,7 +107,7 @@ class Run {
 
   TrainOptions options_;
   Mesh mesh_;
-  bool is_main_;  // rank 0
+  bool is_main_;  // rank 0, or a simulated one
   std::filesystem::path out_;
   Console console_;
   std::ofstream metrics_;
@@ -123,7 +125,9 @@ class Run {
   std::optional<Span> step_span_;
   Speed speed_;
   std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
-  Traffic counted_traffic_;  // up to here, traffic is in the report, or was none of a step's
+  Traffic counted_traffic_;      // up to here, traffic is in the report, or was none of a step's
+  CpuTimer computing_;           // of a simulated rank, in this step
+  double simulated_wait_s_ = 0;  // when the step began
 };
 
 }  // namespace ladder

@@ -15,6 +15,7 @@
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
+#include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
@@ -101,6 +102,17 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = peak_bytes_of(trainer, options, world_size, rank);
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
+  if (trainer.bubble != nullptr) report.bubble = trainer.bubble(options, world_size);
+}
+
+void announce(const TrainOptions& options) {
+  if (!own_answers().empty())
+    std::printf("with your own answers to these exercises: %s\n", own_answers().c_str());
+  if (is_simulated(options))
+    std::printf(
+        "simulated: rank %d of %d; the others answer by theory, so it sends, holds and "
+        "waits for is real, and what it learns is not\n",
+        options.simulated_rank, options.num_ranks);
 }
 
 // `log`: this rank's, if the run is traced.
@@ -112,16 +124,16 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   if (is_traced) start_trace(log, world);
   const TraceScope trace(is_traced ? &log : nullptr);
   Communicator& comm = world.comm();
-  ReferenceFolder reference(options, comm.rank() == 0);
-  const RunFolder folder(options, comm.rank() == 0);
-  if (!own_answers().empty() && comm.rank() == 0 && !options.output.is_quiet)
-    std::printf("with your own answers to these exercises: %s\n", own_answers().c_str());
+  const bool is_main = writes_for_all(options, comm.rank());
+  ReferenceFolder reference(options, is_main);
+  const RunFolder folder(options, is_main);
+  if (is_main && !options.output.is_quiet) announce(options);
   TrainReport report = trainer.train(options, world);
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
   const std::string traced = is_traced ? trace_file.write(log, options, comm) : "";
-  if (comm.rank() != 0) return report.was_stopped ? kExitStopped : kExitDone;
+  if (!is_main) return report.was_stopped ? kExitStopped : kExitDone;
   const fs::path path = fs::path(options.output.out) / "report.json";
   // If all steps had been taken before, the report of those steps stays.
   const bool is_account_kept = report.losses.empty() && fs::exists(path);
@@ -156,8 +168,9 @@ bool is_for_training(const CommandLine& line) {
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
     const CommandLine line = parse_command_line(argc, argv, trainer);
-    check_usage(line.options.transport != Transport::kThreads || num_ranks == 1,
-                "--transport threads starts the ranks itself, but the launcher started ", num_ranks,
+    check_usage(line.options.num_ranks == 0 || num_ranks == 1, "--transport ",
+                to_string(line.options.transport),
+                " starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
     if (is_for_training(line)) check_memory(line.options, trainer, ranks_here(line.options));
     return line;
@@ -203,6 +216,12 @@ int run_world(const TrainOptions& options, const Trainer& trainer) {
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
   TraceLog log;
+  if (is_simulated(options)) {
+    World world(
+        std::make_unique<SimulatedCommunicator>(options.simulated_rank, options.num_ranks, link),
+        Transport::kSimulated);
+    return check_and_train(options, trainer, world, log);
+  }
   World world(options.transport, link, options.device, options.nccl);
   return run_in_world(world, [&] { return check_and_train(options, trainer, world, log); });
 }

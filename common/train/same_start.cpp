@@ -24,7 +24,9 @@ std::optional<Difference> first_difference(const Json& own, Communicator& comm) 
     return values.contains(name) ? values[name].dump() : "nothing";
   };
   for (int rank = 1; rank < comm.size(); ++rank) {
-    const Json found = parse_json(texts[static_cast<std::size_t>(rank)], "what a rank sent");
+    const std::string& text = texts[static_cast<std::size_t>(rank)];
+    if (text == texts[0]) continue;
+    const Json found = parse_json(text, "what a rank sent");
     for (const Json& values : {wanted, found}) {
       for (const auto& [name, value] : values.items()) {
         const std::string a = value_in(found, name), b = value_in(wanted, name);

@@ -36,6 +36,8 @@ struct Trainer {
   int (*num_stages)(const TrainOptions& options, int world_size) = nullptr;
   // What each stage computes in which order, as data for --dry-run --json; null: there is no pipeline.
   Json (*schedule)(const TrainOptions& options, int world_size) = nullptr;
+  // Theory: a stage's idle time per time that it computes, if all compute alike; null: no pipeline.
+  double (*bubble)(const TrainOptions& options, int world_size) = nullptr;
   // A picture that an option asks for instead of training; no name: there is none.
   struct Picture {
     const char* option = nullptr;  // "--show-schedule"

@@ -6,6 +6,7 @@
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 
 namespace ladder::objectives {
 
@@ -26,7 +27,8 @@ inline Trainer trainer() {
                      .train = train,
                      .state_bytes = state_bytes,
                      .traffic = traffic,
-                     .num_stages = num_stages_of};
+                     .num_stages = num_stages_of,
+                     .bubble = bubble};
   trainer.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();
   trainer.options.data.num_microbatches = 4;  // as in step 8
   return trainer;

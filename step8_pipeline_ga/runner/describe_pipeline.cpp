@@ -58,4 +58,9 @@ Json schedule_json(const TrainOptions& options, int world_size) {
   return {{"chunks", cut.chunks}, {"stages", stages}};
 }
 
+double bubble(const TrainOptions& options, int world_size) {
+  const Planner planner = planner_of(options, num_stages_of(options, world_size));
+  return summarize(simulate(planner(options.data.num_microbatches), {})).bubble_per_ideal;
+}
+
 }  // namespace ladder

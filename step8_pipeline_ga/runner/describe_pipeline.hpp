@@ -1,4 +1,4 @@
-// What a run says about its pipeline: the cut, the batch, the schedule as a picture.
+// What a run says about its pipeline: the cut, the batch, the schedule as a picture, its bubble.
 #pragma once
 
 #include <string>
@@ -21,5 +21,9 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
 // each stage computes in one flush, as kind (F, B, or the halves I and W), chunk and microbatch.
 // Null if the pipeline's flushes have no fixed size.
 Json schedule_json(const TrainOptions& options, int world_size);
+
+// The idle time of all stages per time that they compute, for such a backward and messages that
+// take no time.
+double bubble(const TrainOptions& options, int world_size);
 
 }  // namespace ladder

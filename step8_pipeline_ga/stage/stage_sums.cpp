@@ -18,7 +18,9 @@ double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator
 }
 
 std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {
-  return stages.split(plan.tied ? 0 : -1, stages.rank());
+  const int last = stages.size() - 1;  // those between have no plan.tied, and no color
+  return stages.split_by(
+      [&](int stage) { return plan.tied && (stage == 0 || stage == last) ? 0 : -1; });
 }
 
 void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied) {

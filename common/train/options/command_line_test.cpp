@@ -80,6 +80,26 @@ TEST(Options, RanksAreThreadsOrTheLaunchers) {
                  {"--memory-cap-mb 5", "--transport threads", "--transport mpi"});
 }
 
+TEST(Options, ASimulatedRankIsOneOfThem) {
+  const auto simulated = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"--transport", "simulated"});
+    return words;
+  };
+  EXPECT_EQ(parse(simulated({"--ranks", "64", "--rank", "63"})).options.simulated_rank, 63);
+  expect_refused(simulated({}), {"--transport simulated", "--ranks N"});
+  expect_refused({"--rank", "1"}, {"--rank 1", "--transport simulated"});
+  for (const char* rank : {"-1", "64"})
+    expect_refused(simulated({"--ranks", "64", "--rank", rank}), {"numbered from 0 to 63"});
+  const std::vector<std::vector<const char*>> refused = {
+      {"--save-every", "1"},     {"--resume", "a"}, {"--eval-every", "1"},       {"--sample", "a"},
+      {"--save-reference", "a"}, {"--trace", "a"},  {"--check-collectives", "1"}};
+  for (const auto& words : refused) {
+    std::vector<const char*> all = simulated({"--ranks", "64"});
+    all.insert(all.end(), words.begin(), words.end());
+    expect_refused(all, {words[0], "is not for --transport simulated"});
+  }
+}
+
 TEST(Options, OnAGpuTheDefaultIsBf16) {
   EXPECT_EQ(parse({"--device", "cuda"}).options.device, at::Device(at::kCUDA));
   EXPECT_EQ(parse({"--device", "cuda"}).options.model.precision, (Precision{at::kBFloat16}));

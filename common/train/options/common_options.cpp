@@ -41,9 +41,11 @@ void declare_run(OptionTable& t, TrainOptions& o) {
             {"mpi", Transport::kMpi},
             {"threads", Transport::kThreads},
             {"store", Transport::kStore},
-            {"nccl", Transport::kNccl}},
+            {"nccl", Transport::kNccl},
+            {"simulated", Transport::kSimulated}},
            "what carries messages between ranks; threads: all ranks are threads of this process; "
-           "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank")
+           "store: that of torchrun, which starts no MPI; nccl: between GPUs, one for each rank; "
+           "simulated: this process is one rank of many, and theory answers for the others")
       .changes_no_bits();
   t.choice(
       "--reduction", o.nccl.reduction,
@@ -55,7 +57,10 @@ void declare_run(OptionTable& t, TrainOptions& o) {
            "taken for hung, and the run ended")
       .changes_no_bits();
   t.value("--ranks", o.num_ranks,
-          "ranks to start with --transport threads; 0: those that the launcher has started")
+          "ranks to start with --transport threads, or to simulate; 0: those that the launcher has "
+          "started")
+      .changes_no_bits();
+  t.value("--rank", o.simulated_rank, "with --transport simulated, the rank that this process is")
       .changes_no_bits();
   t.number_or_alone("--check-collectives", o.check_collectives_s, {0, kMostSeconds}, 30,
                     "compare the calls of all ranks, and end the run where they differ or if a "

@@ -64,22 +64,48 @@ void finalize_precision(TrainOptions& options) {
   options.optimizer.seed = options.seed;
 }
 
+// A simulated rank is alone, and has no values of the others.
+void finalize_simulated(const TrainOptions& options) {
+  const int rank = options.simulated_rank;
+  check_usage(is_simulated(options) || rank == 0, "--rank ", rank,
+              " is for --transport simulated, where this process is one rank of --ranks");
+  if (!is_simulated(options)) return;
+  check_usage(0 <= rank && rank < options.num_ranks, "--rank is ", rank, ", but --ranks ",
+              options.num_ranks, " are numbered from 0 to ", options.num_ranks - 1);
+  const OutputOptions& output = options.output;
+  const auto refuse = [](bool is_given, const char* option, const char* why) {
+    check_usage(!is_given, option, " is not for --transport simulated: ", why, "; leave it out");
+  };
+  const char* const values = "the other ranks' values are made up, so the model means nothing";
+  refuse(output.save_every != 0, "--save-every", values);
+  refuse(output.resume != "none", "--resume", values);
+  refuse(output.eval_every != 0, "--eval-every", values);
+  refuse(!output.sample.empty(), "--sample", values);
+  refuse(!output.save_reference.empty(), "--save-reference", values);
+  const char* const alone = "there is no other rank to hear from";
+  refuse(!output.trace.empty(), "--trace", alone);
+  refuse(options.check_collectives_s != 0, "--check-collectives", alone);
+  refuse(options.device.is_cuda(), "--device cuda", "it answers on the CPU");
+}
+
 // Who starts the ranks.
 void finalize_ranks(const TrainOptions& options) {
   const int num_ranks = options.num_ranks;
   const bool are_threads = options.transport == Transport::kThreads;
-  check_usage(are_threads || num_ranks == 0, "--ranks ", num_ranks,
-              " is for --transport threads, which starts the ranks in this process; ranks that are "
-              "processes are started by mpirun -n ",
+  const bool are_here = are_threads || is_simulated(options);
+  check_usage(are_here || num_ranks == 0, "--ranks ", num_ranks,
+              " is for --transport threads, which starts the ranks in this process, and for "
+              "simulated; ranks that are processes are started by mpirun -n ",
               num_ranks, " or ./ladder train ", options.step, " --ranks ", num_ranks);
-  check_usage(!are_threads || num_ranks != 0,
-              "--transport threads starts the ranks itself: give their number with --ranks N");
+  check_usage(!are_here || num_ranks != 0, "--transport ", to_string(options.transport),
+              " starts the ranks itself: give their number with --ranks N");
   check_usage(num_ranks >= 0 && num_ranks <= kMostRanks, "--ranks is ", num_ranks,
               ", it must be at least 1 and at most ", kMostRanks);
   constexpr int kMostTogether = 16384;
-  check_usage(num_ranks * options.num_threads <= kMostTogether, "--ranks ", num_ranks,
-              " with --threads ", options.num_threads, " is ", num_ranks * options.num_threads,
-              " threads in one process, more than the ", kMostTogether, " that can be started");
+  check_usage(!are_threads || num_ranks * options.num_threads <= kMostTogether, "--ranks ",
+              num_ranks, " with --threads ", options.num_threads, " is ",
+              num_ranks * options.num_threads, " threads in one process, more than the ",
+              kMostTogether, " that can be started");
   const bool is_on_gpu = options.device.is_cuda();
   check_usage(is_on_gpu || options.transport != Transport::kNccl,
               "--transport nccl carries tensors on GPUs: give --device cuda as well");
@@ -96,6 +122,7 @@ void finalize_ranks(const TrainOptions& options) {
   check_usage(!are_threads || options.memory_cap_mb == 0, "--memory-cap-mb ", options.memory_cap_mb,
               " limits the memory of a rank, but with --transport threads all ranks share that of "
               "one process; leave it out, or use --transport mpi");
+  finalize_simulated(options);
 }
 
 }  // namespace
@@ -144,6 +171,14 @@ void finalize(TrainOptions& options) {
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
   return options.data.microbatch_size * microbatches_per_step(options) * num_replicas *
          options.shape.replicas_per_rank;
+}
+
+bool is_simulated(const TrainOptions& options) {
+  return options.transport == Transport::kSimulated;
+}
+
+bool writes_for_all(const TrainOptions& options, int rank) {
+  return rank == 0 || is_simulated(options);
 }
 
 int num_ranks_of(const TrainOptions& options) {

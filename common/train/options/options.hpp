@@ -69,8 +69,10 @@ struct TrainOptions {
   at::Device device = at::kCPU;  // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
-  NcclOptions nccl;   // of the nccl transport
-  int num_ranks = 0;  // to start as threads of this process; 0 with any other transport
+  NcclOptions nccl;  // of the nccl transport
+  // To start as threads of this process, or to simulate; 0 with any other transport.
+  int num_ranks = 0;
+  int simulated_rank = 0;          // which of them this process is
   double check_collectives_s = 0;  // how long a rank may wait; 0: nothing is checked
   std::string link = {};           // LATENCY_US:GBPS, a paced link between ranks; empty: full speed
   OutputOptions output;
@@ -100,6 +102,11 @@ void finalize(TrainOptions& options);
 
 // The number of ranks: --ranks, or as many as the launcher has started.
 int num_ranks_of(const TrainOptions& options);
+
+bool is_simulated(const TrainOptions& options);  // this process is one of --ranks, and alone
+
+// Whether files and console belong to this rank: to rank 0, or to a simulated one.
+bool writes_for_all(const TrainOptions& options, int rank);
 
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);

@@ -101,8 +101,10 @@ Json finite_or_null(double value) {
 }
 
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm) {
-  const std::vector<std::string> texts = all_gather_text(to_text(rank_json(report, options)), comm);
-  if (comm.rank() != 0) return nullptr;
+  const std::string own = to_text(rank_json(report, options));
+  const std::vector<std::string> texts =
+      is_simulated(options) ? std::vector{own} : all_gather_text(own, comm);
+  if (!writes_for_all(options, comm.rank())) return nullptr;
   Json json = {{"schema_version", 1},
                {"step", options.step},
                {"world_size", comm.size()},
@@ -133,6 +135,11 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   if (options.shape.is_of_tokens()) {
     json["target_tokens"] = report.denominators;
     json["tokens_per_second"] = report.counted_per_second;
+  }
+  if (is_simulated(options)) {
+    json["simulation"] = {{"rank", comm.rank()},
+                          {"waiting_seconds", finite(report.simulated_waits_s)},
+                          {"bubble", report.bubble}};
   }
   for (const Metrics& metrics : report.metrics) {
     for (const auto& [name, value] : metrics)

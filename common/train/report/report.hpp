@@ -69,7 +69,8 @@ struct TrainReport {
   std::vector<double> learning_rates;
   std::vector<std::int64_t> denominators;  // of the losses: by default, numbers of target tokens
   std::vector<Metrics> metrics;            // of each step the same names
-  std::vector<double> step_seconds;
+  std::vector<double> step_seconds;        // a simulated rank's waiting included
+  std::vector<double> simulated_waits_s;  // how much of them is waiting that took no time; or empty
   BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
   double counted_per_second = 0;
   std::vector<ValidationLoss> val_losses;
@@ -83,6 +84,7 @@ struct TrainReport {
   PeakBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave
   Traffic traffic_theory;    // the same as the formulas predict
+  double bubble = 0;         // of a pipeline, as theory predicts: idle / computing
   bool was_stopped = false;  // by a signal, before the last step
   std::string sample;        // the text that --sample asked for
 };
@@ -103,7 +105,7 @@ class Speed {
 Json finite_or_null(double value);
 
 // Merges the ranks' reports into that of the whole run. Collective: every rank calls it; rank 0
-// gets the result, the others null.
+// gets the result, the others null. A simulated rank gets a report of itself alone.
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm);
 
 }  // namespace ladder

@@ -1,0 +1,97 @@
+#include "common/comm/simulated/simulated_communicator.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/comm/mesh.hpp"
+#include "common/comm/traffic_theory.hpp"
+#include "common/core/check.hpp"
+#include "common/testing/closeness.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+at::Tensor floats(std::vector<float> values) {
+  return at::tensor(values);
+}
+
+TEST(SimulatedCommunicator, AnswersAsIfAllRanksHeldTheSame) {
+  SimulatedCommunicator comm(/*rank=*/1, /*size=*/3);
+  const at::Tensor tensor = floats({1, 2, 3, 4, 5, 6}), shard = at::ones({2});
+  comm.reduce_scatter(tensor, shard)->wait();
+  EXPECT_TRUE(bits_equal(shard, floats({9, 12})));
+  comm.all_gather(shard, tensor)->wait();
+  EXPECT_TRUE(bits_equal(tensor, floats({9, 12, 9, 12, 9, 12})));
+  comm.all_reduce(tensor)->wait();
+  EXPECT_TRUE(bits_equal(tensor, floats({27, 36, 27, 36, 27, 36})));
+  comm.broadcast(tensor, 2)->wait();
+  comm.send(tensor, 0, 0)->wait();
+  EXPECT_TRUE(bits_equal(tensor, floats({27, 36, 27, 36, 27, 36})));
+  comm.recv(shard, 2, 0)->wait();
+  EXPECT_TRUE(bits_equal(shard, floats({0, 0})));
+  comm.barrier();
+}
+
+// In steps 5 to 7 a rank's own shard is its slice of the whole.
+TEST(SimulatedCommunicator, AShardMayBeItsOwnSlice) {
+  SimulatedCommunicator comm(/*rank=*/2, /*size=*/3);
+  const at::Tensor full = floats({1, 2, 3});
+  comm.reduce_scatter(full, full.narrow(0, 2, 1))->wait();
+  EXPECT_TRUE(bits_equal(full, floats({1, 2, 9})));
+  comm.all_gather(full.narrow(0, 2, 1), full)->wait();
+  EXPECT_TRUE(bits_equal(full, floats({9, 9, 9})));
+}
+
+TEST(SimulatedCommunicator, RefusesWhatOthersRefuse) {
+  SimulatedCommunicator comm(/*rank=*/1, /*size=*/3);
+  EXPECT_THAT([&] { comm.all_gather(at::ones({2}), at::ones({7})); },
+              ThrowsMessage<CheckError>(HasSubstr("rank 1 of 3: all_gather: full has 7")));
+  EXPECT_THAT([&] { comm.send(at::ones({2}), 3, 0); },
+              ThrowsMessage<CheckError>(HasSubstr("there is no peer 3")));
+  EXPECT_THAT([&] { comm.split(0, 0); }, ThrowsMessage<CheckError>(HasSubstr("split_by()")));
+  EXPECT_THROW(SimulatedCommunicator(3, 3), CheckError);
+  EXPECT_EQ(comm.traffic(), Traffic());
+}
+
+TEST(SimulatedCommunicator, BelongsToAMesh) {
+  SimulatedCommunicator comm(/*rank=*/7, /*size=*/12);
+  const Mesh mesh = Mesh::split(comm, /*num_stages=*/4);
+  EXPECT_EQ(mesh.num_stages(), 4);
+  EXPECT_EQ(mesh.pp_rank(), 3);
+  EXPECT_EQ(mesh.num_replicas(), 3);
+  EXPECT_EQ(mesh.dp_rank(), 1);
+  EXPECT_EQ(comm.split_by([](int rank) { return rank == 7 ? -1 : 0; }), nullptr);
+  mesh.stages.all_reduce(at::ones({8}))->wait();
+  EXPECT_EQ(comm.traffic(), all_reduce_traffic(8, 4, 4, 3)) << "the groups share a meter";
+}
+
+// The link is so slow that computing takes no time beside it: 1.032 s for a message of one float.
+TEST(SimulatedCommunicator, OperationsQueueOnTheLink) {
+  SimulatedCommunicator comm(/*rank=*/3, /*size=*/4, {.latency_us = 1e6, .gbit_per_s = 1e-6});
+  const auto expect_waited = [&](double num_messages) {
+    EXPECT_NEAR(comm.simulated_wait_s(), num_messages * 1.032, 0.5);
+  };
+  const WorkPtr first = comm.all_reduce(at::ones({4}));
+  const WorkPtr second = comm.split_by([](int) { return 0; })->all_reduce(at::ones({4}));
+  EXPECT_FALSE(first->test());
+  first->wait();
+  expect_waited(6);
+  EXPECT_TRUE(first->test());
+  second->wait();
+  expect_waited(12);
+  const WorkPtr message = comm.recv(at::ones({1}), 2, 0);  // over the other rank's link
+  const WorkPtr scalar = comm.all_reduce(at::ones({1}));   // which rank 0 alone sums, for 3 others
+  message->wait();
+  expect_waited(13);
+  scalar->wait();
+  expect_waited(15);
+}
+
+}  // namespace
+}  // namespace ladder

@@ -1,0 +1,134 @@
+// A simulated rank (--transport simulated) runs the trainers' own code. It must hold, send and wait
+// for what theory says, on any number of ranks, and send what the same rank sends to real ones.
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/comm/simulated/simulated_communicator.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step0_single_gpu/judge/measured.hpp"
+#include "step3_naive_dp/train.hpp"
+#include "step4_bucketed_ddp/train.hpp"
+#include "step5_zero1/train.hpp"
+#include "step6_zero2/train.hpp"
+#include "step7_zero3/train.hpp"
+#include "step8_pipeline_ga/train.hpp"
+#include "step9_diloco/train.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::Each;
+using ::testing::IsEmpty;
+
+struct Case {
+  Trainer trainer;
+  WireFormat wire = WireFormat::kFp32;
+  Schedule schedule = Schedule::k1f1b;
+};
+
+class SimulatedWorld : public ::testing::TestWithParam<Case> {
+ protected:
+  SimulatedWorld() {
+    install_memory_ledger();
+    at::set_num_threads(1);
+  }
+
+  static const Trainer& trainer() { return GetParam().trainer; }
+
+  // Replicas of as many stages as there are ranks, but at most 4.
+  TrainOptions options_on(int num_ranks) const {
+    const int stages = std::min(num_ranks, 4);
+    const int chunks = GetParam().schedule == Schedule::kInterleaved ? 2 : 1;
+    TrainOptions options;
+    options.num_steps = 2;
+    options.model = {.context = 8, .layers = stages * chunks, .heads = 2, .channels = 12};
+    options.data.source = text_;
+    options.data.microbatch_size = 2;
+    options.data.num_microbatches = 4;
+    options.set<BucketOptions>().capacity_mb = 8.0 / 1024;
+    options.set<PipelineOptions>() = {
+        .num_stages = stages, .schedule = GetParam().schedule, .chunks_per_stage = chunks};
+    options.set<DilocoOptions>() = {.sync_every = 2, .num_fragments = 2, .wire = GetParam().wire};
+    options.output.is_quiet = true;
+    return options_for(trainer(), options);
+  }
+
+  TrainReport simulate(int rank, int num_ranks, Link link = {}) const {
+    TrainOptions options = options_on(num_ranks);
+    options.transport = Transport::kSimulated;
+    options.num_ranks = num_ranks;
+    options.simulated_rank = rank;
+    finalize(options);
+    World world(std::make_unique<SimulatedCommunicator>(rank, num_ranks, link),
+                Transport::kSimulated);
+    const MemoryReading before = read_memory();
+    const TrainReport report = trainer().train(options, world);
+    EXPECT_THAT(differences_from_theory(trainer(), options, report, before, num_ranks, rank),
+                IsEmpty());
+    return report;
+  }
+
+  TempFolder folder_;
+  const std::string text_ = folder_.write("text.txt", std::string(1 << 17, 'x'));
+};
+
+TEST_P(SimulatedWorld, HoldsAndSendsWhatTheorySays) {
+  for (const int num_ranks : {64, 256, 1024}) {
+    for (const int rank : {0, num_ranks / 2 + 1, num_ranks - 1}) {
+      SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));
+      const TrainReport report = simulate(rank, num_ranks);
+      EXPECT_EQ(report.losses.size(), 2u);
+      EXPECT_GT(report.traffic.bytes_sent(), 0);
+      EXPECT_THAT(report.simulated_waits_s, Each(0)) << "a link that is off";
+    }
+  }
+}
+
+TEST_P(SimulatedWorld, SendsWhatTheSameRankSendsToRealOnes) {
+  for (const int num_ranks : {2, 4}) {
+    std::vector<TrainReport> real(static_cast<std::size_t>(num_ranks));
+    run_as_threads(num_ranks, [&](Communicator& comm) {
+      World world(comm.split(0, 0), Transport::kThreads);
+      real[static_cast<std::size_t>(comm.rank())] = trainer().train(options_on(num_ranks), world);
+    });
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));
+      EXPECT_EQ(simulate(rank, num_ranks).traffic, real[static_cast<std::size_t>(rank)].traffic);
+    }
+  }
+}
+
+// A link that needs a minute for each message, on which a real run would take hours.
+TEST_P(SimulatedWorld, WaitsWithoutSleeping) {
+  const TrainReport report = simulate(1, 64, {.latency_us = 60e6, .gbit_per_s = 1000});
+  const double waited_s = report.simulated_waits_s.at(1);
+  EXPECT_GT(waited_s, 60);
+  EXPECT_LT(report.step_seconds.at(1) - waited_s, 20) << "what it computes takes real time";
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.trainer.step;
+  if (info.param.wire == WireFormat::kInt8) name += "_int8";
+  if (info.param.schedule == Schedule::kInterleaved) name += "_interleaved";
+  if (info.param.schedule == Schedule::kZeroBubble) name += "_zero_bubble";
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld,
+                         ::testing::Values(Case{step3::trainer()}, Case{step4::trainer()},
+                                           Case{step5::trainer()}, Case{step6::trainer()},
+                                           Case{step7::trainer()}, Case{step8::trainer()},
+                                           Case{step8::trainer(), {}, Schedule::kInterleaved},
+                                           Case{step8::trainer(), {}, Schedule::kZeroBubble},
+                                           Case{step9::trainer()},
+                                           Case{step9::trainer(), WireFormat::kInt8}),
+                         name_of);
+
+}  // namespace
+}  // namespace ladder
