@@ -112,12 +112,24 @@ TEST_P(SimulatedWorld, WaitsWithoutSleeping) {
   EXPECT_LT(report.step_seconds.at(1) - waited_s, 20) << "what it computes takes real time";
 }
 
-std::string name_of(const ::testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.trainer.step;
-  if (info.param.wire == WireFormat::kInt8) name += "_int8";
-  if (info.param.schedule == Schedule::kInterleaved) name += "_interleaved";
-  if (info.param.schedule == Schedule::kZeroBubble) name += "_zero_bubble";
+// Four stages and four microbatches: (4 - 1) / 4.
+TEST(Bubble, IsThatOfTheSchedule) {
+  TrainOptions options = options_for(step8::trainer(), step8::default_options());
+  options.set<PipelineOptions>().num_stages = 4;
+  EXPECT_DOUBLE_EQ(step8::trainer().bubble(options, 1024), 0.75);
+  options.set<PipelineOptions>().num_stages = 1;
+  EXPECT_DOUBLE_EQ(step8::trainer().bubble(options, 1024), 0);
+}
+
+std::string name_of(const Case& of) {
+  std::string name = of.trainer.step;
+  if (of.wire == WireFormat::kInt8) name += "_int8";
+  if (of.schedule == Schedule::kInterleaved) name += "_interleaved";
+  if (of.schedule == Schedule::kZeroBubble) name += "_zero_bubble";
   return name;
+}
+void PrintTo(const Case& of, std::ostream* out) {
+  *out << name_of(of);
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld,
@@ -128,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld,
                                            Case{step8::trainer(), {}, Schedule::kZeroBubble},
                                            Case{step9::trainer()},
                                            Case{step9::trainer(), WireFormat::kInt8}),
-                         name_of);
+                         [](const auto& each) { return name_of(each.param); });
 
 }  // namespace
 }  // namespace ladder

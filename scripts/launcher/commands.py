@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, plan, report, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, plan, report, scale, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -37,6 +37,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --svg OUT                    draw one of its optimizer steps; --step N chooses which
   ./ladder report RUN…             charts of runs in one page of HTML: losses, ULPs, memory and traffic beside theory
       --tensorboard DIR            also TensorBoard's event files
+  ./ladder scale [STEP…]           the time of a step on up to 1,024 ranks, of which one is simulated, for three links
+      --svg FILE                   draw it
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages
@@ -107,8 +109,8 @@ def train(words: list[str]) -> int:
     ranks, options = split_ranks("train", words[1:])
     need_release(kind, step)
     program = trainer_in(kind.build, step)
-    if option_of(options, "transport") == "threads":
-        become([program, *words[1:]])  # it starts its ranks itself
+    if option_of(options, "transport") in ("threads", "simulated"):
+        become([program, *words[1:]])  # its ranks are in this process
     if ranks == 1:
         become([program, *options])  # it heeds signals itself
     return launch(ranks, [program, *options]).code
@@ -149,7 +151,7 @@ def demo(words: list[str]) -> int:
 
 
 COMMANDS = {
-    "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "debug": debug.run,
+    "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": compare, "trace": trace, "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip

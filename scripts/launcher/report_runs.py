@@ -106,10 +106,15 @@ def numbers(values: list) -> list:
     return values
 
 
+def first_rank(report: dict) -> int:
+    """That has an account: 0, or a simulated rank, which has the only one."""
+    return report.get("simulation", {}).get("rank", 0)
+
+
 def memory_of(report: dict) -> list[dict]:
     """Of each rank that has an account: what it holds of each category, and what theory says of them, in bytes."""
     rows = []
-    for rank, (memory, theory) in enumerate(zip(report["memory"], report["memory_theory"], strict=True)):
+    for rank, (memory, theory) in enumerate(zip(report["memory"], report["memory_theory"], strict=True), first_rank(report)):
         if memory is not None:
             most = max(memory["peak"], memory["save_peak"])
             rows.append({"rank": rank, "held": {name: memory[name] + 0 for name in (*HELD, "other")},
@@ -121,7 +126,7 @@ def memory_of(report: dict) -> list[dict]:
 def traffic_of(report: dict) -> list[dict]:
     """Of each rank, what it sent by each operation that sends anything, and what theory says, in bytes."""
     rows = []
-    for rank, (counted, theory) in enumerate(zip(report["traffic"], report["traffic_theory"], strict=True)):
+    for rank, (counted, theory) in enumerate(zip(report["traffic"], report["traffic_theory"], strict=True), first_rank(report)):
         of_theory = {name: counts["bytes_sent"] + 0 for name, counts in theory.items() if name in counted}
         sent = {name: counts["bytes_sent"] + 0 for name, counts in counted.items()}
         rows.append({"rank": rank, "sent": sent, "theory": of_theory})

@@ -7,6 +7,7 @@
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cpu_timer.hpp"
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 
@@ -68,6 +69,7 @@ void sum_slice(const at::Tensor& full, const at::Tensor& shard, int size, int ra
 }
 
 void answer(const Operation& operation, int size, int rank) {
+  const MemoryScope scope(MemoryCategory::kCommunication);
   switch (operation.kind) {
     case CommOp::kAllReduce:
       operation.tensor.variable_data().mul_(size);

@@ -1,0 +1,212 @@
+"""./ladder scale: the time of a step over the number of ranks, for several links.
+
+One rank of N trains by itself (--transport simulated), and theory says when the others would answer. The same options are
+measured on as many real ranks as a laptop has. Each rank has the same rows, whatever their number: weak scaling.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from launcher.build import need_release, num_cores
+from launcher.charts import DASHES, LOGARITHMIC, MARKERS
+from launcher.checkout import chosen_kind
+from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.processes import call
+from launcher.steps import resolve_step, trainer_in
+from launcher.tables import table
+
+MODEL = "--layers 4 --heads 4 --channels 128 --context 64 --micro-batch-size 1 --num-microbatches 4".split()
+COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa3377", "#997700")
+PANEL, HEIGHT, LEFT, TOP = 300, 200, 56, 84  # of a drawing
+
+
+class Point(NamedTuple):
+    """Of one step, one link and one number of ranks, in seconds per optimizer step."""
+
+    step: str
+    link: str
+    ranks: int
+    seconds: float
+    waiting: float | None  # of these; nobody has measured it in a real run
+
+
+def run(words: list[str]) -> int:
+    this, options = parse(words)
+    kind = chosen_kind()
+    need_release(kind, *this.steps)
+    points, measured = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for step in this.steps:
+            trainer = Trainer(trainer_in(kind.build, step), step, options, Path(folder))
+            say(f"{step}: {len(this.ranks)} simulated and {len(this.measured)} real numbers of ranks, {len(this.links)} links")
+            points += [trainer.simulate(ranks, link) for ranks in this.ranks for link in this.links]
+            measured += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
+            print(f"{step}: ms per step (share of it in which the rank waits)\n")
+            print(text_of(step, this.links, points, measured), end="\n\n", flush=True)
+    if this.measured and max(this.measured) > num_cores():
+        say(f"real ranks share {num_cores()} cores, and wait for them; a simulated rank has one of its own")
+    if this.svg:
+        this.svg.write_text(draw(this.steps, this.links, points, measured))
+        say(f"wrote {this.svg}")
+    return 0
+
+
+def parse(words: list[str]):
+    parser = Parser("scale", "The time of an optimizer step on 1 to 1,024 ranks: one rank is simulated, a few are measured.",
+                    usage="./ladder scale [STEP…] [options]",
+                    epilog="STEP is step3 to step9, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
+    parser.add_argument("--links", type=links_in, default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
+    parser.add_argument("--ranks", type=counts_in, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
+    parser.add_argument("--measure", dest="measured", metavar="RANKS", type=counts_in, default="2,4",
+                        help="real ones, each a process; '' for none (default %(default)s)")  # fmt: skip
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the curves into this new file")
+    num_steps = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    this, options = parser.parse_known_args(words[num_steps:])
+    this.steps = [resolve_step(word) for word in words[:num_steps] or ["step4"]]
+    if this.svg and this.svg.exists():
+        usage_error(f"--svg {this.svg} already exists: name a new file, or remove this one")
+    if wrong := [step for step in this.steps if not re.match(r"step[3-9]_", step)]:
+        usage_error(f"{wrong[0]} has nothing to scale: choose from step3 to step9")
+    if this.measured and not shutil.which("mpirun"):
+        usage_error("there is no mpirun to measure with: install one (./ladder doctor), or leave that out with --measure ''")
+    return this, options
+
+
+def links_in(text: str) -> list[str]:
+    if wrong := [link for link in text.split(",") if not re.fullmatch(r"[\d.]+:[\d.]+", link)]:
+        raise argparse.ArgumentTypeError(f"'{wrong[0]}' is not LATENCY_US:GBPS, for example 50:10")
+    return text.split(",")
+
+
+def counts_in(text: str) -> list[int]:
+    return [count_from(1, 1024)(word) for word in text.split(",") if word]
+
+
+class Trainer:
+    def __init__(self, program: Path, step: str, options: list[str], folder: Path):
+        self.program, self.step, self.options, self.folder = program, step, options, folder
+        self.num_reports = 0
+
+    def simulate(self, ranks: int, link: str) -> Point:
+        """A rank in the middle, whose pipeline stage has two neighbours."""
+        rank = min(ranks - 1, ranks // 2 + 1)
+        report = self.train(ranks, link, [], ["--transport", "simulated", "--ranks", ranks, "--rank", rank])
+        waits = second_half(report["simulation"]["waiting_seconds"])
+        computing = statistics.median(s - w for s, w in zip(second_half(report["step_seconds"]), waits))
+        waiting = statistics.mean(waits) + computing * report["simulation"]["bubble"]
+        return Point(self.step, link, ranks, computing + waiting, waiting)
+
+    def measure(self, ranks: int, link: str) -> Point:
+        mpirun = ["mpirun", "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
+        report = self.train(ranks, link, mpirun, [])
+        return Point(self.step, link, ranks, statistics.mean(second_half(report["step_seconds"])), None)
+
+    def train(self, ranks: int, link: str, launcher: list, transport: list) -> dict:
+        out = self.folder / f"{self.step}-{self.num_reports}"
+        self.num_reports += 1
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        command = [*launcher, self.program, *transport, "--link", link, *MODEL, *own_options(self.step, ranks),
+                   "--overfit-one-batch", "--quiet", "--out", out, *self.options]  # fmt: skip
+        if call(command, stdout=subprocess.DEVNULL):
+            fail(f"{self.step} failed on {ranks} rank(s): {' '.join(map(str, command))}")
+        return json.loads((out / "report.json").read_text())
+
+
+def own_options(step: str, ranks: int) -> list:
+    """A pipeline has as many stages as divide the ranks, up to 4, and each of its ranks computes as much as one alone."""
+    stages = next(stages for stages in (4, 2, 1) if ranks % stages == 0)
+    if step.startswith("step8"):
+        return ["--pipeline-stages", stages, "--num-microbatches", 4 * stages, "--steps", 6]
+    return ["--sync-every", 20, "--steps", 40] if step.startswith("step9") else ["--steps", 6]
+
+
+def second_half(series: list[float]) -> list[float]:
+    """Without the steps that warm up. Of step 9, one round."""
+    return series[len(series) // 2 :]
+
+
+# ---- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def text_of(step: str, links: list[str], points: list[Point], measured: list[Point]) -> str:
+    simulated = {(point.ranks, point.link): point for point in points if point.step == step}
+    real = {(point.ranks, point.link): point for point in measured if point.step == step}
+    lines = [["ranks", *(head for link in links for head in (link, "measured"))]]
+    for ranks in sorted({point.ranks for point in [*points, *measured]}):
+        cells = [(simulated.get((ranks, link)), real.get((ranks, link))) for link in links]
+        lines.append([f"{ranks:,}", *(shown(point) for pair in cells for point in pair)])
+    return table(lines, numbers_right=True)
+
+
+def shown(point: Point | None) -> str:
+    if point is None:
+        return ""
+    share = "" if point.waiting is None else f" ({100 * point.waiting / point.seconds:.0f} %)"
+    return f"{1000 * point.seconds:.1f}{share}"
+
+
+def draw(steps: list[str], links: list[str], points: list[Point], measured: list[Point]) -> str:
+    """A panel for each step, all with the same axes; both logarithmic."""
+    scale, all_points = LOGARITHMIC, [*points, *measured]
+    most_ranks = max(point.ranks for point in all_points)
+    low, high = min(1000 * p.seconds for p in all_points) / 1.2, max(1000 * p.seconds for p in all_points) * 1.2
+    out = [legend_of(links, bool(measured))]
+
+    def place(point, left):
+        x = left + scale.place(point.ranks) / max(scale.place(most_ranks), 1e-9) * PANEL
+        share = (scale.place(1000 * point.seconds) - scale.place(low)) / (scale.place(high) - scale.place(low))
+        return x, TOP + HEIGHT * (1 - share)
+
+    for panel, step in enumerate(steps):
+        left = LEFT + panel * (PANEL + LEFT)
+        out.append(f'<text x="{left}" y="{TOP - 10}">{step}, ms per step</text>')
+        for tick in scale.ticks(low, high):
+            _, y = place(Point(step, "", 1, tick / 1000, None), left)
+            out.append(f'<path d="M{left} {y:.1f}h{PANEL}" class="grid"/><text x="{left - 6}" y="{y + 4:.1f}" class="end">{tick:g}</text>')
+        for ranks in sorted({point.ranks for point in points}):
+            x, _ = place(Point(step, "", ranks, high / 1000, None), left)
+            out.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 20}" class="middle">{ranks}</text>')
+        out.append(f'<text x="{left + PANEL / 2}" y="{TOP + HEIGHT + 42}" class="middle">ranks</text>')
+        for i, link in enumerate(links):
+            line = [place(point, left) for point in points if (point.step, point.link) == (step, link)]
+            out.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in line)}" {look_of(i)}/>')
+            out += [marker(i, *place(point, left)) for point in measured if (point.step, point.link) == (step, link)]
+    width, height = LEFT + len(steps) * (PANEL + LEFT), TOP + HEIGHT + 56
+    width = max(width, 560)  # of the legend
+    style = ("text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}.end{text-anchor:end}"
+             ".middle{text-anchor:middle}polyline,.line{fill:none;stroke-width:2.5}")  # fmt: skip
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+            f"<title>Milliseconds per optimizer step over the number of ranks</title><desc>{described(points)}</desc>"
+            f'<style>{style}</style>\n<rect width="{width}" height="{height}" fill="#fbfaf7"/>\n' + "\n".join(out) + "\n</svg>\n")  # fmt: skip
+
+
+def look_of(i: int) -> str:
+    return f'stroke="{COLOURS[i % len(COLOURS)]}" stroke-dasharray="{DASHES[i % len(DASHES)]}"'
+
+
+def marker(i: int, x: float, y: float) -> str:
+    return f'<path d="{MARKERS[i % len(MARKERS)]}" transform="translate({x:.1f} {y:.1f})" fill="{COLOURS[i % len(COLOURS)]}"/>'
+
+
+def legend_of(links: list[str], has_measured: bool) -> str:
+    out = []
+    for i, link in enumerate(links):
+        latency, gbps = link.split(":")
+        x = 12 + i * 180
+        out.append(f'<path d="M{x} 20h28" class="line" {look_of(i)}/>{marker(i, x + 14, 20) if has_measured else ""}'
+                   f'<text x="{x + 34}" y="25">{latency} µs, {gbps} Gbit/s</text>')  # fmt: skip
+    if has_measured:
+        out.append('<text x="12" y="46">lines: one simulated rank; markers: measured on real ones</text>')
+    return "\n".join(out)
+
+
+def described(points: list[Point]) -> str:
+    return "; ".join(f"{p.step} on {p.ranks} ranks, link {p.link}: {1000 * p.seconds:.1f} ms" for p in points)
