@@ -1,13 +1,15 @@
 """Conversations as rows: their tokens are those of transformers' chat template, their targets what the assistant says."""
 
 import json
+import shutil
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from huggingface.export import EXPORT
 from huggingface.models import Tiny, edit_config, llama, write_model
-from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, read_saved, start
+from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, read_saved, start, trainer
 
 CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -50,9 +52,25 @@ def check(folder, has_mistakes):
     tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
     yield Result("chat", "tokens of all rows", largest_difference(ours["tokens"], tokens))
     yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
+    yield Result("chat", "conversations by the template of an export", num_differing(conversations, tokenizer, export_bare(model, data, folder)))
     if has_mistakes:
         _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
         yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
+
+
+def export_bare(model, data, folder):
+    """Of a run that was told no chat template."""
+    bare = shutil.copytree(model, folder / "bare")
+    (bare / "chat_template.jinja").unlink()
+    start([command(trainer("step0_single_gpu"), init_from=bare, data=data, rows="chat", context=CONTEXT,
+                   micro_batch_size=1, steps=0, out=folder / "bare_run")])  # fmt: skip
+    start([[EXPORT, folder / "bare_run", folder / "bare_exported"]])
+    return AutoTokenizer.from_pretrained(folder / "bare_exported")
+
+
+def num_differing(conversations, *tokenizers):
+    texts = [[t.apply_chat_template(c, tokenize=False, add_generation_prompt=True) for c in conversations] for t in tokenizers]
+    return sum(a != b for a, b in zip(*texts))
 
 
 def messages_of(said):
