@@ -2,7 +2,8 @@
 
 The run has the model's own shape and batch, but few layers, on as many ranks at once as will share this machine: they share
 its cores and its memory bandwidth. All blocks are alike, so few tell about many. A trace has the time of each layer's forward
-and backward, of optimizer and norms, and of each all-reduce.
+and backward, of optimizer and norms, and of each all-reduce. Other programs can only make a step slower, so of equal ones the
+lower quartile counts.
 """
 
 import json
@@ -29,8 +30,14 @@ class Measured(NamedTuple):
     activation_bytes: int  # the largest sum of activations and temporaries, with so many layers
 
 
-def median_us(spans):
-    return statistics.median(span.end - span.begin for span in spans) if spans else 0.0
+def quiet(values):
+    """The lower quartile."""
+    values = sorted(values)
+    return values[(len(values) - 1) // 4]
+
+
+def quiet_us(spans):
+    return quiet(span.end - span.begin for span in spans) if spans else 0.0
 
 
 def within(slices, step):
@@ -40,7 +47,7 @@ def within(slices, step):
 def slowest_s(trace, steps):
     """Forwards and backwards of a step on the slowest rank, for which the others wait."""
     each = [[sum(s.end - s.begin for s in within(rank.named("forward", "backward"), rank.step(n))) for rank in trace.ranks] for n in steps]
-    return statistics.median(map(max, each)) / 1e6
+    return quiet(map(max, each)) / 1e6
 
 
 def layer_times(trace, steps, names):
@@ -55,7 +62,7 @@ def layer_times(trace, steps, names):
                 found[span.name][part.name].append(part.end - part.begin)
             rest = span.end - span.begin - sum(part.end - part.begin for part in parts)
             found[span.name][names[-1]][-1] += rest
-    times = [[statistics.median(found[way][name]) / 1e6 for name in names] for way in ("forward", "backward")]
+    times = [[quiet(found[way][name]) / 1e6 for name in names] for way in ("forward", "backward")]
     blocks = slice(1, len(names) - 1)
     for way in times:
         way[blocks] = [statistics.mean(way[blocks])] * (len(names) - 2)
@@ -63,13 +70,19 @@ def layer_times(trace, steps, names):
 
 
 def operation_times(trace, steps):
-    """(bytes sent, seconds from when the last rank has begun) of the all-reduces of a step, as medians over the steps."""
+    """(bytes sent, seconds from when the last rank has begun) of the all-reduces of a step."""
     times = defaultdict(list)
     for n in steps:
         each = [[o for o in within(rank.operations, rank.step(n)) if o.args["kind"] == "all_reduce"] for rank in trace.ranks]
         for i, same in enumerate(zip(*each)):
             times[i, max(o.args["sent_bytes"] for o in same)].append(max(o.end for o in same) - max(o.begin for o in same))
-    return [(num_bytes, max(statistics.median(us), 0.1) / 1e6) for (_, num_bytes), us in times.items()]
+    return [(num_bytes, max(quiet(us), 0.1) / 1e6) for (_, num_bytes), us in times.items()]
+
+
+def rest_us(rank, step):
+    """Of a step: neither layers nor optimizer nor norms nor waiting."""
+    known = within(rank.named("forward", "backward", "optimizer step", "norm"), step) + within(rank.waits, step)
+    return step.end - step.begin - sum(each.end - each.begin for each in known)
 
 
 def fit(points):
@@ -91,14 +104,13 @@ def speed_of(trace, facts, ranks, threads):
     forward_s, backward_s = layer_times(trace, steps, names)
     each = [span for rank in trace.ranks for span in rank.spans]
     factor = slowest_s(trace, steps) / (facts["microbatches"] * sum(forward_s + backward_s))
-    rest = [rank.step(n).end - rank.step(n).begin - sum(s.end - s.begin for s in within(rank.named("forward", "backward", "optimizer step", "norm"), rank.step(n)) + within(rank.waits, rank.step(n))) for rank in trace.ranks for n in steps]
     call_s, byte_s = fit(operation_times(trace, steps)) if ranks > 1 else (0.0, 0.0)
     return Speed(
         forward_s=[s * factor for s in forward_s],
         backward_s=[s * factor for s in backward_s],
-        update_s=median_us([s for s in each if s.name == "optimizer step"]) / 1e6 / numel,
-        norm_s=median_us([s for s in each if s.name == "norm"]) / 1e6 / numel,
-        rest_s=statistics.median(rest) / 1e6,
+        update_s=quiet_us([s for s in each if s.name == "optimizer step"]) / 1e6 / numel,
+        norm_s=quiet_us([s for s in each if s.name == "norm"]) / 1e6 / numel,
+        rest_s=quiet(rest_us(rank, rank.step(n)) for rank in trace.ranks for n in steps) / 1e6,
         message_s=call_s / max(1, 2 * (ranks - 1)),
         byte_s=byte_s,
         sharing=max(1.0, ranks * threads / num_cores()),
