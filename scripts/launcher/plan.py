@@ -14,7 +14,7 @@ import tempfile
 from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
-from launcher.checkout import CPU, chosen_kind
+from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
 from launcher.plan_time import LOOPS, Link, estimate
@@ -350,7 +350,7 @@ def show(planner, plans, memory):
 
 def run(words):
     arguments, words = parse(words)
-    kind = chosen_kind() if not arguments.speed else CPU
+    kind = chosen_kind()
     need_release(kind, *LOOPS)
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
