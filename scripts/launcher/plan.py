@@ -17,7 +17,7 @@ from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
-from launcher.plan_time import LOOPS, Link, estimate
+from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
 from launcher.processes import call
 from launcher.steps import trainer_in
 from launcher.tables import table
@@ -354,8 +354,10 @@ def run(words):
     need_release(kind, *LOOPS)
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
+        plans = planner.plan_all()
     except Refusal as refusal:
         usage_error(str(refusal))
-    plans = planner.plan_all()
+    except WrongPlan as mistake:
+        fail(str(mistake))
     show(planner, plans, arguments.memory)
     return 0 if choose(plans, arguments.memory) else 1
