@@ -24,7 +24,7 @@ Json layers_json(const TrainOptions& options) {
   return layers;
 }
 
-Json traffic_json(const Traffic& traffic) {
+Json sends_json(const Traffic& traffic) {
   Json json;
   for (int i = 0; i < kNumCommOps; ++i) {
     const OpTraffic& op = traffic[static_cast<CommOp>(i)];
@@ -41,7 +41,7 @@ StepsTaken counted_steps(const TrainOptions& options, const Trainer& trainer) {
   return {.last = options.num_steps};
 }
 
-Json rank_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
+Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
   const StateBytes held = trainer.state_bytes(options, world_size, rank);
   const PeakBytes peak = peak_bytes_of(trainer, options, world_size, rank);
   const StepsTaken steps = counted_steps(options, trainer);
@@ -54,7 +54,7 @@ Json rank_json(const TrainOptions& options, const Trainer& trainer, int world_si
            {{"parameters", peak.parameters},
             {"gradients", peak.gradients},
             {"optimizer", peak.optimizer}}},
-          {"sends", traffic_json(trainer.traffic(options, steps, world_size, rank))},
+          {"sends", sends_json(trainer.traffic(options, steps, world_size, rank))},
           {"in_steps", steps.count()}};
 }
 
@@ -66,7 +66,7 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
   const std::int64_t rows_each = options.shape.rows_per_sample;
   Json ranks = Json::array();
   for (int stage = 0; stage < num_stages; ++stage)
-    ranks.push_back(rank_json(options, trainer, world_size, stage));
+    ranks.push_back(stage_json(options, trainer, world_size, stage));
   Json json = {{"step", options.step},
                {"world_size", world_size},
                {"stages", num_stages},

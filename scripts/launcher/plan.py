@@ -14,10 +14,10 @@ import tempfile
 from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
-from launcher.checkout import CPU, chosen_kind
+from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
-from launcher.plan_time import LOOPS, Link, estimate
+from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
 from launcher.processes import call
 from launcher.steps import trainer_in
 from launcher.tables import table
@@ -350,12 +350,14 @@ def show(planner, plans, memory):
 
 def run(words):
     arguments, words = parse(words)
-    kind = chosen_kind() if not arguments.speed else CPU
+    kind = chosen_kind()
     need_release(kind, *LOOPS)
     try:
         planner = Planner(Trainers(kind.build), arguments.ranks, words, arguments.link, arguments.speed, arguments.here)
+        plans = planner.plan_all()
     except Refusal as refusal:
         usage_error(str(refusal))
-    plans = planner.plan_all()
+    except WrongPlan as mistake:
+        fail(str(mistake))
     show(planner, plans, arguments.memory)
     return 0 if choose(plans, arguments.memory) else 1

@@ -8,17 +8,14 @@ lower quartile counts.
 
 import json
 import statistics
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from read_trace import read_trace  # noqa: E402
-
-from launcher.build import num_cores  # noqa: E402
-from launcher.plan_time import Speed  # noqa: E402
+from launcher.build import num_cores
+from launcher.plan_time import Speed
+from read_trace import read_trace
 
 MOST_LAYERS = 4  # of the run that is measured
 STEPS = 8  # of it; the first one warms up
