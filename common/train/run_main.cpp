@@ -110,8 +110,8 @@ void announce(const TrainOptions& options) {
     std::printf("with your own answers to these exercises: %s\n", own_answers().c_str());
   if (is_simulated(options))
     std::printf(
-        "simulated: rank %d of %d; the others answer by theory, so it sends, holds and "
-        "waits for is real, and what it learns is not\n",
+        "simulated: rank %d of %d; theory answers for the others. What it sends, holds and waits\n"
+        "for is that of a real run; what it learns is not\n",
         options.simulated_rank, options.num_ranks);
 }
 
