@@ -59,7 +59,7 @@ ABOUT = """# What the planner predicted, and what came of it
 to: it measures step 3, with at most four layers, before it predicts. An empty link is Open MPI between processes of one machine.
 State is the most that the fullest rank held of parameters, gradients and optimizer; state and bytes sent are exact if they are
 equal on every rank. Activations are the fullest rank's; for a pipeline they are an estimate. *Others* is the share of the
-processors that other programs took meanwhile: where it is large, the error says more about them than about the planner.
+processors that other programs took meanwhile; where it is large, times are uneven, and an error may be theirs.
 
 """
 
