@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What ./ladder plan predicts beside what runs hold, send and take.
 
-    ./ladder bench plan [--rounds 3] [--write]       --write puts the table into docs/plan_ledger.md
+    ./ladder bench plan [--rounds 3] [--write]       --write adds the table to docs/plan_ledger.md
 
 Each configuration is planned, with a measurement of its own, and then trained for a few steps. The planner measures step 3, with
 fewer layers and at full speed; so all of this is new to it. State and bytes sent must agree exactly, on every rank; otherwise the
@@ -18,6 +18,7 @@ import resource
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -54,11 +55,11 @@ CONFIGURATIONS = [
 STEPS = 16
 ABOUT = """# What the planner predicted, and what came of it
 
-`./ladder bench plan --write` has written this. Each line is a configuration that [`./ladder plan`](plan.md) has not been fitted
+`./ladder bench plan --write` adds a table to this page. Each line is a configuration that [`./ladder plan`](plan.md) has not been fitted
 to: it measures step 3, with at most four layers, before it predicts. An empty link is Open MPI between processes of one machine.
 State is the most that the fullest rank held of parameters, gradients and optimizer; state and bytes sent are exact if they are
 equal on every rank. Activations are the fullest rank's; for a pipeline they are an estimate. *Others* is the share of the
-processors that other programs took meanwhile: where it is large, the error says more about them than about the planner.
+processors that other programs took meanwhile; where it is large, times are uneven, and an error may be theirs.
 
 """
 
@@ -200,7 +201,8 @@ def main():
     text = markdown(rows) + f"\nMeasured on {processor()}, {arguments.rounds} round(s).\n"
     print(text)
     if arguments.write:
-        LEDGER.write_text(ABOUT + text)
+        earlier = LEDGER.read_text() if LEDGER.exists() else ABOUT
+        LEDGER.write_text(f"{earlier.rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
     return 0 if all(row["exact"] == "yes" for row in rows) else 1
 
 
