@@ -44,6 +44,7 @@ NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 ep
 REFUSED = {
     "device": "it measures this machine's CPU; --speed says how fast a GPU is",
     "transport": "it plans for ranks under mpirun",
+    "rank": "it plans for all ranks",
     "check-collectives": "checking sends more than the plans say",
     "docs-per-step": "with it, each step decides anew how many microbatches it has",
     "trace": "it trains only to measure",

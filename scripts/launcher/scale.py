@@ -25,7 +25,7 @@ from launcher.tables import table
 
 MODEL = "--layers 4 --heads 4 --channels 128 --context 64 --micro-batch-size 1 --num-microbatches 4".split()
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa3377", "#997700")
-PANEL, HEIGHT, LEFT, TOP = 300, 200, 56, 84  # of a drawing
+WIDTH, PANEL, HEIGHT, LEFT, TOP = 560, 300, 200, 56, 84  # of a drawing, at least, and of a panel
 
 
 class Point(NamedTuple):
@@ -161,28 +161,28 @@ def draw(steps: list[str], links: list[str], points: list[Point], measured: list
     most_ranks = max(point.ranks for point in all_points)
     low, high = min(1000 * p.seconds for p in all_points) / 1.2, max(1000 * p.seconds for p in all_points) * 1.2
     out = [legend_of(links, bool(measured))]
+    panel_width = max(PANEL, (WIDTH - LEFT) // len(steps) - LEFT)
 
     def place(point, left):
-        x = left + scale.place(point.ranks) / max(scale.place(most_ranks), 1e-9) * PANEL
+        x = left + scale.place(point.ranks) / max(scale.place(most_ranks), 1e-9) * panel_width
         share = (scale.place(1000 * point.seconds) - scale.place(low)) / (scale.place(high) - scale.place(low))
         return x, TOP + HEIGHT * (1 - share)
 
     for panel, step in enumerate(steps):
-        left = LEFT + panel * (PANEL + LEFT)
+        left = LEFT + panel * (panel_width + LEFT)
         out.append(f'<text x="{left}" y="{TOP - 10}">{step}, ms per step</text>')
         for tick in scale.ticks(low, high):
             _, y = place(Point(step, "", 1, tick / 1000, None), left)
-            out.append(f'<path d="M{left} {y:.1f}h{PANEL}" class="grid"/><text x="{left - 6}" y="{y + 4:.1f}" class="end">{tick:g}</text>')
+            out.append(f'<path d="M{left} {y:.1f}h{panel_width}" class="grid"/><text x="{left - 6}" y="{y + 4:.1f}" class="end">{tick:g}</text>')
         for ranks in sorted({point.ranks for point in points}):
             x, _ = place(Point(step, "", ranks, high / 1000, None), left)
             out.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 20}" class="middle">{ranks}</text>')
-        out.append(f'<text x="{left + PANEL / 2}" y="{TOP + HEIGHT + 42}" class="middle">ranks</text>')
+        out.append(f'<text x="{left + panel_width / 2}" y="{TOP + HEIGHT + 42}" class="middle">ranks</text>')
         for i, link in enumerate(links):
             line = [place(point, left) for point in points if (point.step, point.link) == (step, link)]
             out.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in line)}" {look_of(i)}/>')
             out += [marker(i, *place(point, left)) for point in measured if (point.step, point.link) == (step, link)]
-    width, height = LEFT + len(steps) * (PANEL + LEFT), TOP + HEIGHT + 56
-    width = max(width, 560)  # of the legend
+    width, height = LEFT + len(steps) * (panel_width + LEFT), TOP + HEIGHT + 56
     style = ("text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}.end{text-anchor:end}"
              ".middle{text-anchor:middle}polyline,.line{fill:none;stroke-width:2.5}")  # fmt: skip
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
