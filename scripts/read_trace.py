@@ -76,7 +76,7 @@ def read_trace(path):
                 continue
             rank = ranks[event["pid"] - 1]
             slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[event["cat"]]
-            end = event["ts"] + event["dur"]
+            end = round(event["ts"] + event["dur"], 3)  # whole nanoseconds, so that parts end with the whole
             slices.append(Slice(event["ts"], end, event["name"], event["args"], event["tid"]))
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{path}: is not a file that --trace has written: {error!r}") from None
@@ -218,7 +218,7 @@ def made_trace(spans, waits=(), operations=(), step="step4", ranks=1):
         for category, slices in (("span", spans), ("wait", waits), ("operation", operations)):
             for begin, end, name, args in slices:
                 events.append({"ph": "X", "pid": rank + 1, "tid": 1 if category != "operation" else 2, "ts": begin,
-                               "dur": end - begin, "cat": category, "name": name, "args": args})  # fmt: skip
+                               "dur": round(end - begin, 3), "cat": category, "name": name, "args": args})  # fmt: skip
     about = {"step": step, "world_size": ranks, "dropped_events": [0] * ranks, "clock_error_us": [0.0] * ranks, "config": {}}
     return {"otherData": about, "traceEvents": events}
 
@@ -230,7 +230,7 @@ def self_test():
 
     bucket = {"kind": "all_reduce", "label": "bucket 3", "sent_bytes": 2048, "bytes": 2048}
     steps = [(0, 50, "step", {"step": 1}), (100, 200, "step", {"step": 2}), (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
-             (140, 150, "backward", {"chunk": 0, "microbatch": 0})]  # fmt: skip
+             (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}), (140.3, 140.6, "block2", {})]  # fmt: skip
     content = made_trace(steps, [(150, 170, "wait", bucket)], [(130, 170, "all_reduce: bucket 3", bucket)], ranks=2)
     mistakes = []
     with tempfile.TemporaryDirectory() as folder:
@@ -244,6 +244,8 @@ def self_test():
             mistakes.append(f"found {found}, wanted {wanted}")
         drawing = draw(trace, 2)
         mistakes += [f"the drawing lacks {text!r}" for text in ("rank 1", "forward", "bucket 3", "wait") if text not in drawing]
+        if drawing.count('class="other"') != 1:  # in the legend
+            mistakes.append("a layer that ends with its backward is drawn as other work")
         for text in ("", "[]", '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
             path.write_text(text)
             try:
