@@ -157,10 +157,12 @@ Call CallBoard::announce(const std::string& sequence, const std::vector<int>& ra
 void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
                            const std::function<bool()>& is_done) {
   const Timer timer;
-  double next_look = kLookEverySeconds;
+  double looked_at = 0, waited = 0, next_look = kLookEverySeconds;
   bool is_said = false;
   while (!prefer_verdict(is_done)) {
-    const double waited = timer.seconds();
+    const double now = timer.seconds();
+    waited += std::min(now - looked_at, kLookEverySeconds);  // not while the machine stood still
+    looked_at = now;
     if (waited < next_look) {  // at first without a pause, for what takes microseconds
       waited < 1e-3 ? std::this_thread::yield()
                     : std::this_thread::sleep_for(std::chrono::microseconds(50));
