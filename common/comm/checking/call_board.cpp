@@ -100,6 +100,7 @@ CallBoard::CallBoard(Communicator& comm, double timeout_s)
                                              /*is_server=*/false, kStoreTimeoutSeconds);
   }
   keep(State::kRuns);
+  comm.barrier();  // nobody is waited for, with a time-out, who is still connecting
 }
 
 CallBoard::~CallBoard() {
