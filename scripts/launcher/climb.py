@@ -5,9 +5,11 @@ of a bigram model; with --steps, or options that change what is learned, it only
 """
 
 import contextlib
+import itertools
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from launcher import report
 from launcher.build import build_behind, is_built, need_built, num_cores, prepare_release, setup_lock
@@ -36,7 +38,7 @@ def run(words):
     this = Run(words)
     with setup_lock():
         builder = build(this)  # it keeps the lock
-    this.out.mkdir(parents=True)
+    this.out = make_folder(this.out)
     corpus = ", the built-in corpus" if this.data == "corpus" else ""
     options = f", with {' '.join(this.options)}" if this.options else ""
     say(f"training {len(this.rungs)} rungs for {this.steps} steps on {this.ranks} ranks: "
@@ -49,6 +51,14 @@ def run(words):
     if (this.out / "table.json").exists():  # all rungs have a report
         report.run([str(this.out)])
     return code
+
+
+def make_folder(path: Path) -> Path:
+    """With a number appended if another run of the same second has taken the name."""
+    for folder in itertools.chain([path], (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
 
 
 class Run:
