@@ -102,7 +102,8 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
   report.peak_theory = peak_bytes_of(trainer, options, world_size, rank);
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
-  if (trainer.bubble != nullptr) report.bubble = trainer.bubble(options, world_size);
+  if (is_simulated(options) && trainer.bubble != nullptr)
+    report.bubble = trainer.bubble(options, world_size);
 }
 
 void announce(const TrainOptions& options) {

@@ -9,6 +9,7 @@ from launcher.console import Parser, count_from, say
 from launcher.processes import is_asked_to_stop, start, wait
 
 AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
+ROOT_MAY_START = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def split_ranks(command: str, words: list[str], default: int = 1) -> tuple[int, list[str]]:
@@ -65,15 +66,20 @@ def launch(num_ranks: int, command: list, stopped: str = AGAIN) -> End:
     """A trainer or another program of ours."""
     if num_ranks == 1:
         return Supervisor(signal.SIGKILL, stopped).run(command)
-    mpirun = ["mpirun", "-q", "-n", num_ranks, "--oversubscribe", "--bind-to", "none"]
-    return launch_mpirun([*mpirun, *command], stopped)
+    return launch_mpirun([*mpirun(num_ranks), *command], stopped)
+
+
+def mpirun(num_ranks: int) -> list:
+    """What starts so many ranks on this machine, in front of their command; also as root. Nothing for one rank."""
+    os.environ.update(ROOT_MAY_START)
+    return ["mpirun", "-q", "-n", num_ranks, "--oversubscribe", "--bind-to", "none"] if num_ranks > 1 else []
 
 
 def launch_mpirun(command: list, stopped: str, explains_itself: bool = False) -> End:
     """A command line of mpirun, which ends its ranks with itself."""
     if not sys.stdout.isatty():
         os.environ["TERM"] = "dumb"  # no progress line: ranks cannot see where mpirun sends their output
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    os.environ.update(ROOT_MAY_START)
     return Supervisor(signal.SIGTERM, stopped).run(command, explains_itself)
 
 

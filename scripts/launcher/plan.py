@@ -6,7 +6,6 @@ from plan_time.py, with speeds that plan_speed.py measures.
 
 import functools
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
+from launcher.launch import mpirun
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
 from launcher.processes import call
@@ -169,10 +169,8 @@ class Trainers:
         return json.loads(self.output(step, *without(words, others), "--dry-run", str(ranks), "--json"))
 
     def train(self, step, ranks, words):
-        mpirun = ["mpirun", "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         with tempfile.TemporaryFile("w+") as file:
-            if call([*mpirun, trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
+            if call([*mpirun(ranks), trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
                 file.seek(0)
                 fail(f"{step} {shlex.join(words)}: {file.read().strip()}")
 

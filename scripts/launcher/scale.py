@@ -6,7 +6,6 @@ measured on as many real ranks as a laptop has. Each rank has the same rows, wha
 
 import argparse
 import json
-import os
 import re
 import shutil
 import statistics
@@ -19,6 +18,7 @@ from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table
@@ -106,8 +106,7 @@ class Trainer:
         return Point(self.step, link, ranks, seconds + idle, waiting + idle)
 
     def measure(self, ranks: int, link: str) -> Point:
-        mpirun = ["mpirun", "-q", "-n", ranks, "--oversubscribe", "--bind-to", "none"]
-        report = self.train(ranks, link, mpirun, [])
+        report = self.train(ranks, link, mpirun(ranks), [])
         return Point(self.step, link, ranks, statistics.mean(report["step_seconds"][self.fastest_round(report)]), None)
 
     def fastest_round(self, report: dict) -> slice:
@@ -119,7 +118,6 @@ class Trainer:
     def train(self, ranks: int, link: str, launcher: list, transport: list) -> dict:
         out = self.folder / f"{self.step}-{self.num_reports}"
         self.num_reports += 1
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         command = [*launcher, self.program, *transport, "--link", link, *MODEL, *own_options(self.step, ranks),
                    "--overfit-one-batch", "--quiet", "--out", out, *self.options]  # fmt: skip
         if call(command, stdout=subprocess.DEVNULL):

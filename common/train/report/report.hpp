@@ -84,7 +84,7 @@ struct TrainReport {
   PeakBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave
   Traffic traffic_theory;    // the same as the formulas predict
-  double bubble = 0;         // of a pipeline, as theory predicts: idle / computing
+  double bubble = 0;         // of a simulated rank's pipeline, as theory predicts: idle / computing
   bool was_stopped = false;  // by a signal, before the last step
   std::string sample;        // the text that --sample asked for
 };
