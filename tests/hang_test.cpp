@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -78,8 +80,9 @@ void expect_said(const std::vector<std::string>& command, const Case& wanted) {
   for (const std::string& words : wanted.said) EXPECT_THAT(run.output(), HasSubstr(words));
 }
 
-std::string hanging_ranks(const Case& wanted) {
-  return concat(one_word(LADDER_BUILD "/tests/hanging_ranks"), " ", wanted.mistake, " 1");
+std::string hanging_ranks(const Case& wanted, int check_collectives_s = 1) {
+  return concat(one_word(LADDER_BUILD "/tests/hanging_ranks"), " ", wanted.mistake, " ",
+                check_collectives_s);
 }
 
 std::vector<std::string> three_processes(const std::string& command) {
@@ -94,6 +97,20 @@ TEST(Hang, RanksThatDisagreeAreTold) {
 TEST(Hang, RanksThatWaitForEachOtherAreTold) {
   for (const Case& wanted : kWaits) expect_said(three_processes(hanging_ranks(wanted)), wanted);
   expect_said(three_processes(hanging_ranks(kSilent)), kSilent);
+}
+
+// Many runs, four at once: of those with a rank in MPI_Finalize, mpirun hung in one of five.
+TEST(Hang, RanksThatFailAfterOneHasEndedEndAll) {
+  const std::vector<std::string> command =
+      three_processes(hanging_ranks({"others_fail", {}}, /*check_collectives_s=*/0));
+  for (int round = 0; round < 4; ++round) {
+    std::array<Program, 4> runs = {Program(command), Program(command), Program(command),
+                                   Program(command)};
+    for (Program& run : runs) {
+      EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
+      EXPECT_THAT(run.output(), HasSubstr("sample 17 cannot be read"));
+    }
+  }
 }
 
 TEST(Hang, ThreadsAreTold) {

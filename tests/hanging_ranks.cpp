@@ -85,6 +85,15 @@ void split_of_one(Communicator& comm) {
   step(comm);
 }
 
+struct End {};  // thrown: this rank has done its work
+
+// Rank 1 ends, and then the others fail.
+void others_fail(Communicator& comm) {
+  if (comm.rank() == 1) throw End();
+  ::usleep(100'000);
+  throw CheckError("sample 17 cannot be read");
+}
+
 void none(Communicator& comm) {
   const auto part = comm.split(comm.rank() % 2, -comm.rank());
   step(*part);
@@ -102,6 +111,7 @@ const std::map<std::string, Mistake> kMistakes = {{"missing_rank", missing_rank}
                                                   {"two_groups", two_groups},
                                                   {"other_message", other_message},
                                                   {"none", none},
+                                                  {"others_fail", others_fail},
                                                   {"split_of_one", split_of_one},
                                                   {"silent_rank", silent_rank}};
 
@@ -110,8 +120,11 @@ int run_rank(World& world, Mistake mistake, double timeout_s) {
     world.comm().begin_step(1);
     step(world.comm());
     world.comm().begin_step(2);
-    mistake(world.comm());
-    step(world.comm());
+    try {
+      mistake(world.comm());
+      step(world.comm());
+    } catch (const End&) {
+    }
     return 0;
   });
 }

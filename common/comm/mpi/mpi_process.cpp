@@ -34,7 +34,10 @@ MpiProcess::MpiProcess() : exceptions_at_start_(std::uncaught_exceptions()) {
 
 MpiProcess::~MpiProcess() {
   // A rank that exits with an exception must not wait in MPI_Finalize for ranks that wait for it.
-  if (is_ours_ && std::uncaught_exceptions() == exceptions_at_start_) MPI_Finalize();
+  if (!is_ours_ || std::uncaught_exceptions() > exceptions_at_start_) return;
+  // Others may still fail. Open MPI 4.1 hangs if a rank aborts while another is in MPI_Finalize.
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
 }
 
 void MpiProcess::abort(int exit_code) {
