@@ -5,9 +5,14 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <thread>
+
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 
@@ -107,6 +112,21 @@ TEST_ON_RANKS(GradientBucketerTest, LeavesTheFrozenParameterAlone) {
 
 // Armed, it may take what the transport takes for all buckets in flight: the other ranks' pieces of
 // this rank's slice. On one rank that is nothing, so not even the copy of one bucket goes unseen.
+// As on a GPU, where backward runs on a thread of autograd.
+TEST_ON_RANKS(GradientBucketerTest, TracesTheBucketsThatAnotherThreadSends) {
+  TraceLog log;
+  const TraceScope scope(&log);
+  Communicator& comm = test_world().comm();
+  Model model;
+  const std::vector<GradientBucket> plan = plan_buckets(model.flat.layout(), 2000);
+  GradientBucketer bucketer(model.grads, plan, comm);
+  bucketer.arm(1);
+  std::thread([&] { model.backward_of_sum(); }).join();
+  bucketer.wait();
+  const auto is_bucket = [](const TracedSpan& span) { return std::string(span.name) == "bucket"; };
+  EXPECT_EQ(std::count_if(log.spans().begin(), log.spans().end(), is_bucket), std::ssize(plan));
+}
+
 TEST_ON_PROCESSES(GradientBucketerTest, HoldsNoSecondCopyOfTheGradients) {
   install_memory_ledger();
   Communicator& comm = test_world().comm();

@@ -13,7 +13,10 @@ using torch::autograd::impl::set_post_acc_grad_hooks;
 class GradientHooks::Hook final : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(const GradientHooks& hooks, std::size_t leaf) : hooks_(hooks), leaf_(leaf) {}
-  void operator()(const at::Tensor& /*parameter*/) override { hooks_.on_gradient_(leaf_); }
+  void operator()(const at::Tensor& /*parameter*/) override {
+    const TraceScope scope(hooks_.log_);
+    hooks_.on_gradient_(leaf_);
+  }
 
  private:
   const GradientHooks& hooks_;

@@ -5,13 +5,15 @@
 // hooks pass the call on, with the parameter's index. A tied weight gets one call, after all its
 // parts have been added up. A parameter that took no part in a backward pass gets none.
 //
-// Local. A parameter has one such hook at a time; the destructor removes the hooks.
+// Local. A parameter has one such hook at a time; the destructor removes the hooks. On a GPU autograd
+// calls them on a thread of its own, and a trace of the thread that made them goes on there.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <vector>
 
+#include "common/core/trace.hpp"
 #include "common/core/unit.hpp"
 
 namespace ladder {
@@ -30,6 +32,7 @@ class GradientHooks {
   class Hook;
   std::vector<at::Tensor> hooked_;
   std::function<void(std::size_t leaf)> on_gradient_;
+  TraceLog* log_ = TraceLog::current();
 };
 
 }  // namespace ladder

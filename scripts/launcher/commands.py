@@ -127,7 +127,7 @@ def compare(words: list[str]) -> int:
 
 
 def trace(words: list[str]) -> int:
-    become([sys.executable, ROOT / "scripts/read_trace.py", *words])
+    become([sys.executable, ROOT / "scripts/show_trace.py", *words])
 
 
 def diff(words: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import sys
 from collections.abc import Iterable
 from typing import NoReturn
@@ -67,3 +68,11 @@ def count_from(least: int, most: int):
         return int(text)
 
     return read
+
+
+def read_pair(text: str) -> tuple[float, float]:
+    """'50:10': a latency, which may be 0, and a rate. Raises ValueError."""
+    first, second = map(float, text.split(":"))
+    if not (0 <= first < math.inf and 0 < second < math.inf):
+        raise ValueError(text)
+    return first, second

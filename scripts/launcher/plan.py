@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, nearest, option_of, say, usage_error
+from launcher.console import Parser, count_from, fail, nearest, option_of, read_pair, say, usage_error
 from launcher.launch import mpirun
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
@@ -68,13 +68,6 @@ def read_bytes(text):
     if not found or found[2] not in UNITS or found[1].count(".") > 1 or not found[1].strip("."):
         raise ValueError(text)
     return int(float(found[1]) * UNITS[found[2]])
-
-
-def read_pair(text):
-    first, second = map(float, text.split(":"))
-    if first < 0 or second <= 0:
-        raise ValueError(text)
-    return first, second
 
 
 def reader(read, what):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, say, usage_error
+from launcher.console import Parser, count_from, fail, read_pair, say, usage_error
 from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
@@ -81,9 +81,13 @@ def parse(words: list[str]):
 
 
 def links_in(text: str) -> list[str]:
-    if wrong := [link for link in text.split(",") if not re.fullmatch(r"[\d.]+:[\d.]+", link)]:
-        raise argparse.ArgumentTypeError(f"'{wrong[0]}' is not LATENCY_US:GBPS, for example 50:10")
-    return text.split(",")
+    links = text.split(",")
+    for link in links:
+        try:
+            read_pair(link)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{link}' is not LATENCY_US:GBPS, for example 50:10") from None
+    return links
 
 
 def counts_in(text: str) -> list[int]:

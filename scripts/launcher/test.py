@@ -34,7 +34,7 @@ TEXT_CHECKS = """scripts/check_links
     scripts/make_stub --self-test
     scripts/check_plan --self-test
     scripts/plant --self-test
-    scripts/read_trace.py --self-test
+    scripts/show_trace.py --self-test
     benchmarks/memory_vs_theory.py --self-test
     benchmarks/processes.py --self-test
     benchmarks/diloco_vs_ddp.py --self-test

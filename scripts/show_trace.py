@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Says what each rank of a traced run did with its time, and draws a step.
+
+    scripts/show_trace.py FILE [--step N] [--svg OUT.svg]      ./ladder trace is short for it
+    scripts/show_trace.py --self-test                          summarizes and draws traces of known content
+
+Shares are of the time from the begin of the first step to the end of the last; the first step of several, which warms up, is
+left out.
+
+    waiting     blocked in a wait() for an operation
+    computing   all other time
+    in flight   something that this rank sends or receives has begun and is not known to be done
+    hidden      the share of the time in flight in which the rank was not waiting
+    bubble      of a pipeline: the share of the time from the first forward of a step, on any stage, to its last backward in
+                which this stage ran neither
+
+Exit code 1 if FILE is no trace. Standard library only.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from draw_trace import draw, median_step  # noqa: E402
+from launcher.tables import table  # noqa: E402
+from read_trace import account, bubbles, measured_steps, ranks_of, read_trace  # noqa: E402
+
+
+def percent(share):
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def summary(trace):
+    """Lines of text."""
+    steps = measured_steps(trace)
+    if not steps:
+        return ["The trace has no whole step."]
+    accounts, idle = [account(rank, steps) for rank in trace.ranks], bubbles(trace, steps)
+    head = ["rank", "ms per step", "computing", "waiting", "in flight", "hidden", "sent per step", *(["bubble"] if idle else [])]
+    lines = [head]
+    for rank, own in enumerate(accounts):
+        cells = [str(rank), f"{own.step_us / 1000:.2f}", percent(1 - own.waiting), percent(own.waiting), percent(own.in_flight)]
+        cells += [percent(own.hidden), f"{own.sent_bytes / 1024:.1f} KiB", *([percent(idle[rank])] if idle else [])]
+        lines.append(cells)
+    link = trace.about["config"].get("link")
+    said = [f"{trace.about['step']}, {ranks_of(trace)}{f', --link {link}' if link else ''}, steps {steps[0]} to {steps[-1]}:"]
+    said += ["", table(lines, numbers_right=True), ""]
+    for rank, own in enumerate(accounts):
+        longest = sorted(own.waited_for.items(), key=lambda item: -item[1])[:3]
+        if longest:
+            said.append(f"rank {rank} waits, per step: " + ", ".join(f"{us / 1000:.2f} ms for {what}" for what, us in longest))
+    if dropped := sum(trace.about["dropped_events"]):
+        said.append(f"{dropped} events did not fit into the trace, so the end is missing: trace fewer steps")
+    if error := max(trace.about["clock_error_us"]):
+        said.append(f"clocks of different machines are aligned to {error:.0f} us")
+    return said
+
+
+# ---- traces of known content -------------------------------------------------------------------------------------------
+
+
+def made_trace(spans, waits=(), operations=(), step="step4", ranks=1):
+    """Each rank has the same slices: (begin, end, name, args) in microseconds."""
+    events = []
+    for rank in range(ranks):
+        for category, slices in (("span", spans), ("wait", waits), ("operation", operations)):
+            for begin, end, name, args in slices:
+                events.append({"ph": "X", "pid": rank + 1, "tid": 1 if category != "operation" else 2, "ts": begin,
+                               "dur": round(end - begin, 3), "cat": category, "name": name, "args": args})  # fmt: skip
+    about = {"step": step, "world_size": ranks, "dropped_events": [0] * ranks, "clock_error_us": [0.0] * ranks, "config": {}}
+    return {"otherData": about, "traceEvents": events}
+
+
+def self_test():
+    bucket = {"kind": "all_reduce", "label": "bucket 3", "sent_bytes": 2048, "bytes": 2048}
+    steps = [(0, 50, "step", {"step": 1}), (100, 200, "step", {"step": 2}), (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
+             (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}), (140.3, 140.6, "block2", {})]  # fmt: skip
+    content = made_trace(steps, [(150, 170, "wait", bucket)], [(130, 170, "all_reduce: bucket 3", bucket)], ranks=2)
+    mistakes = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        path.write_text(json.dumps(content))
+        trace = read_trace(path)
+        own = account(trace.ranks[0], measured_steps(trace))
+        found = (own.step_us, own.waiting, own.in_flight, own.hidden, own.sent_bytes, own.waited_for, bubbles(trace, [2]))
+        wanted = (100, 0.2, 0.4, 0.5, 2048, {"all_reduce (bucket)": 20}, [0, 0])
+        if found != wanted:
+            mistakes.append(f"found {found}, wanted {wanted}")
+        drawing = draw(trace, 2)
+        mistakes += [f"the drawing lacks {text!r}" for text in ("rank 1", "forward", "bucket 3", "wait") if text not in drawing]
+        if drawing.count('class="other"') != 1:  # in the legend
+            mistakes.append("a layer that ends with its backward is drawn as other work")
+        for text in ("", "[]", '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
+            path.write_text(text)
+            try:
+                read_trace(path)
+                mistakes.append(f"read {text[:40]!r} as a trace")
+            except ValueError:
+                pass
+    print("\n".join(mistakes) or "self-test: the summary and the drawing are right")
+    return len(mistakes)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="./ladder trace", description="Says what each rank of a traced run did with its time, and draws a step.",
+        epilog="The same file opens in ui.perfetto.dev and chrome://tracing.",
+    )  # fmt: skip
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="what --trace has written")
+    parser.add_argument("--step", type=int, metavar="N", help="the optimizer step to draw; default: the one of median length")
+    parser.add_argument("--svg", type=Path, metavar="OUT", help="a new file for the drawing")
+    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return 1 if self_test() else 0
+    if arguments.file is None:
+        parser.error("a file is needed: ./ladder trace FILE")
+    if arguments.svg and arguments.svg.exists():
+        parser.error(f"--svg {arguments.svg} already exists: name a new file, or remove this one")
+    try:
+        trace = read_trace(arguments.file)
+    except (OSError, ValueError) as error:
+        sys.exit(f"trace: {error}")
+    print("\n".join(summary(trace)))
+    if arguments.svg:
+        number = arguments.step or median_step(trace)
+        if any(rank.step(number) is None for rank in trace.ranks):
+            parser.error(f"--step {number}: the trace has no such step")
+        arguments.svg.write_text(draw(trace, number))
+        print(f"wrote {arguments.svg}: step {number}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
