@@ -70,12 +70,16 @@ TEST_F(Pretrained, EveryStepStartsFromAndExportsTheSameModel) {
       for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
         EXPECT_EQ(contents(exported + "/" + file), contents(first + file)) << file;
     }
-    const std::string again = family + "_again";
-    const ProgramResult result = run(trainer(
-        kSteps[0], concat("--init-from ", family, kSteps[0], "_exported --quiet --out ", again)));
-    ASSERT_EQ(result.exit_code, 0) << result.output;
+    // The export and the run itself tell the shape.
     const std::string saved = "/checkpoints/step_000000/model.safetensors";
-    EXPECT_EQ(contents(again + saved), contents(family + kSteps[0] + saved));
+    const std::string start = family + kSteps[0];
+    for (const std::string& from : {start, start + "_exported"}) {
+      const std::string again = from + "_again";
+      const ProgramResult result =
+          run(trainer(kSteps[0], concat("--init-from ", from, " --quiet --out ", again)));
+      ASSERT_EQ(result.exit_code, 0) << result.output;
+      EXPECT_EQ(contents(again + saved), contents(start + saved));
+    }
   }
 }
 

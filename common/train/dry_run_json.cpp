@@ -1,5 +1,6 @@
 #include "common/train/dry_run_json.hpp"
 
+#include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/memory_need.hpp"
@@ -71,6 +72,8 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
                {"world_size", world_size},
                {"stages", num_stages},
                {"parameters", layout_of(options).num_parameters},
+               {"vocabulary", options.model.vocab_size},
+               {"tokenizer", tokenizer_path(options.data).string()},
                {"microbatches", microbatches_per_step(options)},
                {"tokens", rows_each * rows_per_step(options, world_size / num_stages) *
                               options.model.context},

@@ -36,10 +36,10 @@ own plans. Without --speed, a short run of step 3 measures this machine, with as
 # measured would take as long. An evaluation and a save are not part of a step's time.
 PLANNED = """model context layers heads kv-heads channels mlp-channels vocab-size tie-embeddings tokenizer micro-batch-size
     num-microbatches optimizer precision grad-dtype masters steps bucket-mb prefetch pipeline-stages pipeline-schedule
-    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every""".split()
+    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every init-from""".split()
 MEASURED = "threads products data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
-    resume init-from log-every eval-every eval-samples val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
+    resume log-every eval-every eval-samples val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
 REFUSED = {
     "device": "it measures this machine's CPU; --speed says how fast a GPU is",
@@ -54,6 +54,7 @@ REFUSED = {
     "print-config": "it trains nothing: ./ladder train STEP --print-config",
     "show-schedule": "it draws nothing: ./ladder train step8 --show-schedule",
 }
+SHAPE = "model context layers heads kv-heads channels mlp-channels tie-embeddings rope-theta norm-eps".split()
 OWN = ("ranks", "link", "help")  # of the planner, with the trainers' meaning
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 STEP0, STEP3, STEP8, STEP9 = "step0_single_gpu", "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"
@@ -127,6 +128,17 @@ def measured_words(words, options):
     """Of the run that is measured: what makes a difference and is an option of step 3; it must not write where a run would."""
     unwanted = [name for name in names_in(words) if name not in (*PLANNED, *MEASURED) or name not in options]
     return without(words, [*unwanted, "save-every", "steps"])
+
+
+def with_shape(words, facts):
+    """The words with options of the shape instead of --init-from, of which the run that is measured needs neither the
+    parameters nor all layers. `facts` are a step's, with the words."""
+    if "init-from" not in names_in(words):
+        return tuple(words)
+    values = {name: facts["config"][name] for name in SHAPE} | {"vocab-size": facts["vocabulary"]}
+    shape = [f"--{name}={value if name == 'model' else json.dumps(value)}" for name, value in values.items()]
+    tokenizer = [f"--tokenizer={facts['tokenizer']}"] if facts["tokenizer"] else []
+    return (*without(words, ["init-from", *values]), *shape, *tokenizer)
 
 
 # ---- what the steps' own plans say ------------------------------------------------------------------------------------
@@ -251,8 +263,9 @@ class Planner:
         self.link = Link(link[0] * 1e-6, 8e-9 / link[1]) if link else Link()
         self.whole = trainers.facts(STEP3, ranks, self.words)
         self.layers = len(self.whole["layers"]) - 2
+        self.fresh = with_shape(self.words, self.whole)  # words of a model that is not read
         self.here = min(ranks, here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks))
-        one, two = (trainers.facts(STEP3, ranks, (*self.words, "--layers", str(layers)))["activations"] for layers in (1, 2))
+        one, two = (trainers.facts(STEP3, ranks, (*self.fresh, "--layers", str(layers)))["activations"] for layers in (1, 2))
         self.activations = Activations(two - one, 2 * one - two, 0)
         self.speed = self.said(speed) if speed else self.measured()
 
@@ -260,7 +273,7 @@ class Planner:
         return said_speed(*speed, self.whole)
 
     def measured(self):
-        words, layers = measured_words(self.words, self.trainers.options(STEP3)), min(self.layers, MOST_LAYERS)
+        words, layers = measured_words(self.fresh, self.trainers.options(STEP3)), min(self.layers, MOST_LAYERS)
         say(f"measuring: step 3 on {self.here} rank(s) of this machine, with {layers} layers")
 
         def facts_of(more):

@@ -19,14 +19,14 @@ namespace {
 void finalize_model(TrainOptions& options) {
   ModelOptions& model = options.model;
   if (options.given.contains("model")) model.family = family_of(options.named_model);
-  const bool is_pretrained = starts_from_pretrained(options);
-  // Token ids of which only the pretrained model says how many there are.
+  const bool has_shape = starts_with_shape(options);
+  // Token ids of which only the model says how many there are.
   const bool is_told_by_model =
-      is_pretrained && has_unknown_tokens(options.data) && options.data.vocab_size == 0;
+      has_shape && has_unknown_tokens(options.data) && options.data.vocab_size == 0;
   const std::int64_t data_vocab = is_told_by_model ? 0 : vocab_size_of(options.data);
   model.vocab_size = data_vocab;
-  if (is_pretrained) {
-    take_pretrained_shape(options);
+  if (has_shape) {
+    take_shape(options);
     if (is_told_by_model) options.data.vocab_size = model.vocab_size;
   } else if (const std::optional<ModelOptions> shape = shape_of(options.named_model)) {
     visit_shape(model, *shape, [&](const char* option, auto& member, const auto& value) {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/model/build_layers.hpp"
@@ -14,8 +13,8 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/partial_folder.hpp"
-#include "common/train/options/option_table.hpp"
 #include "common/train/pretrained/byte_tokenizer_files.hpp"
+#include "common/train/pretrained/checkpoint_model.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
 
@@ -23,35 +22,6 @@ namespace ladder {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The model that the options of the run and the stored tensors describe.
-TrainOptions options_of(const Json& config, const SafetensorsReader& stored, const fs::path& path) {
-  TrainOptions options;
-  ModelOptions& model = options.model;
-  for (const auto& [name, dtype, shape] : stored.tensors()) {
-    const bool is_of_llama = name == "embed_tokens.weight";
-    if (is_of_llama) model.family = ModelFamily::kLlama;
-    if ((is_of_llama || name == "wte.weight") && !shape.empty()) model.vocab_size = shape[0];
-    if (name == "lm_head.weight") model.tie_embeddings = false;
-  }
-  model.layers = count_in(config, "layers", path);
-  model.heads = count_in(config, "heads", path);
-  model.channels = count_in(config, "channels", path);
-  model.context = count_in(config, "context", path);
-  try {  // older checkpoints have only the options above
-    model.kv_heads = config.value("kv-heads", model.kv_heads);
-    model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
-    model.rope_theta = config.value("rope-theta", model.rope_theta);
-    model.norm_eps = config.value("norm-eps", model.norm_eps);
-    check_ranges(options);
-    model = completed(model);
-  } catch (const Json::exception& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", json_problem(error.what())));
-  } catch (const UsageError& error) {
-    throw CheckError(concat(path.string(), ": damaged: ", error.what()));
-  }
-  return options;
-}
 
 // Names and shapes of the model's parameters, without their memory.
 StateTensors shapes_of(const TrainOptions& options) {
@@ -138,8 +108,8 @@ SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoin
 
 void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::ScalarType dtype) {
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
-  const TrainOptions options = options_of(
-      saved.config, SafetensorsReader(checkpoint / "model.safetensors"), checkpoint / "state.json");
+  TrainOptions options;
+  options.model = model_of_checkpoint(checkpoint);
   PartialFolder partial(folder, folder.string());
   const fs::path& to = partial.path();
   const bool is_chat = saved.config.value("rows", Json()) == "chat";

@@ -100,7 +100,7 @@ TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
   options.output.init_from = folder_.path("out");
   options.data.tokenizer = "bytes";
   options.model.vocab_size = 6;
-  take_pretrained_shape(options);
+  take_shape(options);
   const ModelOptions &model = options.model, wanted = small_llama();
   EXPECT_EQ(model.family, wanted.family);
   EXPECT_EQ(model.heads, wanted.heads);

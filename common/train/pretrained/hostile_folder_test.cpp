@@ -73,9 +73,8 @@ TEST_F(HostileFolderTest, AFileThatEndsAnywhereIsRefusedByName) {
     const std::string good = read_text_file(path(name));
     for (std::size_t size = good.size(); size-- > 0;) {
       fs::resize_file(path(name), size);
-      EXPECT_THAT(
-          [&] { name == "config.json" ? take_pretrained_shape(options_) : load_parameters(); },
-          ThrowsMessage<CheckError>(HasSubstr(path(name) + ": ")));
+      EXPECT_THAT([&] { name == "config.json" ? take_shape(options_) : load_parameters(); },
+                  ThrowsMessage<CheckError>(HasSubstr(path(name) + ": ")));
     }
     write(name, good);
   }

@@ -9,9 +9,11 @@
 #include "common/data/bpe/bpe_files.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/options/shape_options.hpp"
+#include "common/train/pretrained/checkpoint_model.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
 #include "common/train/pretrained/llm_c_file.hpp"
 #include "common/train/pretrained/model_config.hpp"
@@ -28,14 +30,27 @@ bool is_llm_c(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+bool is_hugging_face(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / "config.json", ignored) && !fs::exists(path / "state.json", ignored);
+}
+
+bool has_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / "state.json", ignored) || newest_checkpoint(path);
+}
+
 // The file that tells the shape.
 fs::path shape_file(const fs::path& path) {
-  return is_llm_c(path) ? path : path / "config.json";
+  if (is_llm_c(path)) return path;
+  if (is_hugging_face(path)) return path / "config.json";
+  return checkpoint_in("--init-from", path) / "state.json";
 }
 
 ModelConfig read_config(const fs::path& path) {
   if (is_llm_c(path)) return {LlmCFile(path).model()};
   const fs::path file = shape_file(path);
+  if (!is_hugging_face(path)) return {model_of_checkpoint(file.parent_path())};
   return parse_model_config(read_text_file(file, kMostConfigBytes), file);
 }
 
@@ -76,6 +91,14 @@ class ShapeTaker {
     const bool is_learned = longest.family == ModelFamily::kGpt2;
     if (!options_.given.contains("context"))
       context = is_learned ? longest.context : std::min(context, longest.context);
+  }
+
+  // Learned positions of a run of ours stay as they are; rotary ones may be more or fewer.
+  void take_own_context(const ModelOptions& trained) const {
+    if (trained.family == ModelFamily::kGpt2)
+      take("context", options_.model.context, trained.context);
+    else if (!options_.given.contains("context"))
+      options_.model.context = trained.context;
   }
 
   void take_vocabulary(std::int64_t size) const {
@@ -135,12 +158,15 @@ void check_fits(const std::vector<PretrainedTensor>& found, const StateTensors& 
 
 bool starts_from_pretrained(const TrainOptions& options) {
   const fs::path path = options.output.init_from;
-  std::error_code ignored;
-  return is_llm_c(path) ||
-         (fs::exists(path / "config.json", ignored) && !fs::exists(path / "state.json", ignored));
+  return is_llm_c(path) || is_hugging_face(path);
 }
 
-void take_pretrained_shape(TrainOptions& options) {
+bool starts_with_shape(const TrainOptions& options) {
+  const std::string& path = options.output.init_from;
+  return !path.empty() && (starts_from_pretrained(options) || has_checkpoint(path));
+}
+
+void take_shape(TrainOptions& options) {
   const fs::path path = options.output.init_from;
   const ModelOptions found = read_config(path).model;
   const std::string file = shape_file(path);
@@ -156,7 +182,7 @@ void take_pretrained_shape(TrainOptions& options) {
   visit_shape(model, found, [&](const char* name, auto& member, const auto& value) {
     shape.take(name, member, value);
   });
-  shape.take_context(found);
+  starts_from_pretrained(options) ? shape.take_context(found) : shape.take_own_context(found);
   shape.take_vocabulary(found.vocab_size);
   try {
     check_ranges(taken);

@@ -1,8 +1,8 @@
-// Models of other programs as the start of a run: what --init-from takes besides a checkpoint of
-// ours.
+// The start of a run from a model that there is already.
 //
 //   --init-from FOLDER      a Hugging Face folder: config.json, and weights as .safetensors
 //   --init-from FILE.bin    llm.c's checkpoint of a GPT-2
+//   --init-from RUN         a checkpoint of ours, which checkpoint.hpp reads; here, only its shape
 //
 // The model's shape comes from there, so the options of the shape need not be given; those that are
 // given must agree. All ranks read the files, each for itself, and keep their part. Table of what
@@ -16,14 +16,16 @@
 
 namespace ladder {
 
-// Whether --init-from names such a model. False if it names nothing at all.
+// Whether --init-from names a model of another program. False if it names nothing at all.
 bool starts_from_pretrained(const TrainOptions& options);
+// Whether it names any of these.
+bool starts_with_shape(const TrainOptions& options);
 
-// Takes the model's shape from what --init-from names. The context is --context, or the longest for
-// a GPT-2, whose positions are learned. Throws UsageError if an option was given that contradicts
+// Takes the model's shape from what --init-from names. The context is --context; else that of our
+// run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was given that contradicts
 // it, or if the data have more token ids than the model; CheckError naming the file, if that is
 // damaged or its model is none of ours.
-void take_pretrained_shape(TrainOptions& options);
+void take_shape(TrainOptions& options);
 
 // Reads the parameters, one at a time; of a longer context only the first positions. Checks first,
 // before any tensor changes, that all are there, in their shapes, and no others. Throws CheckError

@@ -11,6 +11,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/pretrained/llm_c_file.hpp"
 
 namespace ladder {
@@ -124,6 +125,48 @@ TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
   expect_equal(load(), values_);
   options_.model.context = 1001;
   expect_refused<UsageError>("--context 1001", "at most 1000");
+}
+
+// Of ours, a run and a checkpoint both give the shape, with the context that it was trained with.
+TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
+  const auto save = [&](const char* run, const TensorsByName& values, const Json& config) {
+    std::vector<NamedTensor> parameters;
+    for (const auto& [name, tensor] : values) parameters.push_back({name, tensor});
+    const TrainState state{
+        whole_tensors(parameters), whole_tensors({}), /*optimizer_steps=*/0, {}, "token file"};
+    return save_checkpoint(folder_.path(run), /*step=*/1, state, config).path;
+  };
+  const Json gpt2 = {{"layers", 2}, {"heads", 2}, {"channels", 4}, {"context", 4}};
+  const Json llama = {{"layers", 2},          {"heads", 4},        {"channels", 8},
+                      {"context", 300},       {"mlp-channels", 5}, {"kv-heads", 2},
+                      {"rope-theta", 5000.0}, {"norm-eps", 1e-6}};
+  const fs::path checkpoint = save("gpt2", values_, gpt2);
+  save("llama", random_values(small_llama()), llama);
+  const auto finalized = [&](const std::string& path) {
+    options_.output.init_from = path;
+    finalize(options_);
+    return options_.model;
+  };
+  for (const std::string& path : {checkpoint.string(), folder_.path("gpt2")}) {
+    const ModelOptions model = finalized(path);
+    EXPECT_FALSE(starts_from_pretrained(options_));
+    EXPECT_EQ(model.layers, 2);
+    EXPECT_EQ(model.channels, 4);
+    EXPECT_EQ(model.context, 4);
+    EXPECT_TRUE(options_.derived.contains("layers"));
+  }
+  options_.given = {"context"};
+  options_.model.context = 3;
+  EXPECT_THAT([&] { finalize(options_); },
+              ThrowsMessage<UsageError>(HasSubstr("--context 3 contradicts ")));
+  options_.model.context = 1000;
+  EXPECT_EQ(finalized(folder_.path("llama")).context, 1000);  // rotary positions have no end
+  options_.given = {};
+  const ModelOptions model = finalized(folder_.path("llama"));
+  EXPECT_EQ(model.family, ModelFamily::kLlama);
+  EXPECT_EQ(model.context, 300);
+  EXPECT_EQ(model.kv_heads, 2);
+  EXPECT_EQ(model.rope_theta, 5000);
 }
 
 TEST_F(PretrainedTest, TheNamedModelMustBeThatOfTheFolder) {
