@@ -23,7 +23,7 @@ PROGRAMS = {
     "plan": [*ZERO[1:], "step3_naive_dp", "step8_pipeline_ga", "step9_diloco"],
     "pipeline": [STEP0, "step8_pipeline_ga"], "memory": sorted({rung.step for rung in read_rungs()}), "zero": ZERO, "gpu": [*ZERO, "cuda_graphs"],
 }  # fmt: skip
-RANKS = {"collectives": 2, "overlap": 2, "stages": 2, "bubble": 4}
+RANKS = {"collectives": 2, "overlap": 2, "throughput": 2, "bubble": 4}
 
 
 def benchmarks() -> list[str]:

@@ -1,8 +1,8 @@
-// Tokens per second of every stage of the course, in one program, on the same ranks.
+// Tokens per second of every step of the course, in one program, on the same ranks.
 //
-//   mpirun -n 2 --bind-to none build/release/benchmarks/stages_benchmark
+//   mpirun -n 2 --bind-to none build/release/benchmarks/throughput_benchmark
 //
-// Each stage trains as its own trainer would, on the built-in corpus, but writes nothing. An
+// Each step trains as its own trainer would, on the built-in corpus, but writes nothing. An
 // iteration is a run of kSteps optimizer steps after kWarmup; its time is that of the slowest rank.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -34,7 +34,7 @@ constexpr std::int64_t kWarmup = 3;
 constexpr std::int64_t kSteps = 10;
 constexpr std::int64_t kRows = 2;  // per rank and step
 
-std::vector<Trainer> stages_on(int num_ranks) {
+std::vector<Trainer> trainers_on(int num_ranks) {
   if (num_ranks == 1) return {step0::trainer(), step4::trainer(), step7::trainer()};
   return {step1::trainer(), step2::trainer(), step3::trainer(), step4::trainer(),
           step5::trainer(), step6::trainer(), step7::trainer()};
@@ -76,7 +76,7 @@ void measure(benchmark::State& state, const Trainer& trainer, World& world) {
 
 void run_all(World& world) {
   const int num_ranks = world.comm().size();
-  for (const Trainer& trainer : stages_on(num_ranks)) {
+  for (const Trainer& trainer : trainers_on(num_ranks)) {
     benchmark::RegisterBenchmark(
         (trainer.step + "/ranks:" + std::to_string(num_ranks)).c_str(),
         [trainer, &world](benchmark::State& state) { measure(state, trainer, world); })
