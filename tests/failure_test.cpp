@@ -118,6 +118,10 @@ TEST_F(Failure, DifferentOptions) {
     EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step, "--lr 0.5")), 2),
                 HasSubstr("error: rank 1 was started with --lr 0.5, rank 0 with 0.001"));
   }
+  // Those of a rank that checks its calls are compared before it does.
+  EXPECT_THAT(
+      expect_end(two_ranks(trainer(kSteps[3], "--check-collectives 9"), trainer(kSteps[3])), 2),
+      HasSubstr("error: rank 1 was started with --check-collectives 0.0, rank 0 with 9.0"));
   EXPECT_THAT(
       expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[3])), 2),
       HasSubstr("error: rank 1 runs \"step4_bucketed_ddp\" but rank 0 runs \"step3_naive_dp\""));

@@ -119,7 +119,6 @@ void announce(const TrainOptions& options) {
 // `log`: this rank's, if the run is traced.
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world, TraceLog& log) {
   set_memory_cap(memory_cap_bytes(options));  // on a GPU, the one that the World has chosen
-  check_same_options(options, world.comm());
   TraceFile trace_file(options, world.comm().rank() == 0);
   const bool is_traced = !options.output.trace.empty();
   if (is_traced) start_trace(log, world);
@@ -156,6 +155,7 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
 
 int check_and_train(const TrainOptions& options, const Trainer& trainer, World& world,
                     TraceLog& log) {
+  check_same_options(options, world.comm());  // --check-collectives itself, too
   return check_collectives(world, options.check_collectives_s,
                            [&] { return train_and_report(options, trainer, world, log); });
 }
