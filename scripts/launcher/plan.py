@@ -71,6 +71,13 @@ def read_bytes(text):
     return int(float(found[1]) * UNITS[found[2]])
 
 
+def read_speed(text):
+    tflops, gbps = read_pair(text)
+    if tflops == 0:
+        raise ValueError(text)
+    return tflops, gbps
+
+
 def reader(read, what):
     """For add_argument(type=…)."""
 
@@ -91,7 +98,7 @@ def parse(words):
     parser.add_argument("--link", metavar="US:GBPS", type=reader(read_pair, "LATENCY_US:GBPS, such as 50:1"),
                         help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
                         "by default, all ranks are on this machine, whose transport is measured")  # fmt: skip
-    parser.add_argument("--speed", metavar="TFLOPS:GBPS", type=reader(read_pair, "TFLOPS:GBPS, such as 300:2000"),
+    parser.add_argument("--speed", metavar="TFLOPS:GBPS", type=reader(read_speed, "TFLOPS:GBPS, such as 300:2000"),
                         help="measure nothing: a rank sustains so many 10^12 operations, and reads so many 10^9 bytes of memory, per second")  # fmt: skip
     parser.add_argument("--here", metavar="K", type=count_from(1, 9999),
                         help="ranks that share a machine like this one; by default all without --link, else one per core")  # fmt: skip

@@ -22,9 +22,9 @@ bool starts_from_pretrained(const TrainOptions& options);
 bool starts_with_shape(const TrainOptions& options);
 
 // Takes the model's shape from what --init-from names. The context is --context; else that of our
-// run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was given that contradicts
-// it, or if the data have more token ids than the model; CheckError naming the file, if that is
-// damaged or its model is none of ours.
+// run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was
+// given that contradicts it, or if the data have more token ids than the model; CheckError naming
+// the file, if that is damaged or its model is none of ours.
 void take_shape(TrainOptions& options);
 
 // Reads the parameters, one at a time; of a longer context only the first positions. Checks first,
