@@ -15,14 +15,13 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <string>
 
 #include "benchmarks/training_process.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/timer.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 namespace {
@@ -132,11 +131,8 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   ladder::become_training_process();
   ladder::World world(ladder::Transport::kMpi);
-  try {
+  return ladder::run_in_world(world, [&] {
     ladder::run_all(world.comm());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
-    world.abort(1);
-  }
-  return 0;
+    return 0;
+  });
 }

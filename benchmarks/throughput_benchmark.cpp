@@ -9,7 +9,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "benchmarks/training_process.hpp"
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/world.hpp"
+#include "common/train/run_main.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
@@ -95,11 +95,8 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   ladder::become_training_process();
   ladder::World world(ladder::Transport::kAuto);
-  try {
+  return ladder::run_in_world(world, [&] {
     ladder::run_all(world);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rank %d: error: %s\n", world.comm().rank(), error.what());
-    world.abort(1);
-  }
-  return 0;
+    return 0;
+  });
 }

@@ -1,4 +1,4 @@
-// For tests: small models as other programs write them.
+// For tests: small models as other programs write them, and as our checkpoints keep them.
 #pragma once
 
 #include <ATen/ops/randn.h>
@@ -11,6 +11,7 @@
 
 #include "common/core/check.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/json.hpp"
@@ -55,6 +56,32 @@ inline TensorsByName random_values(const ModelOptions& options) {
   for (const Unit& unit : build_layers(options, /*seed=*/1).units())
     for (const auto& [name, tensor] : unit.tensors) values[name] = at::randn(tensor.sizes());
   return values;
+}
+
+// What a checkpoint keeps of the options of a run that trains it; of a GPT-2 only what has been there
+// from the first version on.
+inline Json config_of_run(const ModelOptions& model) {
+  Json config = {{"layers", model.layers},
+                 {"heads", model.heads},
+                 {"channels", model.channels},
+                 {"context", model.context}};
+  if (model.family == ModelFamily::kLlama)
+    config.update({{"kv-heads", model.kv_heads},
+                   {"mlp-channels", model.mlp_channels},
+                   {"rope-theta", model.rope_theta},
+                   {"norm-eps", model.norm_eps}});
+  return config;
+}
+
+// A checkpoint of these parameters, in RUN/checkpoints. Returns its folder.
+inline std::filesystem::path save_parameters(const std::filesystem::path& run, std::int64_t step,
+                                             const TensorsByName& values, const Json& config,
+                                             const std::string& tokenizer) {
+  std::vector<NamedTensor> parameters;
+  for (const auto& [name, tensor] : values) parameters.push_back({name, tensor});
+  const TrainState state{
+      whole_tensors(parameters), whole_tensors({}), /*optimizer_steps=*/0, {}, tokenizer};
+  return save_checkpoint(run, step, state, config).path;
 }
 
 inline void write_safetensors(const std::filesystem::path& path, const TensorsByName& tensors) {

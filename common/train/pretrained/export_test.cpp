@@ -39,11 +39,7 @@ using ::testing::ThrowsMessage;
 class ExportTest : public ::testing::Test {
  protected:
   fs::path save(const TensorsByName& values, const std::string& tokenizer = "bytes") {
-    std::vector<NamedTensor> parameters;
-    for (const auto& [name, tensor] : values) parameters.push_back({name, tensor});
-    const TrainState state{
-        whole_tensors(parameters), whole_tensors({}), /*optimizer_steps=*/0, {}, tokenizer};
-    return save_checkpoint(folder_.path("run"), step_++, state, config_).path;
+    return save_parameters(folder_.path("run"), step_++, values, config_, tokenizer);
   }
   Json json_in(const std::string& name) const {
     return Json::parse(read_text_file(folder_.path("out/" + name)));
@@ -64,7 +60,7 @@ class ExportTest : public ::testing::Test {
 
   TempFolder folder_;
   std::int64_t step_ = 0;
-  Json config_ = {{"layers", 2}, {"heads", 2}, {"channels", 4}, {"context", 4}};
+  Json config_ = config_of_run(small_gpt2());
   TensorsByName values_ = random_values(small_gpt2());
 };
 
@@ -92,8 +88,7 @@ TEST_F(ExportTest, WhatIsWrittenIsReadAgain) {
 
 TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
   values_ = random_values(small_llama());
-  config_ = {{"layers", 2},       {"heads", 4},    {"channels", 8},        {"context", 4},
-             {"mlp-channels", 5}, {"kv-heads", 2}, {"rope-theta", 5000.0}, {"norm-eps", 1e-6}};
+  config_ = config_of_run(small_llama());
   export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
   EXPECT_EQ(json_in("config.json")["architectures"], Json::array({"LlamaForCausalLM"}));
   TrainOptions options;

@@ -11,7 +11,6 @@
 #include "common/core/check.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/pretrained/llm_c_file.hpp"
 
 namespace ladder {
@@ -129,18 +128,13 @@ TEST_F(PretrainedTest, ALlamasContextIsTheRunsOwn) {
 
 // Of ours, a run and a checkpoint both give the shape, with the context that it was trained with.
 TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
-  const auto save = [&](const char* run, const TensorsByName& values, const Json& config) {
-    std::vector<NamedTensor> parameters;
-    for (const auto& [name, tensor] : values) parameters.push_back({name, tensor});
-    const TrainState state{
-        whole_tensors(parameters), whole_tensors({}), /*optimizer_steps=*/0, {}, "token file"};
-    return save_checkpoint(folder_.path(run), /*step=*/1, state, config).path;
+  const auto save = [&](const char* run, const TensorsByName& values, const ModelOptions& model) {
+    return save_parameters(folder_.path(run), /*step=*/1, values, config_of_run(model),
+                           "token file");
   };
-  const Json gpt2 = {{"layers", 2}, {"heads", 2}, {"channels", 4}, {"context", 4}};
-  const Json llama = {{"layers", 2},          {"heads", 4},        {"channels", 8},
-                      {"context", 300},       {"mlp-channels", 5}, {"kv-heads", 2},
-                      {"rope-theta", 5000.0}, {"norm-eps", 1e-6}};
-  const fs::path checkpoint = save("gpt2", values_, gpt2);
+  ModelOptions llama = small_llama();
+  llama.context = 300;
+  const fs::path checkpoint = save("gpt2", values_, small_gpt2());
   save("llama", random_values(small_llama()), llama);
   const auto finalized = [&](const std::string& path) {
     options_.output.init_from = path;
