@@ -59,7 +59,7 @@ TEST(OptimizerOnGpu, FollowsTheCpu) {
     const at::Tensor start = at::randn({layout.numel}), gradient = at::randn({layout.numel});
     for (const at::Device device : {at::Device(at::kCPU), at::Device(at::kCUDA)}) {
       layout.device = device;
-      const at::Tensor params = start.to(precision.params).to(device);
+      const at::Tensor params = start.to(precision.params).to(device).clone();
       const at::Tensor grads = gradient.to(precision.grads).to(device);
       Optimizer optimizer({{params, grads, 0, true}}, layout.numel, layout, {});
       for (int step = 0; step < 3; ++step) optimizer.step(1e-2);

@@ -167,12 +167,14 @@ TEST_ON_PROCESSES(GpuLadder, DilocoResumes) {
     TrainOptions wanted = options(/*is_bf16=*/true);
     wanted.set<DilocoOptions>() = {
         .sync_every = 4, .num_fragments = 2, .sync_delay = 1, .wire = wire};
+    wanted.output.save_every = 3;
+    wanted.output.keep = 0;
     const FinishedRun whole = train(diloco(), wanted);
-    wanted.num_steps = 3;  // in the middle of the second round
-    const std::string folder = all_gather_text(train(diloco(), wanted).folder, comm_)[0];
-    wanted.num_steps = 12;
-    wanted.output.resume = folder;
-    EXPECT_EQ(train(diloco(), wanted).report.param_hash, whole.report.param_hash);
+    // Step 3 is in the middle of the second round.
+    wanted.output.resume = all_gather_text(whole.folder, comm_)[0] + "/checkpoints/step_000003";
+    const FinishedRun rest = train(diloco(), wanted);
+    EXPECT_EQ(rest.report.first_step, 3);
+    EXPECT_EQ(rest.report.param_hash, whole.report.param_hash);
   }
 }
 

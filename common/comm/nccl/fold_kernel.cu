@@ -33,15 +33,28 @@ __device__ c10::Half plus(c10::Half a, c10::Half b) {
 // An element belongs to one thread, which reads it from all pieces before it writes it. This is a
 // grid-stride loop: a thread goes on to the element that is as many elements further on as the grid
 // has threads. So a grid of any size does the work, and neighboring threads read neighboring
-// elements (coalesced).
+// elements (coalesced). Each thread adds up a few elements at a time, so that enough of them are on
+// their way.
+constexpr int kGroup = 4;
+
 template <class Number>
 __global__ void fold(Pieces<Number> pieces, Number* target, std::int64_t numel) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < numel;
-       i += stride) {
-    Number sum = pieces.of_rank[0][i];
-    for (int r = 1; r < pieces.count; ++r) sum = plus(sum, pieces.of_rank[r][i]);
-    target[i] = sum;
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       first < numel; first += kGroup * stride) {
+    Number sums[kGroup] = {};
+    for (int r = 0; r < pieces.count; ++r) {
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        const std::int64_t i = first + k * stride;
+        if (i >= numel) continue;
+        const Number element = pieces.of_rank[r][i];
+        sums[k] = r == 0 ? element : plus(sums[k], element);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k)
+      if (const std::int64_t i = first + k * stride; i < numel) target[i] = sums[k];
   }
 }
 
