@@ -136,7 +136,6 @@ __global__ void block_sums_kernel(const Number* values, double* sums, std::int64
   for (std::int64_t block = group; block < num_blocks; block += num_groups) {
     const std::int64_t end = min(numel, (block + 1) * kBlock);
     double sum = 0;
-#pragma unroll 8  // that many loads are on their way at once
     for (std::int64_t i = block * kBlock + lane; i < end; i += kLanes) {
       const double value = static_cast<float>(values[i]);
       sum += value * value;

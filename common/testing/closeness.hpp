@@ -21,7 +21,4 @@ double relative_distance(const at::Tensor& actual, const at::Tensor& expected);
 ::testing::AssertionResult close_in_norm(const at::Tensor& actual, const at::Tensor& expected,
                                          double tolerance);
 
-// For the message of a failure whose bound has not been measured yet.
-inline constexpr const char* kGuess = "\nthe bound is a guess: nobody has measured it on a GPU yet";
-
 }  // namespace ladder
