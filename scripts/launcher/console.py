@@ -70,9 +70,24 @@ def count_from(least: int, most: int):
     return read
 
 
+def reader(read, what: str):
+    """For add_argument(type=…): read(text), of which a ValueError says that the text is not what is wanted."""
+
+    def convert(text: str):
+        try:
+            return read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"'{text}' is not {what}") from None
+
+    return convert
+
+
 def read_pair(text: str) -> tuple[float, float]:
     """'50:10': a latency, which may be 0, and a rate. Raises ValueError."""
     first, second = map(float, text.split(":"))
     if not (0 <= first < math.inf and 0 < second < math.inf):
         raise ValueError(text)
     return first, second
+
+
+read_link = reader(read_pair, "LATENCY_US:GBPS, such as 50:10")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, nearest, option_of, read_pair, say, usage_error
+from launcher.console import Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error
 from launcher.launch import mpirun
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
@@ -78,24 +78,12 @@ def read_speed(text):
     return tflops, gbps
 
 
-def reader(read, what):
-    """For add_argument(type=…)."""
-
-    def convert(text):
-        try:
-            return read(text)
-        except ValueError:
-            usage_error(f"'{text}' is not {what}")
-
-    return convert
-
-
 def parse(words):
-    parser = Parser("plan", ABOUT)
+    parser = Parser("plan", ABOUT, usage="./ladder plan --ranks N [options]")
     parser.add_argument("--ranks", metavar="N", type=count_from(1, 99999), required=True)
     parser.add_argument("--memory", metavar="BYTES", type=reader(read_bytes, "a size such as 512MiB, 2GiB or 80GB"),
                         help="that a rank may hold: 512MiB, 2GiB, 80GB; by default, any amount")  # fmt: skip
-    parser.add_argument("--link", metavar="US:GBPS", type=reader(read_pair, "LATENCY_US:GBPS, such as 50:1"),
+    parser.add_argument("--link", metavar="US:GBPS", type=read_link,
                         help="each rank's link, as the trainers' --link: microseconds per message, and 10^9 bits per second; "
                         "by default, all ranks are on this machine, whose transport is measured")  # fmt: skip
     parser.add_argument("--speed", metavar="TFLOPS:GBPS", type=reader(read_speed, "TFLOPS:GBPS, such as 300:2000"),

@@ -4,7 +4,6 @@ One rank of N trains by itself (--transport simulated), and theory says when the
 measured on as many real ranks as a laptop has. Each rank has the same rows, whatever their number: weak scaling.
 """
 
-import argparse
 import json
 import re
 import shutil
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, read_pair, say, usage_error
+from launcher.console import Parser, count_from, fail, read_link, say, usage_error
 from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
@@ -83,10 +82,7 @@ def parse(words: list[str]):
 def links_in(text: str) -> list[str]:
     links = text.split(",")
     for link in links:
-        try:
-            read_pair(link)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"'{link}' is not LATENCY_US:GBPS, for example 50:10") from None
+        read_link(link)
     return links
 
 
