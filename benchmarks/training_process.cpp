@@ -1,8 +1,8 @@
 #include "benchmarks/training_process.hpp"
 
-#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include "common/core/compute_threads.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 
@@ -11,7 +11,7 @@ namespace ladder {
 void become_training_process() {
   keep_freed_memory();
   install_memory_ledger();
-  at::set_num_threads(1);
+  set_compute_threads(1);
 }
 
 namespace {

@@ -110,8 +110,6 @@ TEST_ON_RANKS(GradientBucketerTest, LeavesTheFrozenParameterAlone) {
   EXPECT_EQ(place.max().item<float>(), comm.rank() + 1);
 }
 
-// Armed, it may take what the transport takes for all buckets in flight: the other ranks' pieces of
-// this rank's slice. On one rank that is nothing, so not even the copy of one bucket goes unseen.
 // As on a GPU, where backward runs on a thread of autograd.
 TEST_ON_RANKS(GradientBucketerTest, TracesTheBucketsThatAnotherThreadSends) {
   TraceLog log;
@@ -127,6 +125,8 @@ TEST_ON_RANKS(GradientBucketerTest, TracesTheBucketsThatAnotherThreadSends) {
   EXPECT_EQ(std::count_if(log.spans().begin(), log.spans().end(), is_bucket), std::ssize(plan));
 }
 
+// Armed, it may take what the transport takes for all buckets in flight: the other ranks' pieces of
+// this rank's slice. On one rank that is nothing, so not even the copy of one bucket goes unseen.
 TEST_ON_PROCESSES(GradientBucketerTest, HoldsNoSecondCopyOfTheGradients) {
   install_memory_ledger();
   Communicator& comm = test_world().comm();

@@ -7,7 +7,6 @@
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/trace.hpp"
 
 namespace ladder {
 namespace {
@@ -63,6 +62,7 @@ void ShardedUnits::add(const Unit& unit) {
 void ShardedUnits::start_unshard(std::size_t unit) {
   ShardedUnit& u = units_[unit];
   if (u.has_memory) return;
+  const TraceScope scope(log_);  // on a GPU, backward calls this on a thread of autograd
   const Span span("unshard", {"unit", static_cast<std::int64_t>(unit)});
   take_memory(u.full);
   u.has_memory = true;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/core/trace.hpp"
 #include "common/core/unit.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
@@ -61,6 +62,7 @@ class ShardedUnits {
   std::vector<at::Tensor> slices_;  // of param_shard_, by unit
   std::vector<ShardedUnit> units_;
   std::vector<NamedTensor> leaves_;
+  TraceLog* log_ = TraceLog::current();
 };
 
 }  // namespace ladder

@@ -11,12 +11,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
+#include <thread>
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/trace.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 
@@ -178,6 +182,17 @@ TEST_ON_RANKS(ShardedUnitsTest, WhatAutogradHasSavedSeesTheNewMemory) {
         bits_equal(units_[1].tensors[t].tensor.grad(), originals_[1].tensors[t].tensor.grad()));
   }
   EXPECT_EQ(units_[1].tensors[0].tensor._version(), version);
+}
+
+// As on a GPU, where backward runs on a thread of autograd.
+TEST_ON_RANKS(ShardedUnitsTest, TracesTheGathersOfAnotherThread) {
+  TraceLog log;
+  const TraceScope scope(&log);
+  ShardedUnits sharded(plan_, comm_);
+  for (const Unit& unit : make_units()) sharded.add(unit);
+  std::thread([&] { sharded.unshard(1); }).join();
+  const auto is_gather = [](const TracedSpan& span) { return std::string(span.name) == "unshard"; };
+  EXPECT_EQ(std::count_if(log.spans().begin(), log.spans().end(), is_gather), 1);
 }
 
 TEST_ON_RANKS(ShardedUnitsTest, RefusesWhatThePlanDoesNotExpect) {

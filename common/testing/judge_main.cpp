@@ -1,11 +1,10 @@
 #include "common/testing/judge_main.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <cstdio>
 
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 #include "common/testing/current_check.hpp"
 #include "common/testing/time_limit.hpp"
 #include "common/train/run_main.hpp"
@@ -25,7 +24,7 @@ void show(const std::vector<std::string>& faults, int num_ranks) {
 }
 
 int judge() {
-  at::set_num_threads(1);
+  ladder::set_compute_threads(1);
 #ifdef LADDER_WITH_MPI
   World world(Transport::kMpi);
 #else

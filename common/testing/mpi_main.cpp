@@ -8,7 +8,6 @@
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
 // ranks at once, and so does a test longer than 120 s (time_limit.hpp), because then some rank
 // waits for another. A build without MPI has one rank, or threads.
-#include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +23,7 @@
 #include "common/comm/store/key_value_store.hpp"
 #include "common/comm/store/store_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
 #ifdef LADDER_SANITIZE_THREAD
@@ -189,7 +189,7 @@ int run_on_threads(int num_threads) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
-  at::set_num_threads(1);
+  ladder::set_compute_threads(1);
   using ladder::Carrier;
   const std::string_view option = argc == 2 ? argv[1] : "";
   const Carrier carrier = option == "--staged"    ? Carrier::kStaged

@@ -1,6 +1,5 @@
 #include "common/train/run_main.hpp"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
@@ -264,8 +264,8 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
                   "; with --device cpu, the CPU trains the same model");
       set_deterministic(line.options.is_deterministic);
     }
+    set_compute_threads(line.options.num_threads);
     install_memory_ledger(line.options.device.type());
-    at::set_num_threads(line.options.num_threads);
     return run_world(line.options, trainer);
   } catch (const std::exception& error) {
     return report_error(error, rank, num_ranks);

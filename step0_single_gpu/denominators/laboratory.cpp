@@ -1,6 +1,5 @@
 #include "step0_single_gpu/denominators/laboratory.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ne.h>
@@ -9,6 +8,7 @@
 #include <algorithm>
 #include <span>
 
+#include "common/core/compute_threads.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/norm.hpp"
 #include "step0_single_gpu/objective.hpp"
@@ -91,7 +91,7 @@ Laboratory::Laboratory(const Experiment& experiment, const Corpus& corpus)
       loss_sum_(loss_of(model_, kNextToken)),
       order_(epoch_order(corpus.training.num_samples(), experiment.data_seed, /*epoch=*/0,
                          SampleOrder::kShuffled)) {
-  at::set_num_threads(options_.num_threads);
+  set_compute_threads(options_.num_threads);
 }
 
 GlobalBatch Laboratory::next() {

@@ -10,7 +10,6 @@
 // FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of
 // the global copy and momentum, contributors, inner steps of this worker that the average is about.
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -29,6 +28,7 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step9_diloco/diloco.hpp"
@@ -114,7 +114,7 @@ int port_of_peer(int fd) {
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
         const Settings& settings) {
   const at::NoGradGuard no_grad;
-  at::set_num_threads(1);
+  set_compute_threads(1);
   EventLog events(folder);
   const auto log = [&](const std::string& message) {
     events.write("says: " + message);

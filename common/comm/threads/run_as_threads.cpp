@@ -1,6 +1,5 @@
 #include "common/comm/threads/run_as_threads.hpp"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
@@ -12,6 +11,7 @@
 
 #include "common/comm/threads/thread_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 
 namespace ladder {
 namespace {
@@ -57,7 +57,7 @@ void run_rank(ThreadCommunicator& comm, const std::function<void(Communicator&)>
               int num_compute_threads, FirstFailure& failure) {
   try {
     pthread_setname_np(pthread_self(), concat("rank ", comm.rank()).substr(0, 15).c_str());
-    at::set_num_threads(num_compute_threads);  // of this thread
+    set_compute_threads(num_compute_threads);  // of this thread
     body(comm);
     comm.leave();
   } catch (const std::exception& error) {
