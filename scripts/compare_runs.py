@@ -36,8 +36,8 @@ def read_report(folder):
         raise ValueError(f"{folder}: is not the folder of a run: it has no report.json")
     try:
         report = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is damaged: {error}") from None
     if not isinstance(report, dict):
         raise ValueError(f"{path}: is not a report: it holds no object")
     for key in (*SERIES, "unit", "first_step", "param_hash", "val_losses", "num_parameters"):

@@ -56,7 +56,7 @@ def read_trace(path):
             slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[event["cat"]]
             end = round(event["ts"] + event["dur"], 3)  # whole nanoseconds, so that parts end with the whole
             slices.append(Slice(event["ts"], end, event["name"], event["args"], event["tid"]))
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not a file that --trace has written: {error!r}") from None
     messages = [(begun[key], ended[key]) for key in begun if key in ended]
     return Trace(about, ranks, messages)

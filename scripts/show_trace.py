@@ -93,7 +93,7 @@ def self_test():
         mistakes += [f"the drawing lacks {text!r}" for text in ("rank 1", "forward", "bucket 3", "wait") if text not in drawing]
         if drawing.count('class="other"') != 1:  # in the legend
             mistakes.append("a layer that ends with its backward is drawn as other work")
-        for text in ("", "[]", '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
+        for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
             path.write_text(text)
             try:
                 read_trace(path)
@@ -118,15 +118,26 @@ def main():
         return 1 if self_test() else 0
     if arguments.file is None:
         parser.error("a file is needed: ./ladder trace FILE")
-    if arguments.svg and arguments.svg.exists():
+    if arguments.svg and (arguments.svg.exists() or arguments.svg.is_symlink()):
         parser.error(f"--svg {arguments.svg} already exists: name a new file, or remove this one")
+    if arguments.svg and not arguments.svg.parent.is_dir():
+        parser.error(f"--svg {arguments.svg}: there is no folder {arguments.svg.parent}")
+    if arguments.step is not None and not arguments.svg:
+        parser.error(f"--step {arguments.step} says what to draw: name a file with --svg, too")
     try:
         trace = read_trace(arguments.file)
-    except (OSError, ValueError) as error:
+        said = summary(trace)
+    except OSError as error:
+        sys.exit(f"trace: {arguments.file}: {error.strerror}")
+    except ValueError as error:
         sys.exit(f"trace: {error}")
-    print("\n".join(summary(trace)))
+    except (LookupError, TypeError, ArithmeticError) as error:
+        sys.exit(f"trace: {arguments.file}: is damaged: {error!r}")
+    print("\n".join(said))
     if arguments.svg:
-        number = arguments.step or median_step(trace)
+        if not trace.ranks[0].named("step"):
+            sys.exit(f"trace: {arguments.file}: there is no step to draw")
+        number = median_step(trace) if arguments.step is None else arguments.step
         if any(rank.step(number) is None for rank in trace.ranks):
             parser.error(f"--step {number}: the trace has no such step")
         arguments.svg.write_text(draw(trace, number))

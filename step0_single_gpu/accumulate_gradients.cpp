@@ -9,7 +9,7 @@ namespace ladder {
 
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
                             double loss_scale) {
-  check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
+  check(num_targets > 0, "no target tokens in this step: all padding, or --context is too short");
   at::Tensor loss;  // on the device until the end: reading it would wait for the device
   std::int64_t number = 0;
   for (const Microbatch& microbatch : batch) {

@@ -166,6 +166,9 @@ TEST_F(TraceTest, OverwritesNothing) {
   EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + old), HasSubstr("already exists")));
   EXPECT_EQ(read_text_file(old), "{}");
   EXPECT_FALSE(fs::exists(out_));
+  const std::string empty = folder_.write("empty.json", "");  // as a run leaves it that was killed
+  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", empty}}), kExitDone);
+  EXPECT_GT(fs::file_size(empty), 0U);
 }
 
 TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {

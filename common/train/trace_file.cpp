@@ -116,7 +116,9 @@ TraceFile::TraceFile(const TrainOptions& options, bool is_main) {
   const std::string& name = options.output.trace;
   if (name.empty() || !is_main) return;
   const fs::path file = plain_path(name);
-  check_usage(fs::symlink_status(file).type() == fs::file_type::not_found, "--trace ", name,
+  const fs::file_type type = fs::symlink_status(file).type();
+  const bool was_left_by_a_kill = type == fs::file_type::regular && fs::is_empty(file);
+  check_usage(type == fs::file_type::not_found || was_left_by_a_kill, "--trace ", name,
               " already exists: name a new file, or remove this one");
   try {
     make_folders(file.parent_path());

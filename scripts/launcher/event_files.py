@@ -1,6 +1,7 @@
 """Writes TensorBoard's event files: a record for each step, its length and its bytes each with a checksum (TFRecord). A record
 is a protobuf message `Event` of tensorflow/core/util/event.proto, of which only scalars are needed."""
 
+import math
 import struct
 from pathlib import Path
 
@@ -47,8 +48,16 @@ def delimited(field: int, data: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(data)) + data
 
 
+def single(value: float) -> bytes:
+    """In fp32. What is too large there is infinite."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
 def event(time_s: float, step: int, scalars: dict[str, float]) -> bytes:
-    values = [delimited(1, delimited(1, tag.encode()) + b"\x15" + struct.pack("<f", value)) for tag, value in scalars.items()]
+    values = [delimited(1, delimited(1, tag.encode()) + b"\x15" + single(value)) for tag, value in scalars.items()]
     return b"\x09" + struct.pack("<d", time_s) + b"\x10" + varint(step) + delimited(5, b"".join(values))
 
 

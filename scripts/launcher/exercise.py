@@ -76,6 +76,8 @@ def run(words):
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
     wanted = parser.parse_args(words)
     exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
+    if not exercise.stubs():
+        usage_error(f"{exercise.name} has no exercise")
     if wanted.hint:
         return show_hint(exercise, wanted.hint)
     mine = EXERCISES / exercise.name
@@ -100,7 +102,7 @@ def run(words):
 
 def show_hint(exercise, number):
     if not (hints := exercise.hints(number)):
-        usage_error(f"{exercise.name} has no exercise" if not exercise.stubs() else f"{exercise.lesson} has no hint {number}")
+        usage_error(f"{exercise.lesson} has no hint {number}")
     for title, text in hints:
         print(f"{title}\n\n{text}\n")
     return 0
@@ -150,8 +152,6 @@ def show_cmake_the_answers(kind: Kind):
 
 def hand_out(exercise, folder):
     """A learner's file that is there stays as it is."""
-    if not exercise.stubs():
-        usage_error(f"{exercise.name} has no exercise")
     folder.mkdir(parents=True, exist_ok=True)
     for stub in exercise.stubs():
         if not (mine := folder / f"{stub.stem}.cpp").exists():

@@ -68,7 +68,9 @@ def read_bytes(text):
     found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", text.lower())
     if not found or found[2] not in UNITS or found[1].count(".") > 1 or not found[1].strip("."):
         raise ValueError(text)
-    return int(float(found[1]) * UNITS[found[2]])
+    if (size := float(found[1]) * UNITS[found[2]]) > 1e18:
+        raise ValueError(text)
+    return int(size)
 
 
 def read_speed(text):
@@ -100,12 +102,15 @@ def names_in(words):
 
 
 def check_words(words):
-    known = [*PLANNED, *MEASURED, *NEUTRAL, *REFUSED]
+    known = [f"--{name}" for name in (*PLANNED, *MEASURED, *NEUTRAL, *REFUSED)]
     for name in names_in(words):
         if name in REFUSED:
             usage_error(f"plan does not take --{name}: {REFUSED[name]}")
-        if name not in known:
-            usage_error(f"there is no option '--{name}'{nearest(name, known)}")
+        if f"--{name}" not in known:
+            usage_error(f"there is no option '--{name}'{nearest(f'--{name}', known)}")
+    stages = option_of(words, "pipeline-stages")
+    if stages is not None and not (stages.isascii() and stages.isdigit() and int(stages)):
+        usage_error(f"--pipeline-stages is '{stages}', it must be a whole number from 1 on")
 
 
 def without(words, names):
@@ -162,11 +167,14 @@ class Trainers:
         """The names of its options."""
         return set(re.findall(r"^ +--([a-z0-9-]+)", self.output(step, "--help"), re.MULTILINE))
 
+    def words_of(self, step, words):
+        """Those that are options of this step."""
+        return without(words, [name for name in names_in(words) if name not in self.options(step)])
+
     @functools.cache
     def facts(self, step, ranks, words):
         """Raises Refusal."""
-        others = [name for name in names_in(words) if name not in self.options(step)]
-        return json.loads(self.output(step, *without(words, others), "--dry-run", str(ranks), "--json"))
+        return json.loads(self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json"))
 
     def train(self, step, ranks, words):
         with tempfile.TemporaryFile("w+") as file:
@@ -342,8 +350,9 @@ def show(planner, plans, memory):
     print(table(lines))
     print("\nState and what is sent are exact; activations are those of a microbatch, and of all live ones in a pipeline.")
     for number, plan in enumerate(best, 1):
-        words = [*planner.words, *plan.candidate.words]
-        print(f"{number}.  ./ladder train {plan.candidate.step.split('_')[0]} --ranks {planner.ranks} {shlex.join(words)}".rstrip())
+        step = plan.candidate.step
+        words = planner.trainers.words_of(step, [*planner.words, *plan.candidate.words])
+        print(f"{number}.  ./ladder train {step.split('_')[0]} --ranks {planner.ranks} {shlex.join(words)}".rstrip())
     if not best:
         print("Nothing fits: use more ranks, a smaller --micro-batch-size, or --precision bf16.")
 

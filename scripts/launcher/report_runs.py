@@ -56,7 +56,7 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Raises ValueError with the file and the reason if it is not a run, or is damaged."""
     path, lines = folder / "report.json", read_metrics(folder / "metrics.jsonl")
-    if lines and not path.exists():
+    if any("loss" in line for line in lines) and not path.exists():
         names = {name: key for key, name in LOGGED.items() if any(key in line for line in lines)}
         return Run(folder, {}, {name: {line["step"]: line[key] for line in lines if key in line} for name, key in names.items()})
     report = read_report(folder)
@@ -68,7 +68,7 @@ def read_run(folder: Path) -> Run:
         values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})
         series = {name: dict(zip(steps, numbers(of), strict=True)) for name, of in values.items()}
         evaluations = report["val_losses"]
-        series[VALIDATION] = dict(zip([each["step"] for each in evaluations], numbers([each["loss"] for each in evaluations])))
+        series[VALIDATION] = dict(zip([each["step"] + 0 for each in evaluations], numbers([each["loss"] for each in evaluations])))
         return Run(folder, report, series, memory=memory_of(report), traffic=traffic_of(report))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
@@ -82,8 +82,10 @@ def read_metrics(path: Path) -> list[dict]:
     for number, line in enumerate(lines, 1):
         try:
             found.append(json.loads(line))
-            found[-1]["step"] + 0
-        except (ValueError, TypeError, KeyError):
+            numbers([found[-1][key] for key in LOGGED if key in found[-1]])
+            if not isinstance(found[-1]["step"], int) or found[-1]["step"] < 1:
+                raise ValueError(line)
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise ValueError(f"{path}: line {number} is not a logged step: {line:.40}") from None
     return found
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, read_link, say, usage_error
+from launcher.console import Parser, count_from, fail, option_of, read_link, reader, say, usage_error
 from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table
 
 MODEL = "--layers 4 --heads 4 --channels 128 --context 64 --micro-batch-size 1 --num-microbatches 4".split()
+OWN = "link transport rank out overfit-one-batch dry-run json print-config show-schedule config resume trace".split()  # of trainers
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa3377", "#997700")
 WIDTH, PANEL, HEIGHT, LEFT, TOP = 560, 300, 200, 56, 84  # of a drawing, at least, and of a panel
 
@@ -63,15 +64,22 @@ def parse(words: list[str]):
                     usage="./ladder scale [STEP…] [options]",
                     epilog="STEP is step3 to step9, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
     parser.add_argument("--links", type=links_in, default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
-    parser.add_argument("--ranks", type=counts_in, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
+    parser.add_argument("--ranks", type=reader(some_counts_in, "a list of numbers of ranks, such as 2,64"), default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
     parser.add_argument("--measure", dest="measured", metavar="RANKS", type=counts_in, default="2,4",
                         help="real ones, each a process; '' for none (default %(default)s)")  # fmt: skip
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the curves into this new file")
     num_steps = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     this, options = parser.parse_known_args(words[num_steps:])
-    this.steps = [resolve_step(word) for word in words[:num_steps] or ["step4"]]
+    this.steps = list(dict.fromkeys(resolve_step(word) for word in words[:num_steps] or ["step4"]))
+    for name in OWN:
+        if option_of(options, name) is not None:
+            usage_error(f"scale does not take --{name}: it sets that itself, or trains only to measure")
+    if late := [word for word in options if re.fullmatch(r"step\d\w*", word)]:
+        usage_error(f"'{late[0]}' stands after an option: name the steps first")
     if this.svg and this.svg.exists():
         usage_error(f"--svg {this.svg} already exists: name a new file, or remove this one")
+    if this.svg and not this.svg.parent.is_dir():
+        usage_error(f"--svg {this.svg}: there is no folder {this.svg.parent}")
     if wrong := [step for step in this.steps if not re.match(r"step[3-9]_", step)]:
         usage_error(f"{wrong[0]} has nothing to scale: choose from step3 to step9")
     if this.measured and not shutil.which("mpirun"):
@@ -88,6 +96,13 @@ def links_in(text: str) -> list[str]:
 
 def counts_in(text: str) -> list[int]:
     return [count_from(1, 1024)(word) for word in text.split(",") if word]
+
+
+def some_counts_in(text: str) -> list[int]:
+    counts = counts_in(text)
+    if not counts:
+        raise ValueError(text)
+    return counts
 
 
 class Trainer:
@@ -111,26 +126,31 @@ class Trainer:
 
     def fastest_round(self, report: dict) -> slice:
         """Which other programs have disturbed least: one step, or a round of step 9. The first one warms up."""
-        seconds, length = report["step_seconds"], 20 if self.step.startswith("step9") else 1
+        seconds, length = report["step_seconds"], report["config"].get("sync-every", 1)
         rounds = [slice(start, start + length) for start in range(length, len(seconds), length)]
+        if not rounds:
+            fail(f"--steps {len(seconds)} is too few: the first {length} warm up, and nothing is left to be measured")
         return min(rounds, key=lambda steps: sum(seconds[steps]))
 
     def train(self, ranks: int, link: str, launcher: list, transport: list) -> dict:
         out = self.folder / f"{self.step}-{self.num_reports}"
         self.num_reports += 1
-        command = [*launcher, self.program, *transport, "--link", link, *MODEL, *own_options(self.step, ranks),
+        command = [*launcher, self.program, *transport, "--link", link, *MODEL, *own_options(self.step, ranks, self.options),
                    "--overfit-one-batch", "--quiet", "--out", out, *self.options]  # fmt: skip
         if call(command, stdout=subprocess.DEVNULL):
             fail(f"{self.step} failed on {ranks} rank(s): {' '.join(map(str, command))}")
         return json.loads((out / "report.json").read_text())
 
 
-def own_options(step: str, ranks: int) -> list:
+def own_options(step: str, ranks: int, options: list[str]) -> list:
     """A pipeline has as many stages as divide the ranks, up to 4, and each of its ranks computes as much as one alone."""
     stages = next(stages for stages in (4, 2, 1) if ranks % stages == 0)
     if step.startswith("step8"):
         return ["--pipeline-stages", stages, "--num-microbatches", 4 * stages, "--steps", 9]
-    return ["--sync-every", 20, "--steps", 60] if step.startswith("step9") else ["--steps", 9]
+    if step.startswith("step9"):
+        sync_every = option_of(options, "sync-every") or "20"
+        return ["--sync-every", sync_every, "--steps", 3 * int(sync_every) if sync_every.isdigit() else 60]
+    return ["--steps", 9]
 
 
 # ---- what is shown ----------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def step_names() -> list[str]:
 
 def resolve_step(word: str, *others: str) -> str:
     """The step with this name, first part of a name, or number; or one of the other names."""
+    others = [name for name in others if name not in step_names()]
     known = [*step_names(), *others]
     for step in known:
         if step == word or step.startswith((f"{word}_", f"step{word}_")):

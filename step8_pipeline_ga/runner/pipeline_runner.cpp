@@ -208,7 +208,7 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
                                             double num_targets, std::int64_t num_microbatches,
                                             const OnWeightGradient& on_weight_gradient,
                                             double loss_scale) {
-  check(num_targets > 0, "this step has no target tokens: every row from --data is padding");
+  check(num_targets > 0, "no target tokens in this step: all padding, or --context is too short");
   at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/compute_threads.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
@@ -82,6 +83,7 @@ void run_workers(int num_workers, const std::function<void(int worker)>& work) {
   std::vector<std::thread> threads;
   for (int worker = 0; worker < num_workers; ++worker) {
     threads.emplace_back([&, worker] {
+      set_compute_threads(1);
       const at::NoGradGuard no_grad;
       work(worker);
     });
@@ -105,7 +107,10 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
       run_workers(num_workers, [&](int worker) {
         Toy toy;
         toy.shared = at::zeros({numel});
-        ElasticAverager averager(options_of(beacon, worker, num_workers), say_nothing);
+        ElasticOptions options = options_of(beacon, worker, num_workers);
+        options.join_timeout_s = options.round_timeout_s = 30;  // on a busy machine
+        options.patience_s = 60;
+        ElasticAverager averager(options, say_nothing);
         averager.join(toy.state(), "toy");
         averager.form_quorum();
         const at::Tensor values = values_of(worker, numel);

@@ -67,10 +67,10 @@ void SafetensorsWriter::finish() {
   sync_to_disk(path_);
 }
 
-SafetensorsReader::SafetensorsReader(std::string path)
-    : path_(std::move(path)), file_(path_, std::ios::binary) {
-  std::error_code error;
+SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
+  std::error_code error;  // also of what has no size: to open a pipe would wait for a writer
   const auto file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path_, error));
+  if (!error) file_.open(path_, std::ios::binary);
   check(!error && file_.good(), path_,
         ": cannot be opened: ", error ? error.message() : std::strerror(errno));
   const std::string json = read_header(file_, path_, file_bytes);

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -133,6 +134,13 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
 }
 
 // Legal JSON that is not a header.
+TEST_F(SafetensorsTest, DoesNotWaitForAPipe) {
+  const std::string pipe = folder_.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT([&] { SafetensorsReader reader(pipe); },
+              ThrowsMessage<CheckError>(HasSubstr(pipe + ": cannot be opened")));
+}
+
 TEST_F(SafetensorsTest, RefusesWhatTheFormatDoesNotSay) {
   const auto entry = [](const std::string& shape, const std::string& offsets) {
     return R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";

@@ -345,8 +345,12 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   refused("stepz = 11\n", "unknown option stepz, did you mean steps?");
   refused("steps = [1, 2]\n", "steps has 2 values");
   refused("steps = 1 2\n", "steps has 2 values");
-  refused("[model]\nlayers = 2\n", "model");
-  EXPECT_THROW(parse({"--config", "/does/not/exist"}), UsageError);
+  refused("[model]\nlayers = 2\n", "sections like [model] have no meaning");
+  EXPECT_THAT(
+      [] {
+        parse({"--config", "/does/not/exist"});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("--config /does/not/exist: no such file")));
   const std::string fifo = folder.path("fifo");  // to open it would wait for a writer
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   for (const std::string& no_file : {fifo, folder.path().string(), std::string("/dev/zero")}) {
