@@ -138,7 +138,6 @@ TEST_F(Step0Process, ExitCodesAndMessages) {
   expect({"--dry-run", "2"}, 2, {"--simulate-ranks 2"});
   expect({"--help"}, 0, {"--simulate-ranks"});
   expect({"--dry-run"}, 0, {"bytes per parameter", "parameters "});
-  expect({"--dry-run", "--init-from", "nowhere"}, 2, {"--init-from nowhere: no such"});
   EXPECT_FALSE(fs::exists(folder_.path("report.json")));
 }
 

@@ -250,9 +250,6 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
       return kExitDone;
     }
     if (line.should_exit || line.dry_run_ranks > 0) {
-      const fs::path& from = line.options.output.init_from;
-      check_usage(from.empty() || fs::exists(from), "--init-from ", from.string(),
-                  ": no such file or folder");
       const std::string text =
           line.should_exit ? line.text
           : line.is_json   ? to_text(dry_run_json(line.options, trainer, line.dry_run_ranks)) + "\n"

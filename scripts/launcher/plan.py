@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from pathlib import Path
 from typing import NamedTuple
 
 from launcher.build import need_release, num_cores
@@ -108,6 +109,9 @@ def check_words(words):
             usage_error(f"plan does not take --{name}: {REFUSED[name]}")
         if f"--{name}" not in known:
             usage_error(f"there is no option '--{name}'{nearest(f'--{name}', known)}")
+    start = option_of(words, "init-from")
+    if start and not Path(start).exists():
+        usage_error(f"--init-from {start}: no such file or folder")
     stages = option_of(words, "pipeline-stages")
     if stages is not None and not (stages.isascii() and stages.isdigit() and int(stages)):
         usage_error(f"--pipeline-stages is '{stages}', it must be a whole number from 1 on")
