@@ -16,7 +16,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, option_of, read_link, reader, say, usage_error
+from launcher.console import Parser, count_from, fail, option_of, read_link, say, usage_error
 from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
@@ -64,7 +64,7 @@ def parse(words: list[str]):
                     usage="./ladder scale [STEP…] [options]",
                     epilog="STEP is step3 to step9, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
     parser.add_argument("--links", type=links_in, default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
-    parser.add_argument("--ranks", type=reader(some_counts_in, "a list of numbers of ranks, such as 2,64"), default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
+    parser.add_argument("--ranks", type=counts_in, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
     parser.add_argument("--measure", dest="measured", metavar="RANKS", type=counts_in, default="2,4",
                         help="real ones, each a process; '' for none (default %(default)s)")  # fmt: skip
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the curves into this new file")
@@ -74,6 +74,8 @@ def parse(words: list[str]):
     for name in OWN:
         if option_of(options, name) is not None:
             usage_error(f"scale does not take --{name}: it sets that itself, or trains only to measure")
+    if not this.ranks:
+        usage_error("--ranks '' names no number of ranks: give some, such as --ranks 2,64")
     if late := [word for word in options if re.fullmatch(r"step\d\w*", word)]:
         usage_error(f"'{late[0]}' stands after an option: name the steps first")
     if this.svg and this.svg.exists():
@@ -96,13 +98,6 @@ def links_in(text: str) -> list[str]:
 
 def counts_in(text: str) -> list[int]:
     return [count_from(1, 1024)(word) for word in text.split(",") if word]
-
-
-def some_counts_in(text: str) -> list[int]:
-    counts = counts_in(text)
-    if not counts:
-        raise ValueError(text)
-    return counts
 
 
 class Trainer:

@@ -43,13 +43,14 @@ def step_names() -> list[str]:
 
 def resolve_step(word: str, *others: str) -> str:
     """The step with this name, first part of a name, or number; or one of the other names."""
-    others = [name for name in others if name not in step_names()]
-    known = [*step_names(), *others]
+    steps = step_names()
+    others = [name for name in others if name not in steps]
+    known = [*steps, *others]
     for step in known:
         if step == word or step.startswith((f"{word}_", f"step{word}_")):
             return step
     also = f", and {', '.join(others)}" if others else ""
-    usage_error(f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(step_names())}{also}")
+    usage_error(f"there is no step '{word}'{nearest(word, known)} The steps: {' '.join(steps)}{also}")
 
 
 def take_step(command: str, words: list[str]) -> str:

@@ -45,7 +45,7 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
 // Every name in a --config file is an option, with one value.
 std::string check_config_file(const CLI::App& app, const std::string& path) {
   std::error_code error;
-  check_usage(std::filesystem::exists(path), "--config ", path, ": no such file");
+  check_usage(std::filesystem::exists(path, error) || error, "--config ", path, ": no such file");
   check_usage(std::filesystem::is_regular_file(path, error), "--config ", path,
               error ? ": " + error.message() : ": is not a regular file");
   for (const CLI::ConfigItem& item : CLI::ConfigBase().from_file(path)) {
