@@ -74,7 +74,7 @@ class Checkout:
     def wait_for(self, condition):
         deadline = time.monotonic() + 30
         while not condition():
-            expect(time.monotonic() < deadline, "waited in vain:", *self.root.glob("*"), self.processes())
+            expect(time.monotonic() < deadline, "waited in vain:", *sorted(os.listdir(self.root)), self.processes())
             time.sleep(0.02)
 
     def processes(self):
@@ -90,9 +90,11 @@ class Checkout:
         return found
 
     def end(self):
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kills them until none is left: one that has not died yet may start another, or write to the folder."""
+        while running := self.processes():
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def failure(case, kind):

@@ -61,10 +61,12 @@ def check_each(commands, environment=None):
 
     def end_oldest():
         command, file, child = running.pop(0)
-        if code := finish(child):
-            failed.append(f"{' '.join(command[:2])}: exit code {code}")
+        code = finish(child)
         file.seek(0)
-        print(file.read(), end="", flush=True)
+        output = file.read()
+        print(output, end="", flush=True)
+        if code:
+            failed.append(f"{' '.join(command[:2])}: exit code {code}\n{output[-1000:]}")
         file.close()
 
     for command in commands:
@@ -75,7 +77,7 @@ def check_each(commands, environment=None):
     while running:
         end_oldest()
     if failed:
-        fail("; ".join(failed))
+        fail("\n".join(failed))
 
 
 def set_up(kind):
@@ -301,33 +303,36 @@ def run(words):
     for log in LOGS.glob("ctest-*.log"):
         log.unlink()
     os.chdir(ROOT)
-    start_s, lines, failed = time.monotonic(), [], []
+    start_s, lines, failed = time.monotonic(), [], {}
     for name in [name for name in PARTS if not wanted or name in wanted]:
-        line, is_ok = run_part(name, failed, is_wanted=bool(wanted))
+        line, reason = run_part(name, failed, is_wanted=bool(wanted))
         lines.append(f"{name:12} {line}")
-        failed += [] if is_ok else [name]
+        if reason:
+            failed[name] = reason
         if name == "setup" and failed:
             break  # nothing else can work
     print(f"\n=== parts, {time.monotonic() - start_s:.0f} s in all", *lines, sep="\n")
     without_cuda = ", except cuda, which was not run" if any("not run" in line for line in lines) else ""
     print(f"FAILED: {' '.join(failed)}" if failed else f"all parts passed{without_cuda}")
+    for name, reason in failed.items():  # once more, near the end, where one looks first
+        print(f"\n{name} failed: {reason}")
     show_tests()
     return 1 if failed else 0
 
 
 def run_part(name, failed, is_wanted):
-    """What the table says of it, and whether it has not failed."""
+    """What the table says of it, and why it has failed; nothing if it has not."""
     if name == "cuda" and not is_wanted and (reason := failure_of(need_nvcc)):
-        return f"not run: {reason}", True
+        return f"not run: {reason}", ""
     print(f"\n=== {name}", flush=True)
     if name in NEED_BUILD and "build" in failed:
-        return "not run: the build failed", False
+        return "not run: the build failed", "the build failed"
     start_s, environment = time.monotonic(), dict(os.environ)
     if reason := failure_of(PARTS[name][1]):
         say(reason)
     os.environ.clear()
     os.environ.update(environment)
-    return f"{'FAILED' if reason else 'ok':7} {time.monotonic() - start_s:5.0f} s", not reason
+    return f"{'FAILED' if reason else 'ok':7} {time.monotonic() - start_s:5.0f} s", reason
 
 
 def failure_of(part):
