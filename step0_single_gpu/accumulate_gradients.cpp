@@ -2,6 +2,8 @@
 
 #include <ATen/ops/full_like.h>
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/core/trace.hpp"
 
@@ -9,12 +11,13 @@ namespace ladder {
 
 double accumulate_gradients(const LossSum& loss_sum, const Microbatches& batch, double num_targets,
                             double loss_scale) {
-  check(num_targets > 0, "no target tokens in this step: all padding, or --context is too short");
+  check(num_targets >= 0, "a step has ", num_targets, " target tokens, it must be 0 or more");
+  const double mean_over = std::max(num_targets, 1.0);  // padding alone has a loss of 0
   at::Tensor loss;  // on the device until the end: reading it would wait for the device
   std::int64_t number = 0;
   for (const Microbatch& microbatch : batch) {
     Span span("forward", {"microbatch", number++});
-    const at::Tensor share = loss_sum(microbatch) / num_targets;
+    const at::Tensor share = loss_sum(microbatch) / mean_over;
     span.next("backward");
     // Autograd adds to .grad: 0 + g0, then + g1, …
     share.backward(at::full_like(share, loss_scale));

@@ -180,12 +180,19 @@ class Checks : public Examination {
     });
   }
 
-  void no_target_no_mean() {
-    for (const double num_targets : {0.0, -1.0, std::nan("")}) {
+  void no_target_at_all() {
+    examine("a step without a target", [this](Communicator&) {
+      Scale padding({0, 0}, {0, 0});
+      expect("the loss of a step without a target", run(padding, 0), 0.0);
+      expect("the gradient of a step without a target", padding.gradient(), 0.0);
+      expect("the number of backwards of a step of two microbatches without a target",
+             padding.num_backwards(), 2);
+    });
+    for (const double num_targets : {-1.0, std::nan("")}) {
       const std::string what = concat("a step of ", num_targets, " targets");
       examine(what, [&](Communicator&) {
         Scale nothing({4}, {0});
-        expect_error(what + " has no mean loss: accumulate_gradients()", {},
+        expect_error(what + " cannot be: accumulate_gradients()", {},
                      [&] { run(nothing, num_targets); });
         expect(concat("after ", what, " the gradient"), nothing.gradient(), 0.0);
       });
@@ -235,7 +242,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   checks.padding_only();
   checks.loss_scale();
   checks.hides_no_overflow();
-  checks.no_target_no_mean();
+  checks.no_target_at_all();
   return checks.faults();
 }
 

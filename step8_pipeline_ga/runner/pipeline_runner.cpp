@@ -208,7 +208,8 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
                                             double num_targets, std::int64_t num_microbatches,
                                             const OnWeightGradient& on_weight_gradient,
                                             double loss_scale) {
-  check(num_targets > 0, "no target tokens in this step: all padding, or --context is too short");
+  check(num_targets >= 0, "a step has ", num_targets, " target tokens, it must be 0 or more");
+  const double mean_over = std::max(num_targets, 1.0);  // padding alone has a loss of 0
   at::Tensor loss;  // stays on the device until the end: reading it would wait for the device
   for (std::int64_t first = 0; first < batch.size(); first += num_microbatches) {
     const std::int64_t count = std::min(num_microbatches, batch.size() - first);
@@ -216,7 +217,7 @@ double PipelineRunner::accumulate_gradients(const Objective& objective, const Mi
     flush.on_weight_gradient = on_weight_gradient;
     flush.loss_scale = loss_scale;
     flush.on_output = [&](const at::Tensor& output, std::int64_t microbatch) {
-      const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / num_targets;
+      const at::Tensor share = objective.loss_sum(output, batch[first + microbatch]) / mean_over;
       const at::Tensor value = share.detach().to(at::kDouble);
       loss = loss.defined() ? loss + value : value;
       return share;

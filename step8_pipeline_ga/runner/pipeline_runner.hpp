@@ -64,7 +64,8 @@ class PipelineRunner {
   // Runs the batch forward and backward, in flushes of num_microbatches (the last may have fewer),
   // and returns this stage's part of the step's loss, that of all flushes, without the loss scale:
   // (Σ summed losses) / num_targets on the last stage, 0 elsewhere. Gradients, of loss_scale times
-  // that loss, are added to what .grad holds.
+  // that loss, are added to what .grad holds. A step without any target has a loss of 0 and
+  // gradients of 0. Throws CheckError if num_targets is negative or not a number.
   double accumulate_gradients(const Objective& objective, const Microbatches& batch,
                               double num_targets, std::int64_t num_microbatches,
                               const OnWeightGradient& on_weight_gradient = {},

@@ -280,10 +280,10 @@ TEST_ON_RANKS(PipelineRunnerTest, RefusesABrokenPlanBeforeAnythingRuns) {
   EXPECT_EQ(Stage::comm().traffic(), before);
 }
 
-TEST_ON_RANKS(PipelineRunnerTest, RefusesAStepWithoutTargets) {
+TEST_ON_RANKS(PipelineRunnerTest, RefusesFewerThanNoTargets) {
   const Stage stage({Schedule::k1f1b, 3});
-  EXPECT_THAT([&] { stage.runner().accumulate_gradients(kSquares, batch_of(3), 0, 3); },
-              ::testing::ThrowsMessage<CheckError>(HasSubstr("no target tokens")));
+  EXPECT_THAT([&] { stage.runner().accumulate_gradients(kSquares, batch_of(3), -1, 3); },
+              ::testing::ThrowsMessage<CheckError>(HasSubstr("-1 target tokens")));
 }
 
 }  // namespace

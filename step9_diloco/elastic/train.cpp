@@ -44,9 +44,8 @@ TrainReport train(const TrainOptions& options, World& world) {
 
   while (run.next_step()) {
     const Microbatches batch = batches.next();
-    const double num_targets = kNextToken.count(batch);   // this worker's: nobody else is asked
-    const double mean_over = std::max(num_targets, 1.0);  // padding alone has a gradient of 0
-    const double loss = accumulate_gradients(own.loss_sum, batch, mean_over, run.loss_scale());
+    const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
+    const double loss = accumulate_gradients(own.loss_sum, batch, num_targets, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
     if (run.accepts(clip.norm)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();

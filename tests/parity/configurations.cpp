@@ -34,7 +34,7 @@ std::vector<Configuration> covering_set() {
       {1, false, 0.0, adamw, documents, drop, true, false, false, true, true},
       {1, false, 0.0, adamw, windows, pad, false, true, false, true, false},
       {3, true, 0.5, sgd, documents, drop, false, false, false, false, true},
-      // Besides: on 2 and 4 ranks, some have no target in any step.
+      // Besides: on 2 and 4 ranks, some have no target in any step, and in some steps no rank has.
       {1, true, 0.5, adamw, Rows::kChat, pad, false, true, true, false, false},
   };
 }
@@ -83,9 +83,11 @@ Texts::Texts(const TempFolder& folder) {
   windows = folder.write("text.txt", text);
   documents = folder.write("documents.jsonl", lines);
   lines.clear();
-  for (int i = 0; i < 100; ++i) {  // every other one is cut off before the assistant's answer
+  // Every other one, and all of 16 in a row, are cut off before the assistant's answer.
+  for (int i = 0; i < 100; ++i) {
+    const bool is_whole = i % 2 == 0 && i / 16 != 1;
     lines += concat(R"({"messages": [{"role": "system", "content": ")",
-                    std::string(i % 2 == 0 ? 1 : 40, 'x'),
+                    std::string(is_whole ? 1 : 40, 'x'),
                     R"("}, {"role": "assistant", "content": ")", i, "th\"}]}\n");
   }
   chat = folder.write("chat.jsonl", lines);

@@ -106,10 +106,12 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
     DilocoOptions diloco;
     at::ScalarType params = at::kFloat;
     ModelFamily family = ModelFamily::kGpt2;
+    int configuration = 4;  // 10: steps in which some workers, or all, have no target
   };
-  constexpr auto llama = ModelFamily::kLlama;
-  for (const auto& [diloco_options, params, family] : std::vector<Setting>{
+  constexpr auto llama = ModelFamily::kLlama, gpt2 = ModelFamily::kGpt2;
+  for (const auto& [diloco_options, params, family, configuration] : std::vector<Setting>{
            {{.sync_every = 4}},
+           {{.sync_every = 4}, at::kFloat, gpt2, 10},
            {{.sync_every = 3, .sync_delay = 2}},
            {{.sync_every = 4, .num_fragments = 2, .sync_delay = 1}, at::kFloat, llama},
            {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1, .alpha = 0.25}},
@@ -121,7 +123,7 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
             llama}}) {
     SCOPED_TRACE(concat(diloco_options.num_fragments, " fragments, delay ",
                         diloco_options.sync_delay, ", alpha ", diloco_options.alpha, ", ", params));
-    TrainOptions all = options(diloco_options, 4);
+    TrainOptions all = options(diloco_options, configuration);
     all.model.precision.params = params;
     all.model.family = family;
     all.model.kv_heads = family == llama ? 1 : 0;

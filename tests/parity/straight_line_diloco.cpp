@@ -4,6 +4,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -91,7 +92,7 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       loss_sum += loss * own_targets;
       num_targets += own_targets;
     }
-    result.losses.push_back(loss_sum / num_targets);
+    result.losses.push_back(loss_sum / std::max(num_targets, 1.0));
 
     const at::NoGradGuard no_grad;
     const std::int64_t fragment = outer_step % o.num_fragments;

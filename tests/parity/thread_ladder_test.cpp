@@ -62,9 +62,9 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
 };
 
 // Several microbatches, a tied head, documents and small buckets; one microbatch, an untied head
-// and windows. An epoch ends within the steps.
+// and windows; conversations, in some steps without any target. An epoch ends within the steps.
 TEST_P(ThreadLadder, EveryStepEqualsTheOracle) {
-  for (const std::size_t i : {1, 8}) {
+  for (const std::size_t i : {1, 8, 10}) {
     const Configuration configuration = covering_set()[i];
     const TrainOptions options = options_of(configuration, texts_);
     std::map<Fold, FinishedRun> wanted;
