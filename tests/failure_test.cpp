@@ -113,6 +113,15 @@ TEST_F(Failure, OneRankWithFewerData) {
   }
 }
 
+// As many samples and tokens of another text.
+TEST_F(Failure, OneRankWithOtherData) {
+  std::string text = read_text_file(folder_.path("a/text.txt"));
+  std::reverse(text.begin(), text.end());
+  folder_.write("b/text.txt", text);
+  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[2])), 1),
+              AllOf(HasSubstr("error: hash of the training data: "), HasSubstr(" on rank 1, ")));
+}
+
 TEST_F(Failure, DifferentOptions) {
   for (const std::string& step : {kSteps[0], kSteps[3], kSteps[6]}) {
     EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step, "--lr 0.5")), 2),

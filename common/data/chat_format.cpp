@@ -72,7 +72,7 @@ void ChatFormat::append_message(const ChatMessage& message, Tokenizer& tokenizer
     ++place;
   }
   tokens.push_back(end_);
-  if (message.role == "assistant") {
+  if (message.role == "assistant" && message.is_learned) {
     ends.push_back(place);
     ends.push_back(tokens.size());
   }

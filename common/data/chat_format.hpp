@@ -21,6 +21,7 @@ namespace ladder {
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
+  bool is_learned = true;  // if it is the assistant's
 };
 
 class ChatFormat {
@@ -29,10 +30,10 @@ class ChatFormat {
   explicit ChatFormat(const Tokenizer& tokenizer);
 
   // Appends the conversation's tokens, which are those of transformers' apply_chat_template(), and
-  // to `ends` where each range of them ends: first one that is not the assistant's, then one that
-  // is, and so on. The assistant's are the tokens of what it says, up to its <|im_end|>; the
-  // newline after that is not. A token that has a byte of what it says belongs to it. There is at
-  // least one message.
+  // to `ends` where each range of them ends: first one that is not learned, then one that is, and
+  // so on. What is learned of the assistant's are the tokens of what it says, up to its <|im_end|>;
+  // the newline after that is not. A token that has a byte of what it says belongs to it. There is
+  // at least one message.
   void append(const std::vector<ChatMessage>& messages, Tokenizer& tokenizer, TokenList& tokens,
               std::vector<std::int64_t>& ends) const;
   // The tokens after which the assistant answers this user.

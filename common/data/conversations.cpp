@@ -8,28 +8,44 @@
 namespace ladder {
 namespace {
 
+// Of a message: whether it is learned, and what a model is shown, or says, besides `content`.
+constexpr const char* kOfMessage[] = {
+    "train",        "training",      "train_detail", "loss",   "loss_mask",         "sample_weight",
+    "loss_weight",  "name",          "refusal",      "prefix", "reasoning_content", "reasoning",
+    "tool_calls",   "function_call", "thinking",     "image",  "images",            "audio",
+    "tool_call_id", "audios",        "video",        "videos"};
+
+ChatMessage message_of(const JsonlObject& entry) {
+  const auto required = [&](const char* name) {
+    const auto text = entry.text(name);
+    check(text.has_value(), entry.place(), ": has no \"", name, "\"");
+    return *text;
+  };
+  const std::string role = required("role");
+  check(role == "system" || role == "user" || role == "assistant", entry.place(),
+        ": the role is \"", role, "\", it must be system, user or assistant");
+  entry.refuse(kOfMessage);
+  const std::optional<int> weight = entry.weight();
+  check(role == "assistant" || weight != 1, entry.place(), ": \"weight\" is 1, but of a ", role,
+        "'s message nothing is learned; leave it out, or make it 0");
+  return {role, required("content"), weight != 0};
+}
+
 std::vector<ChatMessage> messages_of(const JsonlObject& object) {
+  object.refuse(kWeights);
+  object.refuse(kShown);
   const auto list = object.objects("messages");
   check(list.has_value(), object.place(),
         ": has no \"messages\"; a conversation is {\"messages\": [{\"role\": \"user\", "
         "\"content\": \"…\"}, …]}");
   std::vector<ChatMessage> messages;
-  for (const JsonlObject& entry : *list) {
-    const auto required = [&](const char* name) {
-      const auto text = entry.text(name);
-      check(text.has_value(), entry.place(), ": has no \"", name, "\"");
-      return *text;
-    };
-    const std::string role = required("role");
-    check(role == "system" || role == "user" || role == "assistant", entry.place(),
-          ": the role is \"", role, "\", it must be system, user or assistant");
-    messages.push_back({role, required("content")});
-  }
-  check(std::ranges::find(messages, "assistant", &ChatMessage::role) != messages.end(),
-        object.place(),
+  for (const JsonlObject& entry : *list) messages.push_back(message_of(entry));
+  const bool has_target = std::ranges::any_of(
+      messages, [](const auto& each) { return each.role == "assistant" && each.is_learned; });
+  check(has_target, object.place(),
         messages.empty() ? ": the conversation has no messages"
-                         : ": no message is the assistant's, so there is nothing "
-                           "to learn");
+                         : ": no message is the assistant's with a weight of 1, so there is "
+                           "nothing to learn");
   return messages;
 }
 

@@ -85,11 +85,68 @@ TEST_F(ConversationsTest, TheDefaultSystemMessageComesFirst) {
                                 "Hugging Face>\n<assistant\na>"));
 }
 
+TEST_F(ConversationsTest, AWeightOf0KeepsAnAnswerOutOfTheLoss) {
+  const auto answer = [](const std::string& weight) {
+    return R"({"role": "assistant", "content": "sat")" + weight + "}";
+  };
+  const auto targets = [&](const std::string& first, const std::string& second) {
+    const Dataset dataset = Dataset::open_training(options(
+        concat(R"({"messages": [{"role": "user", "content": "S", "weight": 0}, )", answer(first),
+               R"(, {"role": "user", "content": "x"}, )", answer(second), "]}"),
+        100));
+    const Microbatch row = dataset.read(std::vector<std::int64_t>{0});
+    EXPECT_THAT(text_of(row.tokens), HasSubstr("<assistant\nsat>\n<user\nx>\n<assistant\nsat>"));
+    std::string text = text_of(row.targets);
+    const std::size_t begin = text.find_first_not_of('_');
+    return text.substr(begin, text.find_last_not_of('_') + 1 - begin);
+  };
+  const std::string learned = targets("", "");
+  EXPECT_THAT(learned, ::testing::MatchesRegex("sat>_+sat>"));
+  EXPECT_EQ(targets(R"(, "weight": 1)", R"(, "weight": null)"), learned);
+  EXPECT_EQ(targets(R"(, "weight": 0)", R"(, "weight": 1.0)"), "sat>");
+  EXPECT_EQ(targets(R"(, "weight": 1)", R"(, "weight": 0)"), "sat>");
+}
+
+TEST_F(ConversationsTest, RefusesWhatOtherProgramsLearnBy) {
+  const auto line = [](const std::string& of_line, const std::string& of_user,
+                       const std::string& of_answer) {
+    return concat("{", of_line, R"("messages": [{"role": "user", "content": "x")", of_user,
+                  R"(}, {"role": "assistant", "content": "y")", of_answer, "}]}");
+  };
+  for (const char* weight : {"0.5", "2", "-1", "true", "\"0\"", "[]"})
+    expect_refused(line("", "", concat(", \"weight\": ", weight)), ":1: messages[1]: \"weight\"",
+                   "it must be 1, or 0");
+  expect_refused(line("", "", ", \"weight\": 0"), ":1", "with a weight of 1");
+  expect_refused(line("", ", \"weight\": 1", ""), ":1: messages[0]", "\"weight\" is 1");
+  for (const char* member : {"train", "training", "loss"})
+    expect_refused(line("", "", concat(", \"", member, "\": false")),
+                   concat(":1: messages[1]: \"", member, "\""), "\"weight\": 0");
+  for (const char* member : {"name", "reasoning_content", "thinking", "tool_call_id"})
+    expect_refused(line("", concat(", \"", member, "\": \"z\""), ""), ":1: messages[0]", member);
+  for (const char* member : {"tool_calls", "images", "train_detail"})
+    expect_refused(line("", "", concat(", \"", member, "\": [{}]")), ":1: messages[1]", member);
+  for (const char* member : {"\"weight\": 0, ", "\"train\": false, ", "\"system\": \"S\", ",
+                             "\"tools\": [{}], ", "\"images\": [\"a\"], "})
+    expect_refused(line(member, "", ""), ":1", "would change what is learned");
+  EXPECT_NO_THROW(Dataset::open_training(
+      options(line("\"id\": 7, \"source\": {\"a\": [1]}, \"tools\": [], \"weight\": 1, ",
+                   ", \"tool_calls\": null, \"timestamp\": \"now\"",
+                   ", \"refusal\": null, \"train\": true, \"thinking\": \"\""),
+              100)));
+}
+
 TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
   const Dataset whole = Dataset::open_training(options(kChat, 100));
   const std::int64_t num_tokens = whole.num_tokens();
   const Microbatch all = whole.read(std::vector<std::int64_t>{0});
-  for (std::int64_t context = 1; context <= num_tokens; ++context) {
+  std::int64_t least = 1;  // the context that shows the first target
+  while (all.targets[0][least - 1].item<std::int64_t>() == kIgnoredTarget) ++least;
+  for (std::int64_t context = 1; context < least; ++context) {
+    EXPECT_THAT([&] { Dataset::open_training(options("\n" + std::string(kChat), context)); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(concat("--context ", context, " cuts")),
+                                                HasSubstr(concat("a.jsonl:2 needs ", least)))));
+  }
+  for (std::int64_t context = least; context <= num_tokens; ++context) {
     const Dataset cut = Dataset::open_training(options(kChat, context));
     const Microbatch row = cut.read(std::vector<std::int64_t>{0});
     const std::int64_t shown = std::min(context, num_tokens - 1);

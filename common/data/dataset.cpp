@@ -4,9 +4,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
+#include "common/data/jsonl_file.hpp"
 #include "common/data/token_storage.hpp"
 
 namespace ladder {
@@ -18,6 +20,7 @@ struct Dataset::Tokens {
   std::int64_t context = 1;
   std::int64_t num_samples = 0;
   std::int64_t bytes_read = 0;
+  std::string source_hash;  // once asked for
 
   const PreferencePairs& pairs() const { return std::get<PreferencePairs>(storage.data); }
   const Conversations& chat() const { return std::get<Conversations>(storage.data); }
@@ -39,6 +42,9 @@ struct Dataset::Tokens {
       return pairs().row(k, row_of_sample == 0 ? Answer::kChosen : Answer::kRejected, context);
     if (rows == Rows::kChat) return chat().row(k, context);
     return {{{first_token(k), sample_length(k)}}};
+  }
+  bool has_target(std::int64_t k) const {
+    return row(k, 0).num_targets() > 0 || rows == Rows::kPairs;
   }
   std::int64_t num_documents(std::int64_t k) const {
     if (rows == Rows::kPairs) return 1;
@@ -73,6 +79,43 @@ std::int64_t count_samples(const TokenStorage& storage, Rows rows, std::int64_t 
   return 0;
 }
 
+// The position of the first target, in any row of `context` tokens that is long enough.
+std::int64_t first_target(const RowTokens& whole) {
+  std::int64_t first = 0;
+  whole.for_each([&](std::int64_t, std::int64_t position, bool is_target) {
+    if (first == 0 && is_target) first = position;
+  });
+  return first;
+}
+
+// Why none of the first `count` samples has a target, and what to do about it.
+std::string explain_no_target(const TokenStorage& storage, const std::string& source,
+                              std::int64_t count, std::int64_t context) {
+  const auto* chat = std::get_if<Conversations>(&storage.data);
+  if (chat == nullptr)
+    return concat("each of its ", count, " documents is empty, from ", place_of_object(source, 0),
+                  " on, so there is nothing to predict");
+  std::int64_t shortest = 0, least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t needed = first_target(chat->row(k, chat->length(k)));
+    if (needed < least) shortest = k, least = needed;
+  }
+  return concat("--context ", context, " cuts each of the first ", count,
+                " conversations off before the assistant's answer, so there is nothing to learn; ",
+                place_of_object(source, shortest), " needs ", least, ", the others at least as much");
+}
+
+void add_numbers(ByteHash& hash, auto numbers) {  // with their count: no two lists run together
+  const std::size_t count = numbers.size();
+  hash.update(&count, sizeof count);
+  hash.update(numbers.data(), numbers.size_bytes());
+}
+
+void add_source(ByteHash& hash, const TokenStorage& storage) {
+  storage.visit([&](auto stored) { add_numbers(hash, stored); });
+  for (const auto& numbers : storage.boundaries()) add_numbers(hash, numbers);
+}
+
 }  // namespace
 
 Dataset::Dataset(std::unique_ptr<Tokens> tokens) : tokens_(std::move(tokens)) {}
@@ -93,6 +136,14 @@ Dataset Dataset::open(const std::string& option, const std::string& source, bool
   check(tokens->num_samples > 0, option, " ", source, ": has ", num_tokens,
         " tokens; one sample with --context ", options.context, " takes ", options.context + 1,
         "; use a smaller --context or more data");
+  const std::int64_t used = is_training || options.validation_samples == 0
+                                ? tokens->num_samples
+                                : std::min(tokens->num_samples, options.validation_samples);
+  std::int64_t first = 0;  // sample with a target
+  while (first < used && !tokens->has_target(first)) ++first;
+  check(first < used, option, " ", source, ": ", [&] {
+    return explain_no_target(tokens->storage, source, used, options.context);
+  });
   return Dataset(std::move(tokens));
 }
 
@@ -150,16 +201,19 @@ std::string Dataset::description() const {
 
 std::string Dataset::content_hash() const {
   ByteHash hash;
-  const auto add = [&](auto numbers) {  // with their count, so that no two lists run together
-    const std::size_t count = numbers.size();
-    hash.update(&count, sizeof count);
-    hash.update(numbers.data(), numbers.size_bytes());
-  };
   const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
-  add(std::span(cut));
-  tokens_->storage.visit(add);
-  for (const auto& numbers : tokens_->storage.boundaries()) add(numbers);
+  add_numbers(hash, std::span(cut));
+  add_source(hash, tokens_->storage);
   return hash.digest();
+}
+
+const std::string& Dataset::source_hash() const {
+  if (tokens_->source_hash.empty()) {
+    ByteHash hash;
+    add_source(hash, tokens_->storage);
+    tokens_->source_hash = hash.digest();
+  }
+  return tokens_->source_hash;
 }
 
 TargetText Dataset::text_of_targets(std::int64_t num_samples) const {

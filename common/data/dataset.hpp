@@ -26,8 +26,8 @@ struct TargetText {
 class Dataset {
  public:
   // Opens the training or the validation data that the options name. Throws CheckError with the
-  // file's name and the reason if the file is missing, empty, damaged, too short for one sample, or
-  // has a token beyond the vocabulary.
+  // file's name and the reason if the file is missing, empty, damaged, too short for one sample, has
+  // a token beyond the vocabulary, or no target in what is used of it.
   static Dataset open_training(const DataOptions& options);
   // num_samples() is 0 if the options name none.
   static Dataset open_validation(const DataOptions& options);
@@ -53,6 +53,9 @@ class Dataset {
   // hash of all tokens, where documents or the parts of pairs begin, the context, and the kind of
   // rows. Not of the file's name, the batch size or the order. Reads all of the data.
   std::string content_hash() const;
+  // Of the tokens and where documents or the parts of pairs begin alone: of what was read, however
+  // it is cut. The first call reads all of the data.
+  const std::string& source_hash() const;
 
   ~Dataset();
   Dataset(Dataset&&) noexcept;

@@ -156,6 +156,24 @@ TEST_F(DatasetTest, PaddingHasNoTargetAndCountsAgree) {
   }
 }
 
+TEST_F(DatasetTest, WhatHasNothingToPredictIsRefusedAtTheStart) {
+  const std::string nothing = "{\"answer\":\"\"}\n", something = "{\"answer\":\"a\"}\n";
+  DataOptions rows = options("a.jsonl", "\n" + nothing + nothing, 4);
+  rows.rows = Rows::kDocuments;
+  expect_refused<CheckError>(rows, "each of its 2 documents is empty", "a.jsonl:2");
+  rows.source = folder_.write("b.jsonl", nothing + something);
+  EXPECT_EQ(read(Dataset::open_training(rows), {0}).num_targets, 0);
+  // Of validation data, only what an evaluation reads.
+  rows.validation_source = rows.source;
+  rows.validation_samples = 1;
+  EXPECT_THAT([&] { Dataset::open_validation(rows); },
+              ThrowsMessage<CheckError>(AllOf(HasSubstr("--val-data"), HasSubstr("b.jsonl:1"))));
+  for (const std::int64_t all : {0, 2}) {
+    rows.validation_samples = all;
+    EXPECT_EQ(Dataset::open_validation(rows).num_samples(), 2);
+  }
+}
+
 TEST_F(DatasetTest, TheCorpusHasItsOwnValidationAndAFileHasNone) {
   DataOptions options;
   const Dataset training = Dataset::open_training(options);
@@ -168,6 +186,23 @@ TEST_F(DatasetTest, TheCorpusHasItsOwnValidationAndAFileHasNone) {
   EXPECT_EQ(Dataset::open_validation(options).description(), "none");
   options.validation_source = "corpus";
   EXPECT_EQ(Dataset::open_validation(options).num_tokens(), validation.num_tokens());
+}
+
+TEST_F(DatasetTest, TheSourceHashNamesWhatWasReadHoweverItIsCut) {
+  const std::string lines = "{\"answer\":\"ab\"}\n{\"answer\":\"cdefgh\"}\n";
+  const auto hash = [](const DataOptions& options) {
+    return Dataset::open_training(options).source_hash();
+  };
+  DataOptions documents = options("a.jsonl", lines, 3);
+  const std::string wanted = hash(documents);
+  EXPECT_THAT(wanted, MatchesRegex("[0-9a-f]{32}"));
+  documents.rows = Rows::kDocuments;
+  documents.context = 5;
+  EXPECT_EQ(hash(documents), wanted);
+  for (const char* other : {"{\"answer\":\"ab\"}\n{\"answer\":\"cdefgx\"}\n",
+                            "{\"answer\":\"cdefgh\"}\n{\"answer\":\"ab\"}\n",
+                            "{\"answer\":\"a\"}\n{\"answer\":\"bcdefgh\"}\n"})
+    EXPECT_NE(hash(options("b.jsonl", other, 3)), wanted) << other;
 }
 
 TEST_F(DatasetTest, TheContentHashNamesWhatTheSamplesSay) {

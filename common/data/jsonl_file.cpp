@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/core/check.hpp"
+#include "common/core/json_problem.hpp"
 #include "common/core/strict_json.hpp"
 #include "common/data/mapped_file.hpp"
 
@@ -12,6 +13,25 @@ namespace ladder {
 namespace {
 
 using nlohmann::json;
+
+// Calls visit(line, its file:line) with each line that is not blank.
+template <class Visit>
+void for_each_line(const std::string& path, const Visit& visit) {
+  const MappedFile file(path);
+  std::string_view rest = file.bytes();
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const std::size_t length = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, length);
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
+      visit(line, concat(path, ":", number));
+  }
+}
+
+// null, true, 1, "", [] or {}.
+bool asks_for_nothing(const json& value) {
+  return value.empty() || value == "" || value == true || value == 1;
+}
 
 // Parses the object on a line; `place` is its file:line.
 json parse_line(std::string_view line, const std::string& place) {
@@ -57,18 +77,39 @@ bool JsonlObject::has(const std::string& name) const {
   return object_.contains(name);
 }
 
+std::optional<int> JsonlObject::weight() const {
+  const auto member = object_.find("weight");
+  if (member == object_.end() || member->is_null()) return std::nullopt;
+  check(
+      member->is_number() && (*member == 0 || *member == 1), place_, ": \"weight\" is ",
+      [&] { return excerpt(member->dump()); },
+      ", it must be 1, or 0 to keep the message out of the loss");
+  return *member == 1 ? 1 : 0;
+}
+
+void JsonlObject::refuse(std::span<const char* const> names) const {
+  for (const char* name : names) {
+    const auto member = object_.find(name);
+    check(member == object_.end() || asks_for_nothing(*member), place_, ": \"", name,
+          "\" would change what is learned, but Ladder does not read it: remove it, or the line (null, "
+          "true, 1 and what is empty may stay; in a message, \"weight\": 0 keeps an answer out of "
+          "the loss)");
+  }
+}
+
 void read_jsonl_objects(const std::string& path,
                         const std::function<void(const JsonlObject& object)>& visit) {
-  const MappedFile file(path);
-  std::string_view rest = file.bytes();
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    const std::size_t length = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, length);
-    rest.remove_prefix(std::min(length + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string place = concat(path, ":", number);
+  for_each_line(path, [&](std::string_view line, const std::string& place) {
     visit(JsonlObject(parse_line(line, place), place));
-  }
+  });
+}
+
+std::string place_of_object(const std::string& path, std::int64_t number) {
+  std::string found;
+  for_each_line(path, [&](std::string_view, const std::string& place) {
+    if (number-- == 0) found = place;
+  });
+  return found;
 }
 
 }  // namespace ladder

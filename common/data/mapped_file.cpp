@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -24,6 +27,24 @@ struct Descriptor {
 
 }  // namespace
 
+void refuse_lfs_pointer(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return;  // to open a pipe would wait
+  constexpr std::string_view kFirst = "version https://git-lfs.github.com/spec/";
+  char first[kFirst.size()] = {};
+  std::ifstream(path, std::ios::binary).read(first, sizeof first);
+  check(std::string_view(first, sizeof first) != kFirst, path,
+        ": is a Git LFS pointer; the file itself has not been downloaded: run git lfs pull in its "
+        "repository");
+}
+
+bool begins_with_text(std::string_view bytes) {
+  const std::string_view first = bytes.substr(0, 64);
+  return first.size() >= 8 && std::ranges::all_of(first, [](char c) {
+    return (' ' <= c && c <= '~') || c == '\n' || c == '\r' || c == '\t';
+  });
+}
+
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Descriptor file{
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // does not wait for a pipe
@@ -32,6 +53,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   check(::fstat(file.number, &status) == 0, path, ": cannot be opened: ", std::strerror(errno));
   check(!S_ISDIR(status.st_mode), path, ": is a directory; expected a file");
   check(S_ISREG(status.st_mode), path, ": is not a regular file");
+  refuse_lfs_pointer(path);
   if (status.st_size == 0) return;
   const auto size = static_cast<std::size_t>(status.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);

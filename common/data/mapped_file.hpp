@@ -7,10 +7,18 @@
 
 namespace ladder {
 
+// Throws CheckError with the way out if the file is a Git LFS pointer: what a clone has in place of
+// a large file that has not been downloaded. Whatever else is wrong with it is left to its reader.
+void refuse_lfs_pointer(const std::string& path);
+
+// Whether the first of these bytes are ASCII text, such as a web page that was saved as a file. Of
+// fewer than 8 bytes it cannot be told.
+bool begins_with_text(std::string_view bytes);
+
 class MappedFile {
  public:
-  // Throws CheckError with the name and the reason if the file is missing, unreadable or not a
-  // regular file.
+  // Throws CheckError with the name and the reason if the file is missing, unreadable, not a
+  // regular file, or a Git LFS pointer.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -55,6 +55,8 @@ bool PreferencePairs::is_cut(std::int64_t pair, std::int64_t context) const {
 PreferencePairs read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer) {
   PreferencePairs pairs{TokenList(tokenizer.vocab_size())};
   read_jsonl_objects(path, [&](const JsonlObject& object) {
+    object.refuse(kWeights);
+    object.refuse(kShown);
     const auto required = [&](const char* name) {
       const auto text = object.text(name);
       check(text.has_value(), object.place(), ": has no \"", name,

@@ -41,9 +41,10 @@ struct PreferencePairs {
   bool is_cut(std::int64_t pair, std::int64_t context) const;  // in one of its rows, or in both
 };
 
-// Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Other
-// members are ignored. Throws the errors of read_jsonl_objects(), and CheckError with file:line if
-// one of the three is missing or not a string, or if both answers are equal.
+// Reads a .jsonl file, whose objects have the strings `prompt`, `chosen` and `rejected`. Of other
+// members kWeights and kShown are refused, and the rest is ignored. Throws the errors of
+// read_jsonl_objects(), and CheckError with file:line if one of the three is missing or not a
+// string, or if both answers are equal.
 PreferencePairs read_jsonl_pairs(const std::string& path, Tokenizer& tokenizer);
 
 }  // namespace ladder

@@ -1,6 +1,7 @@
 #include "common/data/token_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -16,6 +17,9 @@ constexpr std::int32_t kMagic32 = 20240801;
 constexpr std::int32_t kVersion16 = 1;
 constexpr std::int32_t kVersion32 = 7;
 constexpr std::int64_t kHeaderBytes = 256 * 4;
+constexpr const char* kWideIds =
+    "ids of 4 bytes need llm.c's header: 256 int32, the first three 20240801, 7 and the number of "
+    "tokens";
 
 // The i-th int32 of the file, which must be long enough.
 std::int32_t header_word(std::string_view bytes, std::size_t i) {
@@ -42,12 +46,36 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocab_size) : file_(p
           " bytes, an odd number; a nanoGPT file has two bytes per token, so this one is truncated "
           "or of another kind");
     num_tokens_ = static_cast<std::int64_t>(bytes.size()) / 2;
+    check_is_nano_gpt();
   }
   if (token_bytes_ == 2) {
+    constexpr std::int64_t kMost = 65'536;
+    check(vocab_size <= kMost, path, ": has token ids of 2 bytes, which end at ", kMost - 1,
+          ", but the vocabulary has ", vocab_size, "; ", kWideIds);
     check_tokens(tokens16(), vocab_size);
   } else {
     check_tokens(tokens32(), vocab_size);
   }
+}
+
+void TokenFile::check_is_nano_gpt() const {
+  const std::string_view bytes = file_.bytes();
+  check(!bytes.starts_with("\x93NUMPY"), file_.path(),
+        ": is an array of numpy with a header; write the ids alone, with array.tofile()");
+  constexpr std::size_t kFewest = 16, kEnough = 1 << 20;  // fewer may be anything
+  const auto tokens = tokens16().first(std::min(tokens16().size(), kEnough));
+  if (tokens.size() < kFewest) return;
+  check(!begins_with_text(bytes), file_.path(), ": is no token file, but text that begins with '",
+        bytes.substr(0, bytes.find('\n')).substr(0, 40), "'; text is read from .txt and .jsonl files");
+  std::array<std::uint16_t, 2> largest = {};  // at even and at odd places
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    largest[i % 2] = std::max(largest[i % 2], tokens[i]);
+  const auto [small, large] = std::minmax(largest[0], largest[1]);
+  // Upper halves of ids below 2^20 are below 16.
+  check(small == 0 ? large == 0 : small >= 16 || large < 256, file_.path(), ": every other token is ",
+        small == 0 ? "0" : "below 16",
+        ", so its ids have 4 bytes or more, and a file without a header is read as ids of 2; ",
+        kWideIds);
 }
 
 void TokenFile::read_llm_c_header() {

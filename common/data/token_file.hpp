@@ -7,6 +7,10 @@
 //
 // A nanoGPT file that begins with the tokens 55432, 308 (or 55713, 308) looks like llm.c's magic
 // and is refused unless all else fits too. GPT-2's 50257 tokens cannot spell it.
+//
+// Nothing in a nanoGPT file says that it is one. So what is plainly something else is refused: text,
+// an array of numpy with its header, and ids of 4 or 8 bytes, of which every other two are (almost)
+// zero. Ids of 2 bytes cannot name a vocabulary above 65,536.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +24,8 @@ namespace ladder {
 class TokenFile {
  public:
   // Maps the file and checks every token once. Throws CheckError with the file's name if the format
-  // is unknown, the file has no tokens, its size does not match the header, or a token is not below
-  // vocab_size (with its position).
+  // is unknown, the file has no tokens, its size does not match the header, its ids are too narrow
+  // for vocab_size, or a token is not below that (with its position).
   TokenFile(const std::string& path, std::int64_t vocab_size);
 
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -31,6 +35,7 @@ class TokenFile {
 
  private:
   void read_llm_c_header();
+  void check_is_nano_gpt() const;
   template <class Token>
   void check_tokens(std::span<const Token> tokens, std::int64_t vocab_size) const;
 

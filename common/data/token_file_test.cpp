@@ -94,6 +94,37 @@ TEST_F(TokenFileTest, RefusesDamagedLlmC) {
   expect_refused(llm_c_header(20240521, 1, 3) + tokens, "token 55433 at position 0");
 }
 
+// Without a header, all of these are an even number of bytes.
+TEST_F(TokenFileTest, RefusesWhatIsPlainlyNotTwoBytesPerToken) {
+  std::vector<std::uint32_t> wide, large, bytes_swapped;
+  std::vector<std::uint64_t> wider;
+  std::vector<std::uint16_t> digits;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    wide.push_back(i * 2000);
+    large.push_back(i * 9973 + 40000);  // from 40,000 to 229,487
+    bytes_swapped.push_back(__builtin_bswap32(i * 2000));
+    wider.push_back(i);
+    digits.push_back(static_cast<std::uint16_t>(i % 10));
+  }
+  const auto raw = [](const auto& ids) {
+    return std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
+  };
+  constexpr const char* kHeader = "need llm.c's header";
+  expect_refused(raw(wide), "every other token is 0", kHeader);
+  expect_refused(raw(wider), "every other token is 0", kHeader);
+  expect_refused(raw(bytes_swapped), "every other token is 0", kHeader);
+  expect_refused(raw(large), "every other token is below 16", kHeader);
+  expect_refused(bytes_of<std::uint16_t>({1, 2}), "end at 65535", kHeader, 65537);
+  expect_refused(llm_c_header(20240520, 1, 1) + "ab", "end at 65535", "has 128256", 128256);
+  expect_refused("<!DOCTYPE html>\n<html>\n<body>No such file</body></html>\n", "text that begins with '<!DOCTYPE html>'");
+  expect_refused("\x93NUMPY\x01" + std::string(121, ' '), "an array of numpy");
+  expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:1", "Git LFS pointer",
+                 "git lfs pull");
+  EXPECT_NO_THROW(TokenFile(folder_.write("digits.bin", raw(digits)), 65536));
+  EXPECT_NO_THROW(TokenFile(folder_.write("zeros.bin", std::string(64, '\0')), 10));
+  EXPECT_NO_THROW(TokenFile(folder_.write("few.bin", bytes_of<std::uint16_t>({9, 0, 8, 0})), 10));
+}
+
 TEST_F(TokenFileTest, RefusesTokensBeyondTheVocabulary) {
   const std::string tokens = bytes_of<std::uint16_t>({1, 11, 10, 12});
   expect_refused(tokens, "token 11 at position 1 is beyond the vocabulary of 11",

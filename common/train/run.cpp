@@ -25,15 +25,31 @@ bool holds_a_run(const fs::path& folder) {
 }
 
 // The options that affect the computation and differ from those of the run that wrote a checkpoint:
-// the run then continues, but not as the old one would have.
-std::string describe_changes(const Json& before, const TrainOptions& options) {
+// the run then continues, but not as the old one would have. Likewise the data, whose files may
+// hold something else by now.
+std::string describe_changes(const LoadedCheckpoint& saved, const TrainOptions& options,
+                             const Json& data) {
   const std::set<std::string> harmless = options_that_change_no_bits(options);
   const Json now = to_json(options);
   std::string changes;
+  const auto add = [&](const std::string& name, const std::string& value,
+                       const std::string& before) {
+    changes += concat(changes.empty() ? "" : ", ", name, " ", value, " (was ", before, ")");
+  };
+  const Json& before = saved.config;
   for (const auto& [name, value] : now.items()) {
     if (harmless.contains(name) || !before.contains(name) || before[name] == value) continue;
-    changes += concat(changes.empty() ? "" : ", ", "--", name, " ", to_text(value), " (was ",
-                      to_text(before[name]), ")");
+    add("--" + name, to_text(value), to_text(before[name]));
+  }
+  const auto describe = [](const Json& contents) {
+    const auto count = [&](const char* of) { return contents.value(of, std::int64_t{0}); };
+    return concat(count("samples"), " samples, ", count("tokens"), " tokens, hash ",
+                  contents.value("hash", ""));
+  };
+  for (const auto& [name, old] : saved.data_contents.items()) {
+    const Json contents = data.value(name, old);
+    if (contents.value("hash", "") != old.value("hash", ""))
+      add(name + " data", describe(contents), describe(old));
   }
   return changes;
 }
@@ -129,7 +145,7 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
                          saved_ranks,
                          " rank(s): here, training goes on from the global parameters"));
   }
-  const std::string changes = describe_changes(loaded.config, options_);
+  const std::string changes = describe_changes(loaded, options_, state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
 }
 

@@ -21,6 +21,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 // A run of a model of two numbers: all the bookkeeping, none of the training.
@@ -106,6 +107,34 @@ TEST_F(RunTest, ResumeDropsLinesThatTheCheckpointDoesNotKnow) {
   EXPECT_EQ(report.first_step, 2);
   EXPECT_THAT(report.losses, ElementsAre(1, 2, 3));
   EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3, 4, 5));
+}
+
+// The files are not what they were, though the options still name them.
+TEST_F(RunTest, AResumedRunReportsDataThatHaveChanged) {
+  const auto resumed = [&](const std::string& text, const std::string& validation_text) {
+    folder_.write("text.txt", text);
+    options_.data.validation_source = folder_.write("val.txt", validation_text);
+    ::testing::internal::CaptureStdout();
+    take_steps(options_);
+    options_.output.is_quiet = false;
+    options_.output.resume = "auto";
+    ++options_.num_steps;
+    return ::testing::internal::GetCapturedStdout();
+  };
+  const std::string text(1000, 'x'), validation_text(300, 'v');
+  resumed(text, validation_text);
+  const fs::path saved = fs::path(options_.output.out) / "checkpoints/step_000005/state.json";
+  const Json contents = parse_json(read_text_file(saved), saved)["data"]["contents"];
+  EXPECT_EQ(contents["training"]["samples"], 7);
+  EXPECT_EQ(contents["training"]["tokens"], 1001);
+  EXPECT_THAT(resumed(text, validation_text), Not(HasSubstr("data")));
+  EXPECT_THAT(resumed(text + "x", validation_text),
+              AllOf(HasSubstr("unlike the run that saved it: "), HasSubstr("--steps 7 (was 6)"),
+                    HasSubstr("training data 7 samples, 1002 tokens"),
+                    HasSubstr("(was 7 samples, 1001 tokens"), Not(HasSubstr("validation"))));
+  EXPECT_THAT(resumed(text + "y", "w" + validation_text.substr(1)),
+              AllOf(HasSubstr("training data 7 samples, 1002 tokens"),
+                    HasSubstr("validation data 2 samples, 301 tokens")));
 }
 
 TEST_F(RunTest, ResumeAutoWithoutACheckpointStartsFromTheBeginning) {

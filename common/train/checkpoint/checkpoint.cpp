@@ -196,6 +196,7 @@ SavedState read_state(const fs::path& checkpoint) {
     state.optimizer_steps = count_in(json, "optimizer_steps", path);
     state.data = {count_in(data, "epoch", path), count_in(data, "samples", path)};
     state.loaded.tokenizer = data.at("tokenizer").get<std::string>();
+    state.loaded.data_contents = data.value("contents", Json(nullptr));
     state.optimizer_hash = json.at("optimizer_hash").get<std::string>();
     check(state.loaded.config.is_object(), path.string(), ": damaged: \"config\" is not an object");
     state.reference_hash = json.value("reference_hash", "");
@@ -279,6 +280,7 @@ SavedCheckpoint save_checkpoint(const fs::path& run, std::int64_t step, const Tr
                {"param_hash", param_hash},
                {"optimizer_hash", optimizer_hash},
                {"config", config}};
+  if (!state.data_contents.is_null()) json["data"]["contents"] = state.data_contents;
   if (!state.reference_hash.empty()) json["reference_hash"] = state.reference_hash;
   if (!state.extra_files.empty()) json["extra"] = write_extras(partial, state);
   json["state_hash"] = state_hash(json);

@@ -52,6 +52,7 @@ struct LoadedCheckpoint {
   std::int64_t step = 0;
   Json config;  // of the run that wrote it
   std::string tokenizer;
+  Json data_contents;  // of its data, as in TrainState
   std::string param_hash;
   std::string hashes;                               // of its parameters and its optimizer's state
   std::map<std::string, std::string> extra_hashes;  // by the names of its extra files

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/data/mapped_file.hpp"
 
 namespace ladder {
 
@@ -21,6 +22,7 @@ std::string read_text_file(const std::string& path) {
   check(file.good(), path, ": cannot be opened: ", std::strerror(errno));
   text << file.rdbuf();
   check(!file.bad(), path, ": cannot be read: ", std::strerror(errno));
+  refuse_lfs_pointer(path);
   return text.str();
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/data/mapped_file.hpp"
 #include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
@@ -21,9 +22,13 @@ std::string read_header(std::ifstream& file, const std::string& path, std::int64
   std::uint64_t length = 0;
   file.read(reinterpret_cast<char*>(&length),
             sizeof length);  // little-endian, like the machines we run on
+  const std::string_view first(reinterpret_cast<const char*>(&length), sizeof length);
   check(length <= static_cast<std::uint64_t>(kMaxHeaderBytes), path,
         ": not a safetensors file: its header would have ", length, " bytes, the format allows ",
-        kMaxHeaderBytes);
+        kMaxHeaderBytes,
+        begins_with_text(first) ? concat("; it is text that begins with '", first,
+                                         "', perhaps a web page or an error in place of the file")
+                                : "");
   check(static_cast<std::int64_t>(length) <= file_bytes - 8, path, ": cut off: the header has ",
         length, " bytes, the file ", file_bytes);
   std::string header(length, '\0');
@@ -73,6 +78,7 @@ SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) 
   if (!error) file_.open(path_, std::ios::binary);
   check(!error && file_.good(), path_,
         ": cannot be opened: ", error ? error.message() : std::strerror(errno));
+  refuse_lfs_pointer(path_);
   const std::string json = read_header(file_, path_, file_bytes);
   data_start_ = 8 + static_cast<std::int64_t>(json.size());
   header_ = parse_safetensors_header(json, file_bytes - data_start_, path_);

@@ -100,6 +100,9 @@ TEST_F(SafetensorsTest, RefusesDamagedFiles) {
   const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   EXPECT_NO_THROW(SafetensorsReader(file_of(good, 8)));
   expect_refused(raw_file("short"), "5 bytes are too few");
+  expect_refused(raw_file("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n"),
+                 "git lfs pull");
+  expect_refused(raw_file("<!DOCTYPE html>\n<html>"), "text that begins with '<!DOCTYP'");
   expect_refused(file_of(good, 7), "describes");
   expect_refused(file_of(good, 9), "describes");
   expect_refused(raw_file(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),

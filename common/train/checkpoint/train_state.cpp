@@ -4,6 +4,16 @@
 
 namespace ladder {
 
+namespace {
+
+Json contents_of(const Dataset& data) {
+  return {{"samples", data.num_samples()},
+          {"tokens", data.num_tokens()},
+          {"hash", data.num_samples() > 0 ? data.source_hash() : ""}};
+}
+
+}  // namespace
+
 TrainState full_state(const FlatModel& model, Optimizer& optimizer, BatchStream& batches) {
   return state_of(stored_parameters(model, optimizer),
                   whole_tensors(optimizer.named_state(model.layout())), optimizer, batches);
@@ -36,18 +46,21 @@ StateTensors rounded_to(const StateTensors& parameters, const StateTensors& mast
 
 TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Optimizer& optimizer,
                     BatchStream& batches) {
-  return {std::move(parameters),
-          std::move(optimizer_tensors),
-          optimizer.num_steps(),
-          batches.position(),
-          batches.training_data().tokenizer(),
-          batches.training_data().bytes_read(),
-          batches.counts(),
-          batches.validation_text(),
-          [&optimizer, &batches](const TrainState& loaded) {
-            optimizer.set_num_steps(loaded.optimizer_steps);
-            batches.seek(loaded.data);
-          }};
+  TrainState state = {std::move(parameters),
+                      std::move(optimizer_tensors),
+                      optimizer.num_steps(),
+                      batches.position(),
+                      batches.training_data().tokenizer(),
+                      batches.training_data().bytes_read(),
+                      batches.counts(),
+                      batches.validation_text(),
+                      [&optimizer, &batches](const TrainState& loaded) {
+                        optimizer.set_num_steps(loaded.optimizer_steps);
+                        batches.seek(loaded.data);
+                      }};
+  state.data_contents = {{"training", contents_of(batches.training_data())},
+                         {"validation", contents_of(batches.validation_data())}};
+  return state;
 }
 
 }  // namespace ladder

@@ -39,6 +39,8 @@ struct TrainState {
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read
   Json unshaped = nullptr;  // unshaped_options() of the model; null: not known
   std::string reference_hash = {};  // of the frozen parameters that the run is held to; empty: none
+  // Of the training and the validation data: {"samples", "tokens", "hash"} by name; null: not known.
+  Json data_contents = nullptr;
 };
 
 // The state of a rank that holds everything. Local. Lifetime: the arguments outlive the state.

@@ -193,6 +193,17 @@ TEST_F(HostileFolderTest, SizesThatDoNotExistAreRefusedWithoutMemoryForThem) {
   expect_refused("config.json", "bytes");
 }
 
+// As in a clone without Git LFS: only the large files are pointers.
+TEST_F(HostileFolderTest, APointerOfGitLfsIsNamed) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n";
+  write("model.safetensors", pointer);
+  expect_refused("model.safetensors", "git lfs pull");
+  write("config.json", pointer);
+  expect_refused("config.json", "git lfs pull");
+  options_.output.init_from = folder_.write("gpt2.bin", pointer);
+  expect_refused("gpt2.bin", "git lfs pull");
+}
+
 TEST_F(HostileFolderTest, WhatIsNoFileIsRefused) {
   write_model();
   fs::remove(path("config.json"));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/core/check.hpp"
+#include "common/data/mapped_file.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 
 namespace ladder {
@@ -25,6 +26,7 @@ LlmCFile::LlmCFile(const fs::path& path) : path_(path), file_(path, std::ios::bi
   const auto num_bytes = static_cast<std::int64_t>(fs::file_size(path, error));
   check(!error && file_.good(), path_,
         ": cannot be opened: ", error ? error.message() : std::strerror(errno));
+  refuse_lfs_pointer(path_);
   check(num_bytes >= kHeaderBytes, path_, ": is no checkpoint of llm.c: ", num_bytes,
         " bytes are too few");
   read_words();
