@@ -10,10 +10,12 @@ namespace {
 
 // Of a message: whether it is learned, and what a model is shown, or says, besides `content`.
 constexpr const char* kOfMessage[] = {
-    "train",        "training",      "train_detail", "loss",   "loss_mask",         "sample_weight",
-    "loss_weight",  "name",          "refusal",      "prefix", "reasoning_content", "reasoning",
-    "tool_calls",   "function_call", "thinking",     "image",  "images",            "audio",
-    "tool_call_id", "audios",        "video",        "videos"};
+    "train",      "training",      "train_detail",      "loss",
+    "loss_mask",  "sample_weight", "loss_weight",       "name",
+    "refusal",    "prefix",        "reasoning_content", "reasoning",
+    "tool_calls", "function_call", "thinking",          "image",
+    "images",     "audio",         "tool_call_id",      "audios",
+    "video",      "videos"};
 
 ChatMessage message_of(const JsonlObject& entry) {
   const auto required = [&](const char* name) {

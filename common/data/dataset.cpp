@@ -102,7 +102,8 @@ std::string explain_no_target(const TokenStorage& storage, const std::string& so
   }
   return concat("--context ", context, " cuts each of the first ", count,
                 " conversations off before the assistant's answer, so there is nothing to learn; ",
-                place_of_object(source, shortest), " needs ", least, ", the others at least as much");
+                place_of_object(source, shortest), " needs ", least,
+                ", the others at least as much");
 }
 
 void add_numbers(ByteHash& hash, auto numbers) {  // with their count: no two lists run together
@@ -141,9 +142,8 @@ Dataset Dataset::open(const std::string& option, const std::string& source, bool
                                 : std::min(tokens->num_samples, options.validation_samples);
   std::int64_t first = 0;  // sample with a target
   while (first < used && !tokens->has_target(first)) ++first;
-  check(first < used, option, " ", source, ": ", [&] {
-    return explain_no_target(tokens->storage, source, used, options.context);
-  });
+  check(first < used, option, " ", source, ": ",
+        [&] { return explain_no_target(tokens->storage, source, used, options.context); });
   return Dataset(std::move(tokens));
 }
 

@@ -17,8 +17,8 @@ namespace ladder {
 inline constexpr const char* kWeights[] = {"weight", "sample_weight", "loss_weight", "loss_mask",
                                            "train"};
 inline constexpr const char* kShown[] = {
-    "system", "tools",     "functions", "function_call", "image", "images", "audio",
-    "audios", "documents", "video",     "videos",        "chat_template_kwargs"};
+    "system", "tools",  "functions", "function_call", "image",  "images",
+    "audio",  "audios", "documents", "video",         "videos", "chat_template_kwargs"};
 
 // A line's object, valid only during the visit.
 class JsonlObject {

@@ -41,8 +41,8 @@ void refuse_lfs_pointer(const std::string& path) {
 bool begins_with_text(std::string_view bytes) {
   const std::string_view first = bytes.substr(0, 64);
   return first.size() >= 8 && std::ranges::all_of(first, [](char c) {
-    return (' ' <= c && c <= '~') || c == '\n' || c == '\r' || c == '\t';
-  });
+           return (' ' <= c && c <= '~') || c == '\n' || c == '\r' || c == '\t';
+         });
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {

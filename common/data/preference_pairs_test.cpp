@@ -192,8 +192,8 @@ TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
   expect_refused(good + "{\"prompt\":\"p\",\"chosen\":\"\",\"rejected\":\"\"}", ":3", "are equal");
   for (const char* member : {"\"weight\":2", "\"system\":\"S\"", "\"images\":[\"a\"]"}) {
     expect_refused(
-        good + concat("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",", member, "}"),
-        ":3", "would change what is learned");
+        good + concat("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",", member, "}"), ":3",
+        "would change what is learned");
   }
   expect_refused(good + "[]", ":3", "of type array");
   expect_refused(good + "{\"prompt\":", ":3", "not valid JSON");

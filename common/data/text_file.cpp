@@ -36,9 +36,10 @@ TokenizedText read_txt(const std::string& path, Tokenizer& tokenizer) {
   const MappedFile file(path);
   check(!file.bytes().empty(), path, ": is empty; it has no text to train on");
   const std::string_view mark = file.bytes().substr(0, 2);
-  check(mark != "\xff\xfe" && mark != "\xfe\xff", path,
-        ": is text in UTF-16, every other byte of which says nothing; make it UTF-8: iconv -f UTF-16 "
-        "-t UTF-8 FILE");
+  check(
+      mark != "\xff\xfe" && mark != "\xfe\xff", path,
+      ": is text in UTF-16, every other byte of which says nothing; make it UTF-8: iconv -f UTF-16 "
+      "-t UTF-8 FILE");
   TokenizedText text{TokenList(tokenizer.vocab_size())};
   text.append(file.bytes(), tokenizer);
   return text;

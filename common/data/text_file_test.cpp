@@ -51,11 +51,14 @@ TEST_F(TextFileTest, APointerOrUtf16IsNotTheText) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
   expect_refused(pointer, "", "git lfs pull");
-  for (const std::string& bytes : {pointer, std::string("\xff\xfe" "a\0", 4),
+  for (const std::string& bytes : {pointer,
+                                   std::string("\xff\xfe"
+                                               "a\0",
+                                               4),
                                    std::string("\xfe\xff\0a", 4)}) {
     EXPECT_THAT([&] { read_txt(folder_.write("a.txt", bytes), tokenizer_); },
-                ThrowsMessage<CheckError>(::testing::AnyOf(HasSubstr("git lfs pull"),
-                                                           HasSubstr("iconv -f UTF-16"))));
+                ThrowsMessage<CheckError>(
+                    ::testing::AnyOf(HasSubstr("git lfs pull"), HasSubstr("iconv -f UTF-16"))));
   }
   EXPECT_NO_THROW(read_txt(folder_.write("a.txt", "About LFS: " + pointer), tokenizer_));
 }
@@ -86,7 +89,8 @@ TEST_F(TextFileTest, JsonlRefusesWhatIsMalformedWithItsLine) {
   expect_refused("{\"answer\": 3}\n", ":1", "of type number");
   expect_refused("{\"context\": null, \"answer\": \"x\"}\n", ":1", "\"context\" must be a string");
   expect_refused("{\"answer\": \"x\", \"answer\": \"y\"}\n", ":1", "\"answer\" occurs twice");
-  expect_refused(good + "{\"text\": \"x\", \"weight\": 0.5}\n", ":3: \"weight\"", "does not read it");
+  expect_refused(good + "{\"text\": \"x\", \"weight\": 0.5}\n", ":3: \"weight\"",
+                 "does not read it");
   expect_refused("{\"text\": \"x\", \"loss_mask\": [0]}\n", ":1: \"loss_mask\"", "remove it");
   expect_refused("", "", "has no documents");
   expect_refused("\n \n", "", "has no documents");

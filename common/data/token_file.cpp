@@ -66,14 +66,15 @@ void TokenFile::check_is_nano_gpt() const {
   const auto tokens = tokens16().first(std::min(tokens16().size(), kEnough));
   if (tokens.size() < kFewest) return;
   check(!begins_with_text(bytes), file_.path(), ": is no token file, but text that begins with '",
-        bytes.substr(0, bytes.find('\n')).substr(0, 40), "'; text is read from .txt and .jsonl files");
+        bytes.substr(0, bytes.find('\n')).substr(0, 40),
+        "'; text is read from .txt and .jsonl files");
   std::array<std::uint16_t, 2> largest = {};  // at even and at odd places
   for (std::size_t i = 0; i < tokens.size(); ++i)
     largest[i % 2] = std::max(largest[i % 2], tokens[i]);
   const auto [small, large] = std::minmax(largest[0], largest[1]);
   // Upper halves of ids below 2^20 are below 16.
-  check(small == 0 ? large == 0 : small >= 16 || large < 256, file_.path(), ": every other token is ",
-        small == 0 ? "0" : "below 16",
+  check(small == 0 ? large == 0 : small >= 16 || large < 256, file_.path(),
+        ": every other token is ", small == 0 ? "0" : "below 16",
         ", so its ids have 4 bytes or more, and a file without a header is read as ids of 2; ",
         kWideIds);
 }

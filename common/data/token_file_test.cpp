@@ -116,7 +116,8 @@ TEST_F(TokenFileTest, RefusesWhatIsPlainlyNotTwoBytesPerToken) {
   expect_refused(raw(large), "every other token is below 16", kHeader);
   expect_refused(bytes_of<std::uint16_t>({1, 2}), "end at 65535", kHeader, 65537);
   expect_refused(llm_c_header(20240520, 1, 1) + "ab", "end at 65535", "has 128256", 128256);
-  expect_refused("<!DOCTYPE html>\n<html>\n<body>No such file</body></html>\n", "text that begins with '<!DOCTYPE html>'");
+  expect_refused("<!DOCTYPE html>\n<html>\n<body>No such file</body></html>\n",
+                 "text that begins with '<!DOCTYPE html>'");
   expect_refused("\x93NUMPY\x01" + std::string(121, ' '), "an array of numpy");
   expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:1", "Git LFS pointer",
                  "git lfs pull");
