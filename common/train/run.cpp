@@ -280,7 +280,8 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
   speed_.add(record.denominator, seconds);
   const double speed = report_.counted_per_second = speed_.counted_per_second();
-  const double seconds_per_step = speed > 0 ? record.denominator / speed : seconds;
+  const double seconds_per_step =
+      speed > 0 && record.denominator > 0 ? record.denominator / speed : seconds;
   const auto steps_left = static_cast<double>(options_.num_steps - step);
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,

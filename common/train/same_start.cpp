@@ -62,7 +62,8 @@ void check_same_start(const Run& run, const BatchStream& batches, Communicator& 
                     {"samples in the training data", batches.training_data().num_samples()},
                     {"tokens in the training data", batches.training_data().num_tokens()},
                     {"samples in the validation data", batches.validation_data().num_samples()},
-                    {"hash of the training data", batches.training_data().source_hash()}};
+                    {"hash of the training data", batches.training_data().source_hash()},
+                    {"hash of the validation data", batches.validation_data().source_hash()}};
   const auto difference = first_difference(own, comm);
   if (!difference) return;
   throw CheckError(

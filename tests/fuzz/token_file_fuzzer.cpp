@@ -6,7 +6,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const ladder::FuzzFile file(bytes, size);
-  for (const std::int64_t vocab_size : {std::int64_t{50257}, std::int64_t{1} << 32}) {
+  for (const std::int64_t vocab_size :
+       {std::int64_t{50257}, std::int64_t{1} << 16, std::int64_t{1} << 32}) {
     ladder::reads_or_refuses([&] {
       const ladder::TokenFile tokens(file.path(), vocab_size);
       const auto all_known = [&](auto list) {
@@ -14,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
                            [&](auto token) { return token < vocab_size; });
       };
       ladder::must_hold(tokens.num_tokens() > 0);
+      ladder::must_hold(tokens.token_bytes() == 4 || vocab_size <= 65536);
       ladder::must_hold(tokens.token_bytes() == 2 ? all_known(tokens.tokens16())
                                                   : all_known(tokens.tokens32()));
     });

@@ -7,9 +7,8 @@ namespace ladder {
 namespace {
 
 Json contents_of(const Dataset& data) {
-  return {{"samples", data.num_samples()},
-          {"tokens", data.num_tokens()},
-          {"hash", data.num_samples() > 0 ? data.source_hash() : ""}};
+  return {
+      {"samples", data.num_samples()}, {"tokens", data.num_tokens()}, {"hash", data.source_hash()}};
 }
 
 }  // namespace
