@@ -45,7 +45,7 @@ class SelfDistillation {
     }
     std::vector<at::Tensor> scores;  // [2B, K] of each microbatch, on the last stage
     teacher_.forward(batch, [&](const at::Tensor& logits, std::int64_t i) {
-      scores.push_back(prototype_scores(logits, batch[i].targets, own().prototypes));
+      scores.push_back(teacher_scores(logits, batch[i].targets, own().prototypes));
     });
     if (scores.empty()) return;
     // A validation microbatch is always balanced by itself: replicas need not have as many.
@@ -123,7 +123,7 @@ StepObjective distillation_objective(const TrainOptions& options, const StagePla
                                      Optimizer& optimizer) {
   const auto own = std::make_shared<SelfDistillation>(options, plan, mesh, student, optimizer);
   StepObjective objective;
-  objective.count = [](const Microbatches& batch) { return batch.num_samples(); };
+  objective.count = count_samples;
   objective.loss_sum = [own](const auto& logits, const auto& m) {
     return own->loss_sum(logits, m);
   };

@@ -3,8 +3,10 @@
 #include <ATen/Functions.h>
 
 #include <cmath>
+#include <limits>
 
 #include "common/core/check.hpp"
+#include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/core/seed.hpp"
 
@@ -38,9 +40,34 @@ at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
   return sums / is_real.sum(1, /*keepdim=*/true).clamp_min(1);
 }
 
+at::Tensor teacher_scores(const at::Tensor& logits, const at::Tensor& targets,
+                          std::int64_t num_prototypes) {
+  const at::Tensor scores = prototype_scores(logits, targets, num_prototypes);
+  return scores.masked_fill(to_device(targets == kIgnoredTarget, scores.device()).all(1, true),
+                            -std::numeric_limits<double>::infinity());
+}
+
+std::int64_t count_samples(const Microbatches& batch) {
+  std::int64_t count = 0;
+  for (const Microbatch& m : batch) {
+    const auto num_samples = static_cast<std::int64_t>(m.samples.size());
+    const at::Tensor is_target = m.targets.narrow(0, 0, num_samples) != kIgnoredTarget;
+    count += is_target.any(1).sum().item<std::int64_t>();
+  }
+  return count;
+}
+
 at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int iterations) {
   check(scores.dim() == 2 && scores.numel() > 0, "an assignment needs scores [samples, prototypes]",
         ", got ", scores.sizes());
+  const at::Tensor is_left_out = scores.select(1, 0) == -std::numeric_limits<double>::infinity();
+  const at::Tensor others = (~is_left_out).nonzero().flatten();
+  if (others.size(0) < scores.size(0)) {
+    const at::Tensor shares = at::zeros_like(scores);
+    if (others.size(0) == 0) return shares;
+    return shares.index_copy_(
+        0, others, balanced_assignment(scores.index_select(0, others), temperature, iterations));
+  }
   // Logarithms: at a low temperature the shares themselves would underflow, down to 0 / 0.
   at::Tensor log_shares = scores.to(at::kDouble) / temperature;
   for (int i = 0; i < iterations; ++i) {
@@ -61,7 +88,10 @@ at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& mic
                                  const DistillationOptions& options, MetricSums* sums) {
   const at::Tensor scores = prototype_scores(logits, microbatch.targets, options.prototypes);
   if (sums != nullptr) {  // Σ entropy, then Σ probability of each prototype
-    const at::Tensor p = (scores.detach().to(at::kDouble) / options.student_temperature).softmax(1);
+    const at::Tensor is_counted = (microbatch.targets != kIgnoredTarget).any(1, true);
+    const at::Tensor p =
+        (scores.detach().to(at::kDouble) / options.student_temperature).softmax(1) *
+        to_device(is_counted, scores.device());
     const at::Tensor total = p.sum(0).cpu();
     sums->resize(static_cast<std::size_t>(1 + options.prototypes));
     (*sums)[0] -= at::xlogy(p, p).sum().item<double>();

@@ -6,7 +6,9 @@
 // assignments over several samples: every prototype gets the same share of them.
 //
 // Rows of a microbatch of B samples: the first views, then the second views in the same order. A
-// row's score for prototype k is the mean of the model's output k over the row's positions.
+// row's score for prototype k is the mean of the model's output k over the row's positions. A sample
+// without a target, such as an empty document, has no positions: nothing is counted, balanced or
+// learned of it.
 //
 // Sources: Caron et al., SwAV, 2020 (2006.09882); Caron et al., DINO, 2021 (2104.14294); Cuturi,
 // "Sinkhorn distances", 2013.
@@ -33,9 +35,17 @@ void make_views(Microbatch& microbatch, std::uint64_t seed, std::int64_t epoch, 
 at::Tensor prototype_scores(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t num_prototypes);
 
+// The same of a teacher: −∞ for a row without a target, which balanced_assignment() leaves out.
+at::Tensor teacher_scores(const at::Tensor& logits, const at::Tensor& targets,
+                          std::int64_t num_prototypes);
+
+// The denominator: a batch's samples that have a target, before or after make_views().
+std::int64_t count_samples(const Microbatches& batch);
+
 // Sinkhorn and Knopp: shares [B, K] proportional to exp(score / temperature), rescaled in turn so
 // that every prototype gets as much as any other, and every sample adds up to 1 (exactly, since
-// that is rescaled last). In double precision; scores of any floating-point type.
+// that is rescaled last). In double precision; scores of any floating-point type. A row of −∞ gets
+// nothing, and the others what they would get without it.
 at::Tensor balanced_assignment(const at::Tensor& scores, double temperature, int iterations = 3);
 
 // −Σ assignment of one view · log softmax(student's scores of the other view / temperature), the

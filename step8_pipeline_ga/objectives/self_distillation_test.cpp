@@ -207,6 +207,34 @@ TEST(SelfDistillation, MetricsTellACollapseFromUse) {
   EXPECT_EQ(entropy({0, 20, 0, 0, 0}), 0);
 }
 
+// ---- Samples without a target
+
+TEST(SelfDistillation, ASampleWithoutATargetAddsNothing) {
+  const DistillationOptions options = {.prototypes = 3};
+  const at::Tensor outputs = random_doubles({2 * 4, 5, 6}, 7);
+  const at::Tensor targets = at::zeros({2 * 4, 5}, at::kLong);
+  const auto score = [&](const std::vector<std::int64_t>& samples) {
+    const at::Tensor rows = at::cat({at::tensor(samples), at::tensor(samples) + 4});
+    Microbatch m{.targets = targets.index_select(0, rows), .samples = samples};
+    const at::Tensor logits = outputs.index_select(0, rows);
+    const auto views = teacher_scores(logits, m.targets, options.prototypes).chunk(2);
+    m.second_model_output = at::cat({balanced_assignment(views[0], options.teacher_temperature),
+                                     balanced_assignment(views[1], options.teacher_temperature)});
+    MetricSums sums;
+    const double loss = distillation_loss_sum(logits, m, options, &sums).item<double>();
+    sums.push_back(loss);
+    sums.push_back(static_cast<double>(count_samples(Microbatches({m}))));
+    return sums;
+  };
+  const MetricSums before = score({0, 3});
+  EXPECT_EQ(before.back(), 2);
+  for (const int view : {0, 4}) targets.narrow(0, view + 1, 2).fill_(kIgnoredTarget);
+  const MetricSums sums = score({0, 1, 2, 3});
+  ASSERT_EQ(sums.size(), before.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(sums[i], before[i], 1e-12) << i;
+  EXPECT_THAT(score({1, 2}), ::testing::Each(0));
+}
+
 // ---- Views
 
 Microbatch rows_of(std::vector<std::int64_t> samples) {
