@@ -142,9 +142,10 @@ TEST_F(ConversationsTest, ARowKeepsTheBeginning) {
   std::int64_t least = 1;  // the context that shows the first target
   while (all.targets[0][least - 1].item<std::int64_t>() == kIgnoredTarget) ++least;
   for (std::int64_t context = 1; context < least; ++context) {
-    EXPECT_THAT([&] { Dataset::open_training(options("\n" + std::string(kChat), context)); },
-                ThrowsMessage<CheckError>(AllOf(HasSubstr(concat("--context ", context, " cuts")),
-                                                HasSubstr(concat("a.jsonl:2 needs ", least)))));
+    EXPECT_THAT(
+        [&] { Dataset::open_training(options("\n" + std::string(kChat), context)); },
+        ThrowsMessage<CheckError>(AllOf(HasSubstr(concat("--context ", context, " cuts")),
+                                        HasSubstr(concat("a.jsonl:2 needs --context ", least)))));
   }
   for (std::int64_t context = least; context <= num_tokens; ++context) {
     const Dataset cut = Dataset::open_training(options(kChat, context));

@@ -44,7 +44,7 @@ struct Dataset::Tokens {
     return {{{first_token(k), sample_length(k)}}};
   }
   bool has_target(std::int64_t k) const {
-    return row(k, 0).num_targets() > 0 || rows == Rows::kPairs;
+    return rows == Rows::kPairs || row(k, 0).num_targets() > 0;
   }
   std::int64_t num_documents(std::int64_t k) const {
     if (rows == Rows::kPairs) return 1;
@@ -79,7 +79,7 @@ std::int64_t count_samples(const TokenStorage& storage, Rows rows, std::int64_t 
   return 0;
 }
 
-// The position of the first target, in any row of `context` tokens that is long enough.
+// Its position in a row that is not cut: the smallest context that shows a target.
 std::int64_t first_target(const RowTokens& whole) {
   std::int64_t first = 0;
   whole.for_each([&](std::int64_t, std::int64_t position, bool is_target) {
@@ -102,7 +102,7 @@ std::string explain_no_target(const TokenStorage& storage, const std::string& so
   }
   return concat("--context ", context, " cuts each of the first ", count,
                 " conversations off before the assistant's answer, so there is nothing to learn; ",
-                place_of_object(source, shortest), " needs ", least,
+                place_of_object(source, shortest), " needs --context ", least,
                 ", the others at least as much");
 }
 

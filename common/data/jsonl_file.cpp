@@ -91,10 +91,9 @@ void JsonlObject::refuse(std::span<const char* const> names) const {
   for (const char* name : names) {
     const auto member = object_.find(name);
     check(member == object_.end() || asks_for_nothing(*member), place_, ": \"", name,
-          "\" would change what is learned, but Ladder does not read it: remove it, or the line "
-          "(null, "
-          "true, 1 and what is empty may stay; in a message, \"weight\": 0 keeps an answer out of "
-          "the loss)");
+          "\" would change what is learned, but Ladder does not read it: remove it, or the line. "
+          "What asks for nothing may stay (null, true, 1, or empty); \"weight\": 0 on a message "
+          "keeps an answer out of the loss");
   }
 }
 

@@ -35,7 +35,7 @@ void refuse_lfs_pointer(const std::string& path) {
   std::ifstream(path, std::ios::binary).read(first, sizeof first);
   check(std::string_view(first, sizeof first) != kFirst, path,
         ": is a Git LFS pointer; the file itself has not been downloaded: run git lfs pull in its "
-        "repository");
+        "repository, or download that file");
 }
 
 bool begins_with_text(std::string_view bytes) {
