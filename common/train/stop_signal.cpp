@@ -19,6 +19,7 @@ constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
 }  // namespace
 
 StopSignal::StopSignal() {
+  std::signal(SIGPIPE, SIG_IGN);  // for good: errors are said after the end
   for (const int number : kSignals) {
     const bool was_ignored = std::signal(number, on_stop_signal) == SIG_IGN;
     if (number == SIGHUP && was_ignored) std::signal(number, SIG_IGN);  // as nohup asks

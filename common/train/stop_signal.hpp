@@ -1,9 +1,16 @@
 // Turns signals into a flag that the loop can query: SIGUSR1, SIGTERM, SIGHUP (unless it is
 // ignored, as under nohup) and the first SIGINT ask the run to save and stop. A second SIGINT kills
-// it.
+// it. Nothing of it needs a console: from the first object on, SIGPIPE is ignored, so a reader that
+// has gone (Ctrl-C under "| tee LOG" ends tee as well) costs output and nothing else.
 #pragma once
 
+#include <limits>
+
 namespace ladder {
+
+// The loss of an evaluation that a stop has ended. None is like that, and whatever other ranks add
+// to it, it stays.
+inline constexpr double kStoppedLoss = -std::numeric_limits<double>::infinity();
 
 class StopSignal {
  public:
