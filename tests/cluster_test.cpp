@@ -106,16 +106,19 @@ TEST_F(Cluster, AReaderThatHasGoneCostsNoStepAndNoSave) {
   EXPECT_THAT(read_text_file(folder_.path("first")), HasSubstr("step 1/"));
 }
 
-TEST_F(Cluster, ARankThatIsKilledIsNamed) {
-  Program run(words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
-                           trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1"))),
-              folder_.path());
-  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-  const std::vector<pid_t> ranks = children_of(run.children().at(0));
-  ::kill(*std::max_element(ranks.begin(), ranks.end()), SIGKILL);
-  EXPECT_EQ(run.wait(kSeconds), 128 + SIGKILL);
-  EXPECT_THAT(run.output(), AllOf(HasSubstr("ladder: rank 1 on "),
-                                  HasSubstr(" was killed by signal 9 (KILL): by somebody, or ")));
+TEST_F(Cluster, WhoIsKilledIsNamed) {
+  for (const char* who : {"rank 1 on ", "mpirun"}) {
+    Program run(words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
+                             trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1"))),
+                folder_.path());
+    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+    const pid_t mpirun = run.children().at(0);
+    const std::vector<pid_t> ranks = children_of(mpirun);
+    ::kill(*who == 'r' ? *std::max_element(ranks.begin(), ranks.end()) : mpirun, SIGKILL);
+    EXPECT_EQ(run.wait(kSeconds), 128 + SIGKILL);
+    EXPECT_THAT(run.output(), AllOf(HasSubstr(concat("ladder: ", who)),
+                                    HasSubstr(" was killed by signal 9 (KILL): by somebody, or ")));
+  }
 }
 
 // By a system that is out of memory, or an IDE. Ranks that lived on would hold the folder's lock.

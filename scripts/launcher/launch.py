@@ -103,9 +103,11 @@ class MpirunSupervisor(Supervisor):
                 text = b""
 
     def explain(self, number: int) -> None:
-        if self.remarks.killed:  # otherwise the code is mpirun's own
+        if self.remarks.killed:
             rank, host, number = self.remarks.killed
             say(f"rank {rank} on {host} was killed by {describe_signal(number)}")
+        elif self.child.returncode < 0:  # otherwise the code is mpirun's own, and it has said why
+            say(f"mpirun was killed by {describe_signal(number)}")
 
 
 class Remarks:
