@@ -260,6 +260,24 @@ TEST_F(Step0Process, AnEvaluationHoldsUpNoSave) {
   EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
 }
 
+// While a long text is read, there is nothing to save yet.
+TEST_F(Step0Process, ASignalBeforeTheFirstStepEndsAtOnce) {
+  std::string text;
+  for (int i = 0; i < 400'000; ++i) text += concat("{\"text\": \"line ", i, " of a text\"}\n");
+  const std::string data = folder_.write("long.jsonl", text);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+    Program program(
+        command({"--steps", "100000", "--out", "run", "--data", data, "--rows", "documents"}),
+        folder_.path());
+    for (int i = 0; i < 2000 && !fs::exists(folder_.path("run/.lock")); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    program.signal(number);
+    EXPECT_EQ(program.wait(20), 128 + number) << program.output();
+    EXPECT_EQ(program.output(), "stopped before training began: nothing was saved\n");
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
 TEST_F(Step0Process, UnderNohupAHangUpStopsNothing) {
   Arguments arguments = command({"--steps", "60", "--out", "run"});
   arguments.insert(arguments.begin(), "nohup");

@@ -22,6 +22,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
+#include "common/train/stop_signal.hpp"
 #include "common/train/trace_file.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
@@ -249,7 +250,7 @@ TEST_F(TraceTest, ThatCannotBeWrittenCostsNoResult) {
 TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
   Trainer trainer = step4::trainer();
   trainer.train = [](const TrainOptions& options, World& world) {
-    std::raise(SIGUSR1);
+    StopSignal::raise();
     return step4::trainer().train(options, world);
   };
   const Trace trace = traced(trainer, "--steps 10", two_ranks(), kExitStopped);

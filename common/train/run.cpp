@@ -161,6 +161,7 @@ bool Run::next_step() {
     read_held_memory();
   } else {
     has_started_ = true;
+    StopSignal::begin_training();
     if (is_writing()) open_files();
     reset_memory_peaks();
     report_.memory = read_memory();

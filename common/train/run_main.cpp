@@ -267,7 +267,9 @@ int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) 
 }
 
 int run_world(const TrainOptions& options, const Trainer& trainer) {
-  const StopSignal stop_signal;  // from here on, a signal means: save and stop
+  // From the first step on, a signal means: save and stop. Of several ranks the launcher speaks.
+  const StopSignal stop_signal(
+      launched_ranks() > 1 ? "" : "stopped before training began: nothing was saved\n");
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
   TraceLog log;

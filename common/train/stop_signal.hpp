@@ -14,11 +14,14 @@ inline constexpr double kStoppedLoss = -std::numeric_limits<double>::infinity();
 
 class StopSignal {
  public:
-  StopSignal();   // installs the handlers
+  // Installs the handlers. With last words, a signal ends the process at once, and says them to
+  // standard error, until there is something to save.
+  explicit StopSignal(const char* last_words = nullptr);
   ~StopSignal();  // restores the default handlers and clears the flag
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
+  static void begin_training();  // from here on, there is something to save
   static bool was_raised();
   static void raise();  // as a signal does: for a program that sees a reason of its own
 };
