@@ -41,12 +41,13 @@ class Supervisor:
     def __init__(self, kills_with: int, stopped: str, stopping: str = "saving and stopping"):
         self.kills_with, self.stopped, self.stopping = kills_with, stopped, stopping
         self.stopped_by: list[int] = []
+        self.is_early = False  # the first came before there was anything to save
 
     def run(self, command: list) -> End:
         code = self.wait_for(command)
         if self.is_to_be_killed():
             code = 128 + self.stopped_by[0]
-        elif self.stopped_by and code == 128 + signal.SIGUSR1:  # not yet ready to save
+        elif self.is_early or (self.stopped_by and code == 128 + signal.SIGUSR1):  # not yet ready to save
             say("it had not begun to train: nothing was saved")
             code = 128 + self.stopped_by[0]
         elif code == 75:
@@ -68,10 +69,15 @@ class Supervisor:
     def is_to_be_killed(self) -> bool:
         return self.stopped_by.count(signal.SIGINT) > 1
 
+    def has_begun(self) -> bool:
+        return True
+
     def stop(self, number: int) -> None:
         self.stopped_by.append(number)
-        self.child.send_signal(self.kills_with if self.is_to_be_killed() else signal.SIGUSR1)
-        if number == signal.SIGINT and not self.is_to_be_killed():
+        self.is_early = self.is_early or not self.has_begun()
+        is_final = self.is_to_be_killed() or self.is_early
+        self.child.send_signal(self.kills_with if is_final else signal.SIGUSR1)
+        if number == signal.SIGINT and not is_final:
             say(f"{self.stopping}; Ctrl-C again kills")
 
 
@@ -92,6 +98,11 @@ class MpirunSupervisor(Supervisor):
         for relay in relays:
             relay.join()
         return code
+
+    def has_begun(self) -> bool:
+        """Whether it has started a rank. Before that it loses the signals that it would pass on."""
+        with open(f"/proc/{self.child.pid}/task/{self.child.pid}/children") as file:
+            return file.read() != ""
 
     def relay(self, pipe, to: int, edit: Callable[[bytes], bytes]) -> None:
         text = b" "

@@ -49,12 +49,11 @@ struct KeyValueStore::Client {
 
   template <class Request>
   auto ask(const Request& request) {
-    const auto ask_store = [store = store, who = who, request] {
-      return ladder::ask(who, [&] { return request(*store); });
-    };
-    if (patience_s == 0) return ask_store();
+    if (patience_s == 0) return ladder::ask(who, [&] { return request(*store); });
     check(!is_silent, who, " has not answered for ", patience_s, " s: is it frozen?");
-    std::packaged_task<decltype(ask_store())()> task(ask_store);
+    std::packaged_task<decltype(request(*store))()> task([store = store, who = who, request] {
+      return ladder::ask(who, [&] { return request(*store); });
+    });
     auto answer = task.get_future();
     std::thread(std::move(task)).detach();
     constexpr std::chrono::milliseconds kTick(20);

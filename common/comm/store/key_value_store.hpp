@@ -19,11 +19,11 @@ class KeyValueStore {
   // Serves at this port as well, if asked to; port 0 is any free one. The server ends with this
   // object. A client waits up to `timeout_s` for the server to appear, and for a key in get().
   KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s);
+  ~KeyValueStore();
+
   // From here on a request waits at most so long, in a thread of its own, because the server's
   // process may be frozen. Errors say `who` instead of the address.
   void limit_patience(double patience_s, const std::string& who);
-  ~KeyValueStore();
-
   int port() const;
   void put(const std::string& key, const std::vector<std::uint8_t>& value);  // does not wait
   // Puts it unless the key is there. Returns what is there then.
