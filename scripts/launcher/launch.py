@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from launcher.console import Parser, count_from, say, speak
@@ -86,7 +87,7 @@ class MpirunSupervisor(Supervisor):
 
     def __init__(self, stopped: str):
         super().__init__(signal.SIGTERM, stopped)
-        self.remarks = Remarks()
+        self.remarks, self.had_children = Remarks(), False
 
     def wait_for(self, command: list) -> int:
         self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -100,13 +101,18 @@ class MpirunSupervisor(Supervisor):
         return code
 
     def has_begun(self) -> bool:
-        """Whether it has started a rank. Before that it loses the signals that it would pass on."""
-        with open(f"/proc/{self.child.pid}/task/{self.child.pid}/children") as file:
-            return file.read() != ""
+        """Whether mpirun has started a rank, which may have ended. Before that it loses the signals that it would pass on."""
+        try:
+            children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text()
+        except OSError:
+            children = "unknown"
+        self.had_children = self.had_children or children != ""
+        return self.had_children
 
     def relay(self, pipe, to: int, edit: Callable[[bytes], bytes]) -> None:
         text = b" "
         while text:
+            self.has_begun()
             if select.select([pipe], [], [], TICK_S)[0]:
                 text = os.read(pipe.fileno(), 1 << 16)
                 speak(edit(text), to, lambda: not self.stopped_by and not is_asked_to_stop())
