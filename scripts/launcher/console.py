@@ -7,6 +7,7 @@ import math
 import os
 import select
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ class Failure(Exception):
         self.code = code
 
 
-def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool] = lambda: True) -> None:
+def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool]) -> None:
     """To a file descriptor. A reader that has gone, or a full disk, costs what is said, and nothing else; so does one that does
     not read, once it is not worth waiting for."""
     with contextlib.suppress(OSError):
@@ -31,7 +32,8 @@ def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool] = lambda: T
 
 
 def say(text: str) -> None:
-    speak(f"ladder: {text}\n".encode(errors="replace"), to=2)
+    until_s = time.monotonic() + 1
+    speak(f"ladder: {text}\n".encode(errors="replace"), 2, lambda: time.monotonic() < until_s)
 
 
 def end_console() -> None:
