@@ -45,6 +45,9 @@ def read_trace(path):
     try:
         content = json.loads(Path(path).read_text())
         about, events = content["otherData"], content["traceEvents"]
+        for rank, count in enumerate(about.get("num_events", [])):  # a run that failed left each rank's in a file of its own
+            if count == 0 and (own := Path(f"{path}.rank{rank}")).exists():
+                events += json.loads(own.read_text())["traceEvents"]
         ranks = [Rank([], [], []) for _ in range(about["world_size"])]
         begun, ended = {}, {}
         for event in events:

@@ -82,7 +82,10 @@ def self_test():
     mistakes = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
-        path.write_text(json.dumps(content))
+        parts = [[event for event in content["traceEvents"] if event["pid"] == pid] for pid in (1, 2)]
+        content["otherData"]["num_events"] = [len(parts[0]), 0]
+        path.write_text(json.dumps({**content, "traceEvents": parts[0]}))
+        Path(f"{path}.rank1").write_text(json.dumps({**content, "traceEvents": parts[1]}))
         trace = read_trace(path)
         own = account(trace.ranks[0], measured_steps(trace))
         found = (own.step_us, own.waiting, own.in_flight, own.hidden, own.sent_bytes, own.waited_for, bubbles(trace, [2]))

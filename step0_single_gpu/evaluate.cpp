@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "common/core/trace.hpp"
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 
@@ -11,7 +12,10 @@ double evaluate(const LossSum& loss_sum, const Microbatches& batches) {
   const Span span("evaluate");
   const at::NoGradGuard no_grad;
   at::Tensor sum = at::zeros({}, at::kDouble);  // on the device: reading it waits for the device
-  for (const Microbatch& microbatch : batches) sum = sum + loss_sum(microbatch);
+  for (const Microbatch& microbatch : batches) {
+    if (StopSignal::was_raised()) return kStoppedLoss;
+    sum = sum + loss_sum(microbatch);
+  }
   return sum.item<double>() / static_cast<double>(batches.num_targets());
 }
 

@@ -7,7 +7,8 @@
 namespace ladder {
 
 // Returns the mean loss per target over these microbatches, in nats. As in training, one
-// denominator serves them all. NaN if they have no targets.
+// denominator serves them all. NaN if they have no targets; kStoppedLoss, soon, if this rank is asked
+// to stop meanwhile.
 double evaluate(const LossSum& loss_sum, const Microbatches& batches);
 
 }  // namespace ladder

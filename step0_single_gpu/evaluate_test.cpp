@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "common/train/stop_signal.hpp"
+
 namespace ladder {
 namespace {
 
@@ -17,6 +19,18 @@ TEST(Evaluate, HasOneDenominatorAndLeavesNoGradient) {
   EXPECT_DOUBLE_EQ(evaluate(loss_sum, batches), 1.5);
   EXPECT_FALSE(w.grad().defined());
   EXPECT_TRUE(std::isnan(evaluate(loss_sum, Microbatches({}))));
+}
+
+TEST(Evaluate, AStopEndsIt) {
+  const StopSignal stop;
+  int num_forwards = 0;
+  const LossSum loss_sum = [&](const Microbatch&) {
+    if (++num_forwards == 2) StopSignal::raise();
+    return at::ones({});
+  };
+  EXPECT_EQ(evaluate(loss_sum, Microbatches({{{}, {}, 1}, {{}, {}, 1}, {{}, {}, 1}})),
+            kStoppedLoss);
+  EXPECT_EQ(num_forwards, 2);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/core/trace.hpp"
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 
@@ -16,10 +17,15 @@ double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicat
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> own;  // read after the loop: reading waits for the device
   for (std::int64_t i = comm.rank(); i < batches.size(); i += comm.size()) {
+    if (StopSignal::was_raised()) break;
     own.push_back(loss_sum(batches[i]).to(at::kDouble));
   }
   const at::Tensor sums = at::zeros({batches.size()}, at::kDouble);
-  if (!own.empty()) sums.slice(0, comm.rank(), std::nullopt, comm.size()).copy_(at::stack(own));
+  if (StopSignal::was_raised()) {
+    sums.fill_(kStoppedLoss);
+  } else if (!own.empty()) {
+    sums.slice(0, comm.rank(), std::nullopt, comm.size()).copy_(at::stack(own));
+  }
   comm.all_reduce(sums)->wait();  // one rank's value and zeros: no rounding
   const auto* const values = sums.const_data_ptr<double>();
   double sum = 0;

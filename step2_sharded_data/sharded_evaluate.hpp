@@ -11,7 +11,8 @@
 namespace ladder {
 
 // Like evaluate() of step 0. Every rank already has the token ids of all microbatches; only the
-// forward passes are divided. Sends one double per microbatch, in one all-reduce.
+// forward passes are divided. Sends one double per microbatch, in one all-reduce. A rank that is
+// asked to stop runs no further ones, and all return kStoppedLoss.
 double evaluate(const LossSum& loss_sum, const Microbatches& batches, Communicator& comm);
 
 }  // namespace ladder

@@ -13,6 +13,7 @@
 #include "common/model/build_layers.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 namespace {
@@ -79,6 +80,22 @@ TEST_ON_RANKS(ShardedEvaluate, EachRankRunsItsOwnMicrobatchesForward) {
   evaluate(loss_sum, batches, comm_);
   EXPECT_EQ(num_forward, (batches.size() - rank_ + size_ - 1) / size_);
   EXPECT_TRUE(at::GradMode::is_enabled());
+}
+
+// Only the last rank is asked to stop: its forwards end, and all ranks know it.
+TEST_ON_RANKS(ShardedEvaluate, AStopOfOneRankEndsIt) {
+  int num_forwards = 0;
+  const LossSum loss_sum = [&](const Microbatch&) {
+    ++num_forwards;
+    if (rank_ == size_ - 1) StopSignal::raise();
+    return at::ones({});
+  };
+  EXPECT_EQ(evaluate(loss_sum, validation(20), comm_), kStoppedLoss);
+  if (rank_ == size_ - 1) {
+    EXPECT_EQ(num_forwards, 1);
+  }
+  comm_.barrier();
+  const StopSignal forgets;
 }
 
 TEST_ON_RANKS(ShardedEvaluate, HasNoValueWithoutATarget) {

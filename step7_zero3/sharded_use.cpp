@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/core/trace.hpp"
+#include "common/train/stop_signal.hpp"
 #include "step5_zero1/sharded_state.hpp"
 
 namespace ladder {
@@ -25,6 +26,8 @@ double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> own_sums;  // read after the loop: reading waits for the device
   for (std::int64_t first = 0; first < batches.size(); first += comm.size()) {
+    const double stops = StopSignal::was_raised() ? 1 : 0;  // decided by all: each forward gathers
+    if (first > 0 && all_reduce_sum(stops, comm) > 0) return kStoppedLoss;
     const std::int64_t own = first + comm.rank();
     const bool has_one = own < batches.size();
     const at::Tensor sum = loss_sum(batches[has_one ? own : 0]);

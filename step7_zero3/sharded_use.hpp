@@ -16,7 +16,7 @@ TrainState sharded_state(const ShardedModel& model, Optimizer& optimizer, BatchS
 // Like evaluate() of step 2: rank r runs microbatches r, r + N, …, and the loss equals that of one
 // process to the bit. But every rank must run equally many forwards, because each forward gathers
 // parameters: a rank with no microbatch left runs the first one again and drops the result.
-// Collective.
+// Between two forwards all ranks agree whether to stop. Collective.
 double collective_evaluate(const LossSum& loss_sum, const Microbatches& batches,
                            Communicator& comm);
 

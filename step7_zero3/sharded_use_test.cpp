@@ -2,6 +2,7 @@
 #include "step7_zero3/sharded_use.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +17,7 @@
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/generate.hpp"
+#include "common/train/stop_signal.hpp"
 #include "step5_zero1/sharded_optimizer.hpp"
 
 namespace ladder {
@@ -67,11 +69,27 @@ TEST_ON_RANKS(ShardedUse, EvaluationIsThatOfOneProcess) {
     Traffic theory = forward, sent = comm_.traffic();
     theory *= (batches.size() + comm_.size() - 1) / comm_.size();
     theory += all_reduce_traffic(batches.size(), sizeof(double), comm_.size(), comm_.rank());
+    for (std::int64_t first = comm_.size(); first < batches.size(); first += comm_.size())
+      theory += all_reduce_traffic(1, sizeof(double), comm_.size(), comm_.rank());  // go on?
     EXPECT_EQ(sent -= traffic_before, theory) << num_rows << " rows";
     if (ranks_are_processes()) {
       EXPECT_EQ(read_memory().live(MemoryCategory::kParameters) - before, 4 * model.plan().numel);
     }
   }
+}
+
+TEST_ON_RANKS(ShardedUse, AStopOfOneRankEndsAnEvaluation) {
+  int num_forwards = 0;
+  const LossSum loss_sum = [&](const Microbatch& /*m*/) {
+    ++num_forwards;
+    if (comm_.rank() == comm_.size() - 1) StopSignal::raise();
+    return at::ones({});
+  };
+  const std::vector<Microbatch> list(20, {{}, {}, 1});
+  EXPECT_EQ(collective_evaluate(loss_sum, Microbatches(list), comm_), kStoppedLoss);
+  EXPECT_EQ(num_forwards, 1);
+  comm_.barrier();
+  const StopSignal forgets;
 }
 
 TEST_ON_RANKS(ShardedUse, EvaluationOfNothingIsNoNumber) {

@@ -6,15 +6,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
+#include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/json.hpp"
 
 namespace ladder {
@@ -82,6 +86,61 @@ TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(kSeconds), 75) << run.output();
   EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+}
+
+// Ctrl-C under "| tee LOG" ends tee as well: nobody reads what mpirun and the launcher say.
+TEST_F(Cluster, AReaderThatHasGoneCostsNoStepAndNoSave) {
+  const std::string start =
+      concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
+             trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1 --out run"));
+  Program run({"bash", "-c", "exec " + start + " > >(head -1 >first) 2>&1"}, folder_.path());
+  const auto num_steps = [&] {
+    std::ifstream metrics(folder_.path("run/metrics.jsonl"));
+    return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
+  };
+  const Timer timer;
+  while (num_steps() < 50 && timer.seconds() < kSeconds) ::usleep(10'000);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(kSeconds), 75);
+  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+  EXPECT_THAT(read_text_file(folder_.path("first")), HasSubstr("step 1/"));
+}
+
+TEST_F(Cluster, WhoIsKilledIsNamed) {
+  for (const char* who : {"rank 1 on ", "mpirun"}) {
+    Program run(words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
+                             trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1"))),
+                folder_.path());
+    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+    const pid_t mpirun = run.children().at(0);
+    const std::vector<pid_t> ranks = children_of(mpirun);
+    ::kill(*who == 'r' ? *std::max_element(ranks.begin(), ranks.end()) : mpirun, SIGKILL);
+    EXPECT_EQ(run.wait(kSeconds), 128 + SIGKILL);
+    EXPECT_THAT(run.output(), AllOf(HasSubstr(concat("ladder: ", who)),
+                                    HasSubstr(" was killed by signal 9 (KILL): by somebody, or ")));
+  }
+}
+
+// By a system that is out of memory, or an IDE. Ranks that lived on would hold the folder's lock.
+TEST_F(Cluster, IfTheLauncherIsKilledTheRanksEnd) {
+  Program run(
+      words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
+                   trainer("step4_bucketed_ddp", "--steps 1000000 --log-every 1 --out run"))),
+      folder_.path());
+  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+  run.signal(SIGKILL);
+  run.wait(kSeconds);
+  const auto is_free = [&] {
+    try {
+      const FolderLock lock(folder_.path("run"), "run");
+      return true;
+    } catch (const CheckError&) {
+      return false;
+    }
+  };
+  const Timer timer;
+  while (!is_free() && timer.seconds() < 20) ::usleep(100'000);
+  EXPECT_TRUE(is_free());
 }
 
 // A job that starts from another run's parameters, as the recipes for preference pairs and for

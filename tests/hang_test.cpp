@@ -99,6 +99,25 @@ TEST(Hang, RanksThatWaitForEachOtherAreTold) {
   expect_said(three_processes(hanging_ranks(kSilent)), kSilent);
 }
 
+// Rank 0 keeps what all have called. The others say so if it does not answer, and who waits where.
+TEST(Hang, AFrozenRank0IsTold) {
+  Program run(three_processes(hanging_ranks({"frozen_rank_0", {}})));
+  EXPECT_EQ(run.wait(2 * kSeconds), 1) << run.output();
+  EXPECT_THAT(run.output(),
+              AllOf(HasSubstr("error: rank 0, which keeps the calls of all ranks "
+                              "(--check-collectives), has not answered for 5 s"),
+                    ContainsRegex("rank [12] is at call 2 of all ranks: all_reduce of 10 Float, at "
+                                  "tests/hanging_ranks.cpp:"),
+                    Not(HasSubstr("frame #"))));
+}
+
+TEST(Hang, AKilledRank0LeavesNoStackTraces) {
+  Program run(three_processes(hanging_ranks({"killed_rank_0", {}})));
+  EXPECT_NE(run.wait(kSeconds), 0);
+  EXPECT_THAT(run.output(),
+              AllOf(HasSubstr("rank 0"), HasSubstr("signal 9"), Not(HasSubstr("frame #"))));
+}
+
 // Many runs, four at once: of those with a rank in MPI_Finalize, mpirun hung in one of five.
 TEST(Hang, RanksThatFailAfterOneHasEndedEndAll) {
   const std::vector<std::string> command =

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -80,6 +81,16 @@ void silent_rank(Communicator& comm) {
   step(comm);
 }
 
+void frozen_rank_0(Communicator& comm) {
+  if (comm.rank() == 0) std::raise(SIGSTOP);
+  step(comm);
+}
+
+void killed_rank_0(Communicator& comm) {
+  if (comm.rank() == 0) std::raise(SIGKILL);
+  step(comm);
+}
+
 void split_of_one(Communicator& comm) {
   if (comm.rank() == 1) comm.split(0, 0);
   step(comm);
@@ -113,7 +124,9 @@ const std::map<std::string, Mistake> kMistakes = {{"missing_rank", missing_rank}
                                                   {"none", none},
                                                   {"others_fail", others_fail},
                                                   {"split_of_one", split_of_one},
-                                                  {"silent_rank", silent_rank}};
+                                                  {"silent_rank", silent_rank},
+                                                  {"frozen_rank_0", frozen_rank_0},
+                                                  {"killed_rank_0", killed_rank_0}};
 
 int run_rank(World& world, Mistake mistake, double timeout_s) {
   return check_collectives(world, timeout_s, [&] {

@@ -216,6 +216,68 @@ TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   }
 }
 
+// A reader of the console that has gone, is full, or does not read costs output, and nothing else.
+TEST_F(Step0Process, AConsoleThatTakesNothingCostsNoStep) {
+  for (const char* sink : {"| head -1", "> /dev/full", ">&-", "2>&- | head -1"}) {
+    SCOPED_TRACE(sink);
+    const std::string line =
+        concat(kProgram, " ", kOptions, " --data ", one_word(data_), " --steps 30 --out run ", sink,
+               "; echo ends with ${PIPESTATUS[0]}");
+    EXPECT_THAT(run_program({"bash", "-c", line}, folder_.path()).output, HasSubstr("ends with 0"));
+    EXPECT_EQ(report("run")["losses"].size(), 30u);
+    std::ifstream metrics(folder_.path("run/metrics.jsonl"));
+    EXPECT_EQ(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'), 30);
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
+TEST_F(Step0Process, AReaderThatDoesNotReadHoldsUpNoSave) {
+  Program program(command({"--steps", "1000000", "--out", "run"}), folder_.path());
+  ASSERT_TRUE(program.wait_for_output("step 1/"));
+  const auto log_size = [&] { return fs::file_size(folder_.path("run/metrics.jsonl")); };
+  std::uintmax_t before = 0;
+  do {  // until the pipe is full
+    before = log_size();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  } while (before < log_size());
+  program.signal(SIGTERM);
+  for (int i = 0; i < 200 && !fs::exists(folder_.path("run/report.json")); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(report("run")["was_stopped"].get<bool>());
+  EXPECT_EQ(program.wait(20), 75) << program.output();
+}
+
+// Nor does an evaluation, which would take minutes: the signal comes in the midst of one.
+TEST_F(Step0Process, AnEvaluationHoldsUpNoSave) {
+  const std::string text(8'000'000, 'x');
+  Program program(command({"--steps", "100", "--out", "run", "--eval-every", "1", "--eval-samples",
+                           "400000", "--val-data", folder_.write("long.txt", text)}),
+                  folder_.path());
+  ASSERT_TRUE(program.wait_for_output("step 1/")) << program.output();
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(20), 75) << program.output();
+  EXPECT_TRUE(report("run")["val_losses"].empty());
+  EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
+}
+
+// While a long text is read, there is nothing to save yet.
+TEST_F(Step0Process, ASignalBeforeTheFirstStepEndsAtOnce) {
+  std::string text;
+  for (int i = 0; i < 400'000; ++i) text += concat("{\"text\": \"line ", i, " of a text\"}\n");
+  const std::string data = folder_.write("long.jsonl", text);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+    Program program(
+        command({"--steps", "100000", "--out", "run", "--data", data, "--rows", "documents"}),
+        folder_.path());
+    for (int i = 0; i < 2000 && !fs::exists(folder_.path("run/.lock")); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    program.signal(number);
+    EXPECT_EQ(program.wait(20), 128 + number) << program.output();
+    EXPECT_EQ(program.output(), "stopped before training began: nothing was saved\n");
+    fs::remove_all(folder_.path("run"));
+  }
+}
+
 TEST_F(Step0Process, UnderNohupAHangUpStopsNothing) {
   Arguments arguments = command({"--steps", "60", "--out", "run"});
   arguments.insert(arguments.begin(), "nohup");

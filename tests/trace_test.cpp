@@ -22,6 +22,7 @@
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
+#include "common/train/stop_signal.hpp"
 #include "common/train/trace_file.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
@@ -57,12 +58,13 @@ class TraceTest : public ::testing::Test {
   static std::vector<std::string> two_ranks() { return words("--transport threads --ranks 2"); }
 
   // Returns the exit code.
-  int run(const Trainer& trainer, const std::vector<std::vector<std::string>>& options) {
+  int run(const Trainer& trainer, const std::vector<std::vector<std::string>>& options,
+          bool is_new = true) {
     std::vector<std::string> line = {trainer.step, "--out", out_};
     for (const auto& part : options) line.insert(line.end(), part.begin(), part.end());
     std::vector<char*> arguments;
     for (std::string& word : line) arguments.push_back(word.data());
-    fs::remove_all(out_);
+    if (is_new) fs::remove_all(out_);
     ::testing::internal::CaptureStderr();
     const int code = run_main(static_cast<int>(arguments.size()), arguments.data(), trainer);
     errors_ = ::testing::internal::GetCapturedStderr();
@@ -178,18 +180,77 @@ TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {
   EXPECT_FALSE(fs::exists(out_));
 }
 
-// A run that fails leaves no empty file behind, which would be refused the next time.
-TEST_F(TraceTest, IsNotThereAfterAFailure) {
-  EXPECT_EQ(
-      run(step0::trainer(), {small_model(), words("--lr 1e30 --steps 3"), {"--trace", file_}}),
-      kExitError);
+// A run that fails before its first step leaves no empty file behind, which would be refused the
+// next time.
+TEST_F(TraceTest, IsNotThereIfNothingWasDone) {
+  EXPECT_EQ(run(step0::trainer(),
+                {small_model(), words("--data missing.txt --steps 3"), {"--trace", file_}}),
+            kExitError);
   EXPECT_FALSE(fs::exists(file_));
+}
+
+TEST_F(TraceTest, IsWrittenWhenARunDiverges) {
+  for (const Trainer& trainer : {step4::trainer(), step9::trainer()}) {
+    const std::string diverging = "--lr 1e30 --steps 20 --optimizer sgd --clip-norm 0 ";
+    fs::remove(file_);
+    EXPECT_EQ(run(trainer, {small_model(), two_ranks(), words(diverging), {"--trace", file_}}),
+              kExitError);
+    const Trace trace = read_trace(file_);
+    EXPECT_EQ(what_is_wrong_with(trace), "");
+    for (const RankTrace& rank : trace.ranks) EXPECT_THAT(rank.spans_named("step"), SizeIs(Ge(1u)));
+  }
+}
+
+// Nothing can be collective then: each rank writes what it knows.
+TEST_F(TraceTest, IsWrittenWhenOneRankFails) {
+  Trainer trainer = step4::trainer();
+  trainer.train = [](const TrainOptions& options, World& world) {
+    const TrainReport report = step4::trainer().train(options, world);
+    check(world.comm().rank() != 1, "sample 17 cannot be read");
+    world.comm().barrier();
+    return report;
+  };
+  EXPECT_EQ(run(trainer, {small_model(), two_ranks(), words("--steps 3"), {"--trace", file_}}),
+            kExitError);
+  for (const int rank : {0, 1}) {
+    const Trace trace = read_trace(rank == 0 ? file_ : file_ + ".rank1");
+    EXPECT_THAT(trace.ranks[static_cast<std::size_t>(rank)].spans_named("step"), SizeIs(3));
+  }
+}
+
+// The results are there, and a run without a step left to take does not replace them.
+TEST_F(TraceTest, ThatCannotBeWrittenCostsNoResult) {
+  for (const char* resumed : {"", "--resume auto"}) {
+    const std::string full = folder_.path("full.json");
+    Trainer trainer = step4::trainer();
+    trainer.train = [](const TrainOptions& options, World& world) {
+      const TrainReport report = step4::trainer().train(options, world);
+      if (world.comm().rank() == 0) {
+        fs::remove(options.output.trace);
+        fs::create_symlink("/dev/full", options.output.trace);
+      }
+      return report;
+    };
+    fs::remove(full);
+    EXPECT_EQ(
+        run(trainer,
+            {small_model(), two_ranks(), words("--steps 3"), words(resumed), {"--trace", full}},
+            /*is_new=*/*resumed == '\0'),
+        kExitError);
+    EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + full), HasSubstr("cannot be written")));
+    EXPECT_THAT(report()["losses"], SizeIs(3));
+  }
+  fs::remove(out_ + "/report.json");  // as if killed before it was written
+  EXPECT_EQ(run(step4::trainer(), {small_model(), two_ranks(), words("--steps 3 --resume auto")},
+                /*is_new=*/false),
+            kExitDone);
+  EXPECT_FALSE(fs::exists(out_ + "/report.json"));
 }
 
 TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
   Trainer trainer = step4::trainer();
   trainer.train = [](const TrainOptions& options, World& world) {
-    std::raise(SIGUSR1);
+    StopSignal::raise();
     return step4::trainer().train(options, world);
   };
   const Trace trace = traced(trainer, "--steps 10", two_ranks(), kExitStopped);

@@ -76,8 +76,8 @@ void Program::signal(int number) const {
   ::kill(process_, number);
 }
 
-std::vector<pid_t> Program::children() const {
-  std::ifstream list(concat("/proc/", process_, "/task/", process_, "/children"));
+std::vector<pid_t> children_of(pid_t process) {
+  std::ifstream list(concat("/proc/", process, "/task/", process, "/children"));
   return {std::istream_iterator<pid_t>(list), {}};
 }
 

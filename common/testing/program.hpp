@@ -19,6 +19,9 @@ std::string one_word(const std::string& text);
 // more ranks than cores, and for at most two minutes.
 std::string mpi_launch(const std::string& mpiexec);
 
+// The processes that one has started itself, in no particular order: mpirun's ranks.
+std::vector<pid_t> children_of(pid_t process);
+
 class Program {
  public:
   // Starts command[0], searched for in PATH, with standard output and error in one pipe.
@@ -28,8 +31,7 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   void signal(int number) const;
-  // The processes that the program itself has started, in no particular order: mpirun's ranks.
-  std::vector<pid_t> children() const;
+  std::vector<pid_t> children() const { return children_of(process_); }
   // Reads output until it contains `text` or ends; true if `text` was found.
   bool wait_for_output(const std::string& text);
   // Reads the rest of the output, waits for the end and returns the exit code, or 128 + the signal

@@ -177,6 +177,7 @@ bool Run::next_step() {
     read_held_memory();
   } else {
     has_started_ = true;
+    StopSignal::begin_training();
     if (is_writing()) open_files();
     reset_memory_peaks();
     report_.memory = read_memory();
@@ -265,8 +266,8 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   // No later step can repair it: save nothing.
   if (non_finite_value(record, needs_loss_scale(options_)) != nullptr) {
     const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
-    throw CheckError(concat(explain_divergence(record, step, options_),
-                            newest ? "; the newest good checkpoint is " + newest->string() : ""));
+    throw Diverged(concat(explain_divergence(record, step, options_),
+                          newest ? "; the newest good checkpoint is " + newest->string() : ""));
   }
   const double seconds = report_.step_seconds[i];
   report_.losses.push_back(record.loss);
@@ -316,10 +317,11 @@ void Run::write_metrics(const Json& line) {
 
 bool Run::should_evaluate() const {
   const std::int64_t every = options_.output.eval_every;
-  return every > 0 && (step_ % every == 0 || step_ == options_.num_steps);
+  return every > 0 && !is_stopping_ && (step_ % every == 0 || step_ == options_.num_steps);
 }
 
 void Run::record_validation(double loss, const Metrics& metrics) {
+  if (loss == kStoppedLoss) return;
   ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
   std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
   Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
@@ -338,7 +340,7 @@ void Run::record_validation(double loss, const Metrics& metrics) {
 }
 
 bool Run::should_sample() const {
-  return !options_.output.sample.empty() && step_ == options_.num_steps;
+  return !options_.output.sample.empty() && !is_stopping_ && step_ == options_.num_steps;
 }
 
 void Run::record_sample(const std::string& text) {
@@ -390,6 +392,8 @@ void Run::finish(const TrainState& state) {
   if (report_.was_stopped) {
     console_.line(
         concat("stopped on a signal after step ", step_, "; continue with --resume auto"));
+  } else if (is_stopping_) {
+    console_.line("a signal came in the last step: the run is saved, and no more was done");
   }
 }
 

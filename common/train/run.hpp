@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/comm/mesh.hpp"
+#include "common/core/check.hpp"
 #include "common/core/cpu_timer.hpp"
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
@@ -29,6 +30,12 @@
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
+
+// Thrown on all ranks at once: a global value is not finite.
+class Diverged : public CheckError {
+ public:
+  using CheckError::CheckError;
+};
 
 class Run {
  public:
@@ -65,8 +72,8 @@ class Run {
   const LossScaler& loss_scaler() const { return loss_scaler_; }
   void restore_loss_scale(const LossScaleState& state);
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
-  // Ends the step. Throws CheckError if a value is not finite. The values are global, so the run
-  // then ends on all ranks, before anything is saved: the older checkpoints stay as they are.
+  // Ends the step. Throws Diverged if a value is not finite. The values are global, so the run then
+  // ends on all ranks, before anything is saved: the older checkpoints stay as they are.
   void record(const StepRecord& record);
   // The same in two parts, for ranks that tell each other only every few steps what has happened:
   // end_step() after each step, and then the records of all that have ended since, oldest first.
@@ -76,8 +83,9 @@ class Run {
 
   void announce(const std::string& text) { console_.line(text); }  // on rank 0, before training
 
+  // Nothing comes between a request to stop and the save: what is due then is left out.
   bool should_evaluate() const;  // after steps that --eval-every divides, and after the last one
-  void record_validation(double loss, const Metrics& metrics = {});
+  void record_validation(double loss, const Metrics& metrics = {});  // kStoppedLoss is not recorded
   bool should_sample() const;  // after the last step, if --sample asks for text; rank 0 shows it
   void record_sample(const std::string& text);
   bool should_save() const;  // after steps that --save-every divides

@@ -1,6 +1,8 @@
 #include "common/train/run_main.hpp"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -31,7 +34,9 @@
 #include "common/train/options/command_line.hpp"
 #include "common/train/own_answers.hpp"
 #include "common/train/reference.hpp"
+#include "common/train/report/console.hpp"
 #include "common/train/report/rank_lines.hpp"
+#include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/stop_signal.hpp"
 #include "common/train/trace_file.hpp"
@@ -106,51 +111,100 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
     report.bubble = trainer.bubble(options, world_size);
 }
 
-void announce(const TrainOptions& options) {
+void announce(const TrainOptions& options, Console& console) {
   if (!own_answers().empty())
-    std::printf("with your own answers to these exercises: %s\n", own_answers().c_str());
-  if (is_simulated(options))
-    std::printf(
-        "simulated: rank %d of %d; theory answers for the others. What it sends, holds and waits\n"
-        "for is that of a real run; what it learns is not\n",
-        options.simulated_rank, options.num_ranks);
+    console.line("with your own answers to these exercises: " + own_answers());
+  if (is_simulated(options)) {
+    console.line(concat("simulated: rank ", options.simulated_rank, " of ", options.num_ranks,
+                        "; theory answers for the others. What it sends, holds and waits\n"
+                        "for is that of a real run; what it learns is not"));
+  }
+}
+
+// A rank's trace, if the option asks for one. It comes last: what it costs, or a disk that is full,
+// must not cost what the run was for.
+class Tracing {
+ public:
+  Tracing(const TrainOptions& options, World& world, TraceLog& log)
+      : options_(options), world_(world), log_(log), file_(options, world.comm().rank() == 0) {
+    if (is_on()) start_trace(log, world);
+    scope_.emplace(is_on() ? &log : nullptr);
+  }
+
+  // Trains. A run that fails leaves its trace, which may show why.
+  TrainReport train(const Trainer& trainer, Console& console) {
+    try {
+      return trainer.train(options_, world_);
+    } catch (const Diverged&) {
+      write(console, [&] { return file_.write(log_, options_, world_.comm()); });
+      throw;
+    } catch (const std::exception&) {
+      write(console, [&] { return file_.write_own(log_, options_, world_.comm()); });
+      throw;
+    }
+  }
+  // Collective. False if it cannot be written.
+  bool end(Console& console) {
+    return write(console, [&] { return file_.write(log_, options_, world_.comm()); });
+  }
+
+ private:
+  bool is_on() const { return !options_.output.trace.empty(); }
+  bool write(Console& console, const std::function<std::string()>& write_file) {
+    if (!is_on()) return true;
+    try {
+      if (const std::string line = write_file(); !line.empty()) console.line(line);
+      return true;
+    } catch (const std::exception& error) {
+      report_error(error, world_.comm().rank(), world_.comm().size());
+      return false;
+    }
+  }
+
+  const TrainOptions& options_;
+  World& world_;
+  TraceLog& log_;
+  TraceFile file_;
+  std::optional<TraceScope> scope_;
+};
+
+// Writes OUT/report.json, and what --save-reference keeps of it; says so.
+void keep_report(const TrainOptions& options, const TrainReport& report, const Json& json,
+                 ReferenceFolder& reference, Console& console) {
+  const fs::path path = fs::path(options.output.out) / "report.json";
+  // If all steps had been taken before, the report of those steps stays. One that was lost is not
+  // made up.
+  const bool has_nothing_new = report.losses.empty() && (report.first_step > 0 || fs::exists(path));
+  if (!has_nothing_new) write_text_file(path, to_text(json, 1) + "\n");
+  const std::string kept = reference.keep(options.output.out, report);
+  if (!report.sample.empty()) {
+    const char* answers = options.data.rows == Rows::kChat ? "\n" : "";
+    console.line(concat("sample:\n", options.output.sample, answers, report.sample));
+  }
+  console.line(concat("report: ", path.string(),
+                      !has_nothing_new   ? ""
+                      : fs::exists(path) ? ", unchanged: no step was left to take"
+                                         : " is missing, and no step was left to take"));
+  if (!kept.empty()) console.line(kept);
 }
 
 // `log`: this rank's, if the run is traced.
 int train_and_report(TrainOptions options, const Trainer& trainer, World& world, TraceLog& log) {
   set_memory_cap(memory_cap_bytes(options));  // on a GPU, the one that the World has chosen
-  TraceFile trace_file(options, world.comm().rank() == 0);
-  const bool is_traced = !options.output.trace.empty();
-  if (is_traced) start_trace(log, world);
-  const TraceScope trace(is_traced ? &log : nullptr);
+  Tracing tracing(options, world, log);
   Communicator& comm = world.comm();
   const bool is_main = writes_for_all(options, comm.rank());
+  Console console(is_main && !options.output.is_quiet);
   ReferenceFolder reference(options, is_main);
   const RunFolder folder(options, is_main);
-  if (is_main && !options.output.is_quiet) announce(options);
-  TrainReport report = trainer.train(options, world);
+  announce(options, console);
+  TrainReport report = tracing.train(trainer, console);
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
-  const std::string traced = is_traced ? trace_file.write(log, options, comm) : "";
-  if (!is_main) return report.was_stopped ? kExitStopped : kExitDone;
-  const fs::path path = fs::path(options.output.out) / "report.json";
-  // If all steps had been taken before, the report of those steps stays.
-  const bool is_account_kept = report.losses.empty() && fs::exists(path);
-  if (!is_account_kept) write_text_file(path, to_text(json, 1) + "\n");
-  const std::string kept = reference.keep(options.output.out, report);
-  if (!options.output.is_quiet) {
-    if (!report.sample.empty()) {
-      const char* answers = options.data.rows == Rows::kChat ? "\n" : "";
-      std::printf("sample:\n%s%s%s\n", options.output.sample.c_str(), answers,
-                  report.sample.c_str());
-    }
-    std::printf("report: %s%s\n", path.c_str(),
-                is_account_kept ? ", unchanged: no step was left to take" : "");
-    if (!kept.empty()) std::printf("%s\n", kept.c_str());
-    if (is_traced) std::printf("%s\n", traced.c_str());
-  }
-  return report.was_stopped ? kExitStopped : kExitDone;
+  if (is_main) keep_report(options, report, json, reference, console);
+  const bool is_traced = tracing.end(console);
+  return report.was_stopped ? kExitStopped : is_traced ? kExitDone : kExitError;
 }
 
 int check_and_train(const TrainOptions& options, const Trainer& trainer, World& world,
@@ -213,7 +267,9 @@ int run_threads(const TrainOptions& options, const Trainer& trainer, Link link) 
 }
 
 int run_world(const TrainOptions& options, const Trainer& trainer) {
-  const StopSignal stop_signal;  // from here on, a signal means: save and stop
+  // From the first step on, a signal means: save and stop. Of several ranks the launcher speaks.
+  const StopSignal stop_signal(
+      launched_ranks() > 1 ? "" : "stopped before training began: nothing was saved\n");
   const Link link = options.link.empty() ? Link() : parse_link(options.link);
   if (options.transport == Transport::kThreads) return run_threads(options, trainer, link);
   TraceLog log;
@@ -240,6 +296,9 @@ int run_in_world(World& world, const std::function<int()>& body) {
 }
 
 int run_main(int argc, char** argv, const Trainer& trainer) {
+  // Files of the run must not take the number of a console that was closed, and get its lines.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
   int rank = 0, num_ranks = 1;
   try {
     rank = launched_rank();

@@ -155,6 +155,7 @@ TEST_F(RunMain, AnErrorOfAllRanksIsSaidOnce) {
 TEST_F(RunMain, ASignalStopsAllRanks) {
   const auto train = [](const TrainOptions& options, World& world) {
     ladder::Run run(options, world.comm());
+    StopSignal::begin_training();
     if (world.comm().rank() == 2) std::raise(SIGUSR1);
     const double requests = all_reduce_sum(run.stop_requested() ? 1.0 : 0.0, world.comm());
     TrainReport report = run.report();

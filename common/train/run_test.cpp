@@ -217,6 +217,7 @@ TEST_F(RunTest, ARunThatGoesBackSavesNothingUntilItIsPastItsCheckpoint) {
 TEST_F(RunTest, ASignalSavesAndStops) {
   const StopSignal stop_signal;
   options_.num_steps = 1000000;
+  options_.output.eval_every = 1;
   FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
   const FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options_.optimizer);
@@ -226,11 +227,13 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
     run.record({.denominator = 1, .is_stop_requested = run.stop_requested()});
+    if (run.should_evaluate()) run.record_validation(step == 1 ? kStoppedLoss : 0.5);
   }
   run.finish(full_state(flat, optimizer, batches));
   const TrainReport report = run.report();
   EXPECT_TRUE(report.was_stopped);
   EXPECT_EQ(report.losses.size(), 4u);
+  EXPECT_EQ(report.val_losses.size(), 2u);  // nothing of steps 2 and 4
   EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000004");
 }
 

@@ -1,15 +1,27 @@
 #include "common/train/stop_signal.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
+#include <cstring>
 
 namespace ladder {
 namespace {
 
-std::atomic<bool> raised = false;  // signal handlers can reach nothing else; ranks may be threads
+// Signal handlers can reach nothing else; ranks may be threads.
+std::atomic<bool> raised = false;
+std::atomic<const char*> words_before_training = nullptr;
 static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<const char*>::is_always_lock_free);
 
 extern "C" void on_stop_signal(int number) {
+  if (const char* const words = words_before_training) {
+    [[maybe_unused]] const auto said = ::write(STDERR_FILENO, words, std::strlen(words));
+    std::signal(number, SIG_DFL);
+    std::raise(number);  // once this handler has returned
+    return;
+  }
   raised = true;
   if (number == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
@@ -18,7 +30,9 @@ constexpr int kSignals[] = {SIGUSR1, SIGTERM, SIGHUP, SIGINT};
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(const char* last_words) {
+  words_before_training = last_words;
+  std::signal(SIGPIPE, SIG_IGN);  // for good: errors are said after the end
   for (const int number : kSignals) {
     const bool was_ignored = std::signal(number, on_stop_signal) == SIG_IGN;
     if (number == SIGHUP && was_ignored) std::signal(number, SIG_IGN);  // as nohup asks
@@ -26,10 +40,15 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  begin_training();
   raised = false;
   for (const int number : kSignals) {
     if (std::signal(number, SIG_DFL) == SIG_IGN) std::signal(number, SIG_IGN);
   }
+}
+
+void StopSignal::begin_training() {
+  words_before_training = nullptr;
 }
 
 void StopSignal::raise() {

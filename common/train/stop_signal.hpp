@@ -1,17 +1,27 @@
 // Turns signals into a flag that the loop can query: SIGUSR1, SIGTERM, SIGHUP (unless it is
 // ignored, as under nohup) and the first SIGINT ask the run to save and stop. A second SIGINT kills
-// it.
+// it. Nothing of it needs a console: from the first object on, SIGPIPE is ignored, so a reader that
+// has gone (Ctrl-C under "| tee LOG" ends tee as well) costs output and nothing else.
 #pragma once
+
+#include <limits>
 
 namespace ladder {
 
+// The loss of an evaluation that a stop has ended. None is like that, and whatever other ranks add
+// to it, it stays.
+inline constexpr double kStoppedLoss = -std::numeric_limits<double>::infinity();
+
 class StopSignal {
  public:
-  StopSignal();   // installs the handlers
+  // Installs the handlers. With last words, a signal ends the process at once, and says them to
+  // standard error, until there is something to save.
+  explicit StopSignal(const char* last_words = nullptr);
   ~StopSignal();  // restores the default handlers and clears the flag
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
+  static void begin_training();  // from here on, there is something to save
   static bool was_raised();
   static void raise();  // as a signal does: for a program that sees a reason of its own
 };

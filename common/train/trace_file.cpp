@@ -27,8 +27,12 @@ constexpr int kTag = 0;
 
 // What ranks tell each other of their logs.
 struct RankSummary {
-  std::int64_t first_ns, error_ns, num_events, num_dropped;
+  std::int64_t first_ns = 0, error_ns = 0, num_events = 0, num_dropped = 0;
 };
+
+RankSummary summary_of(const TraceLog& log) {
+  return {first_event_ns(log), log.clock.error_ns, log.num_events(), log.num_dropped()};
+}
 
 std::vector<RankSummary> all_gather(const RankSummary& own, Communicator& comm) {
   constexpr std::int64_t kFields = sizeof(RankSummary) / sizeof(std::int64_t);
@@ -87,6 +91,18 @@ Json header(const TrainOptions& options, const std::vector<RankSummary>& ranks) 
           {"clock_error_us", errors}, {"config", to_json(options)}};
 }
 
+void write_file(const fs::path& file, const Json& header,
+                const std::function<void(std::ofstream& out)>& write_events) {
+  std::ofstream out(file, std::ios::binary);
+  out << R"({"displayTimeUnit":"ms","otherData":)" << to_text(header) << ",\n\"traceEvents\":[\n"
+      << R"({"ph":"M","pid":1,"name":"process_labels","args":{"labels":)"
+      << to_text(header.at("step")) << "}}";
+  write_events(out);
+  out << "\n]}\n";
+  out.close();
+  check(out.good(), "--trace ", file.string(), ": cannot be written: ", std::strerror(errno));
+}
+
 std::string describe(const fs::path& file, const std::vector<RankSummary>& ranks) {
   std::int64_t num_events = 0, num_dropped = 0;
   for (const RankSummary& rank : ranks) {
@@ -136,8 +152,7 @@ TraceFile::~TraceFile() {
 
 std::string TraceFile::write(TraceLog& log, const TrainOptions& options, Communicator& comm) {
   log.close();
-  const std::vector<RankSummary> ranks = all_gather(
-      {first_event_ns(log), log.clock.error_ns, log.num_events(), log.num_dropped()}, comm);
+  const std::vector<RankSummary> ranks = all_gather(summary_of(log), comm);
   std::int64_t zero_ns = ranks.front().first_ns;
   for (const RankSummary& rank : ranks) zero_ns = std::min(zero_ns, rank.first_ns);
   if (comm.rank() != 0) {
@@ -146,19 +161,31 @@ std::string TraceFile::write(TraceLog& log, const TrainOptions& options, Communi
     send_text("", /*peer=*/0, comm);
     return "";
   }
-  std::ofstream out(file_, std::ios::binary);
-  out << R"({"displayTimeUnit":"ms","otherData":)" << to_text(header(options, ranks))
-      << ",\n\"traceEvents\":[\n"
-      << R"({"ph":"M","pid":1,"name":"process_labels","args":{"labels":)" << to_text(options.step)
-      << "}}";
-  render(log, /*rank=*/0, zero_ns, [&](const std::string& piece) { out << piece; });
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    for (std::string piece; !(piece = receive_text(rank, comm)).empty();) out << piece;
-  }
-  out << "\n]}\n";
-  out.close();
-  check(out.good(), "--trace ", file_.string(), ": cannot be written: ", std::strerror(errno));
+  write_file(file_, header(options, ranks), [&](std::ofstream& out) {
+    render(log, /*rank=*/0, zero_ns, [&](const std::string& piece) { out << piece; });
+    for (int rank = 1; rank < comm.size(); ++rank) {
+      for (std::string piece; !(piece = receive_text(rank, comm)).empty();) out << piece;
+    }
+  });
   return describe(std::exchange(file_, {}), ranks);
+}
+
+std::string TraceFile::write_own(TraceLog& log, const TrainOptions& options,
+                                 const Communicator& comm) {
+  log.close();
+  const auto is_step = [](const TracedSpan& span) { return std::strcmp(span.name, "step") == 0; };
+  if (std::none_of(log.spans().begin(), log.spans().end(), is_step)) return "";
+  const int rank = comm.rank();
+  const std::string name = plain_path(options.output.trace).string();
+  const fs::path file = rank == 0 ? name : concat(name, ".rank", rank);
+  std::vector<RankSummary> ranks(static_cast<std::size_t>(comm.size()));
+  ranks[static_cast<std::size_t>(rank)] = summary_of(log);
+  write_file(file, header(options, ranks), [&](std::ofstream& out) {
+    // In rank 0's time, so that the files fit together.
+    render(log, rank, /*zero_ns=*/0, [&](const std::string& piece) { out << piece; });
+  });
+  file_.clear();
+  return describe(file, ranks);
 }
 
 }  // namespace ladder

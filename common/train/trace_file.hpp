@@ -32,6 +32,9 @@ class TraceFile {
   // Collective: rank 0 writes the events of all ranks, one rank after the other, in pieces. The log
   // records no more. Returns a line for the console. Throws CheckError if the disk is full.
   std::string write(TraceLog& log, const TrainOptions& options, Communicator& comm);
+  // For a run that has failed, where nothing can be collective: this rank's own events, if it has
+  // taken a step. Rank 0 writes them to the file, rank 1 next to it, to FILE.rank1, and so on.
+  std::string write_own(TraceLog& log, const TrainOptions& options, const Communicator& comm);
 
  private:
   std::filesystem::path file_;  // that we have made, and nothing has been written to; or empty

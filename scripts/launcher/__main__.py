@@ -1,12 +1,20 @@
 """python3 scripts/launcher COMMAND …, as ./ladder starts it."""
 
+import atexit
+import os
 import sys
 from pathlib import Path
 
+if sys.version_info < (3, 10):
+    sys.exit("ladder: %s is Python %s, Ladder needs 3.10 or later" % (sys.executable, sys.version.split()[0]))
+for closed in (fd for fd in (0, 1, 2) if not os.path.exists("/dev/fd/%d" % fd)):
+    os.open(os.devnull, os.O_RDWR)  # or the next file would get its number, and what is said
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from launcher.processes import hold_signals  # noqa: E402
 
 hold_signals()  # before anything else is done, which takes a while
 from launcher.commands import main  # noqa: E402
+from launcher.console import end_console  # noqa: E402
 
+atexit.register(end_console)
 sys.exit(main(sys.argv[1:]))

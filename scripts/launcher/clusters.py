@@ -99,8 +99,7 @@ def mpirun_hosts(words):
         show_layout(arguments.hosts, arguments.options)
         return 0
     need_program(arguments.program)
-    # Without -q mpirun explains itself; codes above 128 are its own, not only those of signals.
-    return launch_mpirun(command, "saved and stopped (exit code 75); the same command with --resume auto continues", True).code
+    return launch_mpirun(command, "saved and stopped (exit code 75); the same command with --resume auto continues").code
 
 
 # ---- torchrun ---------------------------------------------------------------------------------------------------------

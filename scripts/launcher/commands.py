@@ -1,6 +1,5 @@
 """The commands of ./ladder. Each is a function that takes the words after its name and returns the exit code."""
 
-import os
 import shutil
 import sys
 
@@ -169,7 +168,6 @@ def main(words: list[str]) -> int:
         say(str(failure))
         return failure.code
     except BrokenPipeError:  # nobody reads what we say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a program that is to be started, such as mpirun, or a file
         say(f"{error.strerror}: {error.filename}")

@@ -1,10 +1,14 @@
 """What the launcher says, how it refuses, and how it reads options."""
 
 import argparse
+import contextlib
 import difflib
 import math
+import os
+import select
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 
@@ -16,8 +20,29 @@ class Failure(Exception):
         self.code = code
 
 
+def speak(text: bytes, to: int, is_worth_waiting: Callable[[], bool]) -> None:
+    """To a file descriptor. A reader that has gone, or a full disk, costs what is said, and nothing else; so does one that does
+    not read, once it is not worth waiting for."""
+    with contextlib.suppress(OSError):
+        while text:
+            if select.select([], [to], [], 0.2)[1]:
+                text = text[os.write(to, text[: select.PIPE_BUF]) :]
+            elif not is_worth_waiting():
+                return
+
+
 def say(text: str) -> None:
-    print(f"ladder: {text}", file=sys.stderr, flush=True)
+    until_s = time.monotonic() + 1
+    speak(f"ladder: {text}\n".encode(errors="replace"), 2, lambda: time.monotonic() < until_s)
+
+
+def end_console() -> None:
+    """What could not be said does not change the exit code."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(text: str) -> NoReturn:

@@ -182,7 +182,7 @@ class Trainers:
 
     def train(self, step, ranks, words):
         with tempfile.TemporaryFile("w+") as file:
-            if call([*mpirun(ranks), trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
+            if call([*mpirun(ranks, "-q"), trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
                 file.seek(0)
                 fail(f"{step} {shlex.join(words)}: {file.read().strip()}")
 

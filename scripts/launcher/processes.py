@@ -6,6 +6,7 @@ Each child has a session of its own, which Ctrl-C at the terminal does not reach
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from typing import NoReturn
 STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
 HEEDED = {number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN}
 TICK_S = 0.2
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+LAUNCHER = os.getpid()
 
 
 def hold_signals() -> None:
@@ -38,6 +41,14 @@ def begin_child() -> None:
     release_signals()
 
 
+def begin_child_that_ends_with_us() -> None:
+    """The same for one that would go on for hours if the launcher were killed: it then gets SIGTERM."""
+    begin_child()
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != LAUNCHER:  # it has been killed meanwhile
+        os._exit(1)
+
+
 def next_signal(seconds: float | None = None) -> int | None:
     """The next signal, also one that has come before; nothing if none comes in time."""
     if seconds is None:
@@ -52,8 +63,8 @@ def is_asked_to_stop() -> bool:
 
 def start(command: list, **options) -> subprocess.Popen:
     """Once it returns, the child runs its program. It holds the lock of a set-up that is held."""
-    options = {"stdin": subprocess.DEVNULL, "start_new_session": True, "close_fds": False, **options}
-    return subprocess.Popen([str(word) for word in command], preexec_fn=begin_child, **options)
+    options = {"stdin": subprocess.DEVNULL, "start_new_session": True, "close_fds": False, "preexec_fn": begin_child, **options}
+    return subprocess.Popen([str(word) for word in command], **options)
 
 
 def wait(child: subprocess.Popen, on_signal: Callable[[int], None], on_tick: Callable[[], None] | None = None) -> int:

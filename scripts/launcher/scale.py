@@ -116,7 +116,7 @@ class Trainer:
         return Point(self.step, link, ranks, seconds + idle, waiting + idle)
 
     def measure(self, ranks: int, link: str) -> Point:
-        report = self.train(ranks, link, mpirun(ranks), [])
+        report = self.train(ranks, link, mpirun(ranks, "-q"), [])
         return Point(self.step, link, ranks, statistics.mean(report["step_seconds"][self.fastest_round(report)]), None)
 
     def fastest_round(self, report: dict) -> slice:

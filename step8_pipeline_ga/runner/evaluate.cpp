@@ -1,26 +1,40 @@
 #include "step8_pipeline_ga/runner/evaluate.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/core/trace.hpp"
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
+namespace {
+
+// Of a replica. Between two parts its pipeline runs empty, and all ranks agree whether to stop.
+constexpr std::int64_t kMicrobatchesPerPart = 32;
+
+}  // namespace
 
 double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
                 const Mesh& mesh, const std::function<void(Microbatches& own)>& prepare) {
   const Span span("evaluate");
-  std::vector<Microbatch> own;
-  for (std::int64_t i = mesh.dp_rank(); i < batches.size(); i += mesh.num_replicas())
-    own.push_back(batches[i]);
-  Microbatches own_batches(std::move(own));
-  if (prepare) prepare(own_batches);
-  const std::vector<double> own_sums = pipeline.loss_sums(objective, own_batches);
   std::vector<double> sums(static_cast<std::size_t>(batches.size()));
-  for (std::size_t i = 0; i < own_sums.size(); ++i) {
-    sums[i * static_cast<std::size_t>(mesh.num_replicas()) +
-         static_cast<std::size_t>(mesh.dp_rank())] = own_sums[i];
+  const std::int64_t per_part = kMicrobatchesPerPart * mesh.num_replicas();
+  for (std::int64_t first = 0; first < batches.size(); first += per_part) {
+    const double stops = StopSignal::was_raised() ? 1 : 0;
+    if (first > 0 && all_reduce_sum(stops, mesh.world) > 0) return kStoppedLoss;
+    const std::int64_t end = std::min(first + per_part, batches.size());
+    std::vector<Microbatch> own;
+    for (std::int64_t i = first + mesh.dp_rank(); i < end; i += mesh.num_replicas())
+      own.push_back(batches[i]);
+    Microbatches own_batches(std::move(own));
+    if (prepare) prepare(own_batches);
+    std::int64_t i = first + mesh.dp_rank();
+    for (const double own_sum : pipeline.loss_sums(objective, own_batches)) {
+      sums[static_cast<std::size_t>(i)] = own_sum;
+      i += mesh.num_replicas();
+    }
   }
   all_reduce_sum(sums, mesh.world);  // one rank's value and zeros: no rounding
   double sum = 0;

@@ -14,6 +14,8 @@
 #include "common/model/modules.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
+#include "common/train/stop_signal.hpp"
+#include "step8_pipeline_ga/runner/evaluate.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
@@ -188,6 +190,29 @@ TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
     for (const Model& chunk : stage.chunks())
       EXPECT_EQ(chunk.layers[0].unit.tensors[0].tensor.grad().abs().max().item<float>(), 0);
   }
+}
+
+// In three parts. If the last rank is asked to stop, all leave after the first.
+TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
+  const Stage stage({Schedule::k1f1b, 4});
+  PipelineRunner runner = stage.runner();
+  const Mesh mesh = Mesh::split(comm_, comm_.size());
+  const Microbatches batch = batch_of(70);
+  const Model whole = whole_model(stage.num_layers());
+  double wanted = 0;
+  {
+    const at::NoGradGuard no_grad;
+    for (const Microbatch& m : batch)
+      wanted += kSquares.loss_sum(whole.forward(m.tokens), m).item<double>();
+  }
+  EXPECT_EQ(evaluate(runner, kSquares, batch, mesh), wanted / kSquares.count(batch));
+  if (stage.is_last()) StopSignal::raise();
+  int num_parts = 0;
+  const auto count = [&](Microbatches&) { ++num_parts; };
+  EXPECT_EQ(evaluate(runner, kSquares, batch, mesh, count), kStoppedLoss);
+  EXPECT_EQ(num_parts, 1);
+  comm_.barrier();
+  const StopSignal forgets;
 }
 
 // The gradients of separate weight halves are announced, one by one, as often as there are

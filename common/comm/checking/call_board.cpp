@@ -22,6 +22,8 @@ constexpr double kStoreTimeoutSeconds = 60;  // to connect
 constexpr double kLookEverySeconds = 0.02;
 // How long others get to make their next call, before it is said that they have not.
 constexpr double kSettleSeconds = 2;
+// How long rank 0 may take to answer, at least: while it computes, a thread of libtorch's does.
+constexpr double kPatienceSeconds = 5;
 // How long rank 0 serves the others after a failure. They need it to end as well.
 constexpr double kFailedSeconds = 1;
 
@@ -99,6 +101,9 @@ CallBoard::CallBoard(Communicator& comm, double timeout_s)
     store_ = std::make_unique<KeyValueStore>(host == server ? "localhost" : server, port,
                                              /*is_server=*/false, kStoreTimeoutSeconds);
   }
+  if (rank_ > 0)
+    store_->limit_patience(std::max(timeout_s, kPatienceSeconds),
+                           "rank 0, which keeps the calls of all ranks (--check-collectives),");
   keep(State::kRuns);
   comm.barrier();  // nobody is waited for, with a time-out, who is still connecting
 }
@@ -208,13 +213,18 @@ std::string CallBoard::passed_by(const Call& call, int rank) {
   return read(concat(call_key("passed", call), "/", rank));
 }
 
-std::string CallBoard::announce_failure(const std::string& reason) {
+std::string CallBoard::announce_failure(const std::string& reason) try {
   keep(State::kFailed);
   const std::vector<RankCalls> all = read_settled();
   const std::string waits = describe_waits(all);
   const std::string who_waits = waits.empty() ? "" : waits + side_by_side(all);
   conclude(concat("rank ", rank_, " has failed: ", reason, "\n", who_waits));
   return who_waits;
+} catch (const CheckError&) {  // rank 0 has gone, or is frozen: what is known is this rank's call
+  if (newest_.empty()) return "";
+  const Call& last = newest_.back();
+  return concat("rank ", rank_, " is at call ", last.number, " ", last.sequence, ": ", last.what,
+                last.where.empty() ? "" : ", at " + last.where, "\n");
 }
 
 // What this rank does, what it waits in, for which ranks' calls, and its newest calls.

@@ -9,7 +9,8 @@
 // Finding a disagreement, or waiting longer than the time-out, ends all ranks: whoever finds it
 // writes the verdict, and all that wait throw it.
 //
-// Threads: one at a time. Throws: Desynchronized; CheckError if rank 0 has gone.
+// Threads: one at a time. Throws: Desynchronized; CheckError if rank 0 has gone, or does not answer,
+// because it is frozen, for as long as a rank may wait (5 s at least).
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ class CallBoard {
   std::string passed_by(const Call& call, int rank);
 
   // For a rank that has failed, with the reason: tells the others. Returns who waits for whom and
-  // the newest calls, or nothing if no rank waits.
+  // the newest calls, or nothing if no rank waits; without rank 0, only this rank's last call.
   std::string announce_failure(const std::string& reason);
   // Says that this rank has ended. Rank 0 waits until all have; after a failure, a second at most.
   void leave(bool has_failed);

@@ -1,23 +1,34 @@
 #include "common/comm/store/key_value_store.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
+#include <future>
+#include <thread>
+#include <utility>
 
 #include "common/core/check.hpp"
 
 namespace ladder {
 namespace {
 
-// libtorch's errors come with a stack trace of its own.
+// libtorch's errors come with a stack trace, and it logs another one.
 template <class Request>
-auto ask(const std::string& host, int port, Request request) {
+auto ask(const std::string& who, const Request& request) {
+  struct Quiet {
+    int level = std::exchange(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+    ~Quiet() { FLAGS_caffe2_log_level = level; }
+  } quiet;
   try {
     return request();
   } catch (const c10::Error& error) {
-    throw CheckError(concat("the store at ", host, ":", port,
-                            " does not answer: ", error.what_without_backtrace()));
+    throw CheckError(concat(who, " does not answer: ", error.what_without_backtrace()));
   }
+}
+
+std::string name_of(const std::string& host, int port) {
+  return concat("the store at ", host, ":", port);
 }
 
 c10d::TCPStoreOptions options_for(int port, bool is_server, double timeout_s) {
@@ -33,53 +44,77 @@ c10d::TCPStoreOptions options_for(int port, bool is_server, double timeout_s) {
 
 struct KeyValueStore::Client {
   Client(const std::string& host, int port, bool is_server, double timeout_s)
-      : store(host, options_for(port, is_server, timeout_s)) {}
+      : store(std::make_shared<c10d::TCPStore>(host, options_for(port, is_server, timeout_s))),
+        who(name_of(host, store->getPort())) {}
+
   template <class Request>
-  auto ask(Request request) {
-    return ladder::ask(store.getHost(), store.getPort(), request);
+  auto ask(const Request& request) {
+    if (patience_s == 0) return ladder::ask(who, [&] { return request(*store); });
+    check(!is_silent, who, " has not answered for ", patience_s, " s: is it frozen?");
+    std::packaged_task<decltype(request(*store))()> task([store = store, who = who, request] {
+      return ladder::ask(who, [&] { return request(*store); });
+    });
+    auto answer = task.get_future();
+    std::thread(std::move(task)).detach();
+    constexpr std::chrono::milliseconds kTick(20);
+    double waited_s = 0;  // in ticks: not while this process was frozen
+    while (answer.wait_for(kTick) != std::future_status::ready) {
+      waited_s += 1e-3 * static_cast<double>(kTick.count());
+      is_silent = waited_s >= patience_s;
+      if (is_silent) return ask(request);  // throws
+    }
+    return answer.get();
   }
 
-  c10d::TCPStore store;
+  std::shared_ptr<c10d::TCPStore> store;  // with the thread of a request that is not answered
+  std::string who;
+  double patience_s = 0;  // 0: forever
+  bool is_silent = false;
 };
 
 KeyValueStore::KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s)
-    : client_(ask(host, port,
+    : client_(ask(name_of(host, port),
                   [&] { return std::make_unique<Client>(host, port, is_server, timeout_s); })) {}
 
 KeyValueStore::~KeyValueStore() = default;
 
+void KeyValueStore::limit_patience(double patience_s, const std::string& who) {
+  client_->patience_s = patience_s;
+  client_->who = who;
+}
+
 int KeyValueStore::port() const {
-  return client_->store.getPort();
+  return client_->store->getPort();
 }
 
 void KeyValueStore::put(const std::string& key, const std::vector<std::uint8_t>& value) {
-  client_->ask([&] { client_->store.set(key, value); });
+  client_->ask([key, value](auto& store) { store.set(key, value); });
 }
 
 std::vector<std::uint8_t> KeyValueStore::put_if_absent(const std::string& key,
                                                        const std::vector<std::uint8_t>& value) {
   // With an empty expectation, TCPStore sets a key that is not there.
-  return client_->ask([&] { return client_->store.compareSet(key, {}, value); });
+  return client_->ask([key, value](auto& store) { return store.compareSet(key, {}, value); });
 }
 
 bool KeyValueStore::has(const std::string& key) {
-  return client_->ask([&] { return client_->store.check({key}); });
+  return client_->ask([key](auto& store) { return store.check({key}); });
 }
 
 std::vector<std::uint8_t> KeyValueStore::get(const std::string& key) {
-  return client_->ask([&] { return client_->store.get(key); });
+  return client_->ask([key](auto& store) { return store.get(key); });
 }
 
 void KeyValueStore::remove(const std::string& key) {
-  client_->ask([&] { client_->store.deleteKey(key); });
+  client_->ask([key](auto& store) { store.deleteKey(key); });
 }
 
 std::int64_t KeyValueStore::add(const std::string& key, std::int64_t amount) {
-  return client_->ask([&] { return client_->store.add(key, amount); });
+  return client_->ask([key, amount](auto& store) { return store.add(key, amount); });
 }
 
 std::int64_t KeyValueStore::num_keys() {
-  return client_->ask([&] { return client_->store.getNumKeys(); });
+  return client_->ask([](auto& store) { return store.getNumKeys(); });
 }
 
 }  // namespace ladder

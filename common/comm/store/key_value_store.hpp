@@ -21,6 +21,9 @@ class KeyValueStore {
   KeyValueStore(const std::string& host, int port, bool is_server, double timeout_s);
   ~KeyValueStore();
 
+  // From here on a request waits at most so long, in a thread of its own, because the server's
+  // process may be frozen. Errors say `who` instead of the address.
+  void limit_patience(double patience_s, const std::string& who);
   int port() const;
   void put(const std::string& key, const std::vector<std::uint8_t>& value);  // does not wait
   // Puts it unless the key is there. Returns what is there then.

@@ -1,11 +1,14 @@
 #include "common/train/report/console.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "common/train/stop_signal.hpp"
 
 namespace ladder {
 
@@ -18,12 +21,23 @@ bool can_rewrite_lines() {
   return ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);
 }
 
+// Waits for a reader that is slow, or a terminal that Ctrl-S holds, but not once this run is to
+// stop.
+bool is_read() {
+  constexpr int kLookEveryMs = 100;
+  pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  while (::poll(&output, 1, kLookEveryMs) <= 0) {
+    if (StopSignal::was_raised()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Console::Console(bool is_enabled) : is_enabled_(is_enabled), is_terminal_(can_rewrite_lines()) {}
 
 Console::~Console() {
-  if (has_progress_line_) std::printf("\n");
+  if (has_progress_line_ && is_read()) std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -33,14 +47,14 @@ void Console::clear_progress() {
 }
 
 void Console::line(const std::string& text) {
-  if (!is_enabled_) return;
+  if (!is_enabled_ || !is_read()) return;
   clear_progress();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
 }
 
 void Console::progress(const Progress& p, bool is_logged) {
-  if (!is_enabled_ || (!is_logged && !is_terminal_)) return;
+  if (!is_enabled_ || (!is_logged && !is_terminal_) || !is_read()) return;
   clear_progress();
   std::printf("step %lld/%lld   loss %.4f   ", static_cast<long long>(p.step),
               static_cast<long long>(p.num_steps), p.loss);

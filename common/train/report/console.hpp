@@ -1,5 +1,6 @@
 // What a run shows while it works: on a terminal, a progress line that is rewritten; elsewhere,
-// plain lines.
+// plain lines. A reader that has gone, a full disk and, once a stop is requested, a reader that does
+// not read lose output, and nothing else.
 #pragma once
 
 #include <cstdint>
