@@ -23,6 +23,8 @@ struct ChatMessage {
   std::string content;
 };
 
+inline constexpr const char* kEndOfMessage = "<|im_end|>";
+
 class ChatFormat {
  public:
   // Throws CheckError if the tokenizer has no special tokens <|im_start|> and <|im_end|>.
