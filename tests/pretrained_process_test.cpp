@@ -40,7 +40,7 @@ class Pretrained : public ::testing::Test {
     return one_word(concat(LADDER_BUILD, "/", name));
   }
   static std::string trainer(const std::string& step, const std::string& options) {
-    return concat(program(step + "/" + step), " --context 4 --steps 0 ",
+    return concat(program(step + "/" + step), " --context 4 --steps 0 --tokenizer bytes ",
                   step == "step9_diloco" ? "--sync-every 4 --fragments 2 --sync-delay 1 " : "",
                   options);
   }
@@ -103,7 +103,7 @@ TEST_F(Pretrained, ADamagedFolderEndsAllRanksWithOneMessage) {
   fs::resize_file(folder_.path("gpt2/config.json"), 20);
   expect(1, "", "gpt2/config.json: not valid JSON");
   fs::remove_all(folder_.path("gpt2"));
-  expect(1, "", "--init-from gpt2: no such folder");
+  expect(2, "--data ids.bin", "--init-from gpt2: no such file or folder");
 }
 
 TEST_F(Pretrained, ExportSaysWhatIsWrong) {

@@ -54,7 +54,7 @@ ChatFormat::ChatFormat(const Tokenizer& tokenizer) {
     return *token;
   };
   start_ = special("<|im_start|>");
-  end_ = special("<|im_end|>");
+  end_ = special(kEndOfMessage);
 }
 
 void ChatFormat::append_message(const ChatMessage& message, Tokenizer& tokenizer, TokenList& tokens,

@@ -24,6 +24,8 @@ struct ChatMessage {
   bool is_learned = true;  // if it is the assistant's
 };
 
+inline constexpr const char* kEndOfMessage = "<|im_end|>";
+
 class ChatFormat {
  public:
   // Throws CheckError if the tokenizer has no special tokens <|im_start|> and <|im_end|>.

@@ -48,6 +48,10 @@ std::shared_ptr<const BpeDescription> read_tokenizer(const DataOptions& options)
   return options.tokenizer == "auto" && has_tokens_of_bytes(*description) ? nullptr : description;
 }
 
+bool is_tokenizer_named(const DataOptions& options) {
+  return options.tokenizer == "bytes" || !named_path(options).empty();
+}
+
 fs::path tokenizer_path(const DataOptions& options) {
   if (has_unknown_tokens(options) || description_of(options) == nullptr) return {};
   return named_path(options);

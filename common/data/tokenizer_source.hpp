@@ -16,6 +16,9 @@ namespace ladder {
 // damaged, or asks for what is not supported.
 std::shared_ptr<const BpeDescription> read_tokenizer(const DataOptions& options);
 
+// Whether anything says how text is read: --tokenizer, or the pretrained model's files.
+bool is_tokenizer_named(const DataOptions& options);
+
 // The folder, or the tokenizer.json, of the tokenizer; empty if it is bytes, or unknown.
 std::filesystem::path tokenizer_path(const DataOptions& options);
 

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from huggingface.export import EXPORT
-from huggingface.models import Tiny, edit_config, llama, write_model
+from huggingface.models import Tiny, edit_json, llama, write_model
 from huggingface.runs import LOGITS, ROOT, Result, command, largest_difference, read_saved, start, trainer
 
 CONTEXT, VOCABULARY, IGNORED = 128, 600, -100  # the model's vocabulary; the tokenizer's is smaller
@@ -41,25 +41,25 @@ CONVERSATIONS = [
 def check(folder, has_mistakes):
     tiny = Tiny("a Llama that chats", llama(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT))
     model = write_model(tiny, folder)
-    tokenizer = write_tokenizer(model)
+    original = write_tokenizer(model)
     data = folder / "chat.jsonl"
     conversations = [messages_of(said) for said in CONVERSATIONS]
     data.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
     out = folder / "chat"
     start([command(LOGITS, init_from=model, data=data, rows="chat", order="sequential", context=CONTEXT,
                    micro_batch_size=len(conversations), out=out)])  # fmt: skip
-    ours = read_saved(out)
+    ours, tokenizer = read_saved(out), export_bare(model, data, folder)
     tokens, targets = rows_of(conversations, tokenizer, MARKED_TEMPLATE)
     yield Result("chat", "tokens of all rows", largest_difference(ours["tokens"], tokens))
     yield Result("chat", "targets of all rows", largest_difference(ours["targets"], targets))
-    yield Result("chat", "conversations by the template of an export", num_differing(conversations, tokenizer, export_bare(model, data, folder)))
+    yield Result("chat", "conversations by the template of an export", num_differing(conversations, original, tokenizer))
     if has_mistakes:
         _, longer = rows_of(conversations, tokenizer, MARKED_TEMPLATE.replace(f"{{{{ {ANSWER} }}}}{{% endg", f"{{{{ {ANSWER} + '\n' }}}}{{% endg"))
         yield Result("chat", "targets of all rows", largest_difference(ours["targets"], longer), mistake="a newline is learnt, too")
 
 
 def export_bare(model, data, folder):
-    """Of a run that was told no chat template."""
+    """The tokenizer of an export, as users open it. Its run was told no chat template."""
     bare = shutil.copytree(model, folder / "bare")
     (bare / "chat_template.jinja").unlink()
     start([command(trainer("step0_single_gpu"), init_from=bare, data=data, rows="chat", context=CONTEXT,
@@ -78,18 +78,22 @@ def messages_of(said):
     return [{"role": role, "content": text} for role, text in zip(roles, said) if text is not None]
 
 
-def write_tokenizer(folder):
-    """Of SmolLM2's kind, trained on this course's texts; the id of its end of text is also in the model's config.json."""
+def write_tokenizer(folder, eos_token="<|im_end|>"):
+    """Of SmolLM2's kind, trained on this course's texts; the id of its end of text is also in the model's config.json. It
+    knows numbers of several digits, so that ids tell whether digits are split."""
     tokenizer = Tokenizer(models.BPE())
-    parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Sequence(parts), decoders.ByteLevel()
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer, tokenizer.decoder = byte_level, decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=VOCABULARY - 50, special_tokens=SPECIALS, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train([str(ROOT / "README.md"), str(ROOT / "docs/glossary.md")], trainer)
-    whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", bos_token="<|im_start|>",
+    numbers = [f"{first}{second} " for first in range(10) for second in range(10)]
+    tokenizer.train_from_iterator([(ROOT / "README.md").read_text(), (ROOT / "docs/glossary.md").read_text(), *numbers], trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    whole = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos_token, bos_token="<|im_start|>",
         pad_token="<|im_end|>", unk_token="<|endoftext|>", chat_template=TEMPLATE)  # fmt: skip
     whole.save_pretrained(folder)
-    edit_config(folder, lambda config: {**config, "bos_token_id": 1, "eos_token_id": 2})
+    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "tokenizer_class": "GPT2Tokenizer"})
+    edit_json(folder / "config.json", lambda config: {**config, "bos_token_id": 1, "eos_token_id": SPECIALS.index(eos_token)})
     return whole
 
 

@@ -77,12 +77,11 @@ def write_model(tiny, parent):
         model = randomize(AutoModelForCausalLM.from_config(tiny.config)).to(tiny.dtype)
         model.save_pretrained(folder, max_shard_size=tiny.file_size)
         if tiny.is_old:
-            edit_config(folder, with_old_names)
+            edit_json(folder / "config.json", with_old_names)
     return folder
 
 
-def edit_config(folder, edit):
-    file = folder / "config.json"
+def edit_json(file, edit):
     file.write_text(json.dumps(edit(json.loads(file.read_text())), indent=2))
 
 
@@ -145,7 +144,7 @@ def write_wrong(folder, change=None, edit=None):
         changed = {name: change(name, tensors).contiguous() for name in tensors}
         save_file(changed, wrong / "model.safetensors", {"format": "pt"})
     if edit:
-        edit_config(wrong, edit)
+        edit_json(wrong / "config.json", edit)
     return wrong
 
 

@@ -111,7 +111,9 @@ def check_words(words):
             usage_error(f"there is no option '--{name}'{nearest(f'--{name}', known)}")
     start = option_of(words, "init-from")
     if start and not Path(start).exists():
-        usage_error(f"--init-from {start}: no such file or folder")
+        fetched = start if start.count("/") == 1 else "OWNER/NAME"
+        usage_error(f"--init-from {start}: no such file or folder. Ladder downloads nothing. A model of the Hub is "
+                    f"fetched by: hf download {fetched} --local-dir FOLDER (pip install huggingface_hub)")  # fmt: skip
     stages = option_of(words, "pipeline-stages")
     if stages is not None and not (stages.isascii() and stages.isdigit() and int(stages)):
         usage_error(f"--pipeline-stages is '{stages}', it must be a whole number from 1 on")

@@ -20,7 +20,8 @@ TEST(ObjectiveOptions, HaveTheirUnits) {
   };
   EXPECT_EQ(mean_over({}), "target tokens");
   EXPECT_EQ(mean_over({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");
-  EXPECT_EQ(mean_over({"--objective", "dpo", "--init-from", "runs/a", "--dpo-mean-over", "tokens"}),
+  EXPECT_EQ(mean_over({"--objective", "dpo", "--init-from", "runs/a", "--dpo-mean-over", "tokens",
+                       "--dry-run"}),
             "answer tokens");
   EXPECT_EQ(mean_over({"--objective", "self_distillation"}), "samples");
 }

@@ -1,6 +1,7 @@
 #include "common/data/bpe/bpe_files.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -19,6 +20,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{64} << 20;
+constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kEndOfTextToken = "<|endoftext|>";
 
 // Calls read(bytes of the file).
@@ -86,6 +88,15 @@ void read_model(const json& file, BpeDescription& description) {
   read_merges(model.member("merges"), description);
 }
 
+// Without its id.
+AddedToken read_token(const JsonSettings& token) {
+  AddedToken added{.content = token.text("content")};
+  for (const char* name : {"single_word", "lstrip", "rstrip"}) token.only(name, {nullptr, false});
+  added.is_special = token.flag("special", false);
+  added.is_normalized = token.flag("normalized", !added.is_special);
+  return added;
+}
+
 void read_added(const json& file, BpeDescription& description) {
   const json list = file.value("added_tokens", json::array());
   check(list.is_array(), description.file, ": \"added_tokens\" is not a list");
@@ -93,16 +104,76 @@ void read_added(const json& file, BpeDescription& description) {
     check(
         entry.is_object(), description.file, ": an added token is ", [&] { return entry.dump(); },
         ", not an object");
-    const JsonSettings token(entry, description.file, "added token");
-    AddedToken added{.content = token.text("content")};
-    added.id = read_id(token.member("id"), description.file, added.content);
-    check(!added.content.empty(), description.file, ": the added token ", added.id, " is empty");
-    for (const char* name : {"single_word", "lstrip", "rstrip"}) token.only(name, {nullptr, false});
-    added.is_special = token.flag("special", false);
-    added.is_normalized = token.flag("normalized", !added.is_special);
-    description.added.push_back(added);
+    const JsonSettings settings(entry, description.file, "added token");
+    AddedToken token = read_token(settings);
+    token.id = read_id(settings.member("id"), description.file, token.content);
+    check(!token.content.empty(), description.file, ": the added token ", token.id, " is empty");
+    description.added.push_back(token);
   }
-  std::ranges::sort(description.added, {}, &AddedToken::id);
+}
+
+// The tokens that are found in text, from all files of a folder.
+class AddedTokens {
+ public:
+  explicit AddedTokens(BpeDescription& description) : description_(description) {
+    for (std::size_t i = 0; i < all().size(); ++i) places_.emplace(all()[i].content, i);
+  }
+
+  const AddedToken* find(const std::string& content) const {
+    const auto found = places_.find(content);
+    return found == places_.end() ? nullptr : &description_.added[found->second];
+  }
+  // An added one, or one of the vocabulary.
+  std::optional<std::uint32_t> id_of(const std::string& content) const {
+    if (const AddedToken* token = find(content)) return token->id;
+    const auto found = description_.vocabulary.find(content);
+    return found == description_.vocabulary.end() ? std::nullopt : std::optional(found->second);
+  }
+  // One that `file` adds to the tokenizer's, or repeats: then what it says of it counts.
+  void add(const AddedToken& token, const std::string& file) {
+    check(!token.content.empty(), file, ": the added token ", token.id, " is empty");
+    const std::optional<std::uint32_t> known = id_of(token.content);
+    check(known.value_or(token.id) == token.id, file, ": \"", token.content, "\" is added token ",
+          token.id, ", but in ", description_.file, " it is token ", known.value_or(0));
+    const auto [place, is_new] = places_.emplace(token.content, all().size());
+    if (is_new) all().emplace_back();
+    all()[place->second] = token;
+  }
+
+ private:
+  std::vector<AddedToken>& all() { return description_.added; }
+
+  BpeDescription& description_;
+  std::unordered_map<std::string, std::size_t> places_;
+};
+
+std::uint32_t read_key(const std::string& key, const std::string& file, const std::string& token) {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  const bool is_number = error == std::errc() && end == key.data() + key.size();
+  return read_id(is_number ? json(id) : json(key), file, token);
+}
+
+// Those that transformers adds to tokenizer.json: of `config`, or else of added_tokens.json.
+void read_added_beside(const fs::path& folder, const json& config, AddedTokens& added) {
+  const std::string path = folder / kConfig;
+  if (const auto decoder = config.find("added_tokens_decoder"); decoder != config.end()) {
+    check(decoder->is_object(), path, ": \"added_tokens_decoder\" is not an object");
+    for (const auto& [key, entry] : decoder->items()) {
+      AddedToken token = read_token({entry, path, "added_tokens_decoder." + key});
+      token.id = read_key(key, path, token.content);
+      added.add(token, path);
+    }
+  } else if (const fs::path file = folder / "added_tokens.json"; fs::exists(file)) {
+    const json ids = read_object(file);
+    for (const auto& [content, id] : ids.items()) {
+      const AddedToken* same = added.find(content);
+      AddedToken token =
+          same != nullptr ? *same : AddedToken{.content = content, .is_normalized = true};
+      token.id = read_id(id, file, content);
+      added.add(token, file);
+    }
+  }
 }
 
 BpeDescription read_tokenizer_json(const fs::path& path) {
@@ -143,6 +214,7 @@ BpeDescription read_vocab_and_merges(const fs::path& folder) {
 // Ids are 0, 1, 2, … without holes, and no two tokens have the same one.
 void count_tokens(BpeDescription& description) {
   std::unordered_map<std::uint32_t, std::string> tokens;
+  std::ranges::sort(description.added, {}, &AddedToken::id);
   const auto add = [&](std::uint32_t id, const std::string& token) {
     const auto [place, is_new] = tokens.emplace(id, token);
     check(is_new, description.file, ": the tokens \"", place->second, "\" and \"", token,
@@ -168,64 +240,102 @@ void count_tokens(BpeDescription& description) {
           " tokens, but none with the id ", id, "; ids must have no holes");
 }
 
-// A token that tokenizer_config.json names: a string, or an object with its content.
+// Of tokenizer_config.json; without added_tokens_decoder, special_tokens_map.json counts more.
+json read_config(const fs::path& folder) {
+  json config = fs::exists(folder / kConfig) ? read_object(folder / kConfig) : json::object();
+  const fs::path map = folder / "special_tokens_map.json";
+  if (!config.contains("added_tokens_decoder") && fs::exists(map)) config.update(read_object(map));
+  JsonSettings(config, folder / kConfig, "").only("split_special_tokens", {nullptr, false});
+  return config;
+}
+
+// A token that is named: a string, or an object with its content.
+std::optional<std::string> token_in(const json& value) {
+  const json& token = value.is_object() && value.contains("content") ? value.at("content") : value;
+  return token.is_string() ? std::optional(token.get<std::string>()) : std::nullopt;
+}
+
 std::optional<std::string> token_in(const json& config, const char* name, const fs::path& path) {
   const auto found = config.find(name);
   if (found == config.end() || found->is_null()) return std::nullopt;
-  const json& token =
-      found->is_object() && found->contains("content") ? found->at("content") : *found;
+  const std::optional<std::string> token = token_in(*found);
   check(
-      token.is_string(), path.string(), ": \"", name, "\" is ", [&] { return found->dump(); },
+      token.has_value(), path.string(), ": \"", name, "\" is ", [&] { return found->dump(); },
       ", not a token");
-  return token.get<std::string>();
+  return token;
 }
 
-void read_config(const fs::path& path, BpeDescription& description) {
-  const json config = fs::exists(path) ? read_object(path) : json::object();
-  const auto is_token = [&](const std::string& content) {
-    return description.vocabulary.contains(content) ||
-           std::ranges::find(description.added, content, &AddedToken::content) !=
-               description.added.end();
+// All tokens that are named, by settings such as "bos_token" and by lists, are found in text, as
+// transformers does it.
+void read_named(const json& config, const std::string& path, AddedTokens& added) {
+  const auto read = [&](const json& value) {
+    const std::optional<std::string> token = token_in(value);
+    if (!token || token->empty()) return;
+    if (value.is_object()) read_token({value, path, *token});  // refuses what is not supported
+    const std::optional<std::uint32_t> id = added.id_of(*token);
+    check(id.has_value(), path, ": names \"", *token, "\", which is not a token of the tokenizer: ",
+          "transformers would give it an id that the model does not know");
+    if (added.find(*token) == nullptr)
+      added.add({.id = *id, .content = *token, .is_special = true}, path);
   };
-  const auto end = is_token(kEndOfTextToken) ? std::optional<std::string>(kEndOfTextToken)
-                                             : token_in(config, "eos_token", path);
+  for (const auto& [name, value] : config.items()) {
+    if (name.ends_with("_token")) read(value);
+    const bool is_list = name == "additional_special_tokens" || name == "extra_special_tokens";
+    if (is_list && value.is_structured())
+      for (const auto& [key, token] : value.items()) read(token);
+  }
+}
+
+void read_end_and_padding(const json& config, const fs::path& path, const AddedTokens& added,
+                          BpeDescription& description) {
+  const auto end = added.id_of(kEndOfTextToken) ? std::optional<std::string>(kEndOfTextToken)
+                                                : token_in(config, "eos_token", path);
   check(end.has_value(), description.file, ": has no token <|endoftext|>, and no eos_token in ",
         path.string(), "; Ladder puts one after every document");
   description.end_of_text = *end;
   description.padding = token_in(config, "pad_token", path).value_or(*end);
-  for (const std::string& token : {description.end_of_text, description.padding})
-    check(is_token(token), path.string(), ": \"", token, "\" is not a token of ", description.file);
 }
 
 // A folder with vocab.json and merges.txt says in tokenizer_config.json which pre-tokenizer it
 // means.
-void check_is_gpt2(const fs::path& path) {
-  if (!fs::exists(path)) return;
-  const json config = read_object(path);
+void check_is_gpt2(const fs::path& path, const json& config) {
   const JsonSettings settings(config, path.string(), "");
   settings.only("tokenizer_class", {nullptr, "GPT2Tokenizer", "GPT2TokenizerFast"});
-  settings.only("add_prefix_space", {nullptr, false});
+  for (const char* name : {"add_prefix_space", "add_bos_token", "add_eos_token"})
+    settings.only(name, {nullptr, false});
 }
 
 }  // namespace
+
+std::string how_to_fetch(const fs::path& missing) {
+  const bool is_name = std::ranges::distance(missing) == 2 && missing.is_relative() &&
+                       !fs::exists(missing.parent_path());
+  return concat("Ladder downloads nothing. A model of the Hub is fetched by: hf download ",
+                is_name ? missing.string() : "OWNER/NAME",
+                " --local-dir FOLDER (pip install huggingface_hub)");
+}
 
 bool has_tokenizer(const fs::path& folder) {
   return fs::exists(folder / "tokenizer.json") || fs::exists(folder / "vocab.json");
 }
 
 BpeDescription read_bpe_files(const fs::path& path) {
+  check(fs::exists(path), path.string(), ": no such file or folder; ", how_to_fetch(path));
   const bool is_folder = fs::is_directory(path);
   check(!is_folder || has_tokenizer(path), path.string(),
         ": has neither tokenizer.json nor vocab.json and merges.txt");
   const fs::path folder = is_folder ? path : path.parent_path();
-  const fs::path config = folder / "tokenizer_config.json";
+  const json config = read_config(folder);
   const bool is_pair = is_folder && !fs::exists(folder / "tokenizer.json");
-  if (is_pair) check_is_gpt2(config);
+  if (is_pair) check_is_gpt2(folder / kConfig, config);
   BpeDescription description =
       is_pair ? read_vocab_and_merges(folder)
               : read_tokenizer_json(is_folder ? folder / "tokenizer.json" : path);
+  AddedTokens added(description);
+  read_added_beside(folder, config, added);
+  read_named(config, folder / kConfig, added);
+  read_end_and_padding(config, folder / kConfig, added, description);
   count_tokens(description);
-  read_config(config, description);
   return description;
 }
 

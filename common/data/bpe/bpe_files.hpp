@@ -2,7 +2,9 @@
 //
 //   tokenizer.json              everything, in the format of Python's `tokenizers`
 //   vocab.json, merges.txt      GPT-2's older pair, which implies GPT-2's pre-tokenizer
-//   tokenizer_config.json       may name the end-of-text and padding tokens
+//   tokenizer_config.json       names the end-of-text and padding tokens, and others; may add tokens
+//   special_tokens_map.json     the same names, in older folders
+//   added_tokens.json           adds tokens, in older folders
 //
 // A file may ask for more than is supported here. Such a file is refused, with the name of the
 // setting, because its token ids would be others.
@@ -39,12 +41,16 @@ struct BpeDescription {
   std::int64_t vocab_size = 0;
 };
 
+// For the message that this path does not exist: how a model of the Hub becomes a folder.
+std::string how_to_fetch(const std::filesystem::path& missing);
+
 // Whether the folder has the files of a tokenizer.
 bool has_tokenizer(const std::filesystem::path& folder);
 
 // Reads a folder, or the tokenizer.json of one. Throws CheckError with the file and the reason if
 // a file is missing, damaged, larger than 64 MiB, or asks for what is not supported; if two tokens
-// have the same id, an id is missing, or a merge is not of tokens; and if there is no end-of-text
+// have the same id, an id is missing, a merge is not of tokens, or two files contradict each other
+// about a token; if a token is named that there is none of; and if there is no end-of-text
 // token, which is <|endoftext|>, or else the eos_token of tokenizer_config.json.
 BpeDescription read_bpe_files(const std::filesystem::path& path);
 

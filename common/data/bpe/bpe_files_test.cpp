@@ -198,9 +198,89 @@ TEST_F(BpeFilesTest, TakesEndOfTextAndPaddingFromTheConfig) {
   EXPECT_EQ(open("{\"eos_token\": {\"content\": \"</s>\"}}").padding(), 0u);
   EXPECT_EQ(open("{\"eos_token\": \"</s>\", \"pad_token\": \"<|im_end|>\"}").padding(), 2u);
   EXPECT_THAT([&] { open("{\"eos_token\": \"<eos>\"}"); },
-              ThrowsMessage<CheckError>(HasSubstr("\"<eos>\" is not a token of")));
+              ThrowsMessage<CheckError>(HasSubstr("\"<eos>\", which is not a token of")));
   EXPECT_THAT([&] { open("{\"eos_token\": 3}"); },
               ThrowsMessage<CheckError>(HasSubstr("eos_token")));
+}
+
+// A folder whose tokenizer.json has <|im_start|> only in its vocabulary.
+class BesideTest : public BpeFilesTest {
+ protected:
+  BesideTest() {
+    write([](json& file) {
+      file["added_tokens"].erase(2);
+      file["added_tokens"].erase(1);
+    });
+  }
+  std::vector<std::uint32_t> ids(const std::string& text) {
+    BpeTokenizer tokenizer(folder_.path("tokenizer.json"));
+    const TokenList tokens = tokenizer.encode(text);
+    std::vector<std::uint32_t> ids;
+    for (std::int64_t i = 0; i < tokens.size(); ++i) ids.push_back(tokens[i]);
+    return ids;
+  }
+  void refused(const std::string& name, const json& contents, const std::string& reason) {
+    folder_.write(name, contents.dump());
+    EXPECT_THAT([&] { ids(""); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(name + ": "), HasSubstr(reason))));
+    fs::remove(folder_.path(name));
+  }
+};
+
+using Ids = std::vector<std::uint32_t>;
+
+TEST_F(BesideTest, AddedTokensAreReadWhereverTheyAre) {
+  EXPECT_GT(ids("<|im_start|>").size(), 1u);  // spelled
+  const json decoder = {{"1", {{"content", "<|im_start|>"}, {"special", true}}},
+                        {"340", {{"content", "<new>"}, {"special", true}}}};
+  for (const auto& [name, contents] : std::vector<std::pair<std::string, json>>{
+           {"tokenizer_config.json", {{"added_tokens_decoder", decoder}}},
+           {"added_tokens.json", {{"<|im_start|>", 1}, {"<new>", 340}}}}) {
+    folder_.write(name, contents.dump());
+    EXPECT_EQ(ids("<|im_start|><new><|im_start|>"), (Ids{1, 340, 1})) << name;
+    fs::remove(folder_.path(name));
+  }
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    for (const json& contents :
+         std::vector<json>{{{"bos_token", "<|im_start|>"}},
+                           {{"bos_token", {{"content", "<|im_start|>"}}}},
+                           {{"additional_special_tokens", {"<|im_start|>"}}},
+                           {{"extra_special_tokens", {{"start", "<|im_start|>"}}}},
+                           {{"my_token", "<|im_start|>"}}}) {
+      folder_.write(name, contents.dump());
+      EXPECT_EQ(ids("<|im_start|>"), Ids{1}) << contents;
+    }
+    fs::remove(folder_.path(name));
+  }
+}
+
+TEST_F(BesideTest, ContradictionsAreRefused) {
+  const auto decoder = [](const char* id, const json& token) -> json {
+    return {{"added_tokens_decoder", {{id, token}}}};
+  };
+  const auto named = [](const char* name) -> json { return {{"content", name}}; };
+  const char* const config = "tokenizer_config.json";
+  refused(config, decoder("7", named("<|im_start|>")), "is added token 7, but in");
+  refused(config, decoder("7", named("<|endoftext|>")), "it is token 0");
+  refused("added_tokens.json", {{"<|im_start|>", 7}}, "is added token 7, but in");
+  refused("added_tokens.json", {{"<new>", "7"}}, "token \"<new>\" has the id \"7\"");
+  refused("added_tokens.json", {{"", 340}}, "is empty");
+  for (const char* id : {"x", "-1", "3.0", "", "340 ", "99999999999"})
+    refused(config, decoder(id, named("<new>")), concat("has the id \"", id, "\""));
+  json stripping = named("<new>");
+  stripping["lstrip"] = true;
+  refused(config, decoder("340", stripping), "\"lstrip\" is true");
+  refused(config, decoder("340", "<new>"), "added_tokens_decoder.340 is \"<new>\"");
+  refused(config, {{"added_tokens_decoder", {"<new>"}}}, "is not an object");
+  stripping["content"] = "<|im_start|>";
+  refused(config, {{"bos_token", stripping}}, "<|im_start|>: \"lstrip\" is true");
+  refused(config, {{"bos_token", "<new>"}}, "names \"<new>\", which is not a token");
+  refused(config, {{"additional_special_tokens", {"<new>"}}}, "names \"<new>\"");
+  refused(config, {{"split_special_tokens", true}}, "\"split_special_tokens\" is true");
+  folder_.write("added_tokens.json", R"({"<new>": 341})");
+  EXPECT_THAT([&] { ids(""); }, ThrowsMessage<CheckError>(HasSubstr("none with the id 340")));
+  folder_.write("added_tokens.json", R"({"<new>": 3})");
+  EXPECT_THAT([&] { ids(""); }, ThrowsMessage<CheckError>(HasSubstr("have the same id 3")));
 }
 
 class VocabAndMergesTest : public BpeFilesTest {
@@ -232,14 +312,19 @@ TEST_F(VocabAndMergesTest, RefuseABadLineAndAnotherTokenizersFiles) {
   folder_.write("merges.txt", "h i\n");
   folder_.write("tokenizer_config.json", "{\"tokenizer_class\": \"RobertaTokenizer\"}");
   refused("\"tokenizer_class\" is \"RobertaTokenizer\"");
-  folder_.write("tokenizer_config.json", "{\"add_prefix_space\": true}");
-  refused("\"add_prefix_space\" is true");
+  for (const std::string name : {"add_prefix_space", "add_bos_token", "add_eos_token"}) {
+    folder_.write("tokenizer_config.json", json{{name, true}}.dump());
+    refused("\"" + name + "\" is true");
+  }
 }
 
 TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
   EXPECT_THAT([&] { BpeTokenizer tokenizer(folder_.path().string()); },
               ThrowsMessage<CheckError>(HasSubstr("neither tokenizer.json nor vocab.json")));
-  EXPECT_THROW(BpeTokenizer{folder_.path("missing")}, CheckError);
+  EXPECT_THAT([&] { BpeTokenizer{folder_.path("missing")}; },
+              ThrowsMessage<CheckError>(HasSubstr("missing: no such file or folder")));
+  EXPECT_THAT([&] { BpeTokenizer{"owner/name"}; },
+              ThrowsMessage<CheckError>(HasSubstr("hf download owner/name")));
 }
 
 TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {

@@ -8,6 +8,7 @@
 #include "common/core/check.hpp"
 #include "common/train/options/option_table.hpp"
 #include "common/train/options/option_values.hpp"
+#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 namespace {
@@ -115,6 +116,13 @@ struct Requests {
   CLI::Option* picture_option = nullptr;
 };
 
+// Then what it would start from need not be there yet.
+bool is_only_asked(const Requests& requests) {
+  const CLI::Option* picture = requests.picture_option;
+  return requests.print_config || requests.dry_run_option->count() > 0 ||
+         (picture != nullptr && picture->count() > 0);
+}
+
 void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests) {
   const auto describe = [](CLI::Option* option, const char* type) {
     return option->expected(0, 1)->type_name(type)->group("Help")->configurable(false);
@@ -197,6 +205,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;
+  if (!is_only_asked(requests)) check_start(line.options);
   finalize(line.options);
   answer(requests, line);
   return line;

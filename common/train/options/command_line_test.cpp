@@ -241,7 +241,7 @@ TEST(Options, BadValuesNameOptionAndValue) {
   expect_refused({"--dry-run", "0"}, {"--dry-run"});
   expect_refused({"--json"}, {"--json", "add --dry-run RANKS"});
   expect_refused({"--data", "x.txt", "--eval-every", "5"}, {"--val-data", "x.txt"});
-  expect_refused({"--init-from", "a", "--resume", "b", "--out", "o"},
+  expect_refused({"--init-from", "a", "--resume", "b", "--out", "o", "--dry-run"},
                  {"--init-from a", "--resume b", "--resume auto"});
   expect_refused({"--resume", "auto"}, {"--out"});
   expect_refused({"--sample", "x", "--data", "a.bin", "--vocab-size", "100"},
@@ -254,6 +254,19 @@ TEST(Options, BadValuesNameOptionAndValue) {
   for (const char* scale : {"3", "0.5", "-2", "0", "inf"})
     expect_refused({"--loss-scale", scale}, {"--loss-scale", "a power of two"});
   expect_refused({"--loss-scale-window", "0"}, {"--loss-scale-window is 0"});
+}
+
+// Whatever else is missing: the model would have told it.
+TEST(Options, AModelThatIsNotThereIsNamedFirst) {
+  for (const char* data : {"corpus", "x.txt", "x.bin", "x.jsonl"}) {
+    expect_refused({"--init-from", "an-owner/a.Name", "--data", data, "--resume", "auto"},
+                   {"--init-from an-owner/a.Name: no such file or folder", "downloads nothing",
+                    "hf download an-owner/a.Name --local-dir FOLDER"});
+    expect_refused({"--init-from", "./nowhere", "--data", data, "--rows", "chat"},
+                   {"--init-from ./nowhere: no such", "hf download OWNER/NAME"});
+  }
+  expect_refused({"--init-from", "nowhere", "--data", "x.bin", "--dry-run"}, {"nowhere: no such"});
+  EXPECT_NO_THROW(parse({"--init-from", "nowhere", "--dry-run"}));  // not yet
 }
 
 TEST(Options, PrecisionReachesTheModelAndTheOptimizer) {

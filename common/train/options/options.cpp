@@ -23,6 +23,8 @@ void finalize_model(TrainOptions& options) {
   // Token ids of which only the model says how many there are.
   const bool is_told_by_model =
       has_shape && has_unknown_tokens(options.data) && options.data.vocab_size == 0;
+  if (!has_shape && has_unknown_tokens(options.data) && options.data.vocab_size == 0)
+    check_start(options);  // which is why --vocab-size would be asked for
   const std::int64_t data_vocab = is_told_by_model ? 0 : vocab_size_of(options.data);
   model.vocab_size = data_vocab;
   if (has_shape) {

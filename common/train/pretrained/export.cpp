@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
+#include "common/core/strict_json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/model/build_layers.hpp"
@@ -69,22 +70,33 @@ void write_json(const fs::path& path, const Json& json) {
 // Their ids; null for a model of tokens that nobody knows.
 struct SpecialTokens {
   Json end_of_text, padding;
+  Json all_ends;  // what ends a text when it is generated: one id, or a list
 };
 
 Json with_tokens(Json config, const SpecialTokens& tokens) {
-  config["bos_token_id"] = config["eos_token_id"] = tokens.end_of_text;
+  config["bos_token_id"] = tokens.end_of_text;
+  config["eos_token_id"] = tokens.all_ends;
   config["pad_token_id"] = tokens.padding;
   return config;
 }
 
-// For a model that has learned conversations: how they are written, and what ends an answer.
-void write_chat(const fs::path& to, std::uint32_t end) {
-  write_text_file(to / "chat_template.jinja", chat_template());
-  const fs::path path = to / "generation_config.json";
-  if (!fs::exists(path)) return;
-  Json generation = parse_json(read_text_file(path), path);
-  generation["eos_token_id"] = end;
-  write_json(path, generation);
+// Changes a file of settings, which is a new one if it is missing.
+void edit_json(const fs::path& path, const nlohmann::json& changes) {
+  auto settings = nlohmann::json::object();
+  if (fs::exists(path)) settings = parse_strict_json<nlohmann::json>(read_text_file(path), path);
+  settings.update(changes);
+  write_json(path, settings);
+}
+
+// Says which token ends a text, and that tokenizer.json is to be read as it is: all other classes
+// of transformers build a pre-tokenizer of their own.
+void write_settings(const std::string& end, const fs::path& to) {
+  const bool is_pair = !fs::exists(to / "tokenizer.json");
+  edit_json(to / "tokenizer_config.json",
+            {{"eos_token", end},
+             {"tokenizer_class", is_pair ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}});
+  if (fs::exists(to / "special_tokens_map.json"))  // may count more
+    edit_json(to / "special_tokens_map.json", {{"eos_token", end}});
 }
 
 SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoint,
@@ -93,15 +105,21 @@ SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoin
   if (name == "bytes") {
     write_json(to / "tokenizer.json", byte_tokenizer_json());
     write_json(to / "tokenizer_config.json", byte_tokenizer_config_json(model.context));
-    return {ByteTokenizer::kEndOfText, ByteTokenizer::kPadding};
+    return {ByteTokenizer::kEndOfText, ByteTokenizer::kPadding, ByteTokenizer::kEndOfText};
   }
   const fs::path kept = kept_tokenizer(checkpoint, name);
   copy_tokenizer_files(kept, to);
-  const BpeTokenizer tokenizer(kept);
-  if (!is_chat) return {tokenizer.end_of_text(), tokenizer.padding()};
-  const std::uint32_t end = ChatFormat(tokenizer).end_of_message();
-  write_chat(to, end);
-  return {end, tokenizer.padding()};
+  const BpeDescription description = read_bpe_files(kept);
+  const BpeTokenizer tokenizer(description);
+  if (is_chat) write_text_file(to / "chat_template.jinja", chat_template());
+  // What ends this run's rows. The model may still have learned other ends before.
+  const std::uint32_t end =
+      is_chat ? ChatFormat(tokenizer).end_of_message() : tokenizer.end_of_text();
+  write_settings(is_chat ? kEndOfMessage : description.end_of_text, to);
+  const SpecialTokens tokens = {end, tokenizer.padding(), text_ends(end, kept)};
+  if (fs::exists(to / "generation_config.json"))
+    edit_json(to / "generation_config.json", {{"eos_token_id", tokens.all_ends}});
+  return tokens;
 }
 
 }  // namespace

@@ -5,6 +5,9 @@
 //   FOLDER/generation_config.json  the tokens that begin and end a text
 //   FOLDER/tokenizer.json, …       the run's own tokenizer, or one that reads bytes
 //
+// A text ends with what ended the run's rows, and with what has ended it before that run. All files
+// say so, and that transformers is to read tokenizer.json as it is.
+//
 // A model that was trained on token ids of a file has no tokenizer to export.
 #pragma once
 

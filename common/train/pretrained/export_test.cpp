@@ -122,7 +122,7 @@ void write_tokenizer(const fs::path& folder) {
   write_text_file(folder / "tokenizer.json", to_text(file));
   write_text_file(folder / "tokenizer_config.json", to_text(byte_tokenizer_config_json(4)));
   write_text_file(folder / "generation_config.json", R"({"eos_token_id": [7, 256]})");
-  write_text_file(folder / "config.json", "not the tokenizer's");
+  write_text_file(folder / "config.json", R"({"eos_token_id": 3})");
 }
 
 TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
@@ -142,8 +142,52 @@ TEST_F(ExportTest, ARunKeepsItsTokenizerAndTheExportBringsIt) {
   EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer/config.json")));
   do_export();
   EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(), name);
-  EXPECT_EQ(json_in("config.json")["eos_token_id"], 256);
-  EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], Json::array({7, 256}));
+  for (const char* file : {"config.json", "generation_config.json"})
+    EXPECT_EQ(json_in(file)["eos_token_id"], Json::array({256, 7})) << file;
+}
+
+// The file alone does not say what ends a text.
+TEST_F(ExportTest, ANamedFileIsKeptWithWhatIsReadBesideIt) {
+  for (const char* beside : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    Json file = byte_tokenizer_json();
+    file["added_tokens"][0]["content"] = "</s>";
+    file["model"]["vocab"].erase("<|endoftext|>");
+    file["model"]["vocab"]["</s>"] = 256;
+    fs::create_directories(folder_.path("tokens"));
+    write_text_file(folder_.path("tokens/mine.json"), to_text(file));
+    write_text_file(folder_.path("tokens/tokenizer.json"), "another one");
+    write_text_file(folder_.path("tokens/") + beside, R"({"eos_token": "</s>"})");
+    write_text_file(folder_.path("tokens/config.json"), R"({"eos_token_id": [256, 3]})");
+    DataOptions data;
+    data.tokenizer = folder_.path("tokens/mine.json");
+    keep_tokenizer(data, folder_.path("run"));
+    const std::string name = BpeTokenizer(data.tokenizer).name();
+    EXPECT_EQ(BpeTokenizer(folder_.path("run/tokenizer")).name(), name);
+    EXPECT_NO_THROW(keep_tokenizer(data, folder_.path("run")));  // as a resumed run does
+    export_checkpoint(save(values_, name), folder_.path("out"), at::kFloat);
+    EXPECT_EQ(BpeTokenizer(folder_.path("out")).name(), name);
+    EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], Json::array({256, 3}));
+    for (const char* folder : {"tokens", "run", "out"}) fs::remove_all(folder_.path(folder));
+  }
+}
+
+TEST_F(ExportTest, WhatCannotBeKeptIsRefusedBeforeTraining) {
+  write_tokenizer(folder_.path("tokens"));
+  DataOptions data;
+  data.tokenizer = folder_.path("tokens");
+  data.bpe = read_tokenizer(data);
+  const auto expect = [&](const std::string& file, const std::string& reason) {
+    EXPECT_THAT([&] { keep_tokenizer(data, folder_.path("run")); },
+                ThrowsMessage<CheckError>(AllOf(HasSubstr(file), HasSubstr(reason))));
+    EXPECT_FALSE(fs::exists(folder_.path("run/tokenizer")));
+  };
+  for (const char* end : {"\"</s>\"", "[0, \"</s>\"]", "-1", "{}"}) {
+    folder_.write("tokens/generation_config.json", concat("{\"eos_token_id\": ", end, "}"));
+    expect("generation_config.json", "neither a token id nor a list");
+  }
+  fs::remove(folder_.path("tokens/generation_config.json"));
+  folder_.write("tokens/tokenizer.json", to_text(byte_tokenizer_json()));
+  expect("another tokenizer", "have changed meanwhile");
 }
 
 TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
@@ -159,8 +203,10 @@ TEST_F(ExportTest, AModelOfConversationsSaysHowTheyAreWrittenAndEnd) {
   config_["rows"] = "chat";
   export_checkpoint(save(values_, BpeTokenizer(folder_.path("run/tokenizer")).name()),
                     folder_.path("out"), at::kFloat);
-  EXPECT_EQ(json_in("config.json")["eos_token_id"], 259);
-  EXPECT_EQ(json_in("generation_config.json")["eos_token_id"], 259);
+  for (const char* name : {"config.json", "generation_config.json"})
+    EXPECT_EQ(json_in(name)["eos_token_id"], Json::array({259, 7, 256})) << name;
+  EXPECT_EQ(json_in("tokenizer_config.json")["eos_token"], "<|im_end|>");
+  EXPECT_EQ(json_in("tokenizer_config.json")["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_THAT(read_text_file(folder_.path("out/chat_template.jinja")), HasSubstr("<|im_start|>"));
   EXPECT_NO_THROW(check_chat_template(folder_.path("out")));
 }

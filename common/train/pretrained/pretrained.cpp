@@ -166,6 +166,25 @@ bool starts_with_shape(const TrainOptions& options) {
   return !path.empty() && (starts_from_pretrained(options) || has_checkpoint(path));
 }
 
+void check_start(const TrainOptions& options) {
+  const fs::path path = options.output.init_from;
+  if (path.empty()) return;
+  std::error_code ignored;
+  check_usage(fs::exists(path, ignored), "--init-from ", path.string(),
+              ": no such file or folder. ", how_to_fetch(path));
+  if (!starts_from_pretrained(options)) {
+    checkpoint_in("--init-from", path);
+    return;
+  }
+  DataOptions data = options.data;
+  data.pretrained = path;
+  check_usage(
+      has_unknown_tokens(data) || is_tokenizer_named(data), "--init-from ", path.string(),
+      ": has no tokenizer, so nothing says which tokens of its model stand for the text of ",
+      "--data ", data.source, ": give --tokenizer FOLDER with its tokenizer.json, or ",
+      "--tokenizer bytes if the model is to learn bytes as tokens");
+}
+
 void take_shape(TrainOptions& options) {
   const fs::path path = options.output.init_from;
   const ModelOptions found = read_config(path).model;
@@ -209,18 +228,12 @@ std::string load_pretrained(const TrainOptions& options, const StateTensors& par
 
 std::string describe_pretrained(const TrainOptions& options) {
   const fs::path path = options.output.init_from;
-  const bool is_bytes =
-      options.data.tokenizer == "auto" && !has_unknown_tokens(options.data) && !has_tokenizer(path);
-  const char* reads = is_bytes ? "; it has no tokenizer, so text is read as bytes: --tokenizer "
-                                 "FOLDER names one"
-                               : "";
-  if (is_llm_c(path)) return concat(path.string(), ", a GPT-2 of llm.c", reads);
+  if (is_llm_c(path)) return concat(path.string(), ", a GPT-2 of llm.c");
   const ModelConfig config = read_config(path);
   return concat(path.string(), ", a Hugging Face folder (", to_text(config.model.family), ")",
                 config.has_dropout ? "; its config.json asks for dropout, and here training is "
                                      "without"
-                                   : "",
-                reads);
+                                   : "");
 }
 
 }  // namespace ladder

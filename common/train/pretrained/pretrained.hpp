@@ -21,6 +21,11 @@ bool starts_from_pretrained(const TrainOptions& options);
 // Whether it names any of these.
 bool starts_with_shape(const TrainOptions& options);
 
+// Throws if --init-from names nothing that a run can start from, so that no other option is asked
+// for what it would have told: UsageError if it does not exist, or if it has no tokenizer and the
+// data are text that nobody says how to read; CheckError if it holds no model.
+void check_start(const TrainOptions& options);
+
 // Takes the model's shape from what --init-from names. The context is --context; else that of our
 // run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was
 // given that contradicts it, or if the data have more token ids than the model; CheckError naming

@@ -275,18 +275,33 @@ TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
   expect_refused<UsageError>("config.json", "6 token ids", "258, those of --tokenizer");
 }
 
-TEST_F(PretrainedTest, SaysThatTextIsReadAsBytesForWantOfATokenizer) {
-  const auto says_so = [&] {
-    return describe_pretrained(options_).find("read as bytes") != std::string::npos;
+TEST_F(PretrainedTest, TextNeedsATokenizer) {
+  const auto expect_refused = [&](const char* part) {
+    EXPECT_THAT([&] { check_start(options_); }, ThrowsMessage<UsageError>(HasSubstr(part)));
   };
-  EXPECT_FALSE(says_so());  // the data are token ids
-  options_.data.source = "corpus";
-  EXPECT_TRUE(says_so());
-  options_.data.tokenizer = "bytes";
-  EXPECT_FALSE(says_so());
+  EXPECT_NO_THROW(check_start(options_));  // the data are token ids
+  for (const char* text : {"corpus", "mine.txt", "mine.jsonl"}) {
+    options_.data.source = text;
+    expect_refused("has no tokenizer");
+    expect_refused("--tokenizer bytes");
+  }
+  for (const std::string& named : {std::string("bytes"), folder_.path("another")}) {
+    options_.data.tokenizer = named;
+    EXPECT_NO_THROW(check_start(options_));
+  }
   options_.data.tokenizer = "auto";
+  options_.output.init_from = folder_.write("gpt2.bin", "of llm.c");
+  expect_refused("gpt2.bin: has no tokenizer");
+  options_.output.init_from = folder_.path();
   folder_.write("tokenizer.json", "{}");
-  EXPECT_FALSE(says_so());
+  EXPECT_NO_THROW(check_start(options_));
+}
+
+TEST_F(PretrainedTest, AFolderWithoutAModelIsRefusedFirst) {
+  fs::create_directory(folder_.path("empty"));
+  options_.output.init_from = folder_.path("empty");
+  EXPECT_THAT([&] { check_start(options_); },
+              ThrowsMessage<CheckError>(HasSubstr("empty: holds neither a checkpoint")));
 }
 
 TEST_F(PretrainedTest, WhatTheModelHasNoUseForIsRefusedBeforeAnythingChanges) {

@@ -1,6 +1,9 @@
 #include "common/train/pretrained/tokenizer_folder.hpp"
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
+#include "common/core/strict_json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -12,17 +15,53 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kGenerationConfig = "generation_config.json";
+
 // What transformers reads besides the model; the last says which tokens begin and end a text.
-constexpr const char* kFiles[] = {"tokenizer.json",
-                                  "vocab.json",
-                                  "merges.txt",
-                                  "tokenizer_config.json",
-                                  "special_tokens_map.json",
-                                  "added_tokens.json",
-                                  "chat_template.jinja",
-                                  "generation_config.json"};
+constexpr const char* kFiles[] = {
+    "tokenizer.json",          "vocab.json",        "merges.txt",          "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", kGenerationConfig};
+
+constexpr std::uintmax_t kMostSettingsBytes = 1 << 20;
+
+nlohmann::json settings_in(const fs::path& path) {
+  const auto settings =
+      parse_strict_json<nlohmann::json>(read_text_file(path, kMostSettingsBytes), path);
+  check(settings.is_object(), path.string(), ": is not an object of settings");
+  return settings;
+}
+
+// Where there is no generation_config.json, transformers looks for its tokens in config.json.
+void keep_generation_tokens(const fs::path& from, const fs::path& to) {
+  if (fs::exists(to / kGenerationConfig) || !fs::exists(from / "config.json")) return;
+  const auto config = settings_in(from / "config.json");
+  Json tokens = {{"_from_model_config", true}};
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (config.contains(name)) tokens[name] = config[name];
+  write_text_file(to / kGenerationConfig, ladder::to_text(tokens, 2) + "\n");
+}
+
+// Another kept copy than the run reads with would make its checkpoints worthless.
+void check_is_kept(const fs::path& kept, const DataOptions& data, const std::string& way_out) {
+  check(BpeTokenizer(kept).name() == open_tokenizer(data)->name(), kept.string(),
+        ": holds another tokenizer than this run's, ", tokenizer_path(data).string(), way_out);
+  text_ends({}, kept);
+}
 
 }  // namespace
+
+Json text_ends(const Json& first, const fs::path& folder) {
+  const fs::path path = folder / kGenerationConfig;
+  Json ends = first.is_null() ? Json::array() : Json::array({first});
+  Json found;
+  if (fs::exists(path)) found = settings_in(path).value("eos_token_id", nlohmann::json());
+  for (const Json& end : found.is_array() ? found : Json::array({found})) {
+    check(end.is_number_unsigned() || end.is_null(), path.string(), ": \"eos_token_id\" is ",
+          excerpt(to_text(found)), ", neither a token id nor a list of them");
+    if (!end.is_null() && std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+  }
+  return ends.size() == 1 ? ends[0] : ends;
+}
 
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
   for (const char* file : kFiles)
@@ -33,18 +72,17 @@ void keep_tokenizer(const DataOptions& data, const fs::path& run) {
   const fs::path from = tokenizer_path(data);
   if (from.empty()) return;
   const fs::path kept = run / "tokenizer";
-  if (fs::exists(kept)) {
-    check(BpeTokenizer(kept).name() == BpeTokenizer(from).name(), kept.string(),
-          ": holds another tokenizer than this run's, ", from.string(),
-          ": remove it, or choose another --out");
-    return;
-  }
+  if (fs::exists(kept)) return check_is_kept(kept, data, ": remove it, or choose another --out");
   PartialFolder partial(kept, kept.string());
-  if (fs::is_directory(from)) {
-    copy_tokenizer_files(from, partial.path());
-  } else {
+  const bool is_folder = fs::is_directory(from);
+  const fs::path folder = is_folder ? from : from.parent_path();
+  copy_tokenizer_files(folder, partial.path());
+  if (!is_folder) {  // whatever its name is
+    fs::remove(partial.path() / "tokenizer.json");
     copy_file_to_disk(from, partial.path() / "tokenizer.json");
   }
+  keep_generation_tokens(folder, partial.path());
+  check_is_kept(partial.path(), data, ", whose files have changed meanwhile");
   partial.complete();
 }
 

@@ -6,17 +6,24 @@
 #include <string>
 
 #include "common/data/options.hpp"
+#include "common/train/json.hpp"
 
 namespace ladder {
 
-// Copies them to RUN/tokenizer, if the data are not read as bytes, and if they are not there yet.
-// Throws CheckError if that folder holds another tokenizer.
+// Copies them to RUN/tokenizer, if the data are not read as bytes, and if they are not there yet: all
+// that the run reads of the tokenizer, and what transformers reads besides. Then reads the copy.
+// Throws CheckError if that folder holds another tokenizer, or a file of it is damaged.
 void keep_tokenizer(const DataOptions& data, const std::filesystem::path& run);
 
 // RUN/tokenizer of the run that this checkpoint belongs to. Throws CheckError if it does not hold
 // the tokenizer with this name, as Tokenizer::name() says it.
 std::filesystem::path kept_tokenizer(const std::filesystem::path& checkpoint,
                                      const std::string& name);
+
+// The ids that end a text: `first`, unless it is null, then those of the folder's
+// generation_config.json, each once. One, or a list of several. Throws CheckError if the file is
+// damaged.
+Json text_ends(const Json& first, const std::filesystem::path& folder);
 
 // Copies the files that a tokenizer consists of in a Hugging Face folder, of those that are there.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);

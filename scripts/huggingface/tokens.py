@@ -1,0 +1,172 @@
+"""Tokens of exported folders, opened as users do: AutoTokenizer has the ids of the run, and generate() stops."""
+
+import json
+import shutil
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from huggingface.chat import CONTEXT, IGNORED, SPECIALS, VOCABULARY, write_tokenizer
+from huggingface.export import EXPORT
+from huggingface.models import Tiny, edit_json, gpt2, llama, write_model
+from huggingface.runs import LOGITS, Result, command, largest_difference, read_saved, start, trainer
+
+FAMILIES = [
+    Tiny("a GPT-2 with a tokenizer", gpt2(vocab_size=VOCABULARY, n_positions=CONTEXT)),
+    Tiny("a Llama with a tokenizer", llama(vocab_size=VOCABULARY, max_position_embeddings=CONTEXT)),
+]
+TEXTS = ["in 2026 it's 12345", "  2026\n\n 3.14", "<|im_start|>user<|im_end|> x<|endoftext|>", "DON'T caf\u00e9 \U0001f642"]
+# Who ends a text by what: the tokenizer's eos_token, how the run reads its rows, and what of a folder is edited first.
+ENDS = {
+    "an instruct model on documents": ("<|im_end|>", "documents", {}),
+    "a base model on conversations": ("<|endoftext|>", "chat", {}),
+    "without generation_config.json": ("<|im_end|>", "documents", {"generation_config.json": None}),
+    "with several ends": ("<|im_end|>", "documents", {"generation_config.json": {"eos_token_id": [2, 5]}}),
+    "with special_tokens_map.json": ("<|im_end|>", "documents", {"special_tokens_map.json": {"eos_token": "<|im_end|>"}}),
+}
+ROWS = {
+    "documents": [{"text": text} for text in TEXTS],
+    "chat": [{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": text}]} for text in TEXTS],
+}
+
+
+def check(folder, has_mistakes):
+    for rows, lines in ROWS.items():
+        (folder / f"{rows}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    yield from check_ids(folder, has_mistakes)
+    yield from check_ends(folder, has_mistakes)
+
+
+def write_folder(parent, name, family, eos_token):
+    folder = shutil.copytree(write_model(family, parent), parent / name)
+    write_tokenizer(folder, eos_token)
+    return folder
+
+
+def run_command(model, rows, out, program=None, **further):
+    return command(program or trainer("step0_single_gpu"), init_from=model, data=model.parent / f"{rows}.jsonl", rows=rows,
+                   context=CONTEXT, out=out, **further)  # fmt: skip
+
+
+# ---- ids --------------------------------------------------------------------------------------------------------------
+
+
+def with_class(name):
+    return lambda folder: edit_json(folder / "tokenizer_config.json", lambda config: {**config, "tokenizer_class": name})
+
+
+def without_config(folder):
+    (folder / "tokenizer_config.json").unlink()
+
+
+def as_pair(folder):
+    """GPT-2's older files, whose pre-tokenizer is GPT-2's."""
+    file = folder / "tokenizer.json"
+    model = json.loads(file.read_text())["model"]
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (folder / "merges.txt").write_text("".join(f"{' '.join(merge)}\n" for merge in model["merges"]))
+    file.unlink()
+    without_config(folder)
+    (folder / "added_tokens.json").write_text(json.dumps({special: i for i, special in enumerate(SPECIALS)}))
+
+
+def taken_out(folder):
+    """The added tokens, which tokenizer.json then has no longer."""
+    taken = []
+    edit_json(folder / "tokenizer.json", lambda file: {**file, "added_tokens": taken.extend(file["added_tokens"]) or []})
+    return taken
+
+
+def with_decoder(folder):
+    decoder = {str(token.pop("id")): token for token in taken_out(folder)}
+    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "added_tokens_decoder": decoder})
+
+
+def with_added_file(folder):
+    (folder / "added_tokens.json").write_text(json.dumps({token["content"]: token["id"] for token in taken_out(folder)}))
+
+
+def only_named(folder):
+    edit_json(folder / "tokenizer_config.json", lambda config: {**config, "additional_special_tokens": SPECIALS})
+    taken_out(folder)
+
+
+# What is done to a folder of SmolLM2's kind, whose class in transformers would build a pre-tokenizer of its own.
+VARIANTS = {
+    **{f"tokenizer_class {name}": with_class(name) for name in (None, "GPT2Tokenizer", "LlamaTokenizer", "CodeGenTokenizer", "NoSuchTokenizer")},
+    "no tokenizer_config.json": without_config,
+    "vocab.json and merges.txt": as_pair,
+    "added_tokens_decoder": with_decoder,
+    "added_tokens.json": with_added_file,
+    "additional_special_tokens": only_named,
+}  # fmt: skip
+
+
+def check_ids(folder, has_mistakes):
+    models = [write_folder(folder, f"ids{i}", FAMILIES[i % 2], "<|im_end|>") for i in range(len(VARIANTS))]
+    for model, edit in zip(models, VARIANTS.values()):
+        edit(model)
+    outs, saids = ([folder / f"{model.name}_{what}" for model in models] for what in ("run", "said"))
+    start([run_command(model, "documents", out, steps=0, micro_batch_size=1) for model, out in zip(models, outs)])
+    start([run_command(model, "documents", said, LOGITS, order="sequential", micro_batch_size=len(TEXTS)) for model, said in zip(models, saids)])
+    start([[EXPORT, out, out / "exported"] for out in outs])
+    for name, said, out in zip(VARIANTS, saids, outs):
+        yield Result(name, "tokens of all rows", difference_of_rows(said, out / "exported"))
+    if has_mistakes:
+        wrong = shutil.copytree(outs[0] / "exported", folder / "wrong_class")
+        with_class("GPT2Tokenizer")(wrong)
+        yield Result("tokenizer_class", "tokens of all rows", difference_of_rows(saids[0], wrong), mistake="it is GPT2Tokenizer")
+
+
+def difference_of_rows(said, exported):
+    """Of a run's rows from the texts and their ends by the exported tokenizer."""
+    tokenizer, ours = AutoTokenizer.from_pretrained(exported), read_saved(said)
+    rows = [[*tokenizer(line["text"]).input_ids, tokenizer.eos_token_id] for line in ROWS["documents"]]
+    filled = torch.tensor([row + (CONTEXT + 1 - len(row)) * [IGNORED] for row in rows])
+    inputs = torch.where(filled[:, 1:] == IGNORED, IGNORED, filled[:, :-1])  # nothing follows the last one
+    tokens = torch.where(ours["targets"] == IGNORED, IGNORED, ours["tokens"])
+    return max(largest_difference(tokens, inputs), largest_difference(ours["targets"], filled[:, 1:]))
+
+
+# ---- ends -------------------------------------------------------------------------------------------------------------
+
+
+def check_ends(folder, has_mistakes):
+    outs = {name: folder / f"ends{i}_run" for i, name in enumerate(ENDS)}
+    models = [write_edited(folder, f"ends{i}", *ENDS[name]) for i, name in enumerate(ENDS)]
+    start([run_command(model, ENDS[name][1], outs[name], steps=0, micro_batch_size=1) for name, model in zip(ENDS, models)])
+    start([[EXPORT, out, out / "exported"] for out in outs.values()])
+    for name, out in outs.items():
+        end = "<|im_end|>" if ENDS[name][1] == "chat" else "<|endoftext|>"
+        yield Result(name, "the tokenizer's eos_token and the end of rows", AutoTokenizer.from_pretrained(out / "exported").eos_token != end)
+        for special in (SPECIALS[0], SPECIALS[2]):
+            yield Result(name, f"what generate() writes until {special} and that", num_after(out / "exported", special))
+    if has_mistakes:
+        edit_json(out / "exported/generation_config.json", lambda config: {**config, "eos_token_id": 2})
+        yield Result(name, "what generate() writes until <|endoftext|> and that", num_after(out / "exported", SPECIALS[0]), mistake="generation_config.json has another end")
+
+
+def write_edited(parent, name, eos_token, rows, edits):
+    folder = write_folder(parent, name, FAMILIES[0], eos_token)
+    edit_json(folder / "generation_config.json", lambda config: {**config, "eos_token_id": SPECIALS.index(eos_token)})
+    for file, contents in edits.items():
+        (folder / file).unlink(missing_ok=True)
+        if contents:
+            (folder / file).write_text(json.dumps(contents))
+    return folder
+
+
+def num_after(exported, special):
+    """How many tokens generate() writes after the one at which it should stop, of a model that writes nothing else."""
+    file, token = exported / "model.safetensors", SPECIALS.index(special)
+    tensors = load_file(file)
+    embedding = tensors["transformer.wte.weight"]
+    embedding[SPECIALS.index(SPECIALS[0])], embedding[SPECIALS.index(SPECIALS[2])] = 0, 0
+    embedding[token] = 1
+    tensors["transformer.ln_f.weight"][:], tensors["transformer.ln_f.bias"][:] = 0, 1
+    save_file(tensors, file, {"format": "pt"})
+    tokenizer, model = AutoTokenizer.from_pretrained(exported), AutoModelForCausalLM.from_pretrained(exported)
+    prompt = tokenizer("Hello", return_tensors="pt")
+    written = model.generate(**prompt, max_new_tokens=8, do_sample=False)[0, prompt.input_ids.size(1) :]
+    return len(written) - 1 if written[0] == token else float("inf")
