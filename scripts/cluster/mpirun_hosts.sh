@@ -36,4 +36,4 @@
 # with exit code 75. The same command with --resume auto continues. A second Ctrl-C kills.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
-exec python3 "$ROOT/scripts/launcher" --mpirun-hosts "${BASH_SOURCE[0]}" "$@"
+exec python3 "$ROOT/scripts/launcher/__main__.py" --mpirun-hosts "${BASH_SOURCE[0]}" "$@"

@@ -31,4 +31,4 @@
 # "was_stopped": true in report.json.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(dirname "$(realpath "${BASH_SOURCE[0]}")")")")
-exec python3 "$ROOT/scripts/launcher" --torchrun "${BASH_SOURCE[0]}" "$@"
+exec python3 "$ROOT/scripts/launcher/__main__.py" --torchrun "${BASH_SOURCE[0]}" "$@"

@@ -1,9 +1,14 @@
-"""python3 scripts/launcher COMMAND …, as ./ladder starts it."""
+"""python3 scripts/launcher/__main__.py COMMAND …, as ./ladder starts it: as a folder it would begin later."""
 
-import atexit
-import os
-import sys
-from pathlib import Path
+import _signal as signal  # which imports nothing
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a stack trace, until signals are held
+
+import atexit  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 if sys.version_info < (3, 10):
     sys.exit("ladder: %s is Python %s, Ladder needs 3.10 or later" % (sys.executable, sys.version.split()[0]))
