@@ -178,11 +178,15 @@ void check_start(const TrainOptions& options) {
   }
   DataOptions data = options.data;
   data.pretrained = path;
-  check_usage(
-      has_unknown_tokens(data) || is_tokenizer_named(data), "--init-from ", path.string(),
-      ": has no tokenizer, so nothing says which tokens of its model stand for the text of ",
-      "--data ", data.source, ": give --tokenizer FOLDER with its tokenizer.json, or ",
-      "--tokenizer bytes if the model is to learn bytes as tokens");
+  for (const std::string& source : {options.data.source, options.data.validation_source}) {
+    data.source = source;
+    check_usage(
+        source.empty() || has_unknown_tokens(data) || is_tokenizer_named(data), "--init-from ",
+        path.string(), ": brings no tokenizer.json, so nothing says which ",
+        "tokens its model has for the text of ", source,
+        ": give --tokenizer FOLDER with its tokenizer's files, or --tokenizer bytes if the ",
+        "model is to learn bytes as tokens");
+  }
 }
 
 void take_shape(TrainOptions& options) {

@@ -282,7 +282,7 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
   EXPECT_NO_THROW(check_start(options_));  // the data are token ids
   for (const char* text : {"corpus", "mine.txt", "mine.jsonl"}) {
     options_.data.source = text;
-    expect_refused("has no tokenizer");
+    expect_refused("brings no tokenizer");
     expect_refused("--tokenizer bytes");
   }
   for (const std::string& named : {std::string("bytes"), folder_.path("another")}) {
@@ -290,8 +290,11 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
     EXPECT_NO_THROW(check_start(options_));
   }
   options_.data.tokenizer = "auto";
+  options_.data.source = "ids.bin";
+  options_.data.validation_source = "mine.txt";
+  expect_refused("the text of mine.txt");
   options_.output.init_from = folder_.write("gpt2.bin", "of llm.c");
-  expect_refused("gpt2.bin: has no tokenizer");
+  expect_refused("gpt2.bin: brings no tokenizer");
   options_.output.init_from = folder_.path();
   folder_.write("tokenizer.json", "{}");
   EXPECT_NO_THROW(check_start(options_));
