@@ -45,7 +45,8 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
 }
 
 std::int64_t values_bytes(const WorkerState& state) {
-  std::size_t most = 0;  // the global copy: no fragment is larger
+  // The global copy: no fragment is larger. Of a few values, each slice may be as long as all.
+  std::size_t most = 4096;
   for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
   return static_cast<std::int64_t>(most);
 }

@@ -15,10 +15,10 @@
 //
 // The newer of two states is the one that was agreed on in the later quorum; of two of the same
 // quorum, the one with more outer steps: it has that round's. Length says nothing else: a worker
-// that has gone far alone has undone nothing of what others have agreed on since. (Raft compares
-// logs in this way, section 5.4.1, but by the term of the last entry. Here a state is as new as the
-// last quorum that agreed on it, even if its round was aborted: with other branches about, as Raft
-// has none, those that agreed must not lose to one from between.)
+// that has gone far alone undoes nothing of what others have agreed on since. Raft compares logs in
+// this way (section 5.4.1), by the term of the last entry. The quorum of the last commit would not
+// do here: without Raft's majorities, a worker that is away may have a branch that was committed
+// later than the state on which others have agreed since, in rounds that were aborted.
 //
 // Of the newest states, the one whose hash most members at this outer step share is agreed on.
 // Members that have it are healthy: they contribute to the average and decide on it. All others
