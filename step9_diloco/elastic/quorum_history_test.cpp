@@ -7,9 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
