@@ -67,12 +67,16 @@ LossScaleState restored_loss_scale(const at::Tensor& saved) {
           .skipped_steps = static_cast<std::int64_t>(values[2])};
 }
 
+std::int64_t largest_of(const std::vector<Fragment>& fragments) {
+  std::int64_t numel = 0;
+  for (const Fragment& fragment : fragments) numel = std::max(numel, fragment.numel);
+  return numel;
+}
+
 // The average in flight, in a tensor [the largest fragment] that has room for any.
 at::Tensor saved_average(const Diloco& diloco) {
-  std::int64_t room = 0;
-  for (const Fragment& fragment : diloco.fragments()) room = std::max(room, fragment.numel);
   const MemoryScope scope(MemoryCategory::kOther, "a checkpoint's average in flight");
-  const at::Tensor saved = at::zeros({room}, at::kFloat);
+  const at::Tensor saved = at::zeros({largest_of(diloco.fragments())}, at::kFloat);
   const at::Tensor average = diloco.round().pseudogradient;
   if (average.defined()) saved.slice(0, 0, average.numel()).copy_(average);
   return saved;
@@ -88,15 +92,19 @@ at::Tensor restored_average(const at::Tensor& saved, std::int64_t numel, at::Dev
           /*copy=*/true);
 }
 
-// The values in flight are those of one fragment, and cannot become those of another.
-void check_in_flight(const Diloco& diloco, const std::map<std::string, std::int64_t>& counts) {
+// Gives it the size that it has in a checkpoint with these counts. Values in flight are those of
+// one fragment, and cannot become those of another.
+void fit_average(const at::Tensor& average, const Diloco& diloco,
+                 const std::map<std::string, std::int64_t>& counts) {
   const auto saved = counts.find("fragments");
   const std::int64_t now = std::ssize(diloco.fragments());
-  if (counts.at("values_in_flight") == 0 || saved == counts.end()) return;
-  check_usage(saved->second == now, "--fragments ", now,
+  if (saved == counts.end() || saved->second == now) return;
+  check_usage(counts.at("values_in_flight") == 0, "--fragments ", now,
               ": the checkpoint holds the average of one ", "of ", saved->second,
               " fragments, in flight; resume with --fragments ", saved->second,
               ", or from a checkpoint between two rounds");
+  const MemoryScope scope(MemoryCategory::kOther, "a checkpoint's average in flight");
+  average.resize_({largest_of(plan_fragments(diloco.layout(), saved->second))});
 }
 
 }  // namespace
@@ -110,7 +118,13 @@ TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& g
                               inner, batches);
   const at::Tensor loss_scale = saved_loss_scale(run.loss_scaler());
   if (loss_scale.defined()) inner_state.push_back({"loss_scale", loss_scale});
-  state.extra_files.push_back({"outer.safetensors", whole_tensors(outer_tensors(diloco, average))});
+  state.extra_files.push_back(
+      {.name = "outer.safetensors",
+       .tensors = whole_tensors(outer_tensors(diloco, average)),
+       .as_saved = [&diloco, average](const std::map<std::string, std::int64_t>& counts) {
+         fit_average(average, diloco, counts);
+         return whole_tensors(outer_tensors(diloco, average));
+       }});
   for (int worker = 0; worker < comm.size(); ++worker) {
     const std::string folder = "workers/" + std::to_string(worker);
     const bool is_own = worker == comm.rank();
@@ -128,7 +142,6 @@ TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& g
                    restore = std::move(state.restore)](const TrainState& loaded) {
     restore(loaded);
     if (!loaded.has_extras) return;
-    check_in_flight(diloco, loaded.extra_counts);
     if (loss_scale.defined()) {
       const LossScaleState scale = restored_loss_scale(loss_scale);
       // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.

@@ -40,23 +40,34 @@ TEST_F(DilocoProgram, ABatchWithoutTargetsAddsNothing) {
   for (const Json& loss : losses) EXPECT_GT(loss, 0);
 }
 
-// The average in flight is that of one of two fragments. Of three, none has the same place.
+// The average in flight is that of one of two fragments. Of three, none has the same place. Between
+// two rounds, after step 6, nothing is in flight.
 TEST_F(DilocoProgram, AnAverageInFlightIsOfTheSameFragments) {
   const auto train_one = [&](const std::string& options) {
     return train("--micro-batch-size 2 --sync-delay 2 --ranks 1 " + options);
   };
-  const ProgramResult saved = train_one("--fragments 2 --save-every 5 --keep 9 --out saved");
+  const ProgramResult saved = train_one("--fragments 2 --save-every 1 --keep 0 --out saved");
   EXPECT_EQ(saved.exit_code, 0) << saved.output;
-  for (const char* const fragments : {"1", "3"}) {
-    const ProgramResult other = train_one(concat("--resume saved/checkpoints/step_000005 --out ",
-                                                 "other", fragments, " --fragments ", fragments));
-    EXPECT_NE(other.exit_code, 0);
-    EXPECT_THAT(other.output, HasSubstr("--fragments")) << other.output;
+  const auto resume = [&](int step, int fragments) {
+    return train_one(concat("--resume saved/checkpoints/step_00000", step, " --out from", step, "_",
+                            fragments, " --fragments ", fragments));
+  };
+  for (const int fragments : {1, 3, 4}) {
+    const ProgramResult in_flight = resume(5, fragments), between = resume(6, fragments);
+    EXPECT_EQ(in_flight.exit_code, 2);
+    EXPECT_THAT(in_flight.output,
+                HasSubstr(concat("--fragments ", fragments,
+                                 ": the checkpoint holds the average of "
+                                 "one of 2 fragments, in flight; resume with --fragments 2, or "
+                                 "from a checkpoint between two rounds")));
+    EXPECT_EQ(between.exit_code, 0) << between.output;
+    EXPECT_THAT(between.output, HasSubstr("resumed after step 6"));
   }
-  const ProgramResult same =
-      train_one("--fragments 2 --resume saved/checkpoints/step_000005 --out same");
-  EXPECT_EQ(same.exit_code, 0) << same.output;
-  EXPECT_EQ(report("same")["param_hash"], report("saved")["param_hash"]);
+  for (const int step : {5, 6}) {
+    const ProgramResult same = resume(step, 2);
+    EXPECT_EQ(same.exit_code, 0) << same.output;
+    EXPECT_EQ(report(concat("from", step, "_2"))["param_hash"], report("saved")["param_hash"]);
+  }
 }
 
 TEST_F(DilocoProgram, NamesTheProgramOfWorkersThatMayDie) {

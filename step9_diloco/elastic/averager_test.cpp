@@ -157,7 +157,9 @@ TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
     toy.outer_steps = worker == 1 ? 4 : 7;
     toy.shared.fill_(worker == 1 ? 1 : 2);
     toy.own.fill_(10 * worker);
-    ElasticAverager averager(options_of(beacon, worker, 3), say_nothing);
+    ElasticOptions options = options_of(beacon, worker, 3);
+    options.min_workers = 2;
+    ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
     averager.form_quorum();
     EXPECT_EQ(toy.outer_steps, 7);
@@ -177,6 +179,25 @@ TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
   });
 }
 
+// Worker 1 is behind. A worker 0 that averaged alone might be the only one to have the sum, and die.
+// So it goes on with its round, and worker 1 contributes at the end of that.
+TEST(ElasticAverager, FewerThanTheMinimumThatWouldContributeAverageNothing) {
+  const Beacon beacon;
+  run_workers(2, [&](int worker) {
+    Toy toy;
+    toy.outer_steps = worker == 0 ? 7 : 4;
+    ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
+    averager.join(toy.state(), "toy");
+    EXPECT_FALSE(averager.form_quorum());
+    EXPECT_FALSE(averager.has_given_up());
+    EXPECT_EQ(toy.outer_steps, 7);
+    EXPECT_TRUE(averager.form_quorum());
+    averager.start(at::zeros({3}));
+    EXPECT_EQ(averager.finish(), 2);
+    averager.end();
+  });
+}
+
 // Worker 0 has finished, and worker 1 has missed its last outer step: it gets it before they leave.
 TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
   const Beacon beacon;
@@ -187,9 +208,7 @@ TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
     ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
     averager.join(toy.state(), "toy");
     if (worker == 1) {
-      averager.form_quorum();
-      averager.start(at::zeros({3}));
-      EXPECT_EQ(averager.finish(), std::nullopt);  // nobody contributes any more
+      EXPECT_FALSE(averager.form_quorum());  // nobody contributes any more
     }
     averager.end();
     EXPECT_EQ(toy.outer_steps, 5);
@@ -205,7 +224,9 @@ TEST(ElasticAverager, TheDonorsTrainingDoesNotTearTheSnapshot) {
     Toy toy;
     toy.own = at::full({numel}, worker == 0 ? 5 : 0, at::kFloat);
     toy.outer_steps = worker == 0 ? 3 : 0;
-    ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
+    ElasticOptions options = options_of(beacon, worker, 2);
+    options.min_workers = 1;
+    ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
     averager.form_quorum();
     if (worker == 0) {
@@ -450,9 +471,9 @@ TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {
   };
   server.serve(quorum(1, 1), take_snapshot(toy.state()), messenger);
   server.serve(quorum(2, 2), take_snapshot(toy.state()), messenger);
-  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1), QuorumKey(0, 2)));
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumNumber{0, 1}, QuorumNumber{0, 2}));
   server.forget(quorum(2, 3), 100);  // worker 2 asks again: it needs the old one no more
-  EXPECT_THAT(server.quorums(), ElementsAre(QuorumKey(0, 1)));
+  EXPECT_THAT(server.quorums(), ElementsAre(QuorumNumber{0, 1}));
   server.forget({}, 0);
   EXPECT_TRUE(server.quorums().empty());
 }

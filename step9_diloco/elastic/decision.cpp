@@ -52,12 +52,22 @@ std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, con
   return *answer == kCommit ? Decision::kCommit : Decision::kAbort;
 }
 
+bool is_aborted(Store& store, const Quorum& quorum) {
+  try {
+    const std::optional<std::string> answer = store.get(decision_key(quorum));
+    return !answer || *answer == kAbort;
+  } catch (const StoreError&) {
+    return false;
+  }
+}
+
 Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
-                        double seconds) {
+                        double seconds, const std::function<bool()>& should_stop) {
   const bool is_contributor = !quorum.member(worker).donor.has_value();
   const Timer timer;
   while (true) {
     const double start_s = timer.seconds();
+    if (should_stop()) seconds = std::min(seconds, start_s);
     const bool is_late = start_s > seconds;
     try {
       const Vote vote = {is_ready && is_contributor, is_late && is_contributor};

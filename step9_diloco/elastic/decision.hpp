@@ -15,11 +15,14 @@
 //   has just tried to replace it means that the round is gone: the lighthouse was restarted, or all
 //   have forgotten the round. Such a worker must not decide alone: it takes no outer step, and the
 //   next quorum heals it if the others have taken one.
+// - A worker that is asked to stop aborts at once, and whoever still waits for its values notices.
 // - A decided key stays until all members have said that they know the decision, so that a worker
 //   that was frozen for a while still learns it.
 //
 // A contributor that dies after its vote does no harm: the others hold the average.
 #pragma once
+
+#include <functional>
 
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/store.hpp"
@@ -45,10 +48,15 @@ struct Vote {
 };
 std::optional<Decision> poll(Store& store, const Quorum& quorum, int worker, const Vote& vote);
 
-// Polls until the round is decided. After `seconds` a contributor wants to abort; one that heals
-// has no say, and gives up. kUnknown as well if the lighthouse cannot be reached, also not in a
-// whole attempt that begins a second after that or later. Never throws StoreError.
-Decision await_decision(Store& store, const Quorum& quorum, int worker, bool is_ready,
-                        double seconds);
+// Looks only: it is aborted, or gone. Whoever waits for values in it waits in vain.
+bool is_aborted(Store& store, const Quorum& quorum);
+
+// Polls until the round is decided. After `seconds`, or once should_stop(), a contributor wants to
+// abort; one that heals has no say, and gives up. kUnknown as well if the lighthouse cannot be
+// reached, also not in a whole attempt that begins a second after that or later. Never throws
+// StoreError.
+Decision await_decision(
+    Store& store, const Quorum& quorum, int worker, bool is_ready, double seconds,
+    const std::function<bool()>& should_stop = [] { return false; });
 
 }  // namespace ladder

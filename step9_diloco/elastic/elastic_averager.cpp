@@ -37,13 +37,16 @@ ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
 }
 
 ElasticAverager::~ElasticAverager() {
-  if (round_.valid()) round_.wait();  // its deadlines end it
+  if (round_.valid()) {
+    abandon_round();
+    round_.wait();
+  }
   if (links_) links_->membership.leave();
 }
 
 void ElasticAverager::join(const WorkerState& state, const std::string& description) {
   state_ = state;
-  links_ = std::make_unique<GroupLinks>(options_, state_, description, log_);
+  links_ = std::make_unique<GroupLinks>(options_, state_, last_quorum_, description, log_);
   since_commit_.restart();
 }
 
@@ -68,21 +71,32 @@ bool ElasticAverager::form_quorum() {
                      options_.min_workers, " workers running, and does data travel between them?"));
       break;
     }
-    if (!quorum_.member(options_.worker).donor || heal_from_donor()) break;
+    if (quorum_.member(options_.worker).donor && !heal_from_donor()) continue;
+    last_quorum_ = quorum_.number();
+    break;
   }
   counts_.waiting_s += timer.seconds();
-  return !has_given_up_;
+  return !has_given_up_ && has_enough_contributors();
+}
+
+// All members see the same ones, so all agree.
+bool ElasticAverager::has_enough_contributors() {
+  const std::size_t num = quorum_.contributors().size();
+  if (num >= static_cast<std::size_t>(options_.min_workers)) return true;
+  log_(concat("averages nothing in quorum ", quorum_.id, ", and trains on: of --min-workers ",
+              options_.min_workers, ", ", num, " would contribute"));
+  check_progress(/*is_committed=*/false);
+  return false;
 }
 
 bool ElasticAverager::heal_from_donor() {
-  links_->membership.heal();
-  const bool is_healed = heal(
-      quorum_, options_.worker, state_, links_->messenger, links_->mailbox,
-      options_.round_timeout_s, [this] { note_progress(); }, log_);
-  if (is_healed) {
-    ++counts_.num_heals;
-    links_->membership.note_state(quorum_, state_.outer_steps());
-  }
+  const auto goes_on = [this] {
+    note_progress();
+    return !StopSignal::was_raised();
+  };
+  const bool is_healed = heal(quorum_, options_.worker, state_, links_->messenger, links_->mailbox,
+                              options_.round_timeout_s, goes_on, log_);
+  counts_.num_heals += is_healed ? 1 : 0;
   links_->membership.train();
   return is_healed;
 }
@@ -92,7 +106,7 @@ void ElasticAverager::give_up(const std::string& reason) {
   quorum_ = {};
   has_given_up_ = true;
   if (StopSignal::was_raised()) {
-    log_("waits for no quorum any more: it is asked to stop");
+    log_("waits no longer: it is asked to stop");
     return;
   }
   log_(concat("gives up after ", options_.patience_s, " s ", reason));
@@ -103,15 +117,19 @@ void ElasticAverager::give_up(const std::string& reason) {
 // there is none in time, or the run is asked to stop.
 bool ElasticAverager::ask(bool has_finished, double seconds) {
   const bool is_by_tokens = options_.merge == Merge::kTokens && !has_finished;
-  const std::optional<Quorum> quorum = links_->membership.form_quorum(
-      {state_.outer_steps(), shared_hash(state_), is_by_tokens ? std::max(num_tokens_, 1.0) : 1,
-       has_finished, missed_.epochs()},
-      seconds, StopSignal::was_raised);
+  const std::optional<Quorum> quorum =
+      links_->membership.form_quorum({{last_quorum_, state_.outer_steps()},
+                                      shared_hash(state_),
+                                      is_by_tokens ? std::max(num_tokens_, 1.0) : 1,
+                                      has_finished,
+                                      missed_.epochs()},
+                                     seconds, StopSignal::was_raised);
   if (!quorum) return false;
   quorum_ = *quorum;
+  if (has_finished) links_->membership.end_round(/*is_taken=*/false);
   links_->mailbox.begin(quorum_);
   links_->server.forget(quorum_, options_.round_timeout_s);
-  links_->messenger.keep_only({quorum_.lighthouse_epoch, quorum_.id}, links_->server.quorums());
+  links_->messenger.keep_only(quorum_.number(), links_->server.quorums());
   if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
@@ -123,6 +141,7 @@ void ElasticAverager::start(at::Tensor values) {
   check(!quorum_.members.empty(), "a quorum comes before an average");
   num_tokens_ = 0;
   check_finite({"pseudogradient", values}, options_.worker);
+  is_abandoned_ = false;
   round_ = std::async(std::launch::async,
                       [this, values = std::move(values)] { return run_round(values); });
 }
@@ -135,7 +154,6 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   const int self = options_.worker;
   const bool is_by_tokens = options_.merge == Merge::kTokens;
   const std::vector<Member> contributors = quorum_.contributors();
-  if (contributors.empty()) return false;  // all the others have finished: there is nothing to do
   bool is_ready = false;
   try {
     double sum_of_weights = 0;
@@ -143,7 +161,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     if (is_by_tokens) values.mul_(quorum_.member(self).weight / sum_of_weights);
     const Missing missing = sum_over_contributors(values, quorum_, self, links_->messenger,
                                                   links_->mailbox, options_.round_timeout_s);
-    note_missing(missing);
+    if (!StopSignal::was_raised()) note_missing(missing);  // it has not waited
     check(!missing.is_empty() || is_finite(values), "its sum is not finite");
     if (missing.is_empty() && !is_by_tokens) values.div_(static_cast<double>(contributors.size()));
     is_ready = missing.is_empty();
@@ -154,7 +172,8 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }
   const double left_s = is_ready ? options_.round_timeout_s - timer.seconds() : 0;
-  const Decision decision = await_decision(links_->store, quorum_, self, is_ready, left_s);
+  const Decision decision = await_decision(links_->store, quorum_, self, is_ready, left_s,
+                                           [this] { return is_abandoned_.load(); });
   const char* const outcome = decision == Decision::kCommit  ? " is committed: outer step "
                               : decision == Decision::kAbort ? " is aborted: outer step "
                                                              : " is gone, undecided: outer step ";
@@ -164,7 +183,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
   num_contributors_ = contributors.size();
   is_routine ? log_.routine(what) : log_(what);
   const bool is_taken = decision == Decision::kCommit && is_ready;
-  if (is_taken) links_->membership.note_state(quorum_, quorum_.outer_steps + 1);
+  links_->membership.end_round(is_taken);
   return is_taken;
 }
 
@@ -182,14 +201,24 @@ void ElasticAverager::check_progress(bool is_committed) {
   ++(is_committed ? counts_.num_commits : counts_.num_failures);
   num_failures_in_a_row_ = is_committed ? 0 : num_failures_in_a_row_ + 1;
   if (is_committed) since_commit_.restart();
-  if (num_failures_in_a_row_ > kMaxMissedRounds && since_commit_.seconds() > options_.patience_s)
+  const bool has_waited =
+      num_failures_in_a_row_ > kMaxMissedRounds && since_commit_.seconds() > options_.patience_s;
+  if (has_waited || (!is_committed && StopSignal::was_raised()))
     give_up("without a committed round (--patience): what is missing is said above");
+}
+
+// It ends as fast as it can: a vote against it, unless all have voted for it.
+void ElasticAverager::abandon_round() {
+  is_abandoned_ = true;
+  links_->mailbox.stop_waiting();
 }
 
 std::optional<int> ElasticAverager::finish() {
   const Timer timer;
-  while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+  while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     note_progress();
+    if (StopSignal::was_raised() || is_aborted(links_->store, quorum_)) abandon_round();
+  }
   const bool is_committed = round_.get();
   counts_.num_bytes_sent = links_->messenger.num_bytes_sent();
   counts_.waiting_s += timer.seconds();
@@ -224,7 +253,8 @@ void ElasticAverager::help_those_behind() {
     if (!ask(/*has_finished=*/true, 2 * options_.join_timeout_s)) break;
   } while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
   const Timer timer;  // one that heals from this worker may be in the middle of it
-  while (links_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s)
+  while (links_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s &&
+         !StopSignal::was_raised())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 

@@ -26,6 +26,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -61,6 +62,11 @@ class ElasticAverager final : public Averager {
   // Lifetime: what `state` refers to outlives the averager.
   void join(const WorkerState& state, const std::string& description);
 
+  // The quorum in which the state was agreed on last: it says how new the state is, and belongs
+  // into checkpoints. After a resume, to be called before join().
+  const QuorumNumber& last_quorum() const { return last_quorum_; }
+  void restore(const QuorumNumber& last_quorum) { last_quorum_ = last_quorum; }
+
   // An inner step was taken: the training thread is alive. With --merge tokens, the next average
   // weighs the tokens of the steps since the last one, or one.
   void note_step(double num_tokens);
@@ -69,14 +75,17 @@ class ElasticAverager final : public Averager {
   // worker's whole state by that of another one. Throws CheckError when the group refuses this
   // worker, or when its own state is not finite.
   //
-  // False: it gives up. Without a quorum for --patience, it says so and asks the run to stop
-  // (StopSignal); finish() does likewise without a committed round for so long. When the run is
-  // asked to stop, it waits no longer. Then there is no average to start, and no round to finish;
-  // what the worker has learned in it goes on after a resume.
+  // False: there is no average to start, and no round to finish; what the worker has learned goes
+  // on. Fewer than --min-workers would have contributed: the round becomes longer, and those that
+  // have healed contribute at its end. Or it gives up: without a quorum for --patience, it says so
+  // and asks the run to stop (StopSignal); finish() does likewise without a committed round for so
+  // long. When the run is asked to stop, both wait no longer.
   bool form_quorum();
   bool has_given_up() const { return has_given_up_; }
   // Throws CheckError if a value is not finite; the round then fails for the others.
   void start(at::Tensor values) override;
+  // When the run is asked to stop, it votes against the round at once, unless all have voted for
+  // it.
   std::optional<int> finish() override;
 
   // The training is finished, and saved: helps those to heal that are behind, waiting for others
@@ -92,6 +101,8 @@ class ElasticAverager final : public Averager {
   bool heal_from_donor();
   void give_up(const std::string& reason);
   void check_progress(bool is_committed);
+  bool has_enough_contributors();
+  void abandon_round();
   void note_missing(const Missing& missing);
   void help_those_behind();
   void note_progress();
@@ -104,12 +115,14 @@ class ElasticAverager final : public Averager {
   double num_tokens_ = 0;              // since the last average
   std::unique_ptr<GroupLinks> links_;  // from join() on
   Quorum quorum_;
+  QuorumNumber last_quorum_;
   bool has_given_up_ = false;
   ElasticCounts counts_;
   MissedRounds missed_;
   Timer since_commit_;
   int num_failures_in_a_row_ = 0;
-  std::future<bool> round_;  // committed?
+  std::atomic<bool> is_abandoned_ = false;  // the round in flight
+  std::future<bool> round_;                 // committed?
 };
 
 }  // namespace ladder

@@ -18,8 +18,10 @@ void ElasticOptions::declare(OptionTable& table) {
   table.number("--workers", num_workers, {1, kMostRanks},
                "how many parts the data has; not all need to be there");
   table
-      .number("--min-workers", min_workers, {1, kMostRanks},
-              "fewer workers than these do not average: they wait")
+      .number(
+          "--min-workers", min_workers, {1, kMostRanks},
+          "so many must contribute to an average, not heal or have finished; fewer wait, or train "
+          "on")
       .changes_no_bits();
   table
       .value("--join-timeout", join_timeout_s,

@@ -15,7 +15,7 @@ struct ElasticOptions {
   std::string key_file = {};   // --elastic-key: a pair of CURVE keys; empty: loopback only
   int worker = 0;              // --worker: this one's number, which decides its part of the data
   int num_workers = 1;         // --workers: how many parts the data has
-  int min_workers = 1;         // --min-workers: fewer than these train nothing
+  int min_workers = 1;         // --min-workers: fewer contributors than these average nothing
   double join_timeout_s = 60;  // --join-timeout: how long a quorum waits for a worker that trains;
                                // longer than the slowest inner step, evaluation or save
   // --round-timeout: for the average of a fragment, and the vote on it.

@@ -99,7 +99,8 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
   healing.mailbox.begin(quorum);
   donor.server.serve(quorum, take_snapshot(state_of(given)), donor.messenger);
   EXPECT_TRUE(heal(
-      quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] {}, say_nothing));
+      quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] { return true; },
+      say_nothing));
   EXPECT_TRUE(taken.equal(given));
   EXPECT_EQ(healing.messenger.num_refused(), 3);
 }
@@ -113,7 +114,7 @@ TEST(Damage, AStateIsGivenToWhomItIsMeantFor) {
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
   EXPECT_FALSE(heal(
-      quorum, 1, state, healing.messenger, healing.mailbox, 0.3, [] {}, say_nothing));
+      quorum, 1, state, healing.messenger, healing.mailbox, 0.3, [] { return true; }, say_nothing));
   EXPECT_EQ(donor.messenger.num_bytes_sent(), 0);
 }
 

@@ -14,12 +14,12 @@ std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
 }
 
 // Ten heartbeats may be late or lost before a worker counts as lost.
-MembershipOptions membership_options(const ElasticOptions& options, std::int64_t outer_steps,
+MembershipOptions membership_options(const ElasticOptions& options, const Newness& newness,
                                      const std::string& address, const std::string& fingerprint) {
   const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
   const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
   return {.worker = options.worker,
-          .outer_steps = outer_steps,
+          .newness = newness,
           .address = address,
           .fingerprint = fingerprint,
           .rules = {.num_workers = options.num_workers,
@@ -45,7 +45,8 @@ std::string fingerprint_of(const ElasticOptions& options, const WorkerState& sta
 }
 
 std::int64_t values_bytes(const WorkerState& state) {
-  std::size_t most = 0;  // the global copy: no fragment is larger
+  // The global copy: no fragment is larger. Of a few values, each slice may be as long as all.
+  std::size_t most = 4096;
   for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
   return static_cast<std::int64_t>(most);
 }
@@ -53,7 +54,8 @@ std::int64_t values_bytes(const WorkerState& state) {
 }  // namespace
 
 GroupLinks::GroupLinks(const ElasticOptions& options, const WorkerState& state,
-                       const std::string& description, const Log& log)
+                       const QuorumNumber& last_quorum, const std::string& description,
+                       const Log& log)
     : lighthouse(host_port(options.lighthouse)),
       keys(keys_of(options)),
       store(lighthouse, std::clamp(options.round_timeout_s / 2, 0.5, 5.0), Seal(keys), log),
@@ -62,9 +64,10 @@ GroupLinks::GroupLinks(const ElasticOptions& options, const WorkerState& state,
       messenger(
           keys, own_host(lighthouse.host, lighthouse.port),
           [this](const Message& message) { receive(message); }, log),
-      membership(membership_options(options, state.outer_steps(), messenger.address(),
-                                    fingerprint_of(options, state, description)),
-                 store, log) {}
+      membership(
+          membership_options(options, {last_quorum, state.outer_steps()}, messenger.address(),
+                             fingerprint_of(options, state, description)),
+          store, log) {}
 
 void GroupLinks::receive(const Message& message) {
   if (message.kind == MessageKind::kRequest) {

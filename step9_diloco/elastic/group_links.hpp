@@ -20,7 +20,7 @@ struct GroupLinks {
   // Sends heartbeats from here on. `description` and the state's names and sizes are compared with
   // those of the other workers.
   GroupLinks(const ElasticOptions& options, const WorkerState& state,
-             const std::string& description, const Log& log);
+             const QuorumNumber& last_quorum, const std::string& description, const Log& log);
   void receive(const Message& message);  // of another worker
 
   HostPort lighthouse;

@@ -31,6 +31,19 @@ Message request_of(const Quorum& quorum, std::int64_t piece, const WorkerState& 
           .total = snapshot_bytes(state)};
 }
 
+TEST(Heal, AStopEndsIt) {
+  Peer donor(0), healing(1);  // the donor gives nothing
+  Quorum quorum = quorum_of_two(donor.messenger.address(), healing.messenger.address());
+  quorum.members[1].donor = 0;
+  healing.mailbox.begin(quorum);
+  const Timer timer;
+  int num_calls = 0;
+  const auto goes_on = [&] { return ++num_calls < 3; };
+  EXPECT_FALSE(heal(quorum, 1, state_of(at::zeros({3})), healing.messenger, healing.mailbox, 600,
+                    goes_on, say_nothing));
+  EXPECT_LT(timer.seconds(), 60);
+}
+
 // Nothing is sent twice, so it takes the link's own time, and the donor never has more than a
 // window of pieces in its queue.
 TEST(Heal, TakesAsLongAsTheLink) {
@@ -48,6 +61,7 @@ TEST(Heal, TakesAsLongAsTheLink) {
   std::int64_t most_queued = 0;
   const auto look_at_queue = [&] {
     most_queued = std::max(most_queued, donor.messenger.num_bytes_sent() - link.num_bytes());
+    return true;
   };
   const Timer timer;
   EXPECT_TRUE(heal(quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, look_at_queue,
@@ -128,7 +142,7 @@ bool is_adopted(std::vector<std::int64_t> counters, std::int64_t outer_steps,
   own.set_counters = [&](const std::vector<std::int64_t>& values) { taken_counters = values; };
   donor.server.serve(quorum, take_snapshot(donors), donor.messenger);
   const bool is_healed = heal(
-      quorum, 1, own, healing.messenger, healing.mailbox, 5, [] {}, say_nothing);
+      quorum, 1, own, healing.messenger, healing.mailbox, 5, [] { return true; }, say_nothing);
   EXPECT_EQ(taken.equal(given), is_healed);
   EXPECT_EQ(taken_counters == counters, is_healed);
   return is_healed;

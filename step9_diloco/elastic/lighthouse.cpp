@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <random>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
@@ -52,12 +52,17 @@ int port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
+// Since 1970. Checkpoints hold it as a count of at most 2^53: that is enough until 2255.
+std::uint64_t now_us() {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(since_1970).count());
+}
+
 }  // namespace
 
 Lighthouse::Lighthouse(int port, bool is_public, Log log, Seal seal)
-    : log_(std::move(log)), seal_(seal) {
-  std::random_device random;
-  lighthouse_epoch_ = std::uint64_t{random()} << 32 | random();
+    : log_(std::move(log)), seal_(seal), lighthouse_epoch_(now_us()), counter_(lighthouse_epoch_) {
   const int fd = bound_socket(port, is_public);
   port_ = port_of(fd);
   c10d::TCPStoreOptions options;
@@ -82,29 +87,32 @@ void Lighthouse::poll() {
   std::vector<Sighting> sightings;
   QuorumRules rules;
   for (const auto& [number, worker] : workers_) {
-    Sighting seen = {.beat = worker.record.beat,
-                     .beat_age_s = worker.since_beat.seconds(),
-                     .progress_age_s = worker.since_progress.seconds(),
-                     .asking_s = worker.since_asking.seconds()};
-    // It has its answer, and will say so in its next heartbeat.
-    if (seen.beat.phase == Phase::kAsking && seen.beat.request <= worker.assigned)
-      seen.beat.phase = Phase::kTraining;
+    sightings.push_back({.beat = known(worker),
+                         .beat_age_s = worker.since_beat.seconds(),
+                         .progress_age_s = worker.since_progress.seconds(),
+                         .asking_s = worker.since_asking.seconds()});
     rules = worker.record.rules;  // the same for all: they are part of the fingerprint
-    sightings.push_back(seen);
   }
   // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old.
   // As after a start, the first to be heard must not go off alone.
-  const bool is_anybody_there = std::ranges::any_of(
-      sightings, [&](const Sighting& seen) { return seen.beat_age_s <= rules.stale_s; });
+  const bool is_anybody_there =
+      std::ranges::any_of(sightings, [&](const Sighting& seen) { return !is_lost(seen, rules); });
   if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
-  leave_out_unheard(sightings, rules.stale_s);
+  leave_out_unheard(sightings, rules);
   if (std::optional<Quorum> quorum =
           decide_quorum(std::move(sightings), rules, watching_.seconds()))
     publish(*std::move(quorum));
 }
 
-void Lighthouse::leave_out_unheard(std::vector<Sighting>& sightings, double stale_s) {
-  const std::set<int> unheard = unheard_workers(sightings, stale_s);
+Heartbeat Lighthouse::known(const Worker& worker) const {
+  Heartbeat beat = worker.record.beat;
+  if (worker.answer) beat = as_known(beat, *worker.answer, worker.answer->number() == committed_);
+  beat.last_quorum = counter_.in_order(beat.last_quorum);
+  return beat;
+}
+
+void Lighthouse::leave_out_unheard(std::vector<Sighting>& sightings, const QuorumRules& rules) {
+  const std::set<int> unheard = unheard_workers(sightings, rules);
   for (const int worker : unheard)
     if (!unheard_.contains(worker))
       log_(concat("leaves out worker ", worker, ": its data does not reach others, or theirs not ",
@@ -174,14 +182,13 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   if (is_other_epoch || last.request != record.beat.request) worker.since_asking.restart();
   if (is_other_epoch) {
     if (!is_new) past_epochs_.insert({record.beat.worker, last.epoch});
-    worker.assigned = 0;
+    worker.answer.reset();
     log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
                 record.beat.outer_steps));
   }
   worker.record = record;
   worker.text = text;
-  // The record may be of a lighthouse before this one.
-  last_quorum_ = std::max(last_quorum_, record.beat.last_quorum);
+  counter_.hear(record.beat.last_quorum);
   if (!record.is_leaving) return;
   log_(concat("worker ", record.beat.worker, " leaves"));
   store_->deleteKey(beat_key(record.beat.worker));
@@ -189,30 +196,18 @@ void Lighthouse::see(const BeatRecord& record, const std::string& text) {
   workers_.erase(entry);
 }
 
-// Ends the last round before the next one. Its members, if it is still open, have given it up, or
-// are frozen: one that wakes must not commit it behind the back of the new one's. But if it has
-// been committed in this very moment, members that are busy with it have taken its outer step, or
-// are about to, and have not said so yet. True if there are such.
-bool Lighthouse::ends_in_commit(const Quorum& last) {
-  if (!end_decision(*store_, seal_, last)) return false;
-  bool is_news = false;
-  for (const Member& member : last.members) {
-    const auto found = workers_.find(member.worker);
-    if (found == workers_.end()) continue;
-    Heartbeat& beat = found->second.record.beat;
-    const bool is_busy = beat.epoch == member.epoch && beat.request == member.request;
-    if (!is_busy || beat.outer_steps > last.outer_steps) continue;
-    beat.outer_steps = last.outer_steps + 1;
-    is_news = true;
-  }
-  return is_news;
-}
-
 void Lighthouse::publish(Quorum quorum) {
-  // Older rounds are decided by now.
-  if (!rounds_.empty() && ends_in_commit(rounds_.back())) return;  // to decide anew, knowing that
-  quorum.lighthouse_epoch = lighthouse_epoch_;
-  quorum.id = ++last_quorum_;
+  // Ends the last round before the next one; older ones are decided by now. Its members, if it is
+  // still open, have given it up, or are frozen: one that wakes must not commit it behind the back
+  // of the new one's. But if it has been committed in this very moment, some have taken its outer
+  // step, or are about to, and have not said so yet. So the next one is decided anew, knowing that.
+  if (!rounds_.empty() && end_decision(*store_, seal_, rounds_.back())) {
+    const QuorumNumber last = rounds_.back().number();
+    if (std::exchange(committed_, last) != last) return;
+  }
+  const QuorumNumber number = counter_.next();
+  quorum.lighthouse_epoch = number.lighthouse_epoch;
+  quorum.id = number.id;
   forget_old_rounds();
   rounds_.push_back(quorum);  // first: if anything fails here, the next quorum ends this round
   create_decision(*store_, seal_, quorum);  // before anybody can ask for it
@@ -220,7 +215,7 @@ void Lighthouse::publish(Quorum quorum) {
   std::string names;
   for (const Member& member : quorum.members) {
     set(assignment_key(member.worker), text);
-    workers_.at(member.worker).assigned = member.request;
+    workers_.at(member.worker).answer = quorum;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");
   }

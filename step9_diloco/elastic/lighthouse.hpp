@@ -3,7 +3,7 @@
 // The lighthouse reads the workers' heartbeats, measures their ages by its own clock, and decides
 // who takes part in the next round. It carries no data: its load grows with the number of workers
 // and rounds, never with the model. Training survives its end: a lighthouse that is started again
-// is a new epoch with an empty store. Workers come back to it by themselves, and a round that
+// is a new epoch, the time of its start, with an empty store. Workers come back to it by themselves, and a round that
 // was not decided is over, for its keys are gone.
 //
 // Before a quorum is published, the key of its decision exists (see decision.hpp), and the round
@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,16 +56,16 @@ class Lighthouse {
     BeatRecord record;
     std::string text;
     Timer since_beat, since_progress, since_asking;
-    std::int64_t assigned = 0;  // requests of this epoch
+    std::optional<Quorum> answer;  // the last one that it is a member of, in this epoch
   };
 
-  void leave_out_unheard(std::vector<Sighting>& sightings, double stale_s);
+  void leave_out_unheard(std::vector<Sighting>& sightings, const QuorumRules& rules);
   void set(const std::string& key, const std::string& text);
   bool has_fingerprint();
   void read_heartbeats();
   bool is_outdated(const BeatRecord& record) const;
   void see(const BeatRecord& record, const std::string& text);
-  bool ends_in_commit(const Quorum& last);
+  Heartbeat known(const Worker& worker) const;
   void publish(Quorum quorum);
   void forget_old_rounds();
 
@@ -80,7 +81,8 @@ class Lighthouse {
   Timer watching_;  // since somebody was there again, or since it could not watch for a while
   Timer since_poll_;
   std::string fingerprint_;
-  std::int64_t last_quorum_ = 0;
+  QuorumCounter counter_;
+  QuorumNumber committed_;     // the last round, if it has ended in a commit
   std::deque<Quorum> rounds_;  // whose keys are still in the store
 };
 

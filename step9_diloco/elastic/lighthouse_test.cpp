@@ -33,11 +33,12 @@ class LighthouseTest : public ::testing::Test {
                         .number = ++num_beats_}));
   }
   static Heartbeat asking(int worker, std::int64_t request, std::int64_t outer_steps,
-                          std::uint64_t epoch = 1) {
+                          std::uint64_t epoch = 1, const QuorumNumber& last_quorum = {}) {
     return {.worker = worker,
             .epoch = epoch,
             .phase = Phase::kAsking,
             .request = request,
+            .last_quorum = last_quorum,
             .outer_steps = outer_steps,
             .address = concat("tcp://127.0.0.1:", worker + 1)};
   }
@@ -140,7 +141,7 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   }
   EXPECT_EQ(quorum_of(1)->id, first->id);
   for (int i = 0; i < 50; ++i) {
-    beat(asking(0, 2, 6));
+    beat(asking(0, 2, 6, /*epoch=*/1, first->number()));
     beat(asking(1, 1, 5, /*epoch=*/2));
     beat(asking(2, 1, 5, /*epoch=*/2));
     lighthouse_.poll();
@@ -148,6 +149,52 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   }
   EXPECT_EQ(quorum_of(1)->outer_steps, 6);
   EXPECT_EQ(quorum_of(1)->member(2).donor, 0);
+}
+
+// Worker 0 commits the round alone and dies. Worker 1, which has healed in it, has missed the sum,
+// says so, and trains for long. Nobody there knows of the outer step, so workers 2 and 3 go on from
+// the state before it, which they have from checkpoints, without waiting for worker 1.
+TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
+  beat(asking(0, 1, 5));
+  beat(asking(1, 1, 4));
+  lighthouse_.poll();
+  const std::optional<Quorum> first = quorum_of(0);
+  ASSERT_TRUE(first.has_value());
+  ASSERT_EQ(first->member(1).donor, 0);
+  store_.set(vote_key(*first, 0), "yes");
+  EXPECT_EQ(poll(store_, *first, 0, {.is_ready = true}), Decision::kCommit);
+  Heartbeat listener = training(1, 1, 5, 0);
+  listener.last_quorum = first->number();
+  const auto form_without = [&] {
+    for (int i = 0; i < 100; ++i) {
+      ++listener.progress;
+      beat(listener);
+      for (const int worker : {2, 3}) beat(asking(worker, 1, 5, 1, first->number()));
+      lighthouse_.poll();
+      pause();
+    }
+    return quorum_of(2).has_value();
+  };
+  EXPECT_FALSE(form_without());  // it may have the sum,
+  listener.last_ended = 1;       // and has it not
+  EXPECT_TRUE(form_without());
+}
+
+// Of a worker that comes back from another lighthouse, whose clock was ahead.
+TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
+  EXPECT_GT(Lighthouse(0, false, say_nothing).lighthouse_epoch(), lighthouse_.lighthouse_epoch());
+  const QuorumNumber other = {lighthouse_.lighthouse_epoch() + 1'000'000'000, 97};
+  for (int worker = 0; worker < 2; ++worker) beat(asking(worker, 1, 7));
+  lighthouse_.poll();
+  const QuorumNumber first = quorum_of(0).value().number();
+  EXPECT_EQ(first.lighthouse_epoch, lighthouse_.lighthouse_epoch());
+  beat(asking(0, 2, 7, 1, first));
+  beat(asking(1, 1, 90, /*epoch=*/2, other));
+  lighthouse_.poll();
+  const Quorum second = quorum_of(0).value();
+  EXPECT_GT(second.number(), other);
+  EXPECT_EQ(second.outer_steps, 7);
+  EXPECT_EQ(second.member(1).donor, 0);
 }
 
 }  // namespace

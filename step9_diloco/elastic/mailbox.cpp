@@ -9,10 +9,11 @@ namespace ladder {
 void Mailbox::begin(const Quorum& quorum) {
   const std::lock_guard lock(mutex_);
   quorum_ = quorum;
+  is_waiting_ = true;
   std::erase_if(streams_, [&](const auto& entry) {
-    const auto& [lighthouse_epoch, id, kind, sender, epoch] = entry.first;
-    return lighthouse_epoch != quorum.lighthouse_epoch || id < quorum.id ||
-           (id == quorum.id && !is_member({.sender = sender, .epoch = epoch}));
+    const auto& [number, kind, sender, epoch] = entry.first;
+    return number.lighthouse_epoch != quorum.lighthouse_epoch || number < quorum.number() ||
+           (number == quorum.number() && !is_member({.sender = sender, .epoch = epoch}));
   });
 }
 
@@ -21,12 +22,12 @@ bool Mailbox::deliver(const Message& message) {
   if (message.kind == MessageKind::kRequest) return false;
   if (message.total > (is_state ? max_state_bytes_ : max_values_bytes_)) return false;
   const std::lock_guard lock(mutex_);
-  const bool is_known = message.lighthouse_epoch == quorum_.lighthouse_epoch;
-  if (is_known && message.quorum < quorum_.id) return false;
-  const bool is_current = is_known && message.quorum == quorum_.id;
+  const QuorumNumber number = {message.lighthouse_epoch, message.quorum};
+  const bool is_known = number.lighthouse_epoch == quorum_.lighthouse_epoch;
+  if (is_known && number < quorum_.number()) return false;
+  const bool is_current = number == quorum_.number();
   if (is_current && (!is_member(message) || message.round != quorum_.outer_steps)) return false;
-  const Key key = {message.lighthouse_epoch, message.quorum, message.kind, message.sender,
-                   message.epoch};
+  const Key key = {number, message.kind, message.sender, message.epoch};
   const auto found = streams_.find(key);
   if (found == streams_.end()) {
     // A state comes on request only, so never early.
@@ -57,11 +58,19 @@ std::optional<InFlightBuffer> Mailbox::take(MessageKind kind, int sender, std::i
     const auto found = streams_.find(key);
     return found != streams_.end() && found->second.is_complete();
   };
-  if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), is_there)) return {};
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                    [&] { return !is_waiting_ || is_there(); });
+  if (!is_there()) return {};
   InFlightBuffer buffer = std::move(streams_[key].buffer);
   streams_.erase(key);
   if (buffer.num_bytes != num_bytes) return {};
   return buffer;
+}
+
+void Mailbox::stop_waiting() {
+  const std::lock_guard lock(mutex_);
+  is_waiting_ = false;
+  changed_.notify_all();
 }
 
 std::int64_t Mailbox::await_pieces(MessageKind kind, int sender, std::int64_t known,
@@ -87,7 +96,7 @@ bool Mailbox::has_piece(MessageKind kind, int sender, std::int64_t piece) {
 }
 
 Mailbox::Key Mailbox::current_key(MessageKind kind, int sender) const {
-  return {quorum_.lighthouse_epoch, quorum_.id, kind, sender, quorum_.member(sender).epoch};
+  return {quorum_.number(), kind, sender, quorum_.member(sender).epoch};
 }
 
 bool Mailbox::is_member(const Message& message) const {
@@ -99,9 +108,7 @@ bool Mailbox::is_member(const Message& message) const {
 std::int64_t Mailbox::early_bytes() const {
   std::int64_t sum = 0;
   for (const auto& [key, stream] : streams_) {
-    const bool is_current =
-        std::get<0>(key) == quorum_.lighthouse_epoch && std::get<1>(key) == quorum_.id;
-    if (!is_current) sum += stream.buffer.num_bytes;
+    if (std::get<0>(key) != quorum_.number()) sum += stream.buffer.num_bytes;
   }
   return sum;
 }

@@ -39,9 +39,11 @@ class Mailbox {
   bool deliver(const Message& message);
 
   // Waits for a whole stream of the current quorum, from this member, and takes it. Nothing if it
-  // is not there after `seconds`, or has another length.
+  // is not there after `seconds`, or has another length. After stop_waiting(), also that of another
+  // thread, it waits no more in this quorum.
   std::optional<InFlightBuffer> take(MessageKind kind, int sender, std::int64_t num_bytes,
                                      double seconds);
+  void stop_waiting();
 
   // Of a stream that is still arriving: how many pieces are there. Waits up to `seconds` until
   // there are more than `known`.
@@ -49,8 +51,8 @@ class Mailbox {
   bool has_piece(MessageKind kind, int sender, std::int64_t piece);
 
  private:
-  // Lighthouse's epoch, quorum, kind, sender, sender's epoch.
-  using Key = std::tuple<std::uint64_t, std::int64_t, MessageKind, std::int64_t, std::uint64_t>;
+  // Quorum, kind, sender, sender's epoch.
+  using Key = std::tuple<QuorumNumber, MessageKind, std::int64_t, std::uint64_t>;
   struct Stream {
     InFlightBuffer buffer;
     std::vector<bool> has_piece;
@@ -66,6 +68,7 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   Quorum quorum_;
+  bool is_waiting_ = true;
   std::map<Key, Stream> streams_;
 };
 

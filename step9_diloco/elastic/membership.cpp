@@ -46,7 +46,8 @@ Membership::Membership(const MembershipOptions& options, Store& store, Log log)
     : options_(options), store_(store), log_(std::move(log)), epoch_(new_epoch()) {
   beat_.worker = options.worker;
   beat_.epoch = epoch_;
-  beat_.outer_steps = options.outer_steps;
+  beat_.last_quorum = options.newness.last_quorum;
+  beat_.outer_steps = options.newness.outer_steps;
   beat_.address = options.address;
   thread_ = std::thread([this] { run(); });
 }
@@ -67,34 +68,37 @@ void Membership::leave() {
   changed_.wait_for(lock, std::chrono::seconds(1), [&] { return has_ended_; });
 }
 
-void Membership::enter(Phase phase) {
+void Membership::change(const std::function<void()>& change_beat) {
   const std::lock_guard lock(mutex_);
-  beat_.phase = phase;
+  change_beat();
   is_due_ = true;
   changed_.notify_all();
 }
 
-void Membership::note_state(const Quorum& quorum, std::int64_t outer_steps) {
-  const std::lock_guard lock(mutex_);
-  beat_.last_quorum = quorum.id;
-  beat_.outer_steps = outer_steps;
-  is_due_ = true;
-  changed_.notify_all();
+void Membership::train() {
+  change([&] { beat_.phase = Phase::kTraining; });
+}
+
+void Membership::end_round(bool is_taken) {
+  change([&] {
+    beat_.last_ended = beat_.request;
+    beat_.outer_steps += is_taken ? 1 : 0;
+  });
 }
 
 std::optional<Quorum> Membership::form_quorum(const State& state, double seconds,
                                               const std::function<bool()>& should_stop) {
   std::int64_t request = 0;
-  {
-    const std::lock_guard lock(mutex_);
+  change([&] {
     request = ++beat_.request;
-    beat_.outer_steps = state.outer_steps;
+    beat_.phase = Phase::kAsking;
+    beat_.last_quorum = state.newness.last_quorum;
+    beat_.outer_steps = state.newness.outer_steps;
     beat_.state_hash = state.hash;
     beat_.weight = state.weight;
     beat_.has_finished = state.has_finished;
     beat_.missed = state.missed;
-  }
-  enter(Phase::kAsking);
+  });
   const Timer timer;
   while (timer.seconds() < seconds && !should_stop()) {
     std::this_thread::sleep_for(kAskPause);
@@ -109,8 +113,11 @@ std::optional<Quorum> Membership::form_quorum(const State& state, double seconds
       const Quorum quorum = parse_quorum(*assignment);
       const Member& self = quorum.member(options_.worker);
       if (self.epoch != epoch_ || self.request != request) continue;  // an older assignment
-      if (!self.donor) note_state(quorum, state.outer_steps);
-      enter(Phase::kTraining);
+      change([&] {
+        beat_.phase = self.donor ? Phase::kHealing : Phase::kTraining;
+        beat_.last_quorum = quorum.number();
+        beat_.outer_steps = quorum.outer_steps;
+      });
       return quorum;
     } catch (const StoreError&) {
       // The heartbeats say so, and connect again.

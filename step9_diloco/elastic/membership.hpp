@@ -22,7 +22,7 @@ namespace ladder {
 
 struct MembershipOptions {
   int worker = 0;
-  std::int64_t outer_steps = 0;  // that this worker comes with, from its checkpoint
+  Newness newness = {};          // of the state that this worker comes with, from its checkpoint
   std::string address = {};      // where this worker receives data
   std::string fingerprint = {};  // of model and options; all workers have the same
   QuorumRules rules = {};
@@ -40,16 +40,17 @@ class Membership {
   // The training thread is alive. Any thread, at any time; cheap.
   void note_progress() { ++progress_; }
 
-  // In this quorum the worker has healed, or committed: it has so many outer steps now. No quorum
-  // will be at fewer while this worker is there.
-  void note_state(const Quorum& quorum, std::int64_t outer_steps);
+  // The round of the last quorum is over for this worker: it has taken its outer step, or never
+  // will. No quorum will be formed without that step while this worker is there. Any thread.
+  void end_round(bool is_taken);
 
   // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`,
-  // or once should_stop(). Throws CheckError when the group refuses this worker: its fingerprint is
+  // or once should_stop(). If it has to heal, the others do not wait for it from then on, until
+  // train(); and count it as one that has that state already. Throws CheckError when the group refuses this worker: its fingerprint is
   // another one, another process has taken its place, or the others cannot reach its address.
   struct State {
-    std::int64_t outer_steps = 0;
-    std::string hash;
+    Newness newness = {};
+    std::string hash = {};
     double weight = 1;
     bool has_finished = false;
     std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear
@@ -57,10 +58,7 @@ class Membership {
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);
 
-  // Tells the others not to wait for this worker: it heals. Until the next form_quorum() or
-  // train().
-  void heal() { enter(Phase::kHealing); }
-  void train() { enter(Phase::kTraining); }
+  void train();  // it heals no longer, or does not ask any more
 
   // Tells the others not to wait for this worker any more. It sends no heartbeats afterwards.
   void leave();
@@ -68,7 +66,7 @@ class Membership {
   std::uint64_t epoch() const { return epoch_; }
 
  private:
-  void enter(Phase phase);
+  void change(const std::function<void()>& change_beat);
   void run();
   void join();
   void send_beat();

@@ -89,7 +89,7 @@ zmq::socket_t& Messenger::socket_for(const Route& route) {
   return peers_.emplace(route, std::move(socket)).first->second;
 }
 
-void Messenger::keep_only(const QuorumKey& current, const std::set<QuorumKey>& served) {
+void Messenger::keep_only(const QuorumNumber& current, const std::set<QuorumNumber>& served) {
   const std::lock_guard lock(mutex_);
   std::erase_if(peers_, [&](const auto& peer) {
     const auto& [quorum, is_state, address] = peer.first;

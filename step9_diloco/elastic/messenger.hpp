@@ -39,8 +39,6 @@ class socket_t;
 
 namespace ladder {
 
-using QuorumKey = std::pair<std::uint64_t /*lighthouse_epoch*/, std::int64_t /*quorum*/>;
-
 class Messenger {
  public:
   static constexpr int kMaxQueued = 32;
@@ -59,14 +57,14 @@ class Messenger {
 
   // Drops the connections of all other quorums, with what has not been sent, except those on which
   // states of `served` travel.
-  void keep_only(const QuorumKey& current, const std::set<QuorumKey>& served);
+  void keep_only(const QuorumNumber& current, const std::set<QuorumNumber>& served);
 
   std::int64_t num_bytes_sent() const { return num_bytes_sent_; }
   std::int64_t num_refused() const { return num_refused_; }  // messages that decode() refused
 
  private:
   // Where messages go. A state has a connection of its own.
-  using Route = std::tuple<QuorumKey, bool /*is_state*/, std::string /*address*/>;
+  using Route = std::tuple<QuorumNumber, bool /*is_state*/, std::string /*address*/>;
   zmq::socket_t& socket_for(const Route& route);
   void run();
   void answer_handshake();

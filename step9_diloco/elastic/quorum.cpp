@@ -1,6 +1,7 @@
 #include "step9_diloco/elastic/quorum.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "common/core/check.hpp"
@@ -8,18 +9,12 @@
 namespace ladder {
 namespace {
 
-// By which states are compared: the larger is the newer.
-using Newness = std::pair<std::int64_t, std::int64_t>;
-Newness newness_of(const Heartbeat& beat) {
-  return {beat.outer_steps, beat.last_quorum};
-}
-
 // The hash of one of the newest states: the one that most workers with as many outer steps have; of
 // a tie, what the one with the lowest worker has.
 std::string majority_hash(const std::vector<Sighting>& asking, const Newness& newest) {
   std::map<std::string, int> votes;
   for (const Sighting& seen : asking)
-    if (seen.beat.outer_steps == newest.first) ++votes[seen.beat.state_hash];
+    if (seen.beat.outer_steps == newest.outer_steps) ++votes[seen.beat.state_hash];
   const Heartbeat* wanted = nullptr;
   for (const Sighting& seen : asking) {
     const Heartbeat& beat = seen.beat;
@@ -81,9 +76,50 @@ const Member& Quorum::member(int worker) const {
   return *found;
 }
 
+bool is_lost(const Sighting& seen, const QuorumRules& rules) {
+  return seen.beat_age_s > rules.stale_s;
+}
+
+bool is_hung(const Sighting& seen, const QuorumRules& rules) {
+  return seen.beat.phase != Phase::kAsking && seen.progress_age_s > rules.join_timeout_s;
+}
+
+Newness newness_of(const Heartbeat& beat) {
+  return {beat.last_quorum, beat.outer_steps};
+}
+
+void QuorumCounter::hear(const QuorumNumber& reported) {
+  if (reported <= last_) return;
+  // Another one that is behind as well and hears of the same epoch will choose another epoch.
+  const std::uint64_t own_bits = *own_epochs_.begin() % 4096;
+  last_.lighthouse_epoch = reported.lighthouse_epoch + 1 + own_bits;
+  own_epochs_.insert(last_.lighthouse_epoch);
+}
+
+QuorumNumber QuorumCounter::next() {
+  ++last_.id;
+  return last_;
+}
+
+QuorumNumber QuorumCounter::in_order(const QuorumNumber& reported) const {
+  const bool is_own = own_epochs_.contains(reported.lighthouse_epoch);
+  return {is_own ? std::numeric_limits<std::uint64_t>::max() : reported.lighthouse_epoch,
+          reported.id};
+}
+
+Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed) {
+  const Member& self = last.member(beat.worker);
+  const bool is_in_it = beat.epoch == self.epoch && beat.request == self.request;
+  if (!is_in_it || beat.last_ended == beat.request) return beat;  // it has said all
+  if (beat.phase == Phase::kAsking) beat.phase = self.donor ? Phase::kHealing : Phase::kTraining;
+  beat.last_quorum = last.number();
+  beat.outer_steps = last.outer_steps + (is_committed ? 1 : 0);
+  return beat;
+}
+
 std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
                                     double watching_s) {
-  std::erase_if(sightings, [&](const Sighting& seen) { return seen.beat_age_s > rules.stale_s; });
+  std::erase_if(sightings, [&](const Sighting& seen) { return is_lost(seen, rules); });
   std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
   std::vector<Sighting> asking;
   std::size_t num_training = 0, num_healing = 0;
@@ -94,7 +130,7 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
       asking.push_back(seen);
       newest = std::max(newest, newness_of(seen.beat));
       longest_wait_s = std::max(longest_wait_s, seen.asking_s);
-    } else if (seen.progress_age_s <= rules.join_timeout_s) {
+    } else if (!is_hung(seen, rules)) {
       ++(seen.beat.phase == Phase::kTraining ? num_training : num_healing);
       newest_busy = std::max(newest_busy, newness_of(seen.beat));
     }
@@ -108,7 +144,7 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
       sightings.size() >= count(rules.num_workers) || watching_s >= rules.stale_s;
   if (!knows_all || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
   if (newest < newest_busy) return {};  // however long they have waited
-  Quorum quorum = {.outer_steps = newest.first};
+  Quorum quorum = {.outer_steps = newest.outer_steps};
   for (const Sighting& seen : asking) quorum.members.push_back(member_of(seen.beat));
   assign_donors(quorum, majority_hash(asking, newest));
   return quorum;

@@ -13,20 +13,26 @@
 // A quorum is never formed by half or fewer of the workers that train or ask: while one worker is
 // slow, a fast one must not go off alone.
 //
-// The newer of two states has more outer steps; of two with as many, the one whose worker was
-// healthy, or has healed, in the later quorum. Of the newest states, the one whose hash most
-// members at this outer step share is agreed on. Members that have it are healthy: they contribute
-// to the average and decide on it. All others heal: each receives the state of a healthy one, and
-// then hears the round's average.
+// The newer of two states is the one that was agreed on in the later quorum; of two of the same
+// quorum, the one with more outer steps: it has that round's. Length says nothing else: a worker
+// that has gone far alone undoes nothing of what others have agreed on since. Raft compares logs in
+// this way (section 5.4.1), by the term of the last entry. The quorum of the last commit would not
+// do here: without Raft's majorities, a worker that is away may have a branch that was committed
+// later than the state on which others have agreed since, in rounds that were aborted.
 //
-// Invariant: no worker that is neither lost nor hung has a newer state than a quorum's healthy
-// members. So an outer step that is committed is never undone while one worker that knows of it is
-// there: those that come back from other checkpoints wait for it, and heal from it.
+// Of the newest states, the one whose hash most members at this outer step share is agreed on.
+// Members that have it are healthy: they contribute to the average and decide on it. All others
+// heal: each receives the state of a healthy one, and then hears the round's average.
 //
-// Not promised: an outer step that is known only to workers that are lost, are hung or have left.
-// The others cannot tell whether these will ever come back: they go on from the newest state that
-// they have, and whoever comes back later heals to that. A process that starts again has been in no
-// quorum.
+// Invariant: a committed outer step is never undone while a fresh worker has it, one that has been
+// neither lost nor hung since a quorum agreed on its state. For each later quorum waited for it, or
+// was formed by states that came after its own. Whoever comes back from a freeze or a checkpoint
+// waits for it likewise, and heals.
+//
+// Not promised: an outer step that no fresh worker has. The others cannot tell whether the lost
+// and the hung will ever come back: they go on from the newest state that they have, and whoever
+// comes back later heals to that, even if it has more outer steps. A process that starts again is
+// not fresh until a quorum has agreed on its state.
 //
 // A lighthouse that has just started knows nobody. Workers that are all there may be about to say
 // so, and one of them may have taken an outer step that the others have missed. So at first it
@@ -36,11 +42,12 @@
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing.
 //
-// Pure functions; nothing here communicates.
+// Nothing here communicates.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,13 +64,17 @@ struct Sighting {
 };
 
 struct QuorumRules {
-  int num_workers = 0;        // that there can be
-  int min_workers = 1;        // members, healing or finished ones included
+  int num_workers = 0;  // that there can be
+  // Members, those included that heal or have finished. If fewer contribute, they average nothing.
+  int min_workers = 1;
   double stale_s = 1;         // a heartbeat older than this: lost
   double join_timeout_s = 1;  // how long to wait for one that trains; one without progress: hung
 
   bool operator==(const QuorumRules&) const = default;
 };
+
+bool is_lost(const Sighting& seen, const QuorumRules& rules);
+bool is_hung(const Sighting& seen, const QuorumRules& rules);
 
 struct Member {
   int worker = 0;
@@ -81,15 +92,47 @@ struct Member {
 
 struct Quorum {
   std::uint64_t lighthouse_epoch = 0;
-  std::int64_t id = 0;           // grows, also when the lighthouse is started again
+  std::int64_t id = 0;
   std::int64_t outer_steps = 0;  // of the healthy members: the round's number
   std::vector<Member> members;   // in the order of the workers
 
+  QuorumNumber number() const { return {lighthouse_epoch, id}; }
   std::vector<Member> contributors() const;        // healthy, and not finished
   std::vector<Member> receivers(int donor) const;  // that heal from this worker
   const Member& member(int worker) const;          // throws CheckError if it is none
   bool operator==(const Quorum&) const = default;
 };
+
+// By which states are compared: the larger is the newer.
+struct Newness {
+  QuorumNumber last_quorum;
+  std::int64_t outer_steps = 0;
+
+  auto operator<=>(const Newness&) const = default;
+};
+Newness newness_of(const Heartbeat& beat);
+
+// Counts the quorums of a lighthouse that was started at `epoch`, a time. Its clock may be behind
+// that of an earlier lighthouse. So it goes on after the latest epoch that it hears of; and what it
+// has counted itself is newer than all else, for it is the last lighthouse.
+class QuorumCounter {
+ public:
+  explicit QuorumCounter(std::uint64_t epoch) : last_{epoch, 0}, own_epochs_{epoch} {}
+  void hear(const QuorumNumber& reported);
+  QuorumNumber next();
+  // For comparisons: in the order in which quorums were formed, as far as this lighthouse knows.
+  QuorumNumber in_order(const QuorumNumber& reported) const;
+
+ private:
+  QuorumNumber last_;
+  std::set<std::uint64_t> own_epochs_;
+};
+
+// What the lighthouse knows of a worker that it has made a member of quorum `last`, but whose
+// heartbeat does not say yet that this round is over for it: it does not ask any more, and it has,
+// or is about to adopt, the state that was agreed on; and if the round `is_committed`, one more
+// outer step.
+Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed);
 
 // The quorum of these workers, with epoch and id 0; or nothing yet. One sighting per worker.
 // `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were

@@ -72,10 +72,11 @@ TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
   EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
-// Workers 0 and 1 come back with an outer step that was undone while they were away.
-TEST(Quorum, OfStatesWithAsManyOuterStepsTheOneOfTheLaterQuorumIsNewer) {
-  std::vector<Sighting> seen = {asking(0, 7, "old"), asking(1, 7, "old"), asking(2, 7, "new")};
-  seen[2].beat.last_quorum = 5;
+// Workers 0 and 1 come back with outer steps that were undone while they were away.
+TEST(Quorum, TheStateOfTheLaterQuorumIsNewerHoweverManyOuterStepsItHas) {
+  std::vector<Sighting> seen = {asking(0, 7, "old"), asking(1, 7, "old"), asking(2, 3, "new")};
+  seen[0].beat.last_quorum = seen[1].beat.last_quorum = {8, 97};
+  seen[2].beat.last_quorum = {9, 5};
   const auto quorum = decide_quorum(seen, {});
   EXPECT_EQ(quorum->member(2).donor, std::nullopt);
   EXPECT_EQ(quorum->member(0).donor, 2);
@@ -83,6 +84,29 @@ TEST(Quorum, OfStatesWithAsManyOuterStepsTheOneOfTheLaterQuorumIsNewer) {
   seen[0].asking_s = 1000;
   seen[2].beat.phase = Phase::kTraining;
   EXPECT_FALSE(decide_quorum(seen, {}).has_value());
+}
+
+// One knows already that the round is committed.
+TEST(Quorum, OfOneQuorumTheStateWithMoreOuterStepsIsNewer) {
+  std::vector<Sighting> seen = {asking(0, 7, "a"), asking(1, 8, "b")};
+  seen[0].beat.last_quorum = seen[1].beat.last_quorum = {8, 97};
+  EXPECT_EQ(decide_quorum(seen, {})->member(0).donor, 1);
+}
+
+TEST(QuorumCounter, GoesOnAfterAllThatItHearsOfAndItsOwnAreTheNewest) {
+  QuorumCounter counter(5000);
+  counter.hear({4000, 97});
+  const QuorumNumber first = counter.next();
+  EXPECT_EQ(first, (QuorumNumber{5000, 1}));
+  counter.hear(first);
+  EXPECT_EQ(counter.next(), (QuorumNumber{5000, 2}));
+  const QuorumNumber foreign = {9000, 97};  // of an earlier lighthouse, with a clock that was ahead
+  counter.hear(foreign);
+  const QuorumNumber third = counter.next();
+  EXPECT_GT(third, foreign);
+  EXPECT_LT(counter.in_order(foreign), counter.in_order(first));
+  EXPECT_LT(counter.in_order(first), counter.in_order(third));
+  EXPECT_LT(counter.in_order({4000, 97}), counter.in_order(foreign));
 }
 
 TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {

@@ -3,7 +3,7 @@
 // Keys, of which there are a few for each worker and for each quorum in progress, whatever the size
 // of the model (i: the lighthouse's epoch, q: quorum, k: worker):
 //
-//   lighthouse               what it says of itself; each start of it draws another epoch
+//   lighthouse               what it says of itself; each start of it has another epoch
 //   fingerprint/i            of model and options: the first worker's; others must have the same
 //   beat/k                   the worker's heartbeat
 //   assignment/k             the last quorum that the worker is a member of

@@ -34,11 +34,10 @@ void SnapshotServer::forget(const Quorum& later, double seconds) {
   });
 }
 
-std::set<QuorumKey> SnapshotServer::quorums() {
+std::set<QuorumNumber> SnapshotServer::quorums() {
   const std::lock_guard lock(mutex_);
-  std::set<QuorumKey> quorums;
-  for (const Served& served : served_)
-    quorums.insert({served.quorum.lighthouse_epoch, served.quorum.id});
+  std::set<QuorumNumber> quorums;
+  for (const Served& served : served_) quorums.insert(served.quorum.number());
   return quorums;
 }
 
@@ -66,7 +65,7 @@ void SnapshotServer::answer(const Message& request, Messenger& messenger) {
 }
 
 bool SnapshotServer::Served::is_meant(const Message& request) const {
-  return quorum.lighthouse_epoch == request.lighthouse_epoch && quorum.id == request.quorum;
+  return quorum.number() == QuorumNumber{request.lighthouse_epoch, request.quorum};
 }
 
 void SnapshotServer::answer_from(Served& served, const Message& request, Messenger& messenger) {
@@ -94,8 +93,7 @@ void SnapshotServer::answer_from(Served& served, const Message& request, Messeng
 }
 
 bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
-          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
-          const Log& log) {
+          Mailbox& mailbox, double seconds, const std::function<bool()>& goes_on, const Log& log) {
   const Member& donor = quorum.member(*quorum.member(worker).donor);
   const std::int64_t total = snapshot_bytes(state);
   const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
@@ -107,7 +105,7 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   const Timer timer;
   Timer since_piece;
   std::int64_t num_there = 0;
-  while (num_there < num_pieces && since_piece.seconds() < seconds) {
+  while (num_there < num_pieces && since_piece.seconds() < seconds && goes_on()) {
     for (const std::int64_t piece : requests.due(timer.seconds(), has_piece)) {
       messenger.send(donor.address, {.kind = MessageKind::kRequest,
                                      .lighthouse_epoch = quorum.lighthouse_epoch,
@@ -121,13 +119,14 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
     const std::int64_t known = num_there;
     num_there = mailbox.await_pieces(MessageKind::kState, donor.worker, known,
                                      std::min(requests.retry_s(), kSilence));
-    note_progress();
     if (num_there > known) since_piece.restart();
   }
   const std::optional<InFlightBuffer> snapshot =
       mailbox.take(MessageKind::kState, donor.worker, total, 0);
   const std::string fault = snapshot ? fault_of(*snapshot, donor, state)
-                                     : concat("nothing has arrived for ", seconds, " s");
+                            : since_piece.seconds() < seconds
+                                ? "this worker is asked to stop"
+                                : concat("nothing has arrived for ", seconds, " s");
   if (fault.empty()) adopt_snapshot(*snapshot, state);
   log(fault.empty() ? concat("has healed from worker ", donor.worker)
                     : concat("could not heal from worker ", donor.worker, ": ", fault));

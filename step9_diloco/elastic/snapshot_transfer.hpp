@@ -32,7 +32,7 @@ class SnapshotServer {
   // Frees the snapshots that nobody needs any more: all their receivers are members of this later
   // quorum, or have asked for nothing in the last `seconds`.
   void forget(const Quorum& later, double seconds);
-  std::set<QuorumKey> quorums();  // whose snapshots are served
+  std::set<QuorumNumber> quorums();  // whose snapshots are served
   // Answers a request with a piece, or ignores it: a wrong quorum, or a sender that does not heal
   // from this worker. A request may be here before this worker has heard of the quorum.
   void answer(const Message& request, Messenger& messenger);
@@ -59,10 +59,9 @@ class SnapshotServer {
 };
 
 // The side that heals: receives the state of its donor and adopts it. False, and nothing is
-// changed, if nothing arrives for `seconds`, or a snapshot with a fault does. `note_progress` is
-// called at every piece.
+// changed, if nothing arrives for `seconds`, or a snapshot with a fault does. `goes_on` is called
+// at every piece, and all the time while there is none; if it says no, that is the end, too.
 bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger& messenger,
-          Mailbox& mailbox, double seconds, const std::function<void()>& note_progress,
-          const Log& log);
+          Mailbox& mailbox, double seconds, const std::function<bool()>& goes_on, const Log& log);
 
 }  // namespace ladder

@@ -71,24 +71,30 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
   };
   if (is_due("kill", num_kill)) ::kill(::getpid(), SIGKILL);
   if (is_due("stop", num_stop)) {
+    static std::atomic<bool> goes_on = false;
+    std::signal(SIGCONT, [](int) { goes_on = true; });
     events.write("stops");
-    ::raise(SIGSTOP);  // to this thread: if another took it, this one would go on for a moment
+    ::raise(SIGSTOP);
+    // The process may take a moment to stop: this thread does nothing in it.
+    while (!goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-// FOLDER/state: the tensors, one after the other, and the counters.
-void save_state(const WorkerState& state, const std::string& folder) {
+// FOLDER/state: the tensors, one after the other, the counters, and how new the state is.
+void save_state(const WorkerState& state, const QuorumNumber& last_quorum,
+                const std::string& folder) {
   std::ofstream file(folder + "/state.new", std::ios::binary);
   for (const auto* list : {&state.shared, &state.own})
     for (const NamedTensor& named : *list)
       file.write(static_cast<const char*>(named.tensor.const_data_ptr()),
                  static_cast<std::streamsize>(named.tensor.nbytes()));
   for (const std::int64_t counter : state.counters()) file << counter << " ";
+  file << last_quorum.lighthouse_epoch << " " << last_quorum.id << " ";
   file.close();
   std::filesystem::rename(folder + "/state.new", folder + "/state");
 }
 
-void load_state(const WorkerState& state, const std::string& folder) {
+QuorumNumber load_state(const WorkerState& state, const std::string& folder) {
   std::ifstream file(folder + "/state", std::ios::binary);
   for (const auto* list : {&state.shared, &state.own})
     for (const NamedTensor& named : *list)
@@ -96,8 +102,11 @@ void load_state(const WorkerState& state, const std::string& folder) {
                 static_cast<std::streamsize>(named.tensor.nbytes()));
   std::vector<std::int64_t> counters = state.counters();
   for (std::int64_t& counter : counters) file >> counter;
+  QuorumNumber last_quorum;
+  file >> last_quorum.lighthouse_epoch >> last_quorum.id;
   check(file.good(), "there is no ", folder, "/state");
   state.set_counters(counters);
+  return last_quorum;
 }
 
 // ---- A firewall: from some step on, what is not for the lighthouse is lost on the way -----------
@@ -114,6 +123,7 @@ int port_of_peer(int fd) {
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
         const Settings& settings) {
   const at::NoGradGuard no_grad;
+  const StopSignal stop_signal;
   set_compute_threads(1);
   EventLog events(folder);
   const auto log = [&](const std::string& message) {
@@ -161,7 +171,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
             num_new_steps = 0;
           },
   };
-  if (settings.contains("resume")) load_state(state, folder);
+  if (settings.contains("resume")) averager.restore(load_state(state, folder));
   averager.join(state, "toy");
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
   const auto duration = [&](const char* name, double otherwise_ms) {
@@ -205,7 +215,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
                         shared_hash(state), " ", averager.quorum().contributors().size(), " ",
                         num_new_steps));
-    if (diloco.round().outer_steps == save_at) save_state(state, folder);
+    if (diloco.round().outer_steps == save_at) save_state(state, averager.last_quorum(), folder);
     num_new_steps = 0;  // a failed round has put the global parameters in their place
     if (StopSignal::was_raised()) break;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;

@@ -34,7 +34,9 @@ TrainReport train(const TrainOptions& options, World& world) {
   BatchStream batches(options.data, worker_shard(options));
   ElasticAverager workers(options.get<ElasticOptions>(), worker_log(options));
   Diloco diloco(local, global.flat, rounds, workers);  // with the outer optimizer
-  const auto state = [&] { return diloco_state(diloco, own, global, inner, batches, run, comm); };
+  const auto state = [&] {
+    return with_last_quorum(diloco_state(diloco, own, global, inner, batches, run, comm), workers);
+  };
   run.resume(state());
   diloco.adopt_global();
   inner.round_masters();

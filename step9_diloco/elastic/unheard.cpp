@@ -14,7 +14,7 @@ bool misses(const Heartbeat& one, const Heartbeat& other) {
 std::int64_t count_pairs(const Heartbeat& one, const std::vector<Sighting>& sightings) {
   return std::ranges::count_if(sightings, [&](const Sighting& seen) {
     const Heartbeat& other = seen.beat;
-    return other.outer_steps >= one.outer_steps && (misses(one, other) || misses(other, one));
+    return newness_of(other) >= newness_of(one) && (misses(one, other) || misses(other, one));
   });
 }
 
@@ -37,8 +37,9 @@ std::vector<std::uint64_t> MissedRounds::epochs() const {
   return epochs;
 }
 
-std::set<int> unheard_workers(std::vector<Sighting> sightings, double stale_s) {
-  std::erase_if(sightings, [&](const Sighting& seen) { return seen.beat_age_s > stale_s; });
+std::set<int> unheard_workers(std::vector<Sighting> sightings, const QuorumRules& rules) {
+  std::erase_if(sightings,
+                [&](const Sighting& seen) { return is_lost(seen, rules) || is_hung(seen, rules); });
   std::set<int> unheard;
   while (true) {
     std::pair<std::int64_t, int> worst = {0, -1};  // pairs, worker

@@ -10,7 +10,7 @@
 // Nobody is left out for the sake of a worker that is behind it: what it has committed would be
 // lost.
 //
-// A pair ends when one of the two is gone. A process that starts again has a new epoch, and so
+// A pair ends when one of the two is gone, or hung. A process that starts again has a new epoch, and so
 // another chance.
 //
 // Pure; nothing here communicates.
@@ -39,7 +39,7 @@ class MissedRounds {
   std::map<std::uint64_t, int> rounds_;  // in a row, by epoch
 };
 
-// The workers to leave out, of those that are not lost. One sighting per worker.
-std::set<int> unheard_workers(std::vector<Sighting> sightings, double stale_s);
+// The workers to leave out, of those that are neither lost nor hung. One sighting per worker.
+std::set<int> unheard_workers(std::vector<Sighting> sightings, const QuorumRules& rules);
 
 }  // namespace ladder

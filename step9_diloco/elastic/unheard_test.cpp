@@ -20,54 +20,58 @@ Sighting seen(int worker, const std::vector<int>& missed, std::int64_t outer_ste
 }
 
 TEST(Unheard, NobodyIsLeftOutIfAllAreHeard) {
-  EXPECT_THAT(unheard_workers({}, 1), IsEmpty());
-  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {}), seen(2, {})}, 1), IsEmpty());
+  EXPECT_THAT(unheard_workers({}, {}), IsEmpty());
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {}), seen(2, {})}, {}), IsEmpty());
 }
 
 TEST(Unheard, OneWhoseValuesReachNobody) {
-  EXPECT_THAT(unheard_workers({seen(0, {1}), seen(1, {}), seen(2, {1})}, 1), ElementsAre(1));
+  EXPECT_THAT(unheard_workers({seen(0, {1}), seen(1, {}), seen(2, {1})}, {}), ElementsAre(1));
 }
 
 TEST(Unheard, OneThatHearsNobody) {
-  EXPECT_THAT(unheard_workers({seen(0, {1, 2}), seen(1, {}), seen(2, {})}, 1), ElementsAre(0));
+  EXPECT_THAT(unheard_workers({seen(0, {1, 2}), seen(1, {}), seen(2, {})}, {}), ElementsAre(0));
 }
 
 TEST(Unheard, TwoThatNobodyHears) {
   EXPECT_THAT(
       unheard_workers(
-          {seen(0, {1, 3}), seen(1, {3}), seen(2, {1, 3}), seen(3, {1}), seen(4, {1, 3})}, 1),
+          {seen(0, {1, 3}), seen(1, {3}), seen(2, {1, 3}), seen(3, {1}), seen(4, {1, 3})}, {}),
       ElementsAre(1, 3));
 }
 
 TEST(Unheard, OfATieTheLast) {
-  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {0})}, 1), ElementsAre(1));
-  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {2}), seen(2, {1})}, 1), ElementsAre(2));
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {0})}, {}), ElementsAre(1));
+  EXPECT_THAT(unheard_workers({seen(0, {}), seen(1, {2}), seen(2, {1})}, {}), ElementsAre(2));
 }
 
 TEST(Unheard, OfTwoHalvesOneGoesOn) {
   EXPECT_THAT(
-      unheard_workers({seen(0, {2, 3}), seen(1, {2, 3}), seen(2, {0, 1}), seen(3, {0, 1})}, 1),
+      unheard_workers({seen(0, {2, 3}), seen(1, {2, 3}), seen(2, {0, 1}), seen(3, {0, 1})}, {}),
       ElementsAre(2, 3));
 }
 
 TEST(Unheard, ANewProcessGetsAnotherChance) {
   Sighting restarted = seen(1, {});
   restarted.beat.epoch = 7;
-  EXPECT_THAT(unheard_workers({seen(0, {1}), restarted, seen(2, {1})}, 1), IsEmpty());
+  EXPECT_THAT(unheard_workers({seen(0, {1}), restarted, seen(2, {1})}, {}), IsEmpty());
 }
 
-TEST(Unheard, WhoIsLostLeavesNobodyOut) {
-  Sighting lost = seen(0, {1});
-  lost.beat_age_s = 1.1;
-  EXPECT_THAT(unheard_workers({lost, seen(1, {})}, 1), IsEmpty());
+TEST(Unheard, WhoIsLostOrHungLeavesNobodyOut) {
+  Sighting lost = seen(0, {1}), hung = seen(0, {1});
+  lost.beat_age_s = hung.progress_age_s = 1.1;
+  EXPECT_THAT(unheard_workers({lost, seen(1, {})}, {}), IsEmpty());
+  EXPECT_THAT(unheard_workers({hung, seen(1, {})}, {}), IsEmpty());
 }
 
 // Two that are behind miss the only one that knows the last outer step. Later it is behind.
 TEST(Unheard, OneThatIsAheadIsNotLeftOut) {
-  EXPECT_THAT(unheard_workers({seen(0, {2}, 6), seen(1, {2}, 6), seen(2, {}, 7)}, 1),
+  EXPECT_THAT(unheard_workers({seen(0, {2}, 6), seen(1, {2}, 6), seen(2, {}, 7)}, {}),
               ElementsAre(0, 1));
-  EXPECT_THAT(unheard_workers({seen(0, {2}, 8), seen(1, {2}, 8), seen(2, {0, 1}, 7)}, 1),
+  EXPECT_THAT(unheard_workers({seen(0, {2}, 8), seen(1, {2}, 8), seen(2, {0, 1}, 7)}, {}),
               ElementsAre(2));
+  Sighting newer = seen(2, {}, 5);
+  newer.beat.last_quorum = {1, 1};
+  EXPECT_THAT(unheard_workers({seen(0, {2}, 6), seen(1, {2}, 6), newer}, {}), ElementsAre(0, 1));
 }
 
 TEST(MissedRounds, OnlyRoundsInARowCount) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "common/core/check.hpp"
 #include "step9_diloco/diloco_options.hpp"
@@ -34,12 +35,26 @@ std::string describe_group(const TrainOptions& options) {
 }
 
 void start_round(Diloco& diloco, ElasticAverager& workers) {
-  if (workers.form_quorum()) diloco.start_average();
+  if (!diloco.is_started() && workers.form_quorum()) diloco.start_average();
 }
 
 bool finish_round(Diloco& diloco, const ElasticAverager& workers) {
   diloco.settle();
-  return !workers.has_given_up() && diloco.finish_round();
+  return diloco.is_started() && !workers.has_given_up() && diloco.finish_round();
+}
+
+TrainState with_last_quorum(TrainState state, ElasticAverager& workers) {
+  const QuorumNumber& last = workers.last_quorum();
+  state.extra_counts["lighthouse_epoch"] = static_cast<std::int64_t>(last.lighthouse_epoch);
+  state.extra_counts["quorum"] = last.id;
+  state.restore = [&workers, restore = std::move(state.restore)](const TrainState& loaded) {
+    restore(loaded);
+    const auto& counts = loaded.extra_counts;
+    if (!loaded.has_extras || !counts.contains("quorum")) return;
+    workers.restore(
+        {static_cast<std::uint64_t>(counts.at("lighthouse_epoch")), counts.at("quorum")});
+  };
+  return state;
 }
 
 WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel& global,
@@ -47,7 +62,11 @@ WorkerState worker_state(Diloco& diloco, const FlatModel& local, const FlatModel
   WorkerState state = {.shared = {{"global", global.params()}, {"momentum", diloco.velocity()}},
                        .own = {{"parameters", local.params()}}};
   for (const NamedTensor& moments : inner.state()) state.own.push_back(moments);
-  state.outer_steps = [&diloco] { return diloco.round().outer_steps; };
+  // An average from a checkpoint is a step that was committed.
+  state.outer_steps = [&diloco] {
+    const Diloco::Round round = diloco.round();
+    return round.outer_steps + (round.pseudogradient.defined() ? 1 : 0);
+  };
   const std::int64_t length = steps_per_round(options.get<DilocoOptions>());
   const std::int64_t last_round = options.num_steps / length - 1;
   state.counters = [&diloco, &inner, &run, length]() -> std::vector<std::int64_t> {

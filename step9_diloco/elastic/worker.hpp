@@ -26,12 +26,17 @@ std::string describe_group(const TrainOptions& options);
 
 // Asks who takes part in this round, and starts its average with them. Asks before it reads
 // anything: the answer may replace this worker's state. Collective over the workers that are there.
+// Does nothing if a checkpoint has brought the average along.
 void start_round(Diloco& diloco, ElasticAverager& workers);
 
-// Waits for this round's average, and takes the outer step if it is committed. A worker that has
-// given up keeps what it has learned: it stops, and its round goes on after a resume. Any other
-// round that fails is lost. Returns whether it was committed.
+// Waits for this round's average, and takes the outer step if it is committed. A round without an
+// average goes on, and so does that of a worker that has given up, after a resume: it keeps what it
+// has learned. Any other round that fails is lost. Returns whether it was committed.
 bool finish_round(Diloco& diloco, const ElasticAverager& workers);
+
+// A state for a checkpoint, with how new it is: ElasticAverager::last_quorum(). Checkpoints of
+// former versions do not have that; the state counts as older than any that has.
+TrainState with_last_quorum(TrainState state, ElasticAverager& workers);
 
 // `local`: what the inner optimizer updates. Two workers may have rounds of other lengths, so a run
 // that heals goes on from the round that the other one was in, and from its own last one if the

@@ -15,7 +15,7 @@ struct WorkerState {
   // Equal on all healthy workers: global parameters, outer momentum.
   std::vector<NamedTensor> shared;
   std::vector<NamedTensor> own;  // the worker's parameters, the state of its inner optimizer
-  std::function<std::int64_t()> outer_steps;
+  std::function<std::int64_t()> outer_steps;            // committed ones
   std::function<std::vector<std::int64_t>()> counters;  // always as many; the first: outer steps
   std::function<void(const std::vector<std::int64_t>&)> set_counters;  // from 0 to 2^40
 };

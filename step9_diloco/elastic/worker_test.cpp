@@ -42,5 +42,18 @@ TEST(WorkerState, TheRunGoesOnFromTheDonorsRoundOrItsOwnLastOne) {
   EXPECT_EQ(run.num_steps_taken(), 9 * 6 + 2);
 }
 
+TEST(WorkerState, ACheckpointSaysHowNewItIs) {
+  const auto ignore = [](const TrainState&) {};
+  ElasticAverager saved({}, say_nothing), resumed({}, say_nothing), former({}, say_nothing);
+  saved.restore({9, 7});
+  TrainState checkpoint = with_last_quorum({.restore = ignore}, saved);
+  checkpoint.has_extras = true;
+  with_last_quorum({.restore = ignore}, resumed).restore(checkpoint);
+  EXPECT_EQ(resumed.last_quorum(), (QuorumNumber{9, 7}));
+  checkpoint.extra_counts.clear();  // as a former version has written it
+  with_last_quorum({.restore = ignore}, former).restore(checkpoint);
+  EXPECT_EQ(former.last_quorum(), QuorumNumber());
+}
+
 }  // namespace
 }  // namespace ladder

@@ -307,8 +307,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, TrainState& state) 
   check_fits(optimizer, state.optimizer, optimizer_path);
   std::vector<std::pair<const ExtraFile*, SafetensorsReader>> extras;
   state.has_extras = has_all_extras(saved.loaded.extra_hashes, state);
-  for (const ExtraFile& file : state.extra_files) {
+  for (ExtraFile& file : state.extra_files) {
     if (!state.has_extras || !file.is_read_here) continue;
+    if (file.as_saved) file.tensors = file.as_saved(saved.extra_counts);
     extras.emplace_back(&file, checkpoint / file.name);
     check_fits(extras.back().second, file.tensors, checkpoint / file.name);
   }

@@ -20,6 +20,9 @@ struct ExtraFile {
   std::string name;  // in the checkpoint's folder, such as "workers/0/model.safetensors"
   StateTensors tensors;
   bool is_read_here = true;  // false: another rank's; this one only takes part in saving it
+  // If its tensors have other sizes in a checkpoint with these extra counts: the tensors to read
+  // it into. May throw what makes the checkpoint unfit.
+  std::function<StateTensors(const std::map<std::string, std::int64_t>& counts)> as_saved = {};
 };
 
 // Tensors are accessed in place; no copy is made.
