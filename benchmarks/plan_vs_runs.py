@@ -137,14 +137,14 @@ def row_of(configuration, pairs):
     return {
         "what": f"{name}, {ranks} ranks", "link": link, "model": "llama" if "llama" in shape else "gpt2", "options": f"`{more}`" if more else "",
         "state": size_text(planned.state_bytes), "exact": "yes" if all(run["exact"] for _, run in pairs) else "NO",
-        "activations": f"{size_text(planned.activation_bytes)} / {size_text(run['activations'])}",
+        "activations": f"{size_text(planned.working_bytes)} / {size_text(run['activations'])}",
         "planned": planned_s, "run": run_s, "error": planned_s / run_s - 1,
         "others": min(run["others"] for _, run in pairs),
     }  # fmt: skip
 
 
 def markdown(rows):
-    lines = [["", "link", "model", "options", "state", "state and bytes exact", "activations, planned / held", "planned", "taken", "error", "others"]]
+    lines = [["", "link", "model", "options", "state", "state and bytes exact", "on top, planned at most / activations held", "planned", "taken", "error", "others"]]
     for row in rows:
         texts = [row[key] for key in ("what", "link", "model", "options", "state", "exact", "activations")]
         lines.append([*texts, time_text(row["planned"]), time_text(row["run"]), f"{100 * row['error']:+.0f} %", f"{100 * row['others']:.0f} %"])

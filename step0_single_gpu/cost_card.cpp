@@ -15,4 +15,8 @@ Traffic step_traffic(const TrainOptions& /*options*/, int world_size, int /*rank
   return {};
 }
 
+std::int64_t working_bytes(const TrainOptions& options, int /*world_size*/, int /*rank*/) {
+  return ladder::working_bytes(options);
+}
+
 }  // namespace ladder::step0

@@ -12,4 +12,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // Zero: a single rank sends nothing.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch, and the token ids of a step.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 }  // namespace ladder::step0

@@ -15,6 +15,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
+      .working_bytes = working_bytes,
       .options = {.own = step_options<OracleOptions, MovedGraphs>()},
   };
 }

@@ -21,6 +21,14 @@ StateBytes reference_ddp_state_bytes(const TrainOptions& options) {
   return bytes;
 }
 
+std::int64_t reference_ddp_working_bytes(const TrainOptions& options, int world_size,
+                                         int num_replicas) {
+  const StateBytes bytes = reference_ddp_state_bytes(options);
+  const double gradients = fold_bytes(options, bytes.communication, 1, world_size);
+  return working_bytes(options, {gradients, 2.0 * static_cast<double>(bytes.parameters)},
+                       num_replicas);
+}
+
 Traffic reference_ddp_traffic(const TrainOptions& options, int world_size, int rank) {
   Traffic traffic;
   for (const std::int64_t numel : bucket_numels(options)) {

@@ -15,12 +15,16 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // One all-reduce per bucket of the Reducer, plus one of two doubles.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch, the token ids of all ranks, and the Reducer's buckets of other ranks.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step1_ddp_reference",
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
+      .working_bytes = working_bytes,
   };
 }
 

@@ -16,4 +16,8 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   return traffic;
 }
 
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  return reference_ddp_working_bytes(options, world_size, /*num_replicas=*/1);
+}
+
 }  // namespace ladder::step2

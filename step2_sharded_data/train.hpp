@@ -16,12 +16,16 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // count.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch, its token ids, and the Reducer's buckets of other ranks.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step2_sharded_data",
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
+      .working_bytes = working_bytes,
   };
 }
 

@@ -15,12 +15,16 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // One all-reduce per tensor, without padding, plus one of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch; later, what other ranks send of a tensor.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step3_naive_dp",
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
+      .working_bytes = working_bytes,
   };
 }
 

@@ -21,4 +21,10 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
   return traffic;
 }
 
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const double buckets = fold_bytes(options, layout_of(options).numel,
+                                    options.model.precision.grad_bytes(), world_size);
+  return ladder::working_bytes(options, {.in_backward = buckets});
+}
+
 }  // namespace ladder::step4

@@ -1,4 +1,6 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include <algorithm>
+
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step5_zero1/shard_plan.hpp"
@@ -25,6 +27,13 @@ Traffic step_traffic(const TrainOptions& options, int world_size, int rank) {
         all_gather_traffic(unit.numel, options.model.precision.param_bytes(), world_size, rank);
   }
   return traffic;
+}
+
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  const std::int64_t bytes_each = options.model.precision.grad_bytes();
+  const double all = fold_bytes(options, layout.numel, bytes_each, world_size);
+  return ladder::working_bytes(options, {.after = std::max(all, 4.0 * largest_unit(layout))});
 }
 
 }  // namespace ladder::step5

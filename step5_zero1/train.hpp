@@ -16,12 +16,16 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // all-reduce of a single double and one of two.
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch; later, what other ranks send of all units, or one unit for a save.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step5_zero1",
       .train = train,
       .state_bytes = state_bytes,
       .traffic = every_step<step_traffic>,
+      .working_bytes = working_bytes,
   };
 }
 

@@ -37,4 +37,11 @@ Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank
   return sharder_traffic(layout_of(options, shard_multiple(world_size)), world_size, rank);
 }
 
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const FlatLayout layout = layout_of(options, shard_multiple(world_size));
+  const std::int64_t unit = largest_unit(layout), bytes_each = options.model.precision.grad_bytes();
+  return ladder::working_bytes(options,
+                               {fold_bytes(options, unit, bytes_each, world_size), 4.0 * unit});
+}
+
 }  // namespace ladder::step6

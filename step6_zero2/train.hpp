@@ -21,6 +21,9 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
 // The part of that which each microbatch sends.
 Traffic microbatch_traffic(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch, and what other ranks send of a unit; or one unit for a save.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 inline Trainer trainer() {
   return {
       .step = "step6_zero2",
@@ -28,6 +31,7 @@ inline Trainer trainer() {
       .state_bytes = state_bytes,
       .traffic = traffic,
       .peak_bytes = peak_bytes,
+      .working_bytes = working_bytes,
   };
 }
 

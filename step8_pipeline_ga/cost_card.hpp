@@ -12,6 +12,10 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 
+// The activations of all live microbatches of the stage, messages that have come or wait to go, and
+// what other ranks send of the buckets in flight, maybe all.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 // A rank's place in the mesh.
 struct Place {
   int num_stages, stage, num_replicas, replica;

@@ -28,6 +28,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,
+      .working_bytes = working_bytes,
       .num_stages = num_stages_of,
       .schedule = schedule_json,
       .bubble = bubble,

@@ -7,6 +7,7 @@
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
 #include "step9_diloco/make_averager.hpp"
+#include "step9_diloco/wire_format.hpp"
 
 namespace ladder::step9 {
 namespace {
@@ -39,6 +40,19 @@ PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
   PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
   if (options.get<DilocoOptions>().sync_delay == 0) peak.gradients += 4 * largest_fragment(options);
   return peak;
+}
+
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  const auto& diloco = options.get<DilocoOptions>();
+  const std::int64_t numel = largest_fragment(options);
+  Buffers buffers = {.after = 4.0 * static_cast<double>(largest_unit(layout_of(options)))};
+  double average = fold_bytes(options, numel, 4, world_size);
+  if (diloco.wire != WireFormat::kFp32) {  // all slices, as they come and go, and one being encoded
+    const std::int64_t slice = (numel + world_size - 1) / world_size;
+    average = 2.0 * world_size * encoded_bytes(slice, diloco.wire) + 16.0 * slice;
+  }
+  (diloco.sync_delay > 0 ? buffers.in_backward : buffers.after) += average;
+  return ladder::working_bytes(options, buffers);
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {

@@ -12,6 +12,9 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 // The same, with the pseudogradient of the largest fragment.
 PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
 
+// The activations of a microbatch, and what an average has on its way.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
+
 // The step of a cycle that sends the most: it starts the average of the largest fragment, and with
 // no delay it also ends the round.
 Traffic largest_traffic(const TrainOptions& options, int world_size, int rank);

@@ -17,6 +17,7 @@ inline Trainer trainer() {
       .state_bytes = state_bytes,
       .traffic = traffic,
       .peak_bytes = peak_bytes,
+      .working_bytes = working_bytes,
       .largest_traffic = largest_traffic,
       .options = {.own = step_options<DilocoOptions, MovedOptions>()},
   };

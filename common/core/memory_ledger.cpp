@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/kept_blocks.hpp"
 #include "common/core/memory_category.hpp"
 #ifdef LADDER_WITH_CUDA
 #include <ATen/Context.h>
@@ -124,6 +125,7 @@ class CountingAllocator final : public c10::Allocator {
     const std::int64_t live = live_[label].fetch_add(bytes, std::memory_order_relaxed) + bytes;
     const std::int64_t total = total_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     if (bytes < 0) return;
+    raise_to(most_, total);
     raise_to(peak_, total);
     raise_to(peaks_[label], live);
   }
@@ -137,14 +139,24 @@ class CountingAllocator final : public c10::Allocator {
     throw out_of_memory(
         header, concat("the cap is ", cap, " bytes (", format_bytes(cap), ", --memory-cap-mb)"));
   }
-  void* allocate_block(const Header& header) const {
+  // What is kept must not add to the most that was ever held.
+  void* allocate_block(const Header& header) {
+    const std::size_t bytes = block_bytes(header);
+    if (void* const block = bytes < KeptBlocks::kLeastBytes ? nullptr : kept_.take(bytes))
+      return block;
+    const std::int64_t live = total_.load(std::memory_order_relaxed) + header.bytes;
+    const std::int64_t room = most_.load(std::memory_order_relaxed) - live;
+    if (kept_.bytes() > room) kept_.shrink(room);
     try {
-      return c10::alloc_cpu(static_cast<std::size_t>(header.bytes) + kHeaderBytes);
+      return c10::alloc_cpu(bytes);
     } catch (const c10::Error&) {  // it speaks of an allocator
       throw out_of_memory(header,
                           "this machine gives the process no more; --dry-run shows what a "
                           "run holds");
     }
+  }
+  static std::size_t block_bytes(const Header& header) {
+    return static_cast<std::size_t>(header.bytes) + kHeaderBytes;
   }
   CheckError out_of_memory(const Header& header, const std::string& reason) const {
     return CheckError(concat("out of memory: ", header.bytes, " bytes of ",
@@ -154,7 +166,9 @@ class CountingAllocator final : public c10::Allocator {
 
   std::atomic<std::int64_t> live_[kMaxLabels] = {};
   std::atomic<std::int64_t> total_ = 0;
+  std::atomic<std::int64_t> most_ = 0;  // the largest total ever
   std::atomic<std::int64_t> peak_ = 0;
+  KeptBlocks kept_{[](void* block) { c10::free_cpu(block); }};
   std::atomic<std::int64_t> peaks_[kMaxLabels] = {};
   std::atomic<std::int64_t> cap_ = 0;
   std::mutex names_mutex_;
@@ -172,8 +186,10 @@ std::atomic<bool> is_installed = false;
 void CountingAllocator::release(void* data) {
   if (data == nullptr) return;
   const Header header = header_of(data);
+  char* const block = static_cast<char*>(data) - kHeaderBytes;
   ledger().count(header.label, -header.bytes);
-  c10::free_cpu(static_cast<char*>(data) - kHeaderBytes);
+  const std::size_t bytes = block_bytes(header);
+  bytes < KeptBlocks::kLeastBytes ? c10::free_cpu(block) : ledger().kept_.keep(block, bytes);
 }
 
 #ifdef LADDER_WITH_CUDA

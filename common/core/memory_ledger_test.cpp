@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/kept_blocks.hpp"
 #include "common/core/memory_category.hpp"
 
 namespace ladder {
@@ -139,6 +141,37 @@ TEST(FormatBytes, PicksTheUnit) {
   EXPECT_EQ(format_bytes(1023), "1023 B");
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(std::int64_t{3} << 30), "3.0 GiB");
+}
+
+// A step asks for the same sizes as the last one: what it frees waits for the next one, as long as
+// no more is held than at the fullest moment.
+TEST_F(MemoryLedgerTest, LargeBlocksAreUsedAgain) {
+  constexpr std::int64_t kMiB = 1 << 18;  // elements
+  at::Tensor a = at::empty({5 * kMiB}), b = at::empty({7 * kMiB});
+  const void *first = a.const_data_ptr(), *second = b.const_data_ptr();
+  a.reset();
+  b.reset();
+  b = at::empty({7 * kMiB});
+  a = at::empty({5 * kMiB});
+  EXPECT_EQ(a.const_data_ptr(), first);
+  EXPECT_EQ(b.const_data_ptr(), second);
+}
+
+// Those that have been kept longest go first.
+TEST(KeptBlocks, KeepNoMoreThanTheyMay) {
+  static std::vector<void*> freed;
+  KeptBlocks kept([](void* block) { freed.push_back(block); });
+  int blocks[3];
+  for (int& block : blocks) kept.keep(&block, 10);
+  EXPECT_EQ(kept.bytes(), 30);
+  EXPECT_EQ(kept.take(11), nullptr);
+  EXPECT_EQ(kept.take(10), &blocks[2]);
+  kept.keep(&blocks[2], 10);
+  kept.shrink(19);
+  EXPECT_EQ(freed, (std::vector<void*>{&blocks[0], &blocks[1]}));
+  EXPECT_EQ(kept.bytes(), 10);
+  kept.shrink(-1);
+  EXPECT_EQ(kept.bytes(), 0);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace ladder {
 
-// Keeps freed memory in the process instead of returning it to the kernel, which would hand it out
-// again, zeroed and page by page, in every step. Call it once, at the very start of main().
+// Keeps freed memory in the heap, up to 4 MiB at a time: the kernel would hand it out again zeroed
+// and page by page. Large tensors are kept_blocks.hpp's. Call it once, at the very start of main().
 void keep_freed_memory();
 
 // Asks the kernel for pages of 2 MiB instead of 4 KiB under a large buffer that has not been

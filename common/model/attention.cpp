@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/core/check.hpp"
 #include "common/core/precision.hpp"
 
 namespace ladder {
@@ -48,14 +49,22 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) 
 at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const at::ScalarType type = q.scalar_type();
   if (!q.is_cpu() || !is_16_bit(type)) return fused(q, k, v);
-  if (is_attention_written_out(type)) return written_out(q, k, v);
+  if (attention_path(type) == AttentionPath::kWrittenOut) return written_out(q, k, v);
   return fused(widened(q), widened(k), widened(v)).to(type);
 }
 
 }  // namespace
 
-bool is_attention_written_out(at::ScalarType type) {
-  return is_16_bit(type) && has_instructions_for(type);
+AttentionPath attention_path(at::ScalarType type) {
+  if (!is_16_bit(type)) return AttentionPath::kFused;
+  return has_instructions_for(type) ? AttentionPath::kWrittenOut : AttentionPath::kWidened;
+}
+
+std::vector<AttentionPath> attention_paths(at::ScalarType type, at::Device device) {
+  if (device.is_cuda()) return {AttentionPath::kOnGpu};
+  if (!is_16_bit(type)) return {AttentionPath::kFused};
+  if (type == at::kHalf) return {AttentionPath::kWidened};  // no CPU has instructions that we use
+  return {AttentionPath::kWidened, AttentionPath::kWrittenOut};
 }
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -65,14 +74,31 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 // Queries, keys and values. The fused kernel also its output, which is the result itself in fp32,
 // and one log-sum per head, all in fp32 if 16 bits are widened for it; the one that is written out
-// all probabilities.
-std::int64_t saved_bytes_of_attention(const ModelOptions& options) {
-  const std::int64_t C = options.channels, H = options.heads;
-  const std::int64_t qkv = C + 2 * (C / H * options.kv_heads);
-  const Precision& precision = options.precision;
-  if (is_attention_written_out(precision.params))
-    return precision.param_bytes() * (qkv + H * options.context);
-  return precision.has_16_bit_params() ? 4 * (qkv + C + H) : 4 * (qkv + H);
+// all probabilities. A GPU's kernels copy heads whose channels are no multiple of 8, and in fp32
+// each query's shared keys and values.
+std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
+  const std::int64_t C = options.channels, H = options.heads, K = options.kv_heads, d = C / H;
+  const std::int64_t qkv = C + 2 * d * K, e = options.precision.param_bytes();
+  switch (path) {
+    case AttentionPath::kFused:
+      return 4 * (qkv + H);
+    case AttentionPath::kWidened:
+      return 4 * (qkv + C + H);
+    case AttentionPath::kWrittenOut:
+      return e * (qkv + H * options.context);
+    case AttentionPath::kOnGpu: {
+      const std::int64_t padded = d % 8 == 0 ? 0 : (d + 7) / 8 * 8 * (2 * H + 2 * K);
+      return e * (qkv + padded + (e == 4 && K < H ? 2 * C : 0)) + 4 * H;
+    }
+  }
+  throw CheckError("attention: no such path");
+}
+
+std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path) {
+  const std::int64_t C = options.channels, e = options.precision.param_bytes();
+  const std::int64_t probabilities =
+      path == AttentionPath::kWrittenOut ? options.heads * options.context : 0;
+  return 2 * e * probabilities + 4 * 7 * C;
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x) const {

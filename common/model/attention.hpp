@@ -2,27 +2,43 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "common/model/model_options.hpp"
 #include "common/model/modules.hpp"
 
 namespace ladder {
 
-// Whether attention on the CPU is two products and a softmax, as on paper, instead of libtorch's
-// fused kernel. That one saves no probabilities and is faster in fp32, but in bf16 it takes 1.2 to
-// 5 times as long (benchmarks/README.md).
-bool is_attention_written_out(at::ScalarType type);
+// Who computes attention. libtorch's fused kernel saves no probabilities and is faster in fp32, but
+// on a CPU in bf16 it takes 1.2 to 5 times as long as two products and a softmax
+// (benchmarks/README.md).
+enum class AttentionPath {
+  kOnGpu,       // a fused kernel
+  kFused,       // the CPU's, in fp32
+  kWidened,     // the same, for 16-bit numbers as fp32
+  kWrittenOut,  // two products and a softmax, as on paper
+};
+
+// On this machine's CPU: which 16-bit instructions it has decides.
+AttentionPath attention_path(at::ScalarType type);
+
+// On a GPU, or on any CPU: nothing depends on this machine.
+std::vector<AttentionPath> attention_paths(at::ScalarType type, at::Device device);
 
 // softmax(q kᵀ/√d) v of each head over earlier positions. q is [B, T, H, d], k and v are
 // [B, T, K, d], where K divides H: head h reads the keys and values h·K/H (grouped-query attention,
 // Ainslie et al., arXiv 2305.13245). Returns the heads side by side, [B, T, H·d].
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
-// The bytes per token that it saves for backward on the CPU, apart from its result. `options` has
-// kv_heads.
-std::int64_t saved_bytes_of_attention(const ModelOptions& options);
+// The bytes per token that it saves for backward, apart from its result. `options` has kv_heads.
+std::int64_t saved_bytes_of_attention(const ModelOptions& options, AttentionPath path);
+
+// At most, per token, on top of that while its backward computes: two gradients of all
+// probabilities where it is written out; elsewhere a few of queries, keys and values.
+std::int64_t working_bytes_of_attention(const ModelOptions& options, AttentionPath path);
 
 // GPT-2's self-attention with `num_heads` heads.
 struct Attention {

@@ -1,5 +1,7 @@
 #include "common/model/build_layers.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "common/core/check.hpp"
@@ -49,6 +51,58 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const at::Ten
   return layer;
 }
 
+// ---- Activations -------------------------------------------------------------------------------
+
+// While a weight's gradient is computed, per element: itself in fp32, and a copy of it or of the
+// weight in another format.
+constexpr double kBytesOfMatrix = 8;
+
+double embedding_numel(const ModelOptions& options) {
+  return static_cast<double>(options.vocab_size) * static_cast<double>(options.channels);
+}
+
+// Rows of logits start at multiples of 64 on a GPU (modules.cpp), which keeps them; on the CPU, the
+// loss is computed in fp32, and log_softmax saves its output. The head's product saves its input.
+std::int64_t saved_bytes_of_head(const Family& family, AttentionPath path) {
+  const ModelOptions& options = family.options();
+  const std::int64_t e = options.precision.param_bytes(), V = options.vocab_size;
+  return family.saved_bytes_of_final_norm() + e * options.channels +
+         (path == AttentionPath::kOnGpu ? e * ((V + 63) / 64 * 64) + 8 : 4 * V);
+}
+
+// Of the gradient of the logits, beside what the loss has saved; then of its product. oneDNN copies
+// what it transposes, and 16-bit numbers are widened for a CPU that cannot multiply them.
+double working_bytes_of_head(const ModelOptions& options, double tokens, at::Device device) {
+  const auto V = static_cast<double>(options.vocab_size), C = static_cast<double>(options.channels);
+  const bool is_narrow = options.precision.has_16_bit_params(), is_gpu = device.is_cuda();
+  const double loss = is_gpu && is_narrow ? 2 * (V + 63) : 4 * (V + (is_gpu ? 63 : 0));
+  const double copies = is_gpu ? 0 : is_narrow ? 6 * V : 4 * V;
+  return std::max(tokens * loss,
+                  tokens * (copies + 4 * C) + kBytesOfMatrix * embedding_numel(options));
+}
+
+// A dense gradient of all tokens, in fp32, and what it is rounded to; and that of the positions.
+double working_bytes_of_embedding(const ModelOptions& options, double tokens) {
+  const auto C = static_cast<double>(options.channels);
+  return (options.precision.has_16_bit_params() ? 6 : 4) * embedding_numel(options) +
+         4 * C * (2 * tokens + static_cast<double>(options.context));
+}
+
+// The CPU's fused kernel goes through tiles of the scores, of 256 times 512 at most, and keeps two
+// of them for each thread, beside rows of queries.
+double bytes_of_attention_per_thread(const ModelOptions& options) {
+  const auto T = static_cast<double>(options.context);
+  const auto d = static_cast<double>(options.channels / options.heads);
+  return 4 * std::min(T, 256.0) * (2 * std::min(T, 512.0) + 4 + 2 * d);
+}
+
+// Flash attention's backward adds up gradients of the queries in fp32; to do so in a fixed order,
+// it has as many of them as keep all multiprocessors busy, of which an H100 has 132.
+double bytes_of_deterministic_attention(const ModelOptions& options, double num_rows) {
+  const double parts = 1 + std::ceil(132 / (num_rows * static_cast<double>(options.heads)));
+  return parts * num_rows * 4 * static_cast<double>(options.context * options.channels);
+}
+
 }  // namespace
 
 Model build_layers(const ModelOptions& options, std::uint64_t seed,
@@ -96,12 +150,46 @@ ModelBuilder layer_builder(const ModelOptions& options, std::uint64_t seed) {
 
 std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows) {
   const std::unique_ptr<Family> family = family_of(options);
-  // The head's product saves its input. The loss is computed in fp32, and log_softmax saves its
-  // output.
-  const std::int64_t head = family->saved_bytes_of_final_norm() +
-                            options.precision.param_bytes() * options.channels +
-                            4 * options.vocab_size;
-  return num_rows * options.context * (options.layers * family->saved_bytes_of_block() + head);
+  const AttentionPath path = attention_path(options.precision.params);
+  return num_rows * options.context *
+         (options.layers * family->saved_bytes_of_block(path) + saved_bytes_of_head(*family, path));
+}
+
+std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows) {
+  return num_rows * options.context * 4 * options.vocab_size;
+}
+
+std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
+                                                at::Device device, int num_threads) {
+  const std::unique_ptr<Family> family = family_of(options);
+  const double tokens = num_rows * static_cast<double>(options.context);
+  std::vector<LayerActivations> layers(static_cast<std::size_t>(options.layers + 2));
+  LayerActivations block, &embedding = layers.front(), &head = layers.back();
+  for (const AttentionPath path : attention_paths(options.precision.params, device)) {
+    const auto raise = [&](double& most, std::int64_t bytes_per_token) {
+      most = std::max(most, tokens * static_cast<double>(bytes_per_token));
+    };
+    raise(block.saved, family->saved_bytes_of_block(path));
+    raise(block.working, family->working_bytes_of_block(path));
+    raise(head.saved, saved_bytes_of_head(*family, path));
+  }
+  const double shared = options.tie_embeddings ? 4 * embedding_numel(options) : 0;
+  block.working += shared + kBytesOfMatrix * static_cast<double>(family->largest_matrix_of_block());
+  block.working += device.is_cuda() ? bytes_of_deterministic_attention(options, num_rows)
+                                    : num_threads * bytes_of_attention_per_thread(options);
+  std::fill(layers.begin() + 1, layers.end() - 1, block);
+  embedding.working = shared + working_bytes_of_embedding(options, tokens);
+  head.working = working_bytes_of_head(options, tokens, device);
+  return layers;
+}
+
+double most_activation_bytes(const std::vector<LayerActivations>& layers) {
+  double saved = 0, most = 0;
+  for (const LayerActivations& layer : layers) {
+    saved += layer.saved;
+    most = std::max(most, saved + layer.working);
+  }
+  return most;
 }
 
 std::vector<std::int64_t> forward_flops(const ModelOptions& options) {

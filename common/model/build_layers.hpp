@@ -32,9 +32,25 @@ Model build_layers(const ModelOptions& options, std::uint64_t seed,
 ModelBuilder layer_builder(const ModelOptions& options, std::uint64_t seed);
 
 // The bytes of activations that forward, with the summed loss, saves for backward, for num_rows
-// rows of `context` tokens on the CPU. Backward itself needs more, for the activation gradients. On
-// a GPU, attention and the loss are other kernels, which save less (cross_entropy_on_gpu.hpp).
+// rows of `context` tokens on this machine's CPU, exactly. While the loss is computed, a second
+// number for each logit comes on top (loss_bytes()).
 std::int64_t saved_activation_bytes(const ModelOptions& options, std::int64_t num_rows);
+std::int64_t loss_bytes(const ModelOptions& options, std::int64_t num_rows);
+
+// What a microbatch holds in one layer, in bytes, on a GPU or on any CPU: a bound that does not
+// depend on this machine. On CPUs it is what oneDNN and ATen were seen to take: in fp32 within a
+// few percent, in 16 bits up to twice as much, for CPUs without such instructions.
+struct LayerActivations {
+  double saved = 0;    // by its forward, for its backward
+  double working = 0;  // on top, while it computes: gradients, one of a weight among them, copies
+};
+
+// Of each layer: the embedding, the blocks, and the head with the summed loss.
+std::vector<LayerActivations> layer_activations(const ModelOptions& options, double num_rows,
+                                                at::Device device, int num_threads);
+
+// The most that neighboring layers hold while a microbatch goes forward and backward through them.
+double most_activation_bytes(const std::vector<LayerActivations>& layers);
 
 // The floating-point operations of each layer's forward per token, the multiplications of its
 // matrices only; attention over the whole context, the causal half counted in full. A lookup counts

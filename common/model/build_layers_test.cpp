@@ -128,6 +128,25 @@ TEST(BuildLayers, ForwardSavesTheActivationsOfTheFormula) {
   }
 }
 
+// A plan counts what any CPU would save, or a GPU, and asks nobody which one this is. Per token and
+// block, GPT-2 saves 14 numbers per channel and two statistics for each of two norms, with 4 for
+// queries, keys, values and a copy of the result in fp32, or all probabilities.
+TEST(BuildLayers, WhatAPlanCountsDoesNotDependOnThisCpu) {
+  ModelOptions options{.context = 128, .heads = 4, .channels = 128};
+  const auto saved = [&](at::Device device) {
+    return layer_activations(options, /*num_rows=*/2, device, /*num_threads=*/1)[1].saved / 256;
+  };
+  EXPECT_EQ(saved(at::kCPU), 4 * (16 * 128 + 4 + 4));
+  options.precision.params = at::kHalf;
+  EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
+  options.precision.params = at::kBFloat16;
+  EXPECT_EQ(saved(at::kCPU), 2 * 13 * 128 + 16 + 4 * (4 * 128 + 4));
+  EXPECT_EQ(saved(at::kCUDA), 2 * 16 * 128 + 16 + 4 * 4);
+  options.heads = 16;  // the probabilities are more
+  EXPECT_EQ(saved(at::kCPU), 2 * (13 * 128 + 3 * 128 + 16 * 128) + 16);
+  EXPECT_EQ(saved(at::kCUDA), 2 * 16 * 128 + 16 + 4 * 16);
+}
+
 // An MLP may have another width.
 TEST(BuildLayers, TheMlpsWidthIsAnOption) {
   install_memory_ledger();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/model/attention.hpp"
 #include "common/model/model.hpp"
 #include "common/model/model_options.hpp"
 #include "common/model/parameter_maker.hpp"
@@ -32,9 +33,13 @@ class Family {
   // What stands between the last block and the head's product, from [B, T, C] to [B, T, C].
   virtual Layer final_norm(const ParameterMaker& make) const = 0;
 
-  virtual std::int64_t saved_bytes_of_block() const = 0;       // by forward, for backward
-  virtual std::int64_t saved_bytes_of_final_norm() const = 0;  // likewise
-  virtual std::int64_t flops_of_block() const = 0;             // of its forward
+  virtual std::int64_t saved_bytes_of_block(AttentionPath path) const = 0;  // until backward
+  virtual std::int64_t saved_bytes_of_final_norm() const = 0;               // likewise
+  // On top of that, at most, while a block's backward computes: gradients of activations, and what
+  // products copy. Without gradients of weights.
+  virtual std::int64_t working_bytes_of_block(AttentionPath path) const = 0;
+  virtual std::int64_t largest_matrix_of_block() const = 0;  // elements, not per token
+  virtual std::int64_t flops_of_block() const = 0;           // of its forward
   // Whether queries, keys and values are cut from one tensor.
   virtual bool has_joint_qkv() const = 0;
 

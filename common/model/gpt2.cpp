@@ -2,6 +2,8 @@
 
 #include <ATen/ops/gelu.h>
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/model/attention.hpp"
@@ -86,11 +88,11 @@ class Gpt2 final : public Family {
   }
 
   // A LayerNorm saves its input and two fp32 statistics; a product and GELU save their inputs.
-  std::int64_t saved_bytes_of_block() const override {
+  std::int64_t saved_bytes_of_block(AttentionPath path) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::int64_t e = options_.precision.param_bytes();  // of an activation
     const std::int64_t attention =
-        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_) + e * C;
+        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_, path) + e * C;
     const std::int64_t mlp =
         saved_bytes_of_final_norm() + e * C + e * M + e * M;  // ln_2, c_fc, gelu, c_proj
     return attention + mlp;
@@ -98,6 +100,18 @@ class Gpt2 final : public Family {
 
   std::int64_t saved_bytes_of_final_norm() const override {
     return options_.precision.param_bytes() * options_.channels + 2 * 4;
+  }
+
+  // The gradient of the residual stream; two of the MLP, or of queries, keys and values.
+  std::int64_t working_bytes_of_block(AttentionPath path) const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::int64_t fp32 = 4 * (C + std::max(2 * M, 6 * C));
+    const std::int64_t bytes = options_.precision.has_16_bit_params() ? 2 * fp32 : fp32;
+    return std::max(bytes, working_bytes_of_attention(options_, path));
+  }
+
+  std::int64_t largest_matrix_of_block() const override {
+    return options_.channels * std::max(options_.mlp_channels, 3 * options_.channels);
   }
 
   std::int64_t flops_of_block() const override {

@@ -2,6 +2,8 @@
 // positions, grouped-query attention and a SwiGLU. There are no biases. Weights are [out, in], as in
 // Hugging Face's files.
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/model/attention.hpp"
@@ -112,17 +114,31 @@ class Llama final : public Family {
   }
 
   // A norm saves its input and one fp32 scale; a product saves its input, the SwiGLU both of its.
-  std::int64_t saved_bytes_of_block() const override {
+  std::int64_t saved_bytes_of_block(AttentionPath path) const override {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::int64_t e = options_.precision.param_bytes();  // of an activation
     const std::int64_t attention =
-        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_) + e * C;
+        saved_bytes_of_final_norm() + e * C + saved_bytes_of_attention(options_, path) + e * C;
     const std::int64_t mlp = saved_bytes_of_final_norm() + e * C + 2 * e * M + e * M;
     return attention + mlp;
   }
 
   std::int64_t saved_bytes_of_final_norm() const override {
     return options_.precision.param_bytes() * options_.channels + 4;
+  }
+
+  // The gradient of the residual stream; four of the SwiGLU, which has a fifth number if 16 bits are
+  // widened for it, or of queries, keys and values.
+  std::int64_t working_bytes_of_block(AttentionPath path) const override {
+    const std::int64_t C = options_.channels, M = options_.mlp_channels;
+    const std::int64_t bytes = options_.precision.has_16_bit_params()
+                                   ? 4 * (C + std::max(5 * M, 8 * C))
+                                   : 4 * (C + std::max(4 * M, 6 * C));
+    return std::max(bytes, working_bytes_of_attention(options_, path));
+  }
+
+  std::int64_t largest_matrix_of_block() const override {
+    return options_.channels * std::max(options_.mlp_channels, options_.channels);
   }
 
   std::int64_t flops_of_block() const override {

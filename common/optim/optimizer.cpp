@@ -33,8 +33,6 @@ std::vector<UpdateRange> plan_updates(const FlatLayout& layout) {
 
 namespace {
 
-constexpr std::int64_t kWidePiece = 1 << 20;  // elements of scratch
-
 std::vector<OptimizerSlice> whole_model(const FlatModel& model, const FlatGradients& grads) {
   std::vector<OptimizerSlice> slices;
   for (const UpdateRange& range : plan_updates(model.layout())) {

@@ -45,6 +45,10 @@ struct OptimizerOptions {
 // of an element does not depend on where a buffer is cut.
 inline constexpr std::int64_t kUpdateAlignment = 16;
 
+// So many elements at a time are widened for an update, in fp32 scratch: 16-bit gradients, and 16-bit
+// parameters without masters.
+inline constexpr std::int64_t kWidePiece = 1 << 20;
+
 // A contiguous range of the flat buffer with one weight decay: neighboring tensors are updated in
 // one call. Start and length are multiples of the layout's alignment, and so of kUpdateAlignment.
 // If parameters have 16 bits, each tensor is a range of its own: stochastic rounding goes by

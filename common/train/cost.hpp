@@ -1,7 +1,10 @@
 // Building blocks of the steps' cost cards: pure formulas that allocate no tensor.
 #pragma once
 
+#include <vector>
+
 #include "common/comm/traffic.hpp"
+#include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
@@ -18,5 +21,34 @@ std::int64_t optimizer_bytes(const TrainOptions& options, std::int64_t numel);
 
 // One all-reduce of `count` doubles: the scalars of a step.
 Traffic scalars_traffic(std::int64_t count, int world_size, int rank);
+
+// ---- What a rank holds on top of its state, at most --------------------------------------------
+
+// Where the pieces of other ranks arrive in an all_reduce or reduce_scatter of so many elements
+// (rank_order_fold.hpp). NCCL has no such room, unless --reduction is ordered.
+double fold_bytes(const TrainOptions& options, std::int64_t numel, std::int64_t bytes_each,
+                  int world_size);
+
+// Elements, padding included. A save has one unit, or less, in fp32.
+std::int64_t largest_unit(const FlatLayout& layout);
+
+// Buffers for what is sent or saved: those that may exist while backward computes, and others.
+struct Buffers {
+  double in_backward = 0;
+  double after = 0;
+};
+
+// All that is neither parameters nor gradients nor optimizer state, and not held between steps:
+// what a microbatch's forward and backward need, the token ids of a step (as many replicas' as this
+// rank reads) and of an evaluation, scratch of the optimizer, buffers. A bound: buffers and activations need not peak at
+// the same moment.
+std::int64_t working_bytes(const TrainOptions& options, double most_activations,
+                           const Buffers& buffers = {}, std::int64_t num_replicas = 1);
+// The same with the activations of a whole model.
+std::int64_t working_bytes(const TrainOptions& options, const Buffers& buffers = {},
+                           std::int64_t num_replicas = 1);
+
+// The layers of the options' model, for a microbatch of theirs.
+std::vector<LayerActivations> layer_activations(const TrainOptions& options);
 
 }  // namespace ladder

@@ -45,6 +45,7 @@ StepsTaken counted_steps(const TrainOptions& options, const Trainer& trainer) {
 Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
   const StateBytes held = trainer.state_bytes(options, world_size, rank);
   const PeakBytes peak = peak_bytes_of(trainer, options, world_size, rank);
+  const auto working = working_bytes_of(trainer, options, world_size, rank);
   const StepsTaken steps = counted_steps(options, trainer);
   return {{"holds",
            {{"parameters", held.parameters},
@@ -55,6 +56,7 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
            {{"parameters", peak.parameters},
             {"gradients", peak.gradients},
             {"optimizer", peak.optimizer}}},
+          {"working", working ? Json(*working) : Json()},
           {"sends", sends_json(trainer.traffic(options, steps, world_size, rank))},
           {"in_steps", steps.count()}};
 }
@@ -79,8 +81,6 @@ Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world
                               options.model.context},
                {"param_bytes", options.model.precision.param_bytes()},
                {"grad_bytes", options.model.precision.grad_bytes()},
-               {"activations",
-                saved_activation_bytes(options.model, rows_each * options.data.microbatch_size)},
                {"layers", layers_json(options)},
                {"ranks", ranks},
                {"config", to_json(options)}};

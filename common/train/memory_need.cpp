@@ -35,7 +35,7 @@ double num_elements(const TrainOptions& options) {
 
 double activation_bytes_per_row(const TrainOptions& options) {
   return of_all_layers(options.model, [](const ModelOptions& model) {
-    return saved_activation_bytes(model, /*num_rows=*/1);
+    return saved_activation_bytes(model, /*num_rows=*/1) + loss_bytes(model, 1);
   });
 }
 

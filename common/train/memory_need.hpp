@@ -17,10 +17,10 @@ struct Ranks {
 Ranks ranks_here(const TrainOptions& options);  // as the launcher has started them, or --ranks
 
 // Bytes in host memory, of all ranks on this machine. What a run needs on top (its libraries, what
-// backward computes with) is left out, and so is all that depends on more than the options say.
+// backward computes with, but for the loss) is left out, and so is all that depends on more than the options say.
 struct MemoryNeed {
   double state = 0;        // parameters, gradients, optimizer
-  double activations = 0;  // what a microbatch's forward keeps for its backward
+  double activations = 0;  // what a microbatch's forward keeps for its backward, and the loss needs
   double tokens = 0;       // token ids and targets of an optimizer step
   double total() const { return state + activations + tokens; }
 };

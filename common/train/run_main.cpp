@@ -334,7 +334,8 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
 namespace {
 
 RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
-                        std::int64_t num_parameters, int world_size, int rank) {
+                        std::optional<std::int64_t> working, std::int64_t num_parameters,
+                        int world_size, int rank) {
   RankLines lines;
   const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
   char per_parameter[32];
@@ -351,6 +352,10 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
                        concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
                               ", optimizer ", peak.optimizer, " bytes during a step"));
   }
+  if (working)
+    lines.emplace_back(
+        "needs", concat("at most ", *working, " bytes (", format_bytes(*working),
+                        ") more: activations, what backward computes with, token ids, buffers"));
   const bool is_every_step = trainer.largest_traffic == nullptr;
   const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
     const StepsTaken steps = {.last = num_steps, .batches = batches};
@@ -387,16 +392,20 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   if (trainer.num_stages != nullptr)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
+  std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
+  for (int stage = 0; stage < num_stages; ++stage)
+    working.push_back(working_bytes_of(trainer, options, world_size, stage));
   text += describe_ranks(world_size, [&](int rank) {
-    return describe_rank(options, trainer, num_parameters, world_size, rank);
+    return describe_rank(options, trainer, working[static_cast<std::size_t>(rank % num_stages)],
+                         num_parameters, world_size, rank);
   });
-  const std::int64_t saved =
-      saved_activation_bytes(options.model, rows_each * options.data.microbatch_size);
-  return text + concat("Activations come on top: a microbatch's forward keeps ", saved, " bytes (",
-                       format_bytes(saved), ") for its backward",
-                       options.device.is_cuda() ? " (on a GPU, less)" : "",
-                       num_stages > 1 ? ", on all stages together.\n" : ".\n",
-                       "Backward adds what its kernels need; a run reports the peak.\n");
+  double saved = 0;
+  for (const LayerActivations& layer : layer_activations(options)) saved += layer.saved;
+  const auto bytes = static_cast<std::int64_t>(saved);
+  return text + concat("Of what comes on top, a microbatch's forward keeps ", bytes, " bytes (",
+                       format_bytes(bytes), ") for its backward",
+                       num_stages > 1 ? ", on all stages together" : "",
+                       "; a run reports the peak.\n");
 }
 
 }  // namespace ladder

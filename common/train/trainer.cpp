@@ -30,4 +30,10 @@ PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int
                                        : trainer.peak_bytes(options, world_size, rank);
 }
 
+std::optional<std::int64_t> working_bytes_of(const Trainer& trainer, const TrainOptions& options,
+                                             int world_size, int rank) {
+  if (trainer.working_bytes == nullptr || !options.shape.has_fixed_size) return std::nullopt;
+  return trainer.working_bytes(options, world_size, rank);
+}
+
 }  // namespace ladder

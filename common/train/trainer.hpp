@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/comm/traffic.hpp"
@@ -30,6 +31,9 @@ struct Trainer {
                      int rank);
   // Theory: the largest amounts during training; null: the same as between steps.
   PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // Theory: a bound of what a rank holds on top of those amounts at any moment of training or of a
+  // save: activations, what backward computes with, token ids, buffers. Null: it is not known.
+  std::int64_t (*working_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // Theory: what the optimizer step that sends most sends; null: all full steps send the same.
   Traffic (*largest_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
   // The stages into which the model is cut on so many ranks; null: there is no pipeline.
@@ -71,5 +75,10 @@ int num_stages_of(const Trainer& trainer, const TrainOptions& options, int world
 // Theory: the most bytes that a rank holds during training.
 PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int world_size,
                         int rank);
+
+// Theory: at most so many bytes on top. Nothing if the trainer has no formula, or does not know how
+// many microbatches a step has.
+std::optional<std::int64_t> working_bytes_of(const Trainer& trainer, const TrainOptions& options,
+                                             int world_size, int rank);
 
 }  // namespace ladder

@@ -27,23 +27,24 @@ ABOUT = """\
 Which steps can train this model on N ranks, and how long an optimizer step takes.
 
     ./ladder plan --ranks 4 --memory 1GiB --link 50:1 --layers 8 --channels 256
-    ./ladder plan --ranks 1000 --memory 80GiB --link 5:400 --speed 300:2000 --layers 32 --channels 4096 --precision bf16
+    ./ladder plan --ranks 1000 --memory 80GiB --link 5:400 --speed 300:2000 --device cuda --layers 32 --channels 4096
 
 All other words are options of the trainers; --micro-batch-size and --num-microbatches are those of each of N replicas. A
 pipeline has fewer replicas and more microbatches, so that all steps train on as many rows. Bytes are exact, from each step's
-own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it."""
+own plans. Without --speed, a short run of step 3 measures this machine, with as many ranks as share it. With --speed, nothing
+depends on this machine, and --device cuda plans for GPUs."""
 
 # What each option of a trainer does to an estimate. Those not measured change no time, because a step of the run that is
 # measured would take as long. An evaluation and a save are not part of a step's time.
 PLANNED = """model context layers heads kv-heads channels mlp-channels vocab-size tie-embeddings tokenizer micro-batch-size
     num-microbatches optimizer precision grad-dtype masters steps bucket-mb prefetch pipeline-stages pipeline-schedule
-    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every init-from""".split()
+    chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every init-from device
+    eval-every eval-samples""".split()
 MEASURED = "threads products data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
-    resume log-every eval-every eval-samples val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
+    resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
 REFUSED = {
-    "device": "it measures this machine's CPU; --speed says how fast a GPU is",
     "transport": "it plans for ranks under mpirun",
     "rank": "it plans for all ranks",
     "check-collectives": "checking sends more than the plans say",
@@ -95,6 +96,9 @@ def parse(words):
                         help="ranks that share a machine like this one; by default all without --link, else one per core")  # fmt: skip
     arguments, words = parser.parse_known_args(words)
     check_words(words)
+    device = option_of(words, "device")
+    if device not in (None, "cpu") and not arguments.speed:
+        usage_error(f"--device {device}: plan measures this machine's CPU; --speed says how fast a GPU is")
     return arguments, words
 
 
@@ -229,41 +233,17 @@ class Planned(NamedTuple):
     candidate: Candidate
     refusal: str = ""  # why not; then there is nothing else
     state_bytes: int = 0  # of the fullest rank, at most
-    activation_bytes: int = 0
+    working_bytes: int = 0  # on top, at most
     sent_bytes: int = 0  # per step, by the rank that sends most
     step_s: float = 0.0
     waiting_s: float = 0.0
 
     @property
     def held_bytes(self):
-        return self.state_bytes + self.activation_bytes
+        return self.state_bytes + self.working_bytes
 
     def fits(self, memory):
         return not self.refusal and (memory is None or self.held_bytes <= memory)
-
-
-def live_microbatches(actions):
-    live = most = 0
-    for action in actions:
-        live += {"F": 1, "I": 0}.get(action[0], -1)
-        most = max(most, live)
-    return most
-
-
-class Activations(NamedTuple):
-    """Bytes: what the forward of a block, and of all else, keeps; and what comes on top while it computes."""
-
-    block: int
-    rest: int
-    temporary: int
-
-    def on_stage(self, facts, stage):
-        if not (schedule := facts.get("schedule")):
-            return (len(facts["layers"]) - 2) * self.block + self.rest + self.temporary
-        chunks = [schedule["chunks"][chunk] for chunk in range(stage, len(schedule["chunks"]), facts["stages"])]
-        last = len(facts["layers"]) - 1
-        kept = sum(self.block * sum(0 < layer < last for layer in chunk) + self.rest * (last in chunk) for chunk in chunks)
-        return live_microbatches(schedule["stages"][stage]) * kept // len(chunks) + self.temporary
 
 
 class Planner:
@@ -274,12 +254,8 @@ class Planner:
         self.layers = len(self.whole["layers"]) - 2
         self.fresh = with_shape(self.words, self.whole)  # words of a model that is not read
         self.here = min(ranks, here or (max(1, num_cores() // self.whole["config"]["threads"]) if link else ranks))
-        one, two = (trainers.facts(STEP3, ranks, (*self.fresh, "--layers", str(layers)))["activations"] for layers in (1, 2))
-        self.activations = Activations(two - one, 2 * one - two, 0)
-        self.speed = self.said(speed) if speed else self.measured()
-
-    def said(self, speed):
-        return said_speed(*speed, self.whole)
+        self.is_of_this_machine = not speed
+        self.speed = said_speed(*speed, self.whole) if speed else self.measured()
 
     def measured(self):
         words, layers = measured_words(self.fresh, self.trainers.options(STEP3)), min(self.layers, MOST_LAYERS)
@@ -288,10 +264,7 @@ class Planner:
         def facts_of(more):
             return self.trainers.facts(STEP3, self.here, tuple(more))
 
-        found = measure(functools.partial(self.trainers.train, STEP3), words, self.here, layers, facts_of)
-        saved = facts_of([*words, "--layers", str(layers)])["activations"]
-        self.activations = self.activations._replace(temporary=max(0, found.activation_bytes - saved))
-        return with_layers(found.speed, self.layers)
+        return with_layers(measure(functools.partial(self.trainers.train, STEP3), words, self.here, layers, facts_of), self.layers)
 
     def plan(self, candidate):
         try:
@@ -299,10 +272,10 @@ class Planner:
         except Refusal as refusal:
             return Planned(candidate, str(refusal))
         state = [sum(rank["at_most"].values()) + rank["holds"]["communication"] for rank in facts["ranks"]]
-        kept = [self.activations.on_stage(facts, stage) for stage in range(len(state))]
-        fullest = max(range(len(state)), key=lambda stage: state[stage] + kept[stage])
+        working = [rank["working"] for rank in facts["ranks"]]
+        fullest = max(range(len(state)), key=lambda stage: state[stage] + working[stage])
         sent = max(sum(op["bytes_sent"] for op in rank["sends"].values()) / rank["in_steps"] for rank in facts["ranks"])
-        return Planned(candidate, "", state[fullest], kept[fullest], sent, *estimate(facts, self.speed, self.link))
+        return Planned(candidate, "", state[fullest], working[fullest], sent, *estimate(facts, self.speed, self.link))
 
     def plan_all(self):
         return [self.plan(each) for each in candidates(self.ranks, self.words, self.layers, self.whole["microbatches"])]
@@ -347,14 +320,15 @@ def verdict(plan, best, memory):
 
 def show(planner, plans, memory):
     best = choose(plans, memory)
-    lines = [["", "state", "activations", "sends per step", "time per step", ""]]
+    lines = [["", "state", "on top", "sends per step", "time per step", ""]]
     for plan in sorted(plans, key=lambda p: (best.index(p) if p in best else len(best), bool(p.refusal), not p.fits(memory), p.step_s)):
-        sizes = map(size_text, (plan.state_bytes, plan.activation_bytes, plan.sent_bytes))
+        sizes = map(size_text, (plan.state_bytes, plan.working_bytes, plan.sent_bytes))
         numbers = ["-"] * 4 if plan.refusal else [*sizes, time_text(plan.step_s)]
         lines.append([plan.candidate.name(), *numbers, verdict(plan, best, memory)])
     print(f"{planner.whole['parameters']:,} parameters, {planner.whole['tokens']:,} tokens per step, {planner.ranks} rank(s)\n")
     print(table(lines))
-    print("\nState and what is sent are exact; activations are those of a microbatch, and of all live ones in a pipeline.")
+    print("\nState and what is sent are exact. On top come, at most, activations, what backward computes with, token ids and buffers.")
+    print("Times are estimated for this machine." if planner.is_of_this_machine else "Nothing here depends on this machine.")
     for number, plan in enumerate(best, 1):
         step = plan.candidate.step
         words = planner.trainers.words_of(step, [*planner.words, *plan.candidate.words])

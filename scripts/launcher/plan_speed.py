@@ -6,12 +6,9 @@ and backward, of optimizer and norms, and of each all-reduce. Other programs can
 lower quartile counts.
 """
 
-import json
 import statistics
 import tempfile
 from collections import defaultdict
-from pathlib import Path
-from typing import NamedTuple
 
 from launcher.build import num_cores
 from launcher.plan_time import Speed
@@ -20,11 +17,6 @@ from read_trace import read_trace
 MOST_LAYERS = 4  # of the run that is measured
 STEPS = 8  # of it; the first one warms up
 UPDATE_BYTES, NORM_BYTES = 32, 4  # per element in fp32: AdamW reads 4 numbers and writes 3, then gradients are zeroed
-
-
-class Measured(NamedTuple):
-    speed: Speed  # of the few layers
-    activation_bytes: int  # the largest sum of activations and temporaries, with so many layers
 
 
 def quiet(values):
@@ -120,9 +112,7 @@ def measure(run, words, ranks, layers, facts_of):
     facts = facts_of(words)
     with tempfile.TemporaryDirectory() as folder:
         run(ranks, [*words, "--steps", str(STEPS), "--quiet", "--out", f"{folder}/run", "--trace", f"{folder}/trace.json"])
-        trace, report = read_trace(f"{folder}/trace.json"), json.loads(Path(folder, "run/report.json").read_text())
-    memory = max(rank["activations_peak"] for rank in report["memory"])
-    return Measured(speed_of(trace, facts, ranks, facts["config"]["threads"]), memory)
+        return speed_of(read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"])
 
 
 def with_layers(speed, layers):
