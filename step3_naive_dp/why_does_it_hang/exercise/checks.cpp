@@ -7,6 +7,7 @@
 // are looked at (watch.hpp), and trainer 5 meets a replica that drifts.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "common/comm/checking/checking_communicator.hpp"
