@@ -220,14 +220,18 @@ std::string wrong_messages(const Trial& trial) {
 std::string missed_drift(const std::string& data) {
   for (int rank = 0; rank < 3; ++rank) {
     const Drift drift = {rank, static_cast<std::size_t>(rank) + 1};
-    const std::string name = concat("rank ", rank), next = concat("rank ", (rank + 1) % 3);
+    const std::string name = concat("rank ", rank), next = concat("rank ", (rank + 1) % 3),
+                      other = concat("rank ", (rank + 2) % 3);
     std::string said;
     try {
       train_on(3, options_of(5, {3, 3, 0.1, data}), train_of(5), kUnchecked, drift);
     } catch (const std::exception& error) {
       said = error.what();
     }
-    if (said.starts_with(next) && said.find(name, next.size()) != std::string::npos) continue;
+    const auto names = [&](const std::string& a_rank) {
+      return said.find(a_rank, next.size()) != std::string::npos;
+    };
+    if (said.starts_with(next) && names(name) && !names(other)) continue;
     return concat(name, " drifts in step ", drift.step, " of 3, by a bit of one parameter: ", next,
                   " must end with an error that names ", name, ", but ",
                   said.empty() ? "no rank finds anything" : "the error is: " + said);
@@ -259,13 +263,15 @@ std::string fault_of(int trainer, Task task) {
   return trainer == 5 && task.num_ranks == 3 ? missed_drift(task.data) : "";
 }
 
-// Trainer 4 must not stop where a rank's own loss rises, nor where losses are equal.
+// On one rank the loss of this text rises in step 2; on two in step 6, and that of one of them alone
+// in step 4. Only trainer 4 stops there, but not for a rank's own loss, nor where losses are equal.
 std::vector<Task> tasks_of(int trainer, int num_ranks) {
   static const TempFolder folder;
   static const std::string text = CaseTexts(folder.path()).windows,
                            same = folder.write("same.txt", std::string(2000, 'a'));
-  if (trainer != 4) return {{num_ranks, 3, 0.1, text}};
-  return {{num_ranks, 9, 0.02, text}, {num_ranks, 3, 0, same}};
+  constexpr double kRate = 0.02;
+  if (trainer != 4) return {{num_ranks, num_ranks > 2 ? 3 : 8, kRate, text}};
+  return {{num_ranks, 9, kRate, text}, {num_ranks, 3, 0, same}};
 }
 
 std::string fault_of(int trainer, int num_ranks) {
