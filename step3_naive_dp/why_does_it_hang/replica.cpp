@@ -41,7 +41,8 @@ void Replica::record(const StepSums& sums, double grad_norm, double num_targets)
   run.record({sums.loss, grad_norm, parameter_norm(flat), num_targets, sums.is_stop_requested});
 }
 
-void Replica::show(const char* what, double value) const {
+void Replica::show(const char* what, double value) {
+  shown.push_back({run.num_steps_taken(), what, value});
   if (!options.output.is_quiet) std::printf("%s %.4f\n", what, value);
 }
 

@@ -3,6 +3,10 @@
 // Lifetime: `options` and `world_comm` outlive it.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "common/model/model.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
@@ -26,7 +30,7 @@ class Replica {
   // Ends the step. `sums` are global.
   void record(const StepSums& sums, double grad_norm, double num_targets);
   // Shows a number, on the rank that calls it.
-  void show(const char* what, double value) const;
+  void show(const char* what, double value);
   TrainReport finish();
 
   const TrainOptions& options;
@@ -36,6 +40,12 @@ class Replica {
   FlatGradients grads;
   Optimizer optimizer;
   BatchStream batches;
+  struct Shown {
+    std::int64_t num_steps;  // that had ended by then
+    std::string what;
+    double value;
+  };
+  std::vector<Shown> shown;  // by this rank: the judge reads it
 };
 
 }  // namespace ladder::hang

@@ -7,7 +7,8 @@ namespace ladder {
 
 void HangOptions::declare(OptionTable& table) {
   table.heading("Broken trainers");
-  table.number("--trainer", trainer, {1, hang::kNumTrainers}, "which of the six trainers trains");
+  table.number("--trainer", trainer, {1, int{hang::kTrainers.size()}},
+               "which of the six trainers trains");
 }
 
 void HangOptions::finalize(TrainOptions& /*options*/) {}

@@ -4,11 +4,11 @@
 // Collective: every rank of the group calls the same trainer, with a replica of its own.
 #pragma once
 
+#include <array>
+
 #include "step3_naive_dp/why_does_it_hang/replica.hpp"
 
 namespace ladder::hang {
-
-inline constexpr int kNumTrainers = 6;
 
 // In every step, rank 0 shows the loss over all ranks' rows.
 void trainer_1(Replica& replica, Communicator& comm);
@@ -29,5 +29,9 @@ void trainer_5(Replica& replica, Communicator& comm);
 
 // As trainer 1, but the loss is summed in a group of its own.
 void trainer_6(Replica& replica, Communicator& comm);
+
+using Train = void (*)(Replica& replica, Communicator& comm);
+inline constexpr std::array<Train, 6> kTrainers = {trainer_1, trainer_2, trainer_3,
+                                                   trainer_4, trainer_5, trainer_6};
 
 }  // namespace ladder::hang

@@ -142,11 +142,11 @@ class Checks : public Examination {
     });
   }
 
-  // In a world of one rank: nobody waits for what an error keeps from leaving.
-  void refuses(const std::string& what, const std::vector<std::string>& words,
+  void refuses(const std::string& what, std::vector<std::string> words,
                const std::function<void(GradientSharder&, const Model&)>& call) {
-    examine(what, [&](Communicator&) {
-      SelfCommunicator alone;
+    words.push_back(concat("rank ", comm_.rank()));
+    examine(what, [&](Communicator& comm) {
+      RankAlone alone(comm);
       const Model model(alone);
       GradientSharder sharder(model.plan, model.flat.leaves(), alone);
       expect_error(what, words, [&] { call(sharder, model); });

@@ -136,6 +136,8 @@ WorkPtr UnbufferedCommunicator::start(const Operation& operation) {
   check(operation.is_message(), to_string(operation.kind),
         " is a collective; this all-reduce is made of send and recv");
   check_operation(operation, *this);
+  check(operation.tag <= 1, "a ", to_string(operation.kind), " has the tag ", operation.tag,
+        "; this all-reduce has 0 and 1 for itself, and others may use the rest");
   check_overlap(operation);
   const at::Tensor& tensor = operation.tensor;
   check(static_cast<std::int64_t>(tensor.nbytes()) <= kLongestBytes, "rank ", rank(), ": a ",

@@ -8,7 +8,7 @@
 //                 that names both ranks, from wait() or test()
 //   no overlap    elements that a message on its way reads or writes may not be received into, and
 //                 what is being sent may not change before it has been waited for
-//   no collective and no split
+//   no collective, no split and no tag but 0 and 1
 //
 // An answer that fails leaves nothing behind: messages have a group of their own for each check, and
 // finish() sends what others still wait for, and receives what nobody has received. Its own

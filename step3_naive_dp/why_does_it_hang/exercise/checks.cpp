@@ -1,17 +1,27 @@
 // Judges the six trainers. The ranks are threads, so those of a trainer that is still broken end
-// without harm to the next one; --check-collectives finds what makes them wait. A mended trainer
-// trains like step 3's loop, to the bit, and sends what the cost card says: so nothing is mended by
-// leaving it out.
+// without harm to the next one; --check-collectives finds what makes them wait.
+//
+// A mended trainer trains like step 3's loop, to the bit, and makes the calls that its purpose
+// takes: nothing is mended by leaving it out. That does not show what all ranks do wrong alike, nor
+// what only people see. So each rank starts with parameters of its own, its calls and what it shows
+// are looked at (watch.hpp), and trainer 5 meets a replica that drifts.
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "common/optim/norm.hpp"
 #include "common/testing/judge_main.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/testing/time_limit.hpp"
+#include "common/train/build_model.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
+#include "step3_naive_dp/why_does_it_hang/exercise/watch.hpp"
 #include "step3_naive_dp/why_does_it_hang/train.hpp"
 #include "step3_naive_dp/why_does_it_hang/trainers.hpp"
 
@@ -20,25 +30,36 @@ namespace hang {
 namespace {
 
 constexpr double kPatienceSeconds = 1;
+constexpr double kUnchecked = 0;  // of what does not hang
 constexpr int kMostRanks = 4;
 
-TrainOptions small_options(int trainer, std::int64_t num_steps, const std::string& data) {
+// What a trainer is judged on.
+struct Task {
+  int num_ranks;
+  std::int64_t num_steps;
+  double lr;
+  std::string data;
+};
+
+TrainOptions options_of(int trainer, const Task& task) {
   TrainOptions options;
-  options.num_steps = num_steps;
+  options.num_steps = task.num_steps;
   options.model = {.context = 16, .layers = 1, .heads = 2, .channels = 16};
-  options.data.source = options.data.validation_source = data;
+  options.data.source = options.data.validation_source = task.data;
   options.data.microbatch_size = 1;
   options.optimizer.kind = OptimizerKind::kSgd;
-  options.lr = {.schedule = LrSchedule::kConstant, .lr = 0.1};
+  options.lr = {.schedule = LrSchedule::kConstant, .lr = task.lr};
   options.output.is_quiet = true;
   options.set<HangOptions>().trainer = trainer;
   return options_for(hang::trainer(), options);
 }
 
+Train train_of(int trainer) {
+  return kTrainers.at(static_cast<std::size_t>(trainer - 1));
+}
+
 // Step 3's loop.
-TrainReport train_plainly(const TrainOptions& options, World& world) {
-  Communicator& comm = world.comm();
-  Replica replica(options, comm);
+void train_plainly(Replica& replica, Communicator& comm) {
   broadcast_parameters(replica.flat, comm);
   while (replica.next_step()) {
     const Microbatches batch = replica.next_batch();
@@ -48,22 +69,40 @@ TrainReport train_plainly(const TrainOptions& options, World& world) {
     const double norm = replica.update();
     replica.record(all_reduce_sum(StepSums{loss}, comm), norm, num_targets);
   }
-  return replica.finish();
 }
 
-using Train = TrainReport (*)(const TrainOptions& options, World& world);
-
-// The reports of all ranks. Throws what a rank throws.
-std::vector<TrainReport> train_on(int num_ranks, const TrainOptions& options, Train train) {
-  std::vector<TrainReport> reports(static_cast<std::size_t>(num_ranks));
+// What all ranks do. Each starts with parameters of its own. Throws what the first rank throws.
+std::vector<Conduct> train_on(int num_ranks, const TrainOptions& options, Train train,
+                              double patience_s, const Drift& drift = {}) {
+  std::vector<Conduct> conducts(static_cast<std::size_t>(num_ranks));
   run_as_threads(num_ranks, [&](Communicator& comm) {
-    World world(comm.split(0, comm.rank()), Transport::kThreads);
-    check_collectives(world, kPatienceSeconds * time_scale(), [&] {
-      reports[static_cast<std::size_t>(comm.rank())] = train(options, world);
+    Conduct& conduct = conducts[static_cast<std::size_t>(comm.rank())];
+    TrainOptions own = options;
+    own.seed += static_cast<std::uint64_t>(comm.rank());
+    const std::unique_ptr<Communicator> group = comm.split(0, comm.rank());
+    World world(std::make_unique<Watch>(*group, conduct, drift), Transport::kThreads);
+    check_collectives(world, patience_s, [&] {
+      Replica replica(own, world.comm());
+      const Traffic before = world.comm().traffic();
+      train(replica, world.comm());
+      conduct.traffic = world.comm().traffic();
+      conduct.traffic -= before;
+      conduct.report = replica.finish();
+      conduct.shown = replica.shown;
       return 0;
     });
   });
-  return reports;
+  return conducts;
+}
+
+// What step 3's loop does. It is the same for all trainers, and asked for often.
+const std::vector<Conduct>& plain(const Task& task) {
+  static std::map<std::string, std::vector<Conduct>> known;
+  std::vector<Conduct>& conducts =
+      known[concat(task.num_ranks, " ", task.num_steps, " ", task.lr, " ", task.data)];
+  if (conducts.empty())
+    conducts = train_on(task.num_ranks, options_of(1, task), train_plainly, kUnchecked);
+  return conducts;
 }
 
 std::int64_t steps_until_the_loss_rises(const std::vector<double>& losses) {
@@ -71,43 +110,176 @@ std::int64_t steps_until_the_loss_rises(const std::vector<double>& losses) {
   return rise == losses.end() ? std::ssize(losses) : rise - losses.begin() + 2;
 }
 
-TrainReport wanted_report(int trainer, int num_ranks, std::int64_t num_steps,
-                          const std::string& data) {
-  const TrainReport report =
-      train_on(num_ranks, small_options(trainer, num_steps, data), train_plainly).front();
-  const std::int64_t num_wanted =
-      trainer == 4 ? steps_until_the_loss_rises(report.losses) : num_steps;
-  return num_wanted == num_steps ? report : wanted_report(trainer, num_ranks, num_wanted, data);
+// One of them, as one rank has gone through it.
+struct Trial {
+  int trainer;
+  const Task& task;
+  int rank;
+  const Conduct& found;
+  const Conduct& wanted;
+};
+
+std::string wrong_training(const Trial& trial) {
+  const TrainReport &found = trial.found.report, &wanted = trial.wanted.report;
+  if (found.losses.size() != wanted.losses.size())
+    return concat("it takes ", found.losses.size(), " steps, not ", wanted.losses.size());
+  if (trial.found.root != 0)
+    return concat("parameters are broadcast from rank ", trial.found.root, ", not from rank 0");
+  const auto [series, hash, tensors] = compare_runs({"", found}, {"", wanted});
+  if (series.empty() && hash.empty()) return "";
+  return concat("rank ", trial.rank,
+                " does not train like step 3: ", series.empty() ? hash[0] : series[0]);
+}
+
+std::string wrong_calls(const Trial& trial) {
+  const Traffic traffic =
+      every_step<step_traffic>(options_of(trial.trainer, trial.task), steps_of(trial.found.report),
+                               trial.task.num_ranks, trial.rank);
+  for (int i = 0; i < kNumCommOps; ++i) {
+    const auto op = static_cast<CommOp>(i);
+    // Before the first step, parameters may be broadcast in parts.
+    const OpTraffic found =
+        (op == CommOp::kBroadcast ? trial.found.report.traffic : trial.found.traffic)[op];
+    const OpTraffic theory = traffic[op];
+    if (found == theory) continue;
+    return concat("rank ", trial.rank, " makes ", found.calls, " calls of ", to_string(op),
+                  " that send ", found.bytes_sent, " bytes; what the trainer is for takes ",
+                  theory.calls, " and ", theory.bytes_sent);
+  }
+  if (trial.found.num_on_their_way > 0)
+    return concat(trial.found.num_on_their_way, " operations are never waited for");
+  return "";
+}
+
+// Trainer 6 has a group, for the loss that it shows and nothing else.
+std::string wrong_groups(const Trial& trial) {
+  const int num_groups = trial.trainer == 6 ? 1 : 0;
+  if (trial.found.num_groups != num_groups)
+    return concat("the number of groups that it splits off is ", trial.found.num_groups, ", not ",
+                  num_groups);
+  if (trial.trainer != 6) return "";
+  if (trial.found.gradients.size() != trial.wanted.gradients.size())
+    return "gradients are not summed in the group of all ranks";
+  const auto sorted = [](std::vector<double> numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+  };
+  if (sorted(trial.found.scalars) != sorted(trial.wanted.scalars))
+    return "the group of its own is for the loss that is shown; all else belongs to all ranks";
+  return "";
+}
+
+// Trainer 3: the largest tensor first, and one after the other. Not on one rank, where the broken
+// trainer would be told so before it has shown what it does on two.
+std::string wrong_order(const Trial& trial) {
+  if (trial.trainer != 3 || trial.task.num_ranks == 1) return "";
+  const std::vector<std::int64_t>& numels = trial.found.gradients;
+  const std::size_t num_tensors = numels.size() / trial.found.report.losses.size();
+  for (std::size_t i = 1; i < numels.size(); ++i) {
+    if (i % num_tensors == 0 || numels[i] <= numels[i - 1]) continue;
+    return concat("in step ", i / num_tensors + 1, ", ", numels[i], " elements are summed after ",
+                  numels[i - 1], ": the largest tensor is first");
+  }
+  return trial.found.has_overlap ? "a sum of gradients starts while another is on its way" : "";
+}
+
+// Trainers 1 and 6: only rank 0, and in every step.
+std::string wrong_shows(const Trial& trial) {
+  if (trial.trainer != 1 && trial.trainer != 6) return "";
+  std::vector<Replica::Shown> shown = trial.found.shown;
+  std::erase_if(shown, [](const auto& one) { return one.what.find("loss") == std::string::npos; });
+  const std::vector<double>& losses = trial.wanted.report.losses;
+  const std::size_t num_wanted = trial.rank == 0 ? losses.size() : 0;
+  if (shown.size() > 0 && trial.rank > 0)
+    return concat("rank ", trial.rank, " shows the loss, too: only rank 0 is to show it");
+  if (shown.size() != num_wanted)
+    return concat("of ", num_wanted, " steps, rank 0 shows the loss of ", shown.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const auto num_steps = static_cast<std::int64_t>(i);
+    if (shown[i].num_steps != num_steps && shown[i].num_steps != num_steps + 1)
+      return concat("the loss of step ", i + 1, " is shown in step ", shown[i].num_steps + 1);
+    if (std::abs(shown[i].value - losses[i]) > 1e-9 * losses[i])
+      return concat("in step ", i + 1, " rank 0 shows the loss ", shown[i].value, "; over all ",
+                    "ranks' rows it is ", losses[i]);
+  }
+  return "";
+}
+
+// Trainer 5: what is compared are the parameters after the step.
+std::string wrong_messages(const Trial& trial) {
+  const FlatLayout layout = layout_of(options_of(trial.trainer, trial.task));
+  for (std::size_t i = 0; i < trial.found.sent.size(); ++i) {
+    if (flat_norm(layout, trial.found.sent[i]) != trial.wanted.report.param_norms[i])
+      return concat("in step ", i + 1, " rank ", trial.rank,
+                    " does not send the parameters that the step ends with");
+  }
+  return "";
+}
+
+// Trainer 5: rank r's parameters differ in step r + 1 of three.
+std::string missed_drift(const std::string& data) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const Drift drift = {rank, static_cast<std::size_t>(rank) + 1};
+    const std::string name = concat("rank ", rank), next = concat("rank ", (rank + 1) % 3),
+                      other = concat("rank ", (rank + 2) % 3);
+    std::string said;
+    try {
+      train_on(3, options_of(5, {3, 3, 0.1, data}), train_of(5), kUnchecked, drift);
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+    const auto names = [&](const std::string& a_rank) {
+      return said.find(a_rank, next.size()) != std::string::npos;
+    };
+    if (said.starts_with(next) && names(name) && !names(other)) continue;
+    return concat(name, " drifts in step ", drift.step, " of 3, by a bit of one parameter: ", next,
+                  " must end with an error that names ", name, ", but ",
+                  said.empty() ? "no rank finds anything" : "the error is: " + said);
+  }
+  return "";
 }
 
 // What is wrong with it, or nothing.
-std::string fault_of(int trainer, int num_ranks, const std::string& data) {
-  constexpr std::int64_t kNumSteps = 12;
-  const TrainReport wanted = wanted_report(trainer, num_ranks, kNumSteps, data);
-  const TrainOptions options = small_options(trainer, kNumSteps, data);
-  std::vector<TrainReport> reports;
+std::string fault_of(int trainer, Task task) {
+  const std::int64_t num_steps = task.num_steps;
+  if (trainer == 4) task.num_steps = steps_until_the_loss_rises(plain(task)[0].report.losses);
+  const std::vector<Conduct>& wanted = plain(task);
+  task.num_steps = num_steps;
+  std::vector<Conduct> found;
   try {
-    reports = train_on(num_ranks, options, train);
+    found = train_on(task.num_ranks, options_of(trainer, task), train_of(trainer),
+                     kPatienceSeconds * time_scale());
   } catch (const std::exception& error) {
     return error.what();
   }
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const TrainReport& report = reports[static_cast<std::size_t>(rank)];
-    const auto num_steps = report.losses.size();
-    if (num_steps != wanted.losses.size())
-      return concat("it takes ", num_steps, " steps, not ", wanted.losses.size());
-    if (report.losses != wanted.losses || report.param_hash != wanted.param_hash)
-      return "its losses or parameters are not those of step 3";
-    const Traffic traffic = every_step<step_traffic>(options, steps_of(report), num_ranks, rank);
-    if (report.traffic == traffic) continue;
-    for (int i = 0; i < kNumCommOps; ++i) {
-      const auto op = static_cast<CommOp>(i);
-      const OpTraffic found = report.traffic[op], theory = traffic[op];
-      if (found == theory) continue;
-      return concat("rank ", rank, " makes ", found.calls, " calls of ", to_string(op),
-                    " that send ", found.bytes_sent, " bytes; what the trainer is for takes ",
-                    theory.calls, " and ", theory.bytes_sent);
+  for (const auto look :
+       {wrong_training, wrong_calls, wrong_groups, wrong_order, wrong_messages, wrong_shows}) {
+    for (int rank = 0; rank < task.num_ranks; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::string fault = look({trainer, task, rank, found[r], wanted[r]});
+      if (!fault.empty()) return fault;
     }
+  }
+  return trainer == 5 && task.num_ranks == 3 ? missed_drift(task.data) : "";
+}
+
+// On one rank the loss of this text rises in step 2; on two in step 6, and that of one of them alone
+// in step 4. Only trainer 4 stops there, but not for a rank's own loss, nor where losses are equal.
+std::vector<Task> tasks_of(int trainer, int num_ranks) {
+  static const TempFolder folder;
+  static const std::string text = CaseTexts(folder.path()).windows,
+                           same = folder.write("same.txt", std::string(2000, 'a'));
+  constexpr double kRate = 0.02;
+  if (trainer != 4) return {{num_ranks, num_ranks > 2 ? 3 : 8, kRate, text}};
+  return {{num_ranks, 9, kRate, text}, {num_ranks, 3, 0, same}};
+}
+
+std::string fault_of(int trainer, int num_ranks) {
+  for (const Task& task : tasks_of(trainer, num_ranks)) {
+    const std::string fault = fault_of(trainer, task);
+    if (!fault.empty())
+      return concat("trainer ", trainer, " on ", num_ranks, num_ranks == 1 ? " rank" : " ranks",
+                    ": ", fault);
   }
   return "";
 }
@@ -116,17 +288,12 @@ std::string fault_of(int trainer, int num_ranks, const std::string& data) {
 }  // namespace hang
 
 std::vector<std::string> judge_linked(Communicator& /*comm*/) {
-  const TempFolder folder;
-  const CaseTexts texts(folder.path());
-  for (int trainer = 1; trainer <= hang::kNumTrainers; ++trainer) {
+  for (int trainer = 1; trainer <= int{hang::kTrainers.size()}; ++trainer) {
     for (int num_ranks = 1; num_ranks <= hang::kMostRanks; ++num_ranks) {
-      const std::string fault = hang::fault_of(trainer, num_ranks, texts.windows);
+      const std::string fault = hang::fault_of(trainer, num_ranks);
       if (fault.empty()) continue;
-      const char* const ranks = num_ranks == 1 ? " rank" : " ranks";
-      std::vector<std::string> faults = {
-          concat("trainer ", trainer, " on ", num_ranks, ranks, ": ", fault)};
-      if (trainer > 1) faults.push_back(concat("right before it: ", trainer - 1, " of six"));
-      return faults;
+      if (trainer == 1) return {fault};
+      return {fault, concat("right before it: ", trainer - 1, " of six")};
     }
   }
   return {};

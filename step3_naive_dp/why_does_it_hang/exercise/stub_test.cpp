@@ -7,9 +7,7 @@ namespace ladder {
 namespace {
 
 TEST(Stub, HasSixTrainers) {
-  for (const auto trainer : {hang::trainer_1, hang::trainer_2, hang::trainer_3, hang::trainer_4,
-                             hang::trainer_5, hang::trainer_6})
-    EXPECT_NE(trainer, nullptr);
+  for (const hang::Train trainer : hang::kTrainers) EXPECT_NE(trainer, nullptr);
 }
 
 }  // namespace
