@@ -42,12 +42,12 @@ ReferenceDdp::ReferenceDdp(FlatModel& model, Communicator& comm) : model_(model)
 
 ReferenceDdp::~ReferenceDdp() = default;
 
-void ReferenceDdp::broadcast_parameters() {
-  constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // as DistributedDataParallel
+void ReferenceDdp::broadcast_parameters(std::int64_t buffer_bytes) {
+  const auto num_bytes = static_cast<std::size_t>(buffer_bytes);
   std::vector<at::Tensor> tensors;
   for (const NamedTensor& leaf : model_.leaves()) tensors.push_back(leaf.tensor.detach());
   const MemoryScope scope(MemoryCategory::kCommunication);
-  c10d::broadcast_coalesced(make_process_group(comm_), tensors, kBroadcastBytes, /*rank=*/0);
+  c10d::broadcast_coalesced(make_process_group(comm_), tensors, num_bytes, /*rank=*/0);
 }
 
 LossSum ReferenceDdp::wrap(LossSum loss_sum) {

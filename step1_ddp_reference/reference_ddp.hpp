@@ -49,11 +49,14 @@ class ReferenceDdp {
   ~ReferenceDdp();
 
   // Makes every replica's parameters equal to rank 0's, frozen ones included. Collective, blocking.
-  // Memory: copies them into flat tensors, 250 MiB at a time (category: communication).
-  void broadcast_parameters();
+  // Memory: flat copies of the leaves in their order (category: communication), each of which is
+  //         sent once it has buffer_bytes or more, 250 MiB as in DistributedDataParallel. At most
+  //         two are there at a time: less than 2 · (buffer_bytes + the largest leaf).
+  void broadcast_parameters(std::int64_t buffer_bytes = std::int64_t{250} << 20);
 
-  // Returns the forward that the loop calls. It counts the microbatches since arm(), and prepares
-  // the Reducer after the last one's forward. Without arm(), or without gradients (evaluation), it
+  // Returns the forward that the loop calls. It counts the microbatches since arm(), together with
+  // all others that it has returned, as for two objectives in one step, and prepares the Reducer
+  // after the last one's forward. Without arm(), or without gradients (evaluation), it
   // only forwards the call. Throws CheckError for a microbatch beyond those announced.
   LossSum wrap(LossSum loss_sum);
 

@@ -15,9 +15,9 @@ namespace ladder {
 namespace {
 
 // A second copy of the parameters takes 4 bytes each. In steps 1 and 2 libtorch's broadcast makes
-// one, up to 250 MiB at a time, before training starts. In step 7 the heap has holes between units
-// that are gathered and freed: 0.7 to 1.5 bytes, as messages happen to arrive. Elsewhere it keeps
-// less: what is left from creating one unit.
+// one, in two pieces of up to 250 MiB at a time, before training starts. In step 7 the heap has
+// holes between units that are gathered and freed: 0.7 to 1.5 bytes, as messages happen to arrive.
+// Elsewhere it keeps less: what is left from creating one unit.
 double allowed_bytes_per_parameter(const std::string& step) {
   if (step == "step1_ddp_reference" || step == "step2_sharded_data") return 4;
   return step == "step7_zero3" ? 2 : 1;

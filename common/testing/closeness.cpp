@@ -3,10 +3,29 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 namespace ladder {
+namespace {
+
+template <class Value>
+std::string shortest(Value value) {
+  char text[64];
+  return std::isnan(value) ? "nan"
+                           : std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+}  // namespace
+
+std::string digits(double value) {
+  return shortest(value);
+}
+std::string digits(float value) {
+  return shortest(value);
+}
 
 ::testing::AssertionResult bits_equal(const at::Tensor& actual, const at::Tensor& expected) {
   if (actual.scalar_type() != expected.scalar_type() || actual.sizes() != expected.sizes()) {

@@ -1,8 +1,9 @@
 // What all exercises share: examines an answer check by check, with the same verdict on all ranks.
 //
-// A check that throws has found a fault, and the next check still runs. Ranks that call different
-// collectives are a fault as well, not a hang, because each check gets a LockstepCommunicator. If
-// the process dies, its last line names the check (current_check.hpp).
+// A check that throws has found a fault, and the next check still runs; that something is "not
+// implemented" is said once. Ranks that call different collectives are a fault as well, not a hang,
+// because each check gets a LockstepCommunicator. If the process dies, its last line names the check
+// (current_check.hpp).
 //
 // Collective: examine(), with the same checks on every rank.
 // Lifetime:   `comm` must outlive this.

@@ -79,12 +79,15 @@ TEST_F(ExaminationTest, GivesTheLinesOfTheRankThatFoundMost) {
 
 TEST_F(ExaminationTest, SaysWhatToLookForIfOnlyRoundingDiffers) {
   const at::Tensor thirds = at::full({2}, 1.0F / 3);
+  const at::Tensor sums = at::full({100}, 16.0, at::kBFloat16);
+  sums[7] = 16.125;  // the next bf16
   examination_.examine("rounding", [&](Communicator&) {
     examination_.expect("a number", 1.0, 1.0000000000000018);
     examination_.expect("a tensor", thirds * 3.00001, at::full({2}, 1.0F));
     examination_.expect("another number", 1.0, 1.5);
     examination_.expect("another tensor", thirds, at::full({2}, 1.0F));
-    examination_.expect("not a number", std::nan(""), 1.0);
+    examination_.expect("not a number", -std::nan(""), 1.0);
+    examination_.expect("16 bits", sums, at::full({100}, 16.0, at::kBFloat16));
   });
   const auto mentions_rounding = HasSubstr("equal up to rounding: look for additions in another");
   EXPECT_THAT(
@@ -93,7 +96,8 @@ TEST_F(ExaminationTest, SaysWhatToLookForIfOnlyRoundingDiffers) {
                   AllOf(HasSubstr("a tensor is 1.0000"), mentions_rounding),
                   EndsWith("another number is 1, not 1.5"),
                   AllOf(HasSubstr("another tensor is 0.333"), Not(mentions_rounding)),
-                  EndsWith("not a number is nan, not 1")));
+                  EndsWith("not a number is nan, not 1"),
+                  AllOf(HasSubstr("16 bits is 16.125, not 16 (element 7;"), mentions_rounding)));
 }
 
 TEST_F(ExaminationTest, TensorsThatCannotBeComparedAreFaults) {
@@ -115,6 +119,25 @@ TEST_F(ExaminationTest, ErrorsMustBeThrownAndSayEnough) {
   EXPECT_THAT(examination_.faults(),
               ElementsAre(EndsWith("nothing says nothing; expected a CheckError"),
                           EndsWith("little says 'rank 5', without '7'")));
+}
+
+TEST_F(ExaminationTest, WhatIsNotWrittenYetIsSaidOnce) {
+  const auto write_me = [] { throw CheckError("not implemented: step0: f()"); };
+  examination_.examine("a check", [&](Communicator&) { write_me(); });
+  examination_.examine("a call",
+                       [&](Communicator&) { examination_.expect_error("f()", {}, write_me); });
+  examination_.examine("another", [&](Communicator&) { write_me(); });
+  EXPECT_THAT(examination_.faults(), ElementsAre(of_rank(0, "not implemented: step0: f()")));
+}
+
+TEST_F(ExaminationTest, TypesThatDoNotFitAreExplained) {
+  examination_.examine("parameters in bf16", [&](Communicator&) {
+    at::full({2}, 1.0, at::kBFloat16).lerp(at::full({2}, 1.0F), 0.5);
+  });
+  EXPECT_THAT(
+      examination_.faults(),
+      ElementsAre(AllOf(StartsWith(of_rank(0, "parameters in bf16: a tensor in bf16 meets")),
+                        HasSubstr("one in fp32"), HasSubstr("libtorch"))));
 }
 
 // The errors of libtorch include a stack trace.

@@ -50,7 +50,7 @@ const std::vector<Case>& cases() {
          options.data.num_microbatches = 2;
          options.clip_norm = 1;
        }},
-      {"fp16 that overflows at first",
+      {"parameters and gradients in fp16, which overflow at first",
        [](TrainOptions& options) {
          options.num_steps = 8;
          options.model.precision = {at::kHalf, at::kHalf};
@@ -58,7 +58,7 @@ const std::vector<Case>& cases() {
          options.data.num_microbatches = 2;
          options.clip_norm = 0.5;
        }},
-      {"stochastic rounding instead of masters",
+      {"parameters in bf16, stochastic rounding instead of masters",
        [](TrainOptions& options) {
          options.model.precision.params = at::kBFloat16;
          options.optimizer.masters = Masters::kStochastic;

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "common/core/check.hpp"
 #include "common/testing/closeness.hpp"
@@ -67,13 +66,6 @@ class Comparison {
         found.numel(), " elements", distance(relative_distance(found, wanted)));
   }
 
-  static std::string digits(double value) {
-    if (std::isnan(value)) return "nan";
-    std::ostringstream text;
-    text.precision(std::numeric_limits<double>::max_digits10);
-    text << value;
-    return text.str();
-  }
   static std::string distance(double relative) {
     if (!std::isfinite(relative)) return "";
     return concat(" (relative distance ", relative,

@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/testing/closeness.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/report/report.hpp"
 #include "step0_single_gpu/judge/part_of_step.hpp"
 
 namespace ladder {
@@ -34,6 +36,38 @@ std::string meaning_of(double ratio, std::int64_t num_ranks, std::int64_t num_mi
     return concat("the gradients are ", std::lround(ratio), " times too large: the number of ",
                   too_large);
   return too_small.empty() ? "" : "the gradients are divided by the number of " + too_small;
+}
+
+bool is_same(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+// The number of values that are equal before the first difference.
+std::size_t num_equal(const std::vector<double>& found, const std::vector<double>& wanted) {
+  const auto end = std::mismatch(found.begin(), found.end(), wanted.begin(), wanted.end(), is_same);
+  return static_cast<std::size_t>(end.first - found.begin());
+}
+
+// What the gradients of the first step in which their norms differ look like; empty if that says
+// nothing.
+std::string meaning_of(const std::vector<double>& norms, const std::vector<double>& wanted,
+                       const TrainOptions& options, int num_ranks, int num_replicas) {
+  const std::size_t step = num_equal(norms, wanted);
+  if (step >= std::min(norms.size(), wanted.size())) return "";
+  if (std::isfinite(norms[step]) && !std::isfinite(wanted[step]))
+    return "the gradients overflow here, and something hides it: infinity and nan must reach the "
+           "loss scaler";
+  const std::string meaning =
+      meaning_of(norms[step] / wanted[step], num_ranks, options.data.num_microbatches);
+  return meaning.empty() && step == 0 ? part_of_first_step(norms[0], options, num_replicas)
+                                      : meaning;
+}
+
+// Whether each line is about a difference that may be rounding.
+bool are_within_rounding(const std::vector<std::string>& lines) {
+  return std::all_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("within rounding") != std::string::npos;
+  });
 }
 
 // "'h.0.ln_1.bias', 'ln_f.bias' and 3 more"
@@ -69,15 +103,21 @@ std::vector<std::string> unmoved(const FinishedRun& found, const FinishedRun& wa
 std::vector<std::string> explain(const FinishedRun& found, const FinishedRun& wanted,
                                  const TrainOptions& options, int num_ranks, int num_replicas) {
   auto [lines, hash, tensors] = compare_runs(found, wanted);
-  const std::vector<double>&norms = found.report.grad_norms, &right = wanted.report.grad_norms;
-  const auto first = std::mismatch(norms.begin(), norms.end(), right.begin(), right.end());
-  if (first.first != norms.end() && first.second != right.end()) {
-    std::string meaning =
-        meaning_of(*first.first / *first.second, num_ranks, options.data.num_microbatches);
-    if (meaning.empty() && first.first == norms.begin())
-      meaning = part_of_first_step(norms[0], options, num_replicas);
-    if (!meaning.empty()) lines.push_back(meaning);
+  const TrainReport &own = found.report, &right = wanted.report;
+  const std::string meaning =
+      meaning_of(own.grad_norms, right.grad_norms, options, num_ranks, num_replicas);
+  if (!meaning.empty()) lines.push_back(meaning);
+  // The norm of the parameters is taken after the update, that of the gradients before it.
+  const std::size_t num_updates = num_equal(own.param_norms, right.param_norms);
+  const std::size_t num_right =
+      std::min(num_equal(own.losses, right.losses), num_equal(own.grad_norms, right.grad_norms));
+  if (num_updates < num_right) {
+    lines.push_back(concat("the loss and the gradient norm of step ", num_updates + 1,
+                           " are right, the parameters after it are not: look at the update, and "
+                           "at how each rank gets all of it"));
   }
+  if (!lines.empty() && are_within_rounding(lines) && are_within_rounding(tensors))
+    lines.push_back(kRoundingHint);
   if (!tensors.empty()) {
     lines.push_back(concat(
         tensors[0], tensors.size() > 1 ? concat("; so do ", tensors.size() - 1, " other tensors")

@@ -68,12 +68,16 @@ class Judge::Watch final : public RecordingCommunicator {
         operation.is_sum() || is_librarys ? of_sums_ : MemoryCategory::kParameters;
     const MemoryCategory found = memory_category_of(tensor).value_or(MemoryCategory::kOther);
     if (found == wanted) return;
+    const bool is_in_no_scope =
+        found == MemoryCategory::kActivations || found == MemoryCategory::kOther;
     fault_ = concat(to_string(operation.kind), " of ", tensor.numel(),
                     " elements works on memory of ", to_string(found), ", not on the ",
                     to_string(wanted), is_librarys ? "'s buffers" : " themselves",
                     is_librarys && operation.kind == CommOp::kBroadcast
                         ? ": are these flat copies, made in a MemoryScope of that category?"
-                        : ": is it a copy?");
+                    : is_in_no_scope
+                        ? ": is it a copy, or allocated outside of a MemoryScope of that category?"
+                        : "");
   }
 
   MemoryCategory of_sums_ = MemoryCategory::kGradients;
@@ -128,10 +132,12 @@ void Judge::judge(const Case& one) {
     watch.pass_messages_on();  // those of a checkpoint, and of a pipeline
     trained = train(options, one.resumes, watch);
     if (!watch.fault().empty()) fault(watch.fault());
-    const int num_left = watch.recording().num_on_their_way();
-    const int num_dropped = watch.recording().num_dropped;
-    if (num_left > 0 || num_dropped > 0)
-      fault(concat(std::max(num_left, num_dropped), " operations are never waited for"));
+    const Recording& seen = watch.recording();
+    const int num_left = std::max(seen.num_on_their_way(), seen.num_dropped);
+    if (num_left > 0) {
+      fault(concat(num_left, num_left == 1 ? " operation is" : " operations are",
+                   " never waited for: each needs a wait(), even if test() has said true"));
+    }
   });
   const std::size_t num_reports = one.resumes ? 2 : 1;
   const bool all_trained =

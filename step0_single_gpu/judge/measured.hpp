@@ -9,8 +9,9 @@
 
 namespace ladder {
 
-// A line for each amount that differs, with both values; nothing if there is none. `report`: this
-// rank's. `before`: what was held before the run, such as the rest of one that has failed.
+// A line for each amount that differs, with both values and, for memory, what that may mean;
+// nothing if there is none. `report`: this rank's. `before`: what was held before the run, such as
+// the rest of one that has failed.
 //
 // has_scratch: an operation may be in flight between steps; its scratch is not compared.
 std::vector<std::string> differences_from_theory(const Trainer& trainer,

@@ -1,8 +1,9 @@
 // Judges who reads what: first on epochs so small that a line shows what is wrong, then by the
 // trainer.
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <span>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/testing/judge_main.hpp"
@@ -22,6 +23,10 @@ std::string text_of(const Samples& samples) {
   return text.empty() ? "nothing" : text;
 }
 
+const char* to_string(Tail tail) {
+  return tail == Tail::kDrop ? "dropped" : "padded";
+}
+
 // The definition, without a formula: cut or lengthen what is left until it divides, then deal it
 // out one by one.
 std::vector<Samples> shares_of(const Samples& order, std::int64_t position, int num_ranks,
@@ -35,6 +40,38 @@ std::vector<Samples> shares_of(const Samples& order, std::int64_t position, int 
   return shares;
 }
 
+// An order of zeros, of which hardly any is read: it takes memory only where somebody writes. To
+// read far outside of it gives zeros, too, not a crash.
+class LongOrder {
+ public:
+  explicit LongOrder(std::int64_t num_samples)
+      : num_samples_(num_samples),
+        memory_(::mmap(nullptr, num_bytes(), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {
+    check(memory_ != MAP_FAILED, "no addresses for an order of ", num_samples, " samples");
+    ::madvise(memory_, num_bytes(), MADV_NOHUGEPAGE);
+  }
+  ~LongOrder() { ::munmap(memory_, num_bytes()); }
+  LongOrder(const LongOrder&) = delete;
+  LongOrder& operator=(const LongOrder&) = delete;
+
+  std::span<const std::int64_t> span() const {
+    return {begin(), static_cast<std::size_t>(num_samples_)};
+  }
+  void set(std::int64_t place) const { begin()[place] = place; }  // the sample at this place
+
+ private:
+  static constexpr std::int64_t kMargin = std::int64_t{1} << 33;
+
+  std::size_t num_bytes() const {
+    return static_cast<std::size_t>(num_samples_ + 2 * kMargin) * sizeof(std::int64_t);
+  }
+  std::int64_t* begin() const { return static_cast<std::int64_t*>(memory_) + kMargin; }
+
+  std::int64_t num_samples_;
+  void* memory_;
+};
+
 class Checks : public Examination {
  public:
   using Examination::Examination;
@@ -44,8 +81,8 @@ class Checks : public Examination {
     for (std::int64_t n = 1; n <= 9; ++n) {
       for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {
         for (const Tail tail : {Tail::kDrop, Tail::kPad}) {
-          const std::string what = concat(n, " samples, ", num_ranks, " ranks, the tail ",
-                                          tail == Tail::kDrop ? "dropped" : "padded");
+          const std::string what =
+              concat(n, " samples, ", num_ranks, " ranks, the tail ", to_string(tail));
           if (faults().empty())
             examine(what, [&](Communicator&) { small_epoch(what, n, num_ranks, tail); });
         }
@@ -53,23 +90,50 @@ class Checks : public Examination {
     }
   }
 
-  // An order of so many zeros, of which hardly any is read; memory comes only with the first access.
   void lengths_beyond_float() {
     constexpr std::int64_t kNumSamples = (1 << 24) + 3;  // as a float: one more
-    const std::unique_ptr<void, void (*)(void*)> zeros(
-        std::calloc(kNumSamples, sizeof(std::int64_t)), &std::free);
-    const std::span<const std::int64_t> order(static_cast<const std::int64_t*>(zeros.get()),
-                                              kNumSamples);
+    const LongOrder order(kNumSamples);
     constexpr int kNumRanks = (kNumSamples + 1) / 4;
     const std::string what = concat("the number of samples of rank 0 of ", kNumRanks, ", of ",
                                     kNumSamples, " samples, the tail ");
     examine(what, [&](Communicator&) {
       const auto num_read = [&](int num_ranks, Tail tail) {
-        return samples_of_rank(order, 0, 0, num_ranks, tail).size();
+        return samples_of_rank(order.span(), 0, 0, num_ranks, tail).size();
       };
       expect(what + "dropped,", num_read(kNumRanks, Tail::kDrop), std::size_t{3});
       expect(what + "padded,", num_read(kNumRanks, Tail::kPad), std::size_t{4});
     });
+  }
+
+  // Neither 2^31 nor 2^32 is enough for a place in this order.
+  void places_beyond_32_bits() {
+    constexpr std::int64_t kNumSamples = 5'000'000'000;
+    constexpr int kNumRanks = 1 << 20, kRank = kNumRanks - 3;
+    const LongOrder order(kNumSamples);
+    for (const auto& [position, tail] : {std::pair{std::int64_t{0}, Tail::kDrop},
+                                         {std::int64_t{0}, Tail::kPad},
+                                         {kNumSamples - 5 * kNumRanks + 7, Tail::kDrop},
+                                         {kNumSamples - 5 * kNumRanks + 7, Tail::kPad}}) {
+      const std::string what =
+          concat("rank ", kRank, " of ", kNumRanks, ", of ", kNumSamples, " samples of which ",
+                 position, " are used up, the tail ", to_string(tail), ": ");
+      examine(what, [&, from = position, tail_ = tail](Communicator&) {
+        const std::int64_t num_left =
+            kNumSamples - from + (tail_ == Tail::kPad ? kNumRanks - 1 : 0);
+        const std::int64_t num_wanted = num_left / kNumRanks;
+        const auto place_of = [&](std::int64_t k) {
+          return (from + k * kNumRanks + kRank) % kNumSamples;
+        };
+        for (std::int64_t k = 0; k < num_wanted; ++k) order.set(place_of(k));
+        const Samples found = samples_of_rank(order.span(), from, kRank, kNumRanks, tail_);
+        expect(what + "the number of samples", static_cast<std::int64_t>(found.size()), num_wanted);
+        for (std::int64_t k = 0; k < std::min<std::int64_t>(num_wanted, std::ssize(found)); ++k) {
+          if (found[static_cast<std::size_t>(k)] == place_of(k)) continue;
+          return fault(concat(what, "sample ", k, " of the rank is not that at place ", place_of(k),
+                              " of the order: has each number of samples 64 bits?"));
+        }
+      });
+    }
   }
 
   void refuses(int rank, int num_ranks) {
@@ -113,7 +177,10 @@ std::vector<std::string> check() {
   checks.small_epochs();
   for (const int rank : {-1, 2, 3}) checks.refuses(rank, 2);
   checks.refuses(0, 0);
-  if (checks.faults().empty()) checks.lengths_beyond_float();
+  if (checks.faults().empty()) {
+    checks.lengths_beyond_float();
+    checks.places_beyond_32_bits();
+  }
   return checks.faults();
 }
 

@@ -1,8 +1,7 @@
 // Judges a bucketer: the trainer shows what is summed, held and sent; these checks show when a
 // bucket leaves, and what must be refused.
+#include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/variable.h>
-
-#include <algorithm>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
@@ -49,13 +48,28 @@ class Checks : public Examination {
              SmallModel::kNumBuckets);
       expect("the number of all-reduces that backward waits for, which hold it up,",
              seen.num_waited_for, 0);
-      for (std::size_t i = 0; i < std::min(seen.started.size(), model.plan.size()); ++i) {
-        expect(concat("the number of elements of all-reduce ", i), seen.started[i].numel,
-               model.plan[i].numel);
-      }
+      const std::string wrong_order = describe_order("all-reduces", seen.started, model.plan);
+      if (!wrong_order.empty()) fault(wrong_order);
       const std::string idle_hooks = hooks.describe_idle_hooks();
       if (!idle_hooks.empty()) fault(idle_hooks);
       bucketer.wait();
+    });
+  }
+
+  void keeps_bucketers_apart() {
+    examine("two bucketers in turn", [&](LockstepCommunicator& comm) {
+      const auto sum = static_cast<float>(2 * comm.size());
+      SmallModel one, other;
+      GradientBucketer of_one(one.grads, one.plan, comm), of_other(other.grads, other.plan, comm);
+      step_within_a_step(of_one, one, of_other, other, kForward);
+      expect("two bucketers in turn: the number of all-reduces of both", comm.calls().size(),
+             std::size_t{2 * SmallModel::kNumBuckets});
+      for (const std::size_t tensor : kForward) {
+        expect(concat("two bucketers in turn: the first one's sum of '", one.name(tensor), "'"),
+               one.leaf(tensor).grad(), at::full_like(one.leaf(tensor), sum));
+        expect(concat("two bucketers in turn: the other's sum of '", one.name(tensor), "'"),
+               other.leaf(tensor).grad(), at::full_like(other.leaf(tensor), sum));
+      }
     });
   }
 
@@ -144,6 +158,7 @@ std::vector<std::string> check(Communicator& comm) {
   checks.overlaps("gradients that are ready in another order than the plan's", kMixed);
   checks.overlaps("gradients that are ready in another order on every second rank",
                   comm.rank() % 2 == 0 ? kMixed : kForward);
+  checks.keeps_bucketers_apart();
   checks.reduces_as_it_is_told();
   checks.holds_no_copy();
   checks.ignores_backwards_that_nobody_armed();

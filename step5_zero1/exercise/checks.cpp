@@ -1,7 +1,9 @@
 // Judges a sharded optimizer: the trainer shows what is summed, updated, held and sent; these checks
-// show what holds nobody up, and that frozen parameters stay as they are.
+// show what holds nobody up, that frozen parameters stay as they are, and that slices may be long.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
 #include "common/testing/judge_main.hpp"
@@ -14,6 +16,20 @@
 namespace ladder {
 namespace step5 {
 namespace {
+
+// Rank 2 of 3, without the others: keeps what it is asked for.
+class LastOfThree final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  int rank() const override { return 2; }
+  int size() const override { return 3; }
+  WorkPtr start(const Operation& operation) override {
+    last = operation;
+    return std::make_unique<DoneWork>();
+  }
+
+  Operation last;
+};
 
 class Checks : public Examination {
  public:
@@ -35,10 +51,26 @@ class Checks : public Examination {
     });
   }
 
+  // On the meta device, where elements take no memory.
+  void scatters_long_units() {
+    examine("start_reduce_scatter() of a long unit", [this](Communicator&) {
+      constexpr std::int64_t kNumel = 5'000'000'000;
+      SelfCommunicator alone;
+      LastOfThree comm(alone);
+      const at::Tensor unit = at::empty({3 * kNumel}, at::TensorOptions(at::kMeta));
+      start_reduce_scatter(comm, unit)->wait();
+      const std::string of_rank_2 = concat("of rank 2's slice of ", 3 * kNumel, " elements");
+      if (!comm.last.shard.defined()) return fault("start_reduce_scatter() passes no slice on");
+      expect("the number of elements " + of_rank_2, comm.last.shard.numel(), kNumel);
+      expect("the first element " + of_rank_2, comm.last.shard.storage_offset(), 2 * kNumel);
+    });
+  }
+
   // Block sums, and those of all ranks: 16 bytes per block of the model, not a copy of the slices.
   void takes_the_norm_without_a_copy() {
     examine("sharded_norm()", [this](Communicator& comm) {
       HostileModel model(comm.size());
+      model.backward_of_all(comm.size(), 1, 1);
       const ShardPlan plan = plan_shards(model.flat.layout(), comm.size(), comm.rank());
       const std::vector<at::Tensor> slices = plan.slices_of_full(model.grads.flat());
       const auto held = [](const MemoryReading& memory) {  // but for what the ranks agree with
@@ -46,8 +78,10 @@ class Checks : public Examination {
       };
       const std::int64_t before = held(read_memory());
       reset_memory_peaks();
-      sharded_norm(slices, comm);
+      const double norm = sharded_norm(slices, comm);
       const MemoryReading memory = read_memory();
+      expect("the norm of gradients in units of very different length", norm,
+             flat_norm(plan.layout, model.grads.flat()));
       const std::int64_t most = memory.peak_bytes - before;
       const std::int64_t sums = 16 * (plan.layout.numel / kNormBlock) + 8192;
       if (most > sums)
@@ -93,6 +127,7 @@ std::vector<std::string> judge_linked(Communicator& comm) {
   if (!judge.all_cases_are_right()) return judge.faults();
   step5::Checks checks(comm);
   checks.starts_without_waiting();
+  checks.scatters_long_units();
   checks.takes_the_norm_without_a_copy();
   checks.leaves_the_frozen_alone();
   return checks.faults();

@@ -4,8 +4,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-
 #include "common/comm/self_communicator.hpp"
 #include "common/testing/hook_watch.hpp"
 #include "common/testing/judge_main.hpp"
@@ -81,12 +79,25 @@ class Checks : public Examination {
       if (!idle_hooks.empty()) fault(idle_hooks);
       sharder.wait();
       expect("the most reduce_scatters on their way at once", seen.most_on_their_way, 1);
-      for (std::size_t i = 0; i < std::min(seen.started.size(), units.size()); ++i) {
-        expect(concat("the number of elements of reduce_scatter ", i), seen.started[i].numel,
-               units[i].numel);
-      }
+      const std::string wrong_order = describe_order("reduce_scatters", seen.started, units);
+      if (!wrong_order.empty()) fault(wrong_order);
       expect("the gradient shard, which was 1 everywhere and to which the sums are added,",
              sharder.grad_shard(), model.wanted(comm.size()));
+    });
+  }
+
+  void keeps_sharders_apart() {
+    examine("two sharders in turn", [&](Communicator& comm) {
+      const Model one(comm), other(comm);
+      GradientSharder of_one(one.plan, one.flat.leaves(), comm),
+          of_other(other.plan, other.flat.leaves(), comm);
+      of_one.grad_shard().fill_(1);
+      of_other.grad_shard().fill_(1);
+      step_within_a_step(of_one, one, of_other, other, kForward);
+      expect("two sharders in turn: the first one's shard", of_one.grad_shard(),
+             one.wanted(2 * comm.size()));
+      expect("two sharders in turn: the other's shard", of_other.grad_shard(),
+             other.wanted(2 * comm.size()));
     });
   }
 
@@ -112,7 +123,8 @@ class Checks : public Examination {
       if (most > two_units + largest_grad + 256) {
         fault(concat("backward takes ", most,
                      " bytes, more than those of two units and of a .grad, ",
-                     two_units + largest_grad, ": is there a copy for a moment?"));
+                     two_units + largest_grad,
+                     ": is there a copy for a moment, or a .grad that is in its buffer already?"));
       }
       reset_memory_peaks();
       sharder.wait();
@@ -160,6 +172,7 @@ std::vector<std::string> check(Communicator& comm) {
   checks.overlaps("gradients that are ready in another order than the plan's", kMixed);
   checks.overlaps("gradients that are ready in another order on every second rank",
                   comm.rank() % 2 == 0 ? kMixed : kForward);
+  checks.keeps_sharders_apart();
   checks.holds_two_units("memory on a slow network", Network::kSlow);
   checks.holds_two_units("memory on a network that delivers at once", Network::kInstant);
   checks.ignores_backwards_that_nobody_armed();

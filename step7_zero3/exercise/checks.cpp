@@ -87,6 +87,9 @@ class Turns {
     for (auto i = static_cast<std::size_t>(num_before); i < gathers.size(); ++i) {
       const std::int64_t numel = gathers[i].numel;
       if (is_tied_ && numel == model_.plan().layout.units[0].numel) continue;
+      if (numel == last)
+        return examination_.fault(concat(what_, ": ", pass, " gathers a unit of ", numel,
+                                         " elements twice, one gather after the other"));
       if (last > 0 && !in_order(last, numel))
         return examination_.fault(
             concat(what_, ": ", pass, " gathers a unit of ", numel, " elements after one of ", last,

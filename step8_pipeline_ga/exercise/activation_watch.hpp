@@ -69,7 +69,8 @@ class ActivationWatch {
       if (kept.last_use >= now || std::exchange(has_fault_, true)) continue;
       on_fault_(concat("when ", when, ", ", kept.what, " for ",
                        to_string(computations_[kept.last_use]),
-                       " is still in memory: activations kept too long"));
+                       " is still in memory: is it kept too long, or has another microbatch gone "
+                       "backward instead?"));
     }
   }
 

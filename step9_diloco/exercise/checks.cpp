@@ -48,18 +48,22 @@ std::vector<std::string> faults_of_diloco(Communicator& comm) {
                  .num_rounds = 4,
                  .settles = true,
                  .resumes = true});
-  checks.trains({.name = "parameters in bf16", .alpha = 0, .num_rounds = 4, .type = at::kBFloat16});
-  checks.trains({.name = "parameters in bf16, alpha 0.25",
+  checks.trains({.name = "parameters in bf16, global ones in fp32",
+                 .alpha = 0,
+                 .num_rounds = 4,
+                 .type = at::kBFloat16});
+  checks.trains({.name = "parameters in bf16, global ones in fp32, alpha 0.25",
                  .alpha = 0.25,
                  .num_rounds = 1,
                  .type = at::kBFloat16});
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    checks.trains({.name = type == at::kFloat ? "memory" : "memory, parameters in bf16",
-                   .alpha = 0.25,
-                   .num_rounds = 3,
-                   .failures = {2},
-                   .measures = true,
-                   .type = type});
+    checks.trains(
+        {.name = type == at::kFloat ? "memory" : "memory, parameters in bf16, global ones in fp32",
+         .alpha = 0.25,
+         .num_rounds = 3,
+         .failures = {2},
+         .measures = true,
+         .type = type});
   }
   return checks.faults();
 }

@@ -101,7 +101,7 @@ class DilocoChecks : public PartChecks {
     if (run.alpha == 0 || run.alpha == 1) expect_same_bits(run, fragment, workers);
     expect_first("the number of outer steps taken", attempt->round().outer_steps,
                  workers.wanted.outer_steps());
-    if (attempt->round().pseudogradient.defined())
+    if (attempt->is_started() || attempt->round().pseudogradient.defined())
       say("the pseudogradient is kept after finish_round(): the next round would take it for its "
           "own");
   }

@@ -131,10 +131,10 @@ class ScalerChecks : public PartChecks {
       take(after, {1});
       expect_state("restored with 4 good steps, with a window of 3, after another good one", after,
                    {512, 0, 3});
-      after.restore({.scale = 256, .good_steps = 0, .skipped_steps = 100'000});
+      after.restore({.scale = 256, .good_steps = 0, .skipped_steps = 5'000'000'000});
       take(after, {kInfinity});
-      expect_state("restored with 100000 skipped steps, after another overflow", after,
-                   {128, 0, 100'001});
+      expect_state("restored with 5000000000 skipped steps, after another overflow", after,
+                   {128, 0, 5'000'000'001});
     });
   }
 
@@ -157,6 +157,7 @@ class ScalerChecks : public PartChecks {
   template <class Check>
   void examine_scaler(const std::string& what, Check check) {
     is_faulty_ = false;
+    what_ = what;
     examine_part(what, [&](LockstepCommunicator& /*comm*/) { check(); });
   }
 
@@ -171,7 +172,8 @@ class ScalerChecks : public PartChecks {
     const bool found = scaler.accepts(norm);
     if (found == wanted || is_faulty_) return;
     is_faulty_ = true;
-    fault(concat(name_, ", accepts(", norm, ") returns ", word(found), ", not ", word(wanted)));
+    fault(concat(name_, ", ", what_, ": accepts(", norm, ") returns ", word(found), ", not ",
+                 word(wanted)));
   }
 
   void expect_state(const std::string& when, LossScaler& scaler, const LossScaleState& wanted) {
@@ -184,7 +186,8 @@ class ScalerChecks : public PartChecks {
     expect(prefix + "the number of skipped steps", found.skipped_steps, wanted.skipped_steps);
   }
 
-  bool is_faulty_ = false;  // the running check has found something
+  std::string what_;        // the running check
+  bool is_faulty_ = false;  // it has found something
 };
 
 }  // namespace ladder::loss_scaler
