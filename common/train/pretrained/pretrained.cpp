@@ -173,7 +173,9 @@ void check_start(const TrainOptions& options) {
   check_usage(fs::exists(path, ignored), "--init-from ", path.string(),
               ": no such file or folder. ", how_to_fetch(path));
   if (!starts_from_pretrained(options)) {
-    checkpoint_in("--init-from", path);
+    const std::string& out = options.output.out;
+    const bool is_own = !out.empty() && lies_in(path, out);  // then Run says so
+    if (!is_own) checkpoint_in("--init-from", path);
     return;
   }
   DataOptions data = options.data;
