@@ -370,7 +370,7 @@ TEST(Failures, AWorkerThatWasGoneUndoesNothingHoweverFarItWentAlone) {
   crew.start_all();
   crew.wait_for_all(3);
   for (const int worker : {1, 2}) crew.signal(worker, SIGSTOP);
-  crew.wait_for_commits(0, 60);
+  crew.wait_for_commits(0, 150);
   crew.signal(0, SIGSTOP);
   const std::int64_t alone = crew.outer_steps(0);
   for (const int worker : {1, 2}) crew.signal(worker, SIGCONT);
