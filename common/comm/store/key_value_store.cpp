@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -13,13 +14,16 @@
 namespace ladder {
 namespace {
 
-// libtorch's errors come with a stack trace, and it logs another one.
+// libtorch would log a stack trace for each failure: from here on it logs nothing below an error.
+void silence_warnings() {
+  static std::once_flag once;  // for all threads
+  std::call_once(once, [] { FLAGS_caffe2_log_level = c10::GLOG_ERROR; });
+}
+
+// libtorch's errors come with a stack trace.
 template <class Request>
 auto ask(const std::string& who, const Request& request) {
-  struct Quiet {
-    int level = std::exchange(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
-    ~Quiet() { FLAGS_caffe2_log_level = level; }
-  } quiet;
+  silence_warnings();
   try {
     return request();
   } catch (const c10::Error& error) {
