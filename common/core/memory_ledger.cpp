@@ -13,7 +13,6 @@
 
 #include "common/core/check.hpp"
 #include "common/core/kept_blocks.hpp"
-#include "common/core/memory_category.hpp"
 #ifdef LADDER_WITH_CUDA
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>

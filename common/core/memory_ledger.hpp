@@ -11,11 +11,13 @@
 // Units:   bytes as requested by libtorch, without the allocator's own header and rounding.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace ladder {
@@ -76,5 +78,10 @@ class MemoryScope {
 
 // For messages: "12.3 MiB", "512 B". Reports contain plain byte counts.
 std::string format_bytes(std::int64_t bytes);
+
+const char* to_string(MemoryCategory category);  // "optimizer state"
+// What a tensor was counted under. Nothing if it was not counted: the tensor is on a GPU, older than
+// the ledger, or has no elements.
+std::optional<MemoryCategory> memory_category_of(const at::Tensor& tensor);
 
 }  // namespace ladder

@@ -12,7 +12,6 @@
 
 #include "common/core/check.hpp"
 #include "common/core/kept_blocks.hpp"
-#include "common/core/memory_category.hpp"
 
 namespace ladder {
 namespace {

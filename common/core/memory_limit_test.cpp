@@ -1,4 +1,4 @@
-#include "common/core/memory_limit.hpp"
+#include "common/core/process_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

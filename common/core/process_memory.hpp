@@ -1,7 +1,9 @@
-// How this process gets memory from the kernel, and how much of it is resident.
+// How this process gets memory from the kernel, how much of it is resident, and how much it can get
+// at most.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 namespace ladder {
 
@@ -22,5 +24,12 @@ struct ResidentMemory {
 };
 // Throws CheckError if /proc/self/status does not report them.
 ResidentMemory read_resident_memory();
+
+// The bytes that so many processes on this machine, this one among them, can hold together: the
+// machine's memory, or the limit of the cgroup (version 1 or 2) that they share or of one above it,
+// if that is less, and swap; and no more than their address spaces (ulimit -v). What others hold at
+// the moment does not count, because they may end: more than this can never work, less may still
+// fail. `root` is the folder that has /proc and /sys.
+std::int64_t memory_limit_bytes(int num_processes = 1, const std::filesystem::path& root = "/");
 
 }  // namespace ladder

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/model/model_options.hpp"
@@ -47,5 +48,11 @@ struct Attention {
   std::int64_t num_heads = 1;
   at::Tensor operator()(const at::Tensor& x) const;  // [B, T, C] -> [B, T, C]
 };
+
+// Which of libtorch's attention kernels a model is trained with: "cudnn", "flash", "efficient" or
+// "math" (which is not fused). It is what libtorch takes on this device for this model's shapes, as
+// set_deterministic() allows now. Allocates one row of queries, keys and values for a moment. On
+// the CPU it is right for fp32 only (modules.hpp).
+std::string attention_backend(const ModelOptions& model, at::Device device);
 
 }  // namespace ladder

@@ -8,9 +8,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/model/attention.hpp"
 #include "common/model/family.hpp"
-#include "common/model/rms_norm.hpp"
-#include "common/model/rotary_positions.hpp"
-#include "common/model/swiglu.hpp"
+#include "common/model/llama_layers.hpp"
 
 namespace ladder {
 namespace {

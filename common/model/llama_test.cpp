@@ -17,10 +17,8 @@
 #include "common/core/check.hpp"
 #include "common/model/attention.hpp"
 #include "common/model/build_layers.hpp"
-#include "common/model/named_model.hpp"
-#include "common/model/rms_norm.hpp"
-#include "common/model/rotary_positions.hpp"
-#include "common/model/swiglu.hpp"
+#include "common/model/llama_layers.hpp"
+#include "common/model/model_options.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {

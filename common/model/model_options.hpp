@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "common/core/precision.hpp"
 #include "common/model/modules.hpp"
@@ -28,5 +29,16 @@ struct ModelOptions {
   Products products = Products::kOneDnn;  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
 };
+
+// The models that --model knows by name: a family, or a family with a known shape.
+
+enum class NamedModel { kGpt2, kLlama, kSmolLm2_135M, kSmolLm2_360M };
+
+ModelFamily family_of(NamedModel model);
+NamedModel named_model(ModelFamily family);  // the family without a shape
+
+// Its shape, all but `context`; nothing for a family without one. SmolLM2: Allal et al.,
+// arXiv 2502.02737, and the models' config.json.
+std::optional<ModelOptions> shape_of(NamedModel model);
 
 }  // namespace ladder

@@ -6,7 +6,7 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/memory_limit.hpp"
+#include "common/core/process_memory.hpp"
 #include "common/data/dataset.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"

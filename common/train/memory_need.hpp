@@ -31,7 +31,7 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
                        double num_samples = std::numeric_limits<double>::infinity());
 
 // Throws UsageError naming the options and both sizes if this machine has less memory
-// (memory_limit.hpp) than the run needs; and what trainer.state_bytes() throws. Opens the data only
+// (process_memory.hpp) than the run needs; and what trainer.state_bytes() throws. Opens the data only
 // where its size decides.
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks);
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,

@@ -19,7 +19,6 @@
 
 #include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
-#include "common/core/cpu_timer.hpp"
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/comm/gather_text.hpp"
-#include "common/core/memory_category.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/build_model.hpp"

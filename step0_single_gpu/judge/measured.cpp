@@ -1,7 +1,7 @@
 #include "step0_single_gpu/judge/measured.hpp"
 
 #include "common/core/check.hpp"
-#include "common/core/memory_category.hpp"
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 

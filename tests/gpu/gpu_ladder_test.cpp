@@ -7,7 +7,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/model/attention_backend.hpp"
+#include "common/model/attention.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/cuda_graphs/train.hpp"

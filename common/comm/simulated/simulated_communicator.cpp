@@ -6,8 +6,8 @@
 #include "common/comm/argument_checks.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/core/cpu_timer.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/core/timer.hpp"
 
 namespace ladder {
 

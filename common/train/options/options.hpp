@@ -11,7 +11,6 @@
 #include "common/comm/world.hpp"
 #include "common/data/options.hpp"
 #include "common/model/model_options.hpp"
-#include "common/model/named_model.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "common/comm/gather_text.hpp"
-#include "common/model/attention_backend.hpp"
+#include "common/model/attention.hpp"
 #include "common/train/own_answers.hpp"
 
 namespace ladder {

@@ -1,4 +1,4 @@
-#include "common/model/attention_backend.hpp"
+#include "common/model/attention.hpp"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

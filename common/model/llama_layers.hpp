@@ -26,4 +26,18 @@ class RotaryPositions {
   std::shared_ptr<Table> table_;
 };
 
+// x / sqrt(mean(x²) + epsilon) · weight over the last dimension (Zhang and Sennrich, arXiv
+// 1910.07467): a LayerNorm without mean and bias. In 16 bits, the mean and all sums over tokens are
+// in fp32, and x is rounded before it is multiplied by the weight, as in Hugging Face's Llama. Saves
+// x, and 4 bytes per token.
+struct RmsNorm {
+  at::Tensor weight;  // [C]
+  double epsilon = 1e-5;
+  at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
+};
+
+// gate · sigmoid(gate) · up, element by element (Shazeer, arXiv 2002.05202). Saves gate and up, and
+// computes the rest again in backward. On the CPU, 16 bits are rounded once.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
 }  // namespace ladder

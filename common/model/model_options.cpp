@@ -1,4 +1,4 @@
-#include "common/model/named_model.hpp"
+#include "common/model/model_options.hpp"
 
 namespace ladder {
 

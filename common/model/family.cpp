@@ -1,4 +1,4 @@
-#include "common/model/parameter_maker.hpp"
+#include "common/model/family.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
