@@ -51,7 +51,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
                                    gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the
                                    GPU's memory bandwidth), only by name
   ./ladder demo failures           step 9's workers: one is killed, the others go on, it comes back (half a minute)
-  ./ladder test                    run everything that CI runs (about 45 minutes the first time, on two cores)
+  ./ladder test                    test this checkout: units, ranks, each step against step 0 (about 10 minutes)
+      all                          run everything that CI runs (about 45 minutes the first time, on two cores)
   ./ladder setup                   only set up and build
       --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
       --packages                   instead, install only the system packages that building and testing need

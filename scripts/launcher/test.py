@@ -1,4 +1,4 @@
-"""./ladder test: runs everything that CI runs, in parts. If one fails, the others still run."""
+"""./ladder test: what a newcomer wants to know; or everything that CI runs, in parts. If one fails, the others still run."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from launcher import exercise
-from launcher.build import need_built, need_configured, setup_lock
+from launcher.build import need_built, need_configured, prepare_release, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
 from launcher.environments import need_environment, why_no_torch
@@ -25,6 +25,8 @@ from launcher.steps import STEP_NAME, read_steps, step_names, trainer_in
 IS_FULL = bool(os.environ.get("LADDER_FULL"))
 FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
+QUICK_TESTS = ["-L", "^(unit|ranks|threads)$", "-LE", "process|overlap",
+               "-E", r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_"]  # fmt: skip
 TEXT_CHECKS = """scripts/check_links
     scripts/delta --check
     scripts/check_repository_files --self-test
@@ -137,6 +139,14 @@ def programs_of(folder, *selection):
     """That a selection of tests needs. A test's name is that of its program, followed by the number of ranks."""
     listed = output_of(["ctest", "--test-dir", f"build/{folder}", *selection, "-N"])
     return sorted(set(re.findall(r"^ *Test +#\d+: ([a-z0-9_]+)", listed, re.MULTILINE)))
+
+
+def quick():
+    with setup_lock():
+        prepare_release(CPU)
+    build_preset("release", tests=QUICK_TESTS)
+    run_ctest("release", *QUICK_TESTS)
+    check("scripts/check_readme_commands", "--only", "README.md")
 
 
 # ---- the longer parts -------------------------------------------------------------------------------------------------
@@ -263,7 +273,9 @@ def doxygen():
     Log("doxygen").run(["doxygen", "docs/Doxyfile"])
 
 
+QUICK = "quick"
 PARTS = {
+    QUICK: ("unit tests, tests on 1 to 3 ranks, each step against step 0, the commands of README.md: about 10 minutes on two cores", quick),
     "setup": ("system packages, libtorch", lambda: set_up(CPU)),
     "formatting": ("all C++ files follow .clang-format", lambda: check("scripts/format")),
     "includes": ("includes point in one direction; the check finds planted violations",
@@ -284,6 +296,7 @@ PARTS = {
     "doxygen": ("the reference builds without warnings", doxygen),
     "tests": ("ctest in build/release", lambda: run_ctest("release", "-LE", "full")),
 }  # fmt: skip
+ALL, ALL_TAKES = "all", "about 45 minutes the first time, on two cores"
 NEED_BUILD = {"readme", "report", "huggingface", "tests"}
 
 
@@ -292,20 +305,24 @@ NEED_BUILD = {"readme", "report", "huggingface", "tests"}
 
 def run(words):
     parts = "\n".join(f"  {name:12} {what}" for name, (what, _) in PARTS.items())
-    parser = Parser("test", f"Runs everything that CI runs, or only some parts:\n\n{parts}")
+    parser = Parser("test", f"Runs the part quick; with 'all', or CI=true, the others, {ALL_TAKES}; or some parts:\n\n{parts}")
     parser.add_argument("parts", nargs="*", metavar="PART")
     wanted = parser.parse_args(words).parts
     for name in wanted:
-        if name not in PARTS:
-            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {' '.join(PARTS)}")
+        if name not in (ALL, *PARTS):
+            usage_error(f"there is no part '{name}'{nearest(name, PARTS)} The parts: {ALL} {' '.join(PARTS)}")
+    is_all = ALL in wanted or (not wanted and bool(os.environ.get("CI")))
+    chosen = [name for name in PARTS if (name != QUICK if is_all else name in (wanted or [QUICK]))]
+    if chosen == [QUICK]:
+        say(f"{PARTS[QUICK][0]}. ./ladder test all runs everything, {ALL_TAKES}: {' '.join(name for name in PARTS if name != QUICK)}")
     for name in ("LADDER_CUDA", "LADDER_BUILD"):
         os.environ.pop(name, None)  # the part cuda is the one that tests that build
     for log in LOGS.glob("ctest-*.log"):
         log.unlink()
     os.chdir(ROOT)
     start_s, lines, failed = time.monotonic(), [], {}
-    for name in [name for name in PARTS if not wanted or name in wanted]:
-        line, reason = run_part(name, failed, is_wanted=bool(wanted))
+    for name in chosen:
+        line, reason = run_part(name, failed, is_wanted=not is_all)
         lines.append(f"{name:12} {line}")
         if reason:
             failed[name] = reason
