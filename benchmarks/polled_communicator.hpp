@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/testing/forwarding_communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 
 namespace ladder {
 

@@ -1,8 +1,10 @@
 #include "common/comm/communicator.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/core/memory_ledger.hpp"
 #include "common/core/trace.hpp"
@@ -22,6 +24,25 @@ void all_reduce_sum(std::span<double> values, Communicator& comm, CallSite where
 double all_reduce_sum(double value, Communicator& comm, CallSite where) {
   all_reduce_sum(std::span(&value, 1), comm, where);
   return value;
+}
+
+std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm,
+                                         CallSite where) {
+  const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);
+  at::Tensor lengths = at::empty({comm.size()}, at::kLong);
+  comm.all_gather(length, lengths, where)->wait();
+  const auto longest = lengths.max().item<std::int64_t>();
+  at::Tensor padded = at::full({longest}, ' ', at::kByte);
+  if (!text.empty()) std::memcpy(padded.data_ptr(), text.data(), text.size());
+  at::Tensor all = at::empty({comm.size() * longest}, at::kByte);
+  comm.all_gather(padded, all, where)->wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const at::Tensor own = all.narrow(0, rank * longest, lengths[rank].item<std::int64_t>());
+    texts.emplace_back(own.numel() > 0 ? static_cast<const char*>(own.const_data_ptr()) : "",
+                       static_cast<std::size_t>(own.numel()));
+  }
+  return texts;
 }
 
 }  // namespace ladder

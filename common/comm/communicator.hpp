@@ -28,7 +28,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/comm/operation.hpp"
 
@@ -108,18 +110,15 @@ class Communicator {
   // What this rank has sent so far through this group and all groups that share its meter: the
   // groups split from it and the groups from which it was split.
   virtual Traffic traffic() const = 0;
-
-  // Says that an optimizer step begins, to a decorator that names it in messages. Local.
-  virtual void begin_step(std::int64_t /*step*/) {}
-
-  // How long a simulated rank has waited without time passing (simulated_communicator.hpp). 0 for
-  // real ones, which wait in real time. Local.
-  virtual double simulated_wait_s() const { return 0; }
 };
 
 // Sums these numbers over all ranks in one all-reduce, folded in rank order. Collective, blocking.
 void all_reduce_sum(std::span<double> values, Communicator& comm,
                     CallSite where = CallSite::current());
 double all_reduce_sum(double value, Communicator& comm, CallSite where = CallSite::current());
+
+// The texts of all ranks, in rank order, on every rank: reports, options. Collective, blocking.
+std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm,
+                                         CallSite where = CallSite::current());
 
 }  // namespace ladder

@@ -152,17 +152,15 @@ PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner, Link l
 
 PacedCommunicator::PacedCommunicator(std::unique_ptr<Communicator> inner,
                                      std::shared_ptr<LinkClock> link)
-    : inner_(std::move(inner)), link_(std::move(link)) {
-  check(inner_ != nullptr, "a paced communicator needs one to pace");
-}
+    : ForwardingCommunicator(std::move(inner)), link_(std::move(link)) {}
 
 Traffic PacedCommunicator::traffic() const {
-  Traffic traffic = inner_->traffic();
+  Traffic traffic = inner_.traffic();
   return traffic -= link_->of_link_times;
 }
 
 WorkPtr PacedCommunicator::start(const Operation& operation) {
-  WorkPtr work = inner_->start(operation);  // first: one that is refused never occupies the link
+  WorkPtr work = inner_.start(operation);  // first: one that is refused never occupies the link
   // Either all ranks of the operation exchange link times or none does, because they pass the same
   // numel.
   if (size() == 1 || operation.is_barrier() || operation.tensor.numel() == 0) return work;
@@ -174,13 +172,13 @@ WorkPtr PacedCommunicator::start(const Operation& operation) {
   const Operation of_times =
       has_sender ? Operation{operation.kind, own_time, {}, operation.peer, operation.tag}
                  : Operation{CommOp::kAllGather, no_link_times(size()), own_time};
-  WorkPtr times_work = inner_->start(of_times);
+  WorkPtr times_work = inner_.start(of_times);
   link_->of_link_times += traffic_of(of_times, size(), rank());
   return std::make_unique<PacedWork>(std::move(work), std::move(times_work), of_times.tensor, done);
 }
 
 std::unique_ptr<Communicator> PacedCommunicator::split(int color, int key) {
-  std::unique_ptr<Communicator> part = inner_->split(color, key);
+  std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
   return std::unique_ptr<Communicator>(new PacedCommunicator(std::move(part), link_));
 }

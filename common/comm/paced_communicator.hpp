@@ -32,7 +32,7 @@
 #include <memory>
 #include <string>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 
 namespace ladder {
 
@@ -52,13 +52,11 @@ Link parse_link(const std::string& text);
 // link that is off takes no time.
 double link_seconds(const Link& link, const OpTraffic& sent);
 
-class PacedCommunicator final : public Communicator {
+class PacedCommunicator final : public ForwardingCommunicator {
  public:
   // Throws CheckError for a link that parse_link() would refuse. Links may differ between ranks.
   PacedCommunicator(std::unique_ptr<Communicator> inner, Link link);
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;  // shares this group's link
   Traffic traffic() const override;
@@ -67,7 +65,6 @@ class PacedCommunicator final : public Communicator {
   class LinkClock;
   PacedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<LinkClock> link);
 
-  std::unique_ptr<Communicator> inner_;
   std::shared_ptr<LinkClock> link_;  // this rank's, shared by all its groups
 };
 

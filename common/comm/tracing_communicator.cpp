@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <fstream>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -47,24 +49,45 @@ std::vector<int> first_ranks(int size) {
   return ranks;
 }
 
-std::unique_ptr<Communicator> needed(std::unique_ptr<Communicator> inner) {
-  check(inner != nullptr, "a tracing communicator needs one to trace");
-  return inner;
+constexpr int kRoundTrips = 16;
+constexpr int kTag = 0;
+
+void answer(Communicator& comm, int rank, const std::function<std::int64_t()>& now_ns) {
+  const at::Tensor time = at::full({1}, 0, at::kLong);
+  for (int i = 0; i < kRoundTrips; ++i) {
+    comm.recv(time, rank, kTag)->wait();
+    *time.mutable_data_ptr<std::int64_t>() = now_ns();
+    comm.send(time, rank, kTag)->wait();
+  }
+}
+
+TraceClock ask(Communicator& comm, const std::function<std::int64_t()>& now_ns) {
+  TraceClock best = {.error_ns = std::numeric_limits<std::int64_t>::max()};
+  const at::Tensor time = at::full({1}, 0, at::kLong);
+  for (int i = 0; i < kRoundTrips; ++i) {
+    const std::int64_t begin_ns = now_ns();
+    comm.send(time, /*peer=*/0, kTag)->wait();
+    comm.recv(time, /*peer=*/0, kTag)->wait();
+    const std::int64_t half_ns = (now_ns() - begin_ns + 1) / 2;
+    if (half_ns >= best.error_ns) continue;
+    best = {begin_ns + half_ns - *time.const_data_ptr<std::int64_t>(), half_ns};
+  }
+  return best;
 }
 
 }  // namespace
 
 TracingCommunicator::TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log)
-    : inner_(needed(std::move(inner))),
+    : ForwardingCommunicator(std::move(inner)),
       log_(log),
-      members_(first_ranks(inner_->size())),
+      members_(first_ranks(size())),
       name_("world"),
       names_(std::make_shared<GroupNames>()) {}
 
 TracingCommunicator::TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log,
                                          std::vector<int> members, const char* name,
                                          std::shared_ptr<GroupNames> names)
-    : inner_(std::move(inner)),
+    : ForwardingCommunicator(std::move(inner)),
       log_(log),
       members_(std::move(members)),
       name_(name),
@@ -96,14 +119,14 @@ TracedOperation TracingCommunicator::describe(const Operation& operation) {
 
 WorkPtr TracingCommunicator::start(const Operation& operation) {
   const std::int64_t begin_ns = trace_now_ns();
-  WorkPtr work = inner_->start(operation);  // first: one that is refused is no operation
+  WorkPtr work = inner_.start(operation);  // first: one that is refused is no operation
   TracedOperation traced = describe(operation);
   traced.begin_ns = begin_ns;
   return std::make_unique<TracedWork>(std::move(work), log_, traced);
 }
 
 std::unique_ptr<Communicator> TracingCommunicator::split(int color, int key) {
-  std::unique_ptr<Communicator> part = inner_->split(color, key);
+  std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
   const std::int64_t own = members_[static_cast<std::size_t>(rank())];
   const at::Tensor all = at::empty({part->size()}, at::kLong);
@@ -119,6 +142,26 @@ std::unique_ptr<Communicator> TracingCommunicator::split(int color, int key) {
   if (number > 1) name += concat(" #", number);
   return std::unique_ptr<Communicator>(
       new TracingCommunicator(std::move(part), log_, std::move(members), log_.keep(name), names_));
+}
+
+// Containers on one machine share it, as they share the clock.
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+TraceClock measure_clock_offset(Communicator& comm, const std::string& machine,
+                                const std::function<std::int64_t()>& now_ns) {
+  const std::vector<std::string> machines = all_gather_text(machine, comm);
+  TraceClock clock;
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    const std::string& other = machines[static_cast<std::size_t>(rank)];
+    if (!other.empty() && other == machines[0]) continue;
+    if (comm.rank() == 0) answer(comm, rank, now_ns);
+    if (comm.rank() == rank) clock = ask(comm, now_ns);
+  }
+  return clock;
 }
 
 }  // namespace ladder

@@ -14,30 +14,27 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/trace.hpp"
 
 namespace ladder {
 
-class TracingCommunicator final : public Communicator {
+class TracingCommunicator final : public ForwardingCommunicator {
  public:
   // A group of all ranks, "world" in the log.
   TracingCommunicator(std::unique_ptr<Communicator> inner, TraceLog& log);
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   WorkPtr start(const Operation& operation) override;
   // The part is named for its ranks: "ranks 0 2", or "ranks 0 2 #2" if they have such a group
   // already.
   std::unique_ptr<Communicator> split(int color, int key) override;
-  Traffic traffic() const override { return inner_->traffic(); }
-  void begin_step(std::int64_t step) override { inner_->begin_step(step); }
 
  private:
   using GroupNames = std::map<std::string, int>;  // and how many have been given it
@@ -45,7 +42,6 @@ class TracingCommunicator final : public Communicator {
                       const char* name, std::shared_ptr<GroupNames> names);
   TracedOperation describe(const Operation& operation);
 
-  std::unique_ptr<Communicator> inner_;
   TraceLog& log_;
   std::vector<int> members_;  // ranks of the world, in the order of this group
   const char* name_;
@@ -53,5 +49,19 @@ class TracingCommunicator final : public Communicator {
   std::int64_t num_collectives_ = 0;
   std::map<std::tuple<CommOp, int, int>, std::int64_t> num_messages_;  // by peer and tag
 };
+
+// How far the ranks' clocks are apart, so that their events fit on one time line.
+//
+// Ranks on one machine read the same steady clock (CLOCK_MONOTONIC, which counts from when the
+// machine was started). Any other rank sends rank 0 a message, which answers with its time: at that
+// moment this rank's clock was between those of the sending and of the answer's arrival. Of 16 such
+// round trips the shortest counts.
+//
+// Clocks drift, by some microseconds per second: the longer ago the measurement, the less it says.
+std::string machine_id();  // the same for processes with the same steady clock; empty: unknown
+
+// Collective, blocking. `machine` and `now_ns` are those of this rank.
+TraceClock measure_clock_offset(Communicator& comm, const std::string& machine = machine_id(),
+                                const std::function<std::int64_t()>& now_ns = trace_now_ns);
 
 }  // namespace ladder

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/gather_text.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/self_communicator.hpp"

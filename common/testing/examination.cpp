@@ -11,7 +11,6 @@
 #include <sstream>
 #include <utility>
 
-#include "common/comm/gather_text.hpp"
 #include "common/testing/closeness.hpp"
 
 namespace ladder {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/comm/gather_text.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder {
 

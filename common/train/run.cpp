@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "common/comm/checking/checking_communicator.hpp"
+#include "common/comm/simulated/simulated_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
@@ -18,6 +20,12 @@ namespace ladder {
 namespace fs = std::filesystem;
 
 namespace {
+
+// Of a simulated rank, without time passing. Real ranks wait in real time.
+double simulated_wait_s(Communicator& world) {
+  const auto* const simulated = find_communicator<SimulatedCommunicator>(world);
+  return simulated == nullptr ? 0 : simulated->waited_s();
+}
 
 bool holds_a_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
@@ -185,9 +193,10 @@ bool Run::next_step() {
   if (is_done()) return false;
   step_timer_.restart();
   step_span_.emplace("step", TraceNumber{"step", step_ + 1});
-  mesh_.world.begin_step(step_ + 1);
+  auto* const checking = find_communicator<CheckingCommunicator>(mesh_.world);
+  if (checking != nullptr) checking->begin_step(step_ + 1);
   counted_traffic_ = mesh_.world.traffic();
-  simulated_wait_s_ = mesh_.world.simulated_wait_s();
+  simulated_wait_s_ = simulated_wait_s(mesh_.world);
   computing_.restart();
   return true;
 }
@@ -238,7 +247,7 @@ void Run::record(const StepRecord& record) {
 
 void Run::end_step() {
   report_.learning_rates.push_back(learning_rate());
-  const double waited_s = mesh_.world.simulated_wait_s() - simulated_wait_s_;
+  const double waited_s = simulated_wait_s(mesh_.world) - simulated_wait_s_;
   report_.step_seconds.push_back(is_simulated(options_) ? computing_.seconds() + waited_s
                                                         : step_timer_.seconds());
   if (is_simulated(options_)) report_.simulated_waits_s.push_back(waited_s);

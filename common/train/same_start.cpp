@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "common/comm/gather_text.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {

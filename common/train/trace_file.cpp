@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/clock_offset.hpp"
 #include "common/comm/tracing_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "common/testing/temp_folder.hpp"

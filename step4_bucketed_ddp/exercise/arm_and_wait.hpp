@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/forwarding_communicator.hpp"
 #include "common/testing/recording_communicator.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/forwarding_communicator.hpp"
 
 namespace ladder::step9 {
 

@@ -5,7 +5,6 @@
 
 #include <exception>
 
-#include "common/comm/gather_text.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "step0_single_gpu/judge/measured.hpp"

@@ -10,7 +10,6 @@
 #include <sstream>
 #include <thread>
 
-#include "common/comm/gather_text.hpp"
 #include "common/core/timer.hpp"
 
 namespace ladder {

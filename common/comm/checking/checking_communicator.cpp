@@ -54,8 +54,9 @@ class CheckedWork final : public Work {
 }  // namespace
 
 CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner, double timeout_s)
-    : board_(std::make_shared<CallBoard>(*inner, timeout_s)), inner_(std::move(inner)) {
-  group_.ranks.resize(static_cast<std::size_t>(inner_->size()));
+    : ForwardingCommunicator(std::move(inner)),
+      board_(std::make_shared<CallBoard>(inner_, timeout_s)) {
+  group_.ranks.resize(static_cast<std::size_t>(size()));
   std::iota(group_.ranks.begin(), group_.ranks.end(), 0);
 }
 
@@ -63,8 +64,8 @@ CheckingCommunicator::CheckingCommunicator(std::unique_ptr<Communicator> inner,
                                            std::shared_ptr<CallBoard> board,
                                            std::shared_ptr<std::int64_t> num_own_barriers,
                                            Group group)
-    : board_(std::move(board)),
-      inner_(std::move(inner)),
+    : ForwardingCommunicator(std::move(inner)),
+      board_(std::move(board)),
       num_own_barriers_(std::move(num_own_barriers)),
       group_(std::move(group)) {}
 
@@ -84,7 +85,7 @@ std::string CheckingCommunicator::sequence_of_collectives() const {
 WorkPtr CheckingCommunicator::start(const Operation& operation) {
   check_operation(operation, *this, Reach::kAnyDevice);  // what is refused is no call
   const bool is_message = operation.is_message();
-  if (is_message && operation.tensor.numel() == 0) return inner_->start(operation);
+  if (is_message && operation.tensor.numel() == 0) return inner_.start(operation);
   std::vector<int> ranks = group_.ranks;
   std::string sequence = is_message ? "" : sequence_of_collectives();
   if (is_message) {
@@ -97,12 +98,12 @@ WorkPtr CheckingCommunicator::start(const Operation& operation) {
   const std::string what = describe(operation, group_.ranks);
   const std::string must_agree = is_message ? size_of(operation) : what;
   const Call call = board_->announce(sequence, ranks, what, must_agree, operation.where);
-  WorkPtr work = board_->prefer_verdict([&] { return inner_->start(operation); });
+  WorkPtr work = board_->prefer_verdict([&] { return inner_.start(operation); });
   return std::make_unique<CheckedWork>(std::move(work), board_, call, std::move(ranks));
 }
 
 Traffic CheckingCommunicator::traffic() const {
-  Traffic traffic = inner_->traffic();
+  Traffic traffic = inner_.traffic();
   traffic[CommOp::kBarrier].calls -= *num_own_barriers_;
   return traffic;
 }
@@ -113,7 +114,7 @@ std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
   const std::string sequence = sequence_of_collectives();
   const Call call = board_->announce(sequence, group_.ranks, "split", "split", {});
   board_->pass(call, concat(color, " ", key));
-  const WorkPtr all_are_here = inner_->start({CommOp::kBarrier});
+  const WorkPtr all_are_here = inner_.start({CommOp::kBarrier});
   ++*num_own_barriers_;
   board_->wait_until(call, group_.ranks, [&] { return all_are_here->test(); });
   all_are_here->wait();
@@ -124,7 +125,7 @@ std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
     return std::none_of(passed.begin(), passed.end(),
                         [](const auto& text) { return text.empty(); });
   });
-  std::unique_ptr<Communicator> part = inner_->split(color, key);
+  std::unique_ptr<Communicator> part = inner_.split(color, key);
   const std::string prefix = group_.name.empty() ? "" : group_.name + ".";
   Group group = {concat(prefix, num_splits_++), {}};
   if (part == nullptr) return nullptr;

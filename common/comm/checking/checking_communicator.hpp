@@ -19,24 +19,22 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/world.hpp"
 
 namespace ladder {
 
 class CallBoard;
 
-class CheckingCommunicator final : public Communicator {
+class CheckingCommunicator final : public ForwardingCommunicator {
  public:
   // A rank may wait for `timeout_s`.
   CheckingCommunicator(std::unique_ptr<Communicator> inner, double timeout_s);
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override;
-  void begin_step(std::int64_t step) override;
+  void begin_step(std::int64_t step);  // which messages name. Local
 
   CallBoard& board() { return *board_; }
 
@@ -50,8 +48,7 @@ class CheckingCommunicator final : public Communicator {
                        std::shared_ptr<std::int64_t> num_own_barriers, Group group);
   std::string sequence_of_collectives() const;
 
-  std::shared_ptr<CallBoard> board_;  // ends after the inner communicator
-  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<CallBoard> board_;
   // Those of split(), which are none of the caller's. Counted where the inner meter is shared.
   std::shared_ptr<std::int64_t> num_own_barriers_ = std::make_shared<std::int64_t>(0);
   Group group_;

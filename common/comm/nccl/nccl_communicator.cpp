@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/comm/gather_text.hpp"
 #include "common/comm/nccl/nccl_calls.hpp"
 #include "common/comm/nccl/nccl_fold.hpp"
 #include "common/comm/nccl/nccl_watchdog.hpp"

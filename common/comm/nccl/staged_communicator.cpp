@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 
 namespace ladder {
@@ -61,17 +60,12 @@ class StagedWork final : public Work {
 
 }  // namespace
 
-StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Staged staged)
-    : inner_(std::move(inner)), staged_(staged) {
-  check(inner_ != nullptr, "a staged communicator needs one that carries its tensors");
-}
-
 WorkPtr StagedCommunicator::start(const Operation& operation) {
   check_operation(operation, *this, Reach::kAnyDevice);
   const auto& [kind, tensor, shard, peer, tag, where] = operation;
   const bool is_staged =
       !operation.is_barrier() && (tensor.is_cuda() || staged_ == Staged::kEverything);
-  if (!is_staged) return inner_->start(operation);
+  if (!is_staged) return inner_.start(operation);
 
   const bool is_root = kind == CommOp::kBroadcast && peer == rank();
   const bool is_read = operation.is_sum() || kind == CommOp::kSend || is_root;
@@ -83,7 +77,7 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
                        .view(shard.sizes());
   }
   if (kind == CommOp::kAllGather) copy_to_host(shard, staged.shard);
-  WorkPtr work = inner_->start(staged);
+  WorkPtr work = inner_.start(staged);
   if (kind == CommOp::kReduceScatter)
     return std::make_unique<StagedWork>(std::move(work), staged.shard, shard);
   const bool is_written = kind != CommOp::kSend && !is_root;
@@ -92,7 +86,7 @@ WorkPtr StagedCommunicator::start(const Operation& operation) {
 }
 
 std::unique_ptr<Communicator> StagedCommunicator::split(int color, int key) {
-  std::unique_ptr<Communicator> part = inner_->split(color, key);
+  std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
   return std::make_unique<StagedCommunicator>(std::move(part), staged_);
 }

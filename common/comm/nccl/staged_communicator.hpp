@@ -15,26 +15,24 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 
 namespace ladder {
 
-class StagedCommunicator final : public Communicator {
+class StagedCommunicator final : public ForwardingCommunicator {
  public:
   // kEverything stages tensors on the CPU as well, so that tests need no GPU.
   enum class Staged { kDeviceTensors, kEverything };
   explicit StagedCommunicator(std::unique_ptr<Communicator> inner,
-                              Staged staged = Staged::kDeviceTensors);
+                              Staged staged = Staged::kDeviceTensors)
+      : ForwardingCommunicator(std::move(inner)), staged_(staged) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   WorkPtr start(const Operation& operation) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
-  Traffic traffic() const override { return inner_->traffic(); }
 
  private:
-  std::unique_ptr<Communicator> inner_;
   Staged staged_;
 };
 

@@ -135,7 +135,7 @@ std::unique_ptr<Communicator> SimulatedCommunicator::split_by(const ColorOfRank&
 Traffic SimulatedCommunicator::traffic() const {
   return clock_->traffic;
 }
-double SimulatedCommunicator::simulated_wait_s() const {
+double SimulatedCommunicator::waited_s() const {
   return clock_->waited_s();
 }
 

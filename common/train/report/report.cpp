@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "common/comm/gather_text.hpp"
 #include "common/model/attention.hpp"
 #include "common/train/own_answers.hpp"
 

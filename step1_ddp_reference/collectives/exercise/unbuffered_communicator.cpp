@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/comm/gather_text.hpp"
 #include "common/comm/rank_order_fold.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "common/testing/forwarding_communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 
 namespace ladder::collectives {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/testing/forwarding_communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "step3_naive_dp/why_does_it_hang/replica.hpp"
 
 namespace ladder::hang {
