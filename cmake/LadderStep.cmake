@@ -17,7 +17,8 @@
 # include check and the map in README.md are made from it.
 #
 # A chapter that trains is added in the same way, with its folder's name, and builds on its step; that one says
-# add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none.
+# add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
+# a train.cpp it trains with its step's, to which its trainer() passes something else.
 function(ladder_add_step step)
   cmake_parse_arguments(arg "" "BUILDS_ON;SOLUTIONS" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
@@ -59,7 +60,11 @@ function(ladder_add_step step)
     return()
   endif()
 
-  add_library(${step}_train STATIC "${folder}/train.cpp")
+  set(train "${folder}/train.cpp")
+  if(NOT EXISTS "${train}")
+    set(train "${LADDER_ROOT}/${arg_BUILDS_ON}/train.cpp")
+  endif()
+  add_library(${step}_train STATIC "${train}")
   _ladder_target(${step}_train)
   set_property(GLOBAL APPEND PROPERTY LADDER_TRAINERS ${step}_train)
   target_link_libraries(${step}_train PUBLIC ${step}_idea)

@@ -6,21 +6,20 @@
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
 #include "common/train/step_sums.hpp"
-#include "step0_single_gpu/objective.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step8_pipeline_ga/runner/describe_pipeline.hpp"
-#include "step8_pipeline_ga/runner/evaluate.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+#include "step8_pipeline_ga/runner/step_objective.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 #include "step8_pipeline_ga/stage/stage_state.hpp"
 #include "step8_pipeline_ga/stage/stage_sums.hpp"
 
 namespace ladder::step8 {
 
-TrainReport train(const TrainOptions& options, World& world) {
+TrainReport train(const TrainOptions& options, World& world, const MakeObjective& make_objective) {
   const Mesh mesh = Mesh::split(world.comm(), num_stages_of(options, world.comm().size()));
   Run run(options, mesh);
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
@@ -31,34 +30,45 @@ TrainReport train(const TrainOptions& options, World& world) {
   GradientBucketer bucketer(grads, plan_buckets(flat.layout(), bucket_capacity_bytes(options)),
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
-  BatchStream batches(step_data(options), replica_shard(options, mesh));
-  run.resume(stage_state(plan, flat, optimizer, batches, mesh));
+  const auto objective = make_objective(options, plan, mesh, flat, optimizer);
+  BatchStream batches(step_data(options), objective->shard(replica_shard(options, mesh)));
+  const auto state = [&] {
+    return stage_state(plan, flat, optimizer, batches, mesh, objective->state);
+  };
+  run.resume(state());
   check_same_start(run, batches, mesh.world);
   broadcast_parameters(flat, mesh.data_parallel);
+  objective->start(run, batches);
   const auto tied = tied_stages(plan, mesh.stages);  // null, but for a tied model's two ends
   const auto count = [&](const at::Tensor& parameter) { bucketer.count_gradient(parameter); };
 
   while (run.next_step()) {
-    const auto [batch, metrics] = next_batch(batches, options, mesh.data_parallel);
-    const double num_targets = all_reduce_sum(kNextToken.count(batch), mesh.data_parallel);
+    auto [batch, metrics] = next_batch(batches, options, mesh.data_parallel);
+    objective->prepare(batch, {.epoch = batches.position().epoch});
+    const double denominator = all_reduce_sum(objective->count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
     const double loss = pipeline.accumulate_gradients(
-        kNextToken, batch, num_targets, flush_size(options, batch), count, run.loss_scale());
+        *objective, batch, denominator, flush_size(options, batch), count, run.loss_scale());
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
                         run.loss_scale());
-    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.accepts(clip.norm)) {
+      optimizer.step(run.learning_rate(), clip.factor);
+      objective->after_step();
+    }
     grads.zero();
     const double param_norm = pipeline_norm(plan, flat.params(), mesh.stages);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, mesh.world);
-    run.record({sums.loss, clip.norm, param_norm, num_targets, sums.is_stop_requested, metrics});
-    if (run.should_save()) run.save(stage_state(plan, flat, optimizer, batches, mesh));
+    run.record({sums.loss, clip.norm, param_norm, denominator, sums.is_stop_requested,
+                join(metrics, objective->take_metrics())});
+    if (run.should_save()) run.save(state());
     if (run.should_evaluate()) {
-      run.record_validation(evaluate(pipeline, kNextToken, batches.validation(), mesh));
+      const double val_loss = evaluate(pipeline, *objective, batches.validation(), mesh);
+      run.record_validation(val_loss, objective->take_metrics());
     }
   }
-  run.finish(stage_state(plan, flat, optimizer, batches, mesh));
+  run.finish(state());
   if (run.should_sample()) run.record_sample(generate(pipeline, options));
   return run.report();
 }

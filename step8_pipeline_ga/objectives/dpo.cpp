@@ -2,9 +2,15 @@
 
 #include <ATen/Functions.h>
 
+#include <filesystem>
+#include <optional>
+
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "step8_pipeline_ga/objectives/inference_model.hpp"
+#include "step8_pipeline_ga/objectives/reference_cache.hpp"
 
 namespace ladder {
 
@@ -67,6 +73,73 @@ Metrics dpo_metrics(const MetricSums& sums) {
           {"chosen_log_prob", mean(kChosenLogProbSum)},
           {"rejected_log_prob", mean(kRejectedLogProbSum)},
           {"answer_tokens", mean(kAnswerTokenSum)}};
+}
+
+// ---- in a pipeline ----
+
+namespace {
+
+class Dpo final : public StepObjective {
+ public:
+  Dpo(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
+      : options_(options),
+        plan_(plan),
+        mesh_(mesh),
+        source_(checkpoint_in("--dpo-reference", own().reference.empty() ? options.output.init_from
+                                                                         : own().reference)) {
+    state.reference_hash = describe_checkpoint(source_).param_hash;
+    count = [this](const Microbatches& batch) { return count_pairs(batch, own().mean_over); };
+    loss_sum = [this](const at::Tensor& logits, const Microbatch& microbatch) {
+      return dpo_loss_sum(logits, microbatch, own(), &sums_);
+    };
+  }
+
+  void start(Run& run, const BatchStream& batches) override {
+    run.announce(batches.training_data().description());  // tells how many pairs were cut
+    const auto load = [&] {
+      auto reference = std::make_unique<InferenceModel>(options_, plan_, mesh_);
+      reference->load(source_, batches.training_data().tokenizer());
+      return reference;
+    };
+    if (own().cache.empty()) {
+      reference_ = load();
+    } else {
+      cache_.emplace(options_, state.reference_hash, batches, load, mesh_, run);
+    }
+  }
+
+  void prepare(Microbatches& batch, const BatchOrigin& origin) override {
+    if (cache_) {
+      for (std::int64_t i = 0; i < batch.size(); ++i)
+        batch[i].second_model_output = cache_->log_probs(batch[i].samples, origin.is_validation);
+    } else {
+      reference_->forward(batch, [&](const at::Tensor& logits, std::int64_t i) {
+        batch[i].second_model_output = answer_log_probs(logits, batch[i].targets);
+      });
+    }
+  }
+
+  Metrics take_metrics() override {
+    return dpo_metrics(take_sums(sums_, kNumDpoSums, mesh_.world));
+  }
+
+ private:
+  const DpoOptions& own() const { return options_.get<ObjectiveOptions>().dpo; }
+
+  TrainOptions options_;
+  StagePlan plan_;
+  Mesh mesh_;
+  std::filesystem::path source_;  // the reference's checkpoint: a newer one does not replace it
+  std::unique_ptr<InferenceModel> reference_;  // null if there is a cache
+  std::optional<ReferenceCache> cache_;
+  MetricSums sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepObjective> make_dpo(const TrainOptions& options, const StagePlan& plan,
+                                        const Mesh& mesh) {
+  return std::make_unique<Dpo>(options, plan, mesh);
 }
 
 }  // namespace ladder

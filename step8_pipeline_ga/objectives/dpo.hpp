@@ -15,9 +15,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 #include "common/data/batch.hpp"
 #include "common/train/report/step_record.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder {
 
@@ -58,5 +61,10 @@ enum DpoSum {
   kNumDpoSums
 };
 Metrics dpo_metrics(const MetricSums& sums);
+
+// As the pipeline's loop uses it: the frozen reference, whose stages run next to the model's, or a
+// cache of what it says.
+std::unique_ptr<StepObjective> make_dpo(const TrainOptions& options, const StagePlan& plan,
+                                        const Mesh& mesh);
 
 }  // namespace ladder

@@ -17,10 +17,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "common/data/batch.hpp"
 #include "common/train/report/step_record.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
+#include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder {
 
@@ -64,5 +66,18 @@ at::Tensor distillation_loss_sum(const at::Tensor& logits, const Microbatch& mic
 // sample_entropy:     the mean of the single predictions' entropies; log K if the student cannot
 //                     tell the samples apart. Both in nats.
 Metrics distillation_metrics(const MetricSums& sums);
+
+// As the pipeline's loop uses it: a teacher, whose stages run next to the model's, an average in
+// fp32 of what the student's optimizer updates: its masters, or, if it has none, the parameters
+// themselves.
+std::unique_ptr<StepObjective> make_self_distillation(const TrainOptions& options,
+                                                      const StagePlan& plan, const Mesh& mesh,
+                                                      const FlatModel& student,
+                                                      Optimizer& optimizer);
+
+// A replica's samples, without those that would be balanced alone, and so belong to every prototype
+// alike: where each microbatch is balanced by itself, an epoch's last one is left out if it would
+// be a microbatch of its own. Throws UsageError if there would be no other.
+DataShard without_lone_samples(DataShard of_replica, const TrainOptions& options, int num_replicas);
 
 }  // namespace ladder

@@ -8,10 +8,13 @@
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
+#include "common/testing/temp_folder.hpp"
+#include "step2_sharded_data/data_shard.hpp"
 
 namespace ladder {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -278,6 +281,57 @@ TEST(SelfDistillation, ViewsWithoutNoiseAreTheRow) {
   Microbatch m = rows_of({3});
   make_views(m, 1, 0, 0, 258);
   EXPECT_TRUE(m.tokens.eq(1000).all().item<bool>());
+}
+
+// ---- Samples
+
+// `count` documents, in microbatches of two rows.
+DataOptions documents(const TempFolder& folder, std::int64_t count) {
+  std::string lines;
+  for (std::int64_t i = 0; i < count; ++i) lines += "{\"answer\": \"abc\"}\n";
+  folder.write("documents.jsonl", lines);
+  DataOptions data;
+  data.source = folder.path("documents.jsonl");
+  data.rows = Rows::kDocuments;
+  data.microbatch_size = 2;
+  data.context = 8;
+  return data;
+}
+
+// 11 samples of each replica in microbatches of 2: one is left, and balanced alone it would teach
+// nothing. A resumed run leaves out the same one.
+TEST(SelfDistillation, NoSampleOfAMicrobatchIsAlone) {
+  const TempFolder folder;
+  for (const int num_replicas : {1, 2, 4}) {
+    TrainOptions options;
+    options.data = documents(folder, 11 * num_replicas);
+    const auto rows_of_epoch = [&](std::int64_t seek_to) {
+      const DataShard last = data_shard(num_replicas - 1, num_replicas, options.data.tail);
+      BatchStream batches(options.data, without_lone_samples(last, options, num_replicas));
+      batches.seek({0, seek_to * num_replicas});
+      std::vector<std::int64_t> rows;
+      do {
+        rows.push_back(static_cast<std::int64_t>(batches.next_microbatch().samples.size()));
+      } while (!batches.is_epoch_over());
+      return rows;
+    };
+    auto& scope = options.set<ObjectiveOptions>().distillation.scope;
+    EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2));
+    EXPECT_THAT(rows_of_epoch(10), ElementsAre(2, 2, 2, 2, 2));  // of the next epoch
+    options.data.microbatch_size = 3;
+    EXPECT_THAT(rows_of_epoch(6), ElementsAre(3, 2));
+    options.data.microbatch_size = 2;
+    scope = SinkhornScope::kBatch;
+    EXPECT_THAT(rows_of_epoch(6), ElementsAre(2, 2, 1));
+    options.data.microbatch_size = options.data.num_microbatches = 1;
+    const auto of_one_row = [&] { without_lone_samples({}, options, num_replicas); };
+    if (num_replicas > 1) {
+      EXPECT_NO_THROW(of_one_row());
+    } else {
+      EXPECT_THAT(of_one_row,
+                  ThrowsMessage<UsageError>(HasSubstr("--sinkhorn-scope batch: a step has one")));
+    }
+  }
 }
 
 }  // namespace

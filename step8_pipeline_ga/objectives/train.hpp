@@ -2,18 +2,26 @@
 // answers, or from itself.
 #pragma once
 
-#include "common/train/trainer.hpp"
-#include "step4_bucketed_ddp/bucket_options.hpp"
-#include "step8_pipeline_ga/objectives/objective_options.hpp"
-#include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
+#include "step8_pipeline_ga/objectives/dpo.hpp"
+#include "step8_pipeline_ga/objectives/self_distillation.hpp"
+#include "step8_pipeline_ga/train.hpp"
 
 namespace ladder::objectives {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-//             others wait until the caller ends them, as run_main does. Throws UsageError as step 8
-//             does.
-TrainReport train(const TrainOptions& options, World& world);
+// What the options name.
+inline std::unique_ptr<StepObjective> make_objective(const TrainOptions& options,
+                                                     const StagePlan& plan, const Mesh& mesh,
+                                                     const FlatModel& model, Optimizer& optimizer) {
+  switch (options.get<ObjectiveOptions>().kind) {
+    case ObjectiveKind::kDpo:
+      return make_dpo(options, plan, mesh);
+    case ObjectiveKind::kSelfDistillation:
+      return make_self_distillation(options, plan, mesh, model, optimizer);
+    case ObjectiveKind::kLanguageModel:
+      break;
+  }
+  return next_token(options, plan, mesh, model, optimizer);
+}
 
 // Those of step 8, and a second model of the same stage.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
@@ -23,12 +31,14 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
 
 inline Trainer trainer() {
-  Trainer trainer = {.step = "objectives",
-                     .train = train,
-                     .state_bytes = state_bytes,
-                     .traffic = traffic,
-                     .num_stages = num_stages_of,
-                     .bubble = bubble};
+  Trainer trainer = {
+      .step = "objectives",
+      .train = [](const TrainOptions& options,
+                  World& world) { return step8::train(options, world, make_objective); },
+      .state_bytes = state_bytes,
+      .traffic = traffic,
+      .num_stages = num_stages_of,
+      .bubble = bubble};
   trainer.options.own = step_options<BucketOptions, PipelineOptions, ObjectiveOptions>();
   trainer.options.data.num_microbatches = 4;  // as in step 8
   return trainer;

@@ -15,7 +15,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/stop_signal.hpp"
-#include "step8_pipeline_ga/runner/evaluate.hpp"
+#include "step8_pipeline_ga/runner/step_objective.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
@@ -192,6 +192,15 @@ TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
   }
 }
 
+struct CountedParts : StepObjective {
+  using StepObjective::StepObjective;
+  void prepare(Microbatches& /*batch*/, const BatchOrigin& origin) override {
+    EXPECT_TRUE(origin.is_validation);
+    ++num_parts;
+  }
+  int num_parts = 0;
+};
+
 // In three parts. If the last rank is asked to stop, all leave after the first.
 TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
   const Stage stage({Schedule::k1f1b, 4});
@@ -205,12 +214,12 @@ TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
     for (const Microbatch& m : batch)
       wanted += kSquares.loss_sum(whole.forward(m.tokens), m).item<double>();
   }
-  EXPECT_EQ(evaluate(runner, kSquares, batch, mesh), wanted / kSquares.count(batch));
+  CountedParts squares(kSquares);
+  EXPECT_EQ(evaluate(runner, squares, batch, mesh), wanted / kSquares.count(batch));
+  EXPECT_EQ(squares.num_parts, 3);
   if (stage.is_last()) StopSignal::raise();
-  int num_parts = 0;
-  const auto count = [&](Microbatches&) { ++num_parts; };
-  EXPECT_EQ(evaluate(runner, kSquares, batch, mesh, count), kStoppedLoss);
-  EXPECT_EQ(num_parts, 1);
+  EXPECT_EQ(evaluate(runner, squares, batch, mesh), kStoppedLoss);
+  EXPECT_EQ(squares.num_parts, 4);
   comm_.barrier();
   const StopSignal forgets;
 }

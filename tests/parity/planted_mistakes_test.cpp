@@ -1,6 +1,8 @@
 // Mistakes in the real trainers, each of which the ladder must find: those of step3_naive_dp.wrong
 // and step8_pipeline_ga.wrong, and, in steps 3 to 8, every line that a trainer can do without.
 // scripts/plant has planted them.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/flip.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/planted_answer.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/train.hpp"
 #include "tests/parity/climber.hpp"
 
 namespace ladder {
@@ -38,6 +41,35 @@ void print_last_step(const Climber& climber, const std::string& name, const Fini
               run.report.grad_norms.back());
 }
 
+// An objective that does something in each place where step 8's loop asks for it; the next token
+// asks for nothing there.
+struct BusyObjective : StepObjective {
+  explicit BusyObjective(const FlatModel& model) : params(model.params()) {}
+  void start(Run& /*run*/, const BatchStream& /*batches*/) override { scale(0.9); }
+  void prepare(Microbatches& batch, const BatchOrigin& /*origin*/) override {
+    for (std::int64_t i = 0; i < batch.size(); ++i) batch[i].tokens = batch[i].tokens.flip(1);
+  }
+  void after_step() override { scale(0.99); }
+  void scale(double factor) {
+    const at::NoGradGuard no_grad;
+    params.mul_(factor);
+  }
+  at::Tensor params;
+};
+
+// The rung that shows what a trainer is without this line.
+Rung rung_for(const PlantedAnswer& mistake) {
+  Rung rung = rung_of(step_of(mistake));
+  if (mistake.name.find("without objective->") == std::string::npos) return rung;
+  rung.trainer.train = [](const TrainOptions& options, World& world) {
+    const auto make = [](const auto&, const auto&, const auto&, const FlatModel& model, auto&) {
+      return std::make_unique<BusyObjective>(model);
+    };
+    return step8::train(options, world, make);
+  };
+  return rung;
+}
+
 // On this rank: what is wrong with the run, or why there is none.
 std::string what_shows(Climber& climber, const Rung& rung, const TrainOptions& options,
                        const PlantedAnswer& mistake, const FinishedRun& right) {
@@ -60,20 +92,21 @@ TEST(PlantedMistakes, AreFound) {
   for (const Configuration& configuration : {covering_set()[1], covering_set()[2]}) {
     const bool has_full_rows = configuration.rows == Rows::kWindows;  // the second one
     const TrainOptions options = options_for_mistakes(climber, configuration);
-    std::map<std::string, FinishedRun> right;
+    std::map<std::string, FinishedRun> right;  // by trainer; a busy one is another
     int number = 0;
     for (const PlantedAnswer& mistake : planted_answers()) {
       ++number;
       const bool is_line = mistake.reason.empty(), counts = mistake.name.ends_with("denominator");
       if (mistake.num_ranks != climber.size() || (has_full_rows && (is_line || counts))) continue;
-      const Rung& rung = rung_of(step_of(mistake));
-      if (!right.contains(rung.step())) {
-        right[rung.step()] = climber.climb(rung, options);
-        print_last_step(climber, concat(rung.step(), ", ", configuration.name()),
-                        right[rung.step()]);
+      const Rung rung = rung_for(mistake);
+      const bool is_busy = rung.trainer.train != rung_of(rung.step()).trainer.train;
+      const std::string name = concat(rung.step(), is_busy ? ", busy" : "");
+      if (!right.contains(name)) {
+        right[name] = climber.climb(rung, options);
+        print_last_step(climber, concat(name, ", ", configuration.name()), right[name]);
       }
       play_answer(number);
-      const std::string shown = what_shows(climber, rung, options, mistake, right[rung.step()]);
+      const std::string shown = what_shows(climber, rung, options, mistake, right[name]);
       play_answer(0);
       if (climber.rank() != 0) continue;
       EXPECT_THAT(shown, AllOf(Not(""), HasSubstr(mistake.reason))) << mistake.name;

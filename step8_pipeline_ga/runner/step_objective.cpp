@@ -1,4 +1,4 @@
-#include "step8_pipeline_ga/runner/evaluate.hpp"
+#include "step8_pipeline_ga/runner/step_objective.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -16,8 +16,8 @@ constexpr std::int64_t kMicrobatchesPerPart = 32;
 
 }  // namespace
 
-double evaluate(PipelineRunner& pipeline, const Objective& objective, const Microbatches& batches,
-                const Mesh& mesh, const std::function<void(Microbatches& own)>& prepare) {
+double evaluate(PipelineRunner& pipeline, StepObjective& objective, const Microbatches& batches,
+                const Mesh& mesh) {
   const Span span("evaluate");
   std::vector<double> sums(static_cast<std::size_t>(batches.size()));
   const std::int64_t per_part = kMicrobatchesPerPart * mesh.num_replicas();
@@ -29,7 +29,7 @@ double evaluate(PipelineRunner& pipeline, const Objective& objective, const Micr
     for (std::int64_t i = first + mesh.dp_rank(); i < end; i += mesh.num_replicas())
       own.push_back(batches[i]);
     Microbatches own_batches(std::move(own));
-    if (prepare) prepare(own_batches);
+    objective.prepare(own_batches, {.is_validation = true});
     std::int64_t i = first + mesh.dp_rank();
     for (const double own_sum : pipeline.loss_sums(objective, own_batches)) {
       sums[static_cast<std::size_t>(i)] = own_sum;
@@ -40,6 +40,13 @@ double evaluate(PipelineRunner& pipeline, const Objective& objective, const Micr
   double sum = 0;
   for (const double of_microbatch : sums) sum += of_microbatch;
   return sum / objective.count(batches);
+}
+
+MetricSums take_sums(MetricSums& own, std::size_t size, Communicator& world) {
+  MetricSums sums = std::exchange(own, {});
+  sums.resize(size);  // only last stages have scored anything
+  all_reduce_sum(sums, world);
+  return sums;
 }
 
 }  // namespace ladder

@@ -1,5 +1,5 @@
-// The three objectives as the pipeline's loop uses them: it calls the same functions for each, and
-// does not know which one it has.
+// What the loop asks of its objective. For the next token, all of it but count and loss_sum does
+// nothing; the chapter objectives brings two objectives with a second model.
 //
 //   prepare      before the forward: what a second model says about the batch is filled in, by a
 //                run of the pipeline without gradients (dpo's frozen reference, the teacher)
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "common/comm/mesh.hpp"
 #include "common/data/batch_stream.hpp"
@@ -33,37 +34,37 @@ struct BatchOrigin {
 };
 
 struct StepObjective : Objective {
-  // Once, when the student has its parameters. Collective over the world.
-  std::function<void(Run& run)> start = [](Run&) {};
+  StepObjective(const Objective& scores = kNextToken)
+      : Objective(scores) {}  // NOLINT(*-explicit-*)
+  virtual ~StepObjective() = default;
+
+  // Those samples of the replica that it can learn from. Local.
+  virtual DataShard shard(const DataShard& of_replica) const { return of_replica; }
+  // Once, when the model has its parameters. Collective over the world.
+  virtual void start(Run& /*run*/, const BatchStream& /*batches*/) {}
   // Collective over the stages; of a training batch, also over the replicas.
-  std::function<void(Microbatches& batch, const BatchOrigin& origin)> prepare =
-      [](Microbatches&, const BatchOrigin&) {};
-  std::function<void()> after_step = [] {};  // local
+  virtual void prepare(Microbatches& /*batch*/, const BatchOrigin& /*origin*/) {}
+  virtual void after_step() {}  // local
   // The means over everything scored since the last call, on all ranks. Collective over the world;
   // communicates only if the objective has metrics.
-  std::function<Metrics()> take_metrics = [] { return Metrics(); };
+  virtual Metrics take_metrics() { return {}; }
+
   AddedState state = {};  // to save
 };
 
-// The objective that the options name. Lifetime: the arguments outlive it, but for options and
-// plan.
-StepObjective make_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
-                             const FlatModel& student, Optimizer& optimizer,
-                             const BatchStream& batches);
+// Makes the objective of a run. Lifetime: mesh, model and optimizer outlive it.
+using MakeObjective = std::function<std::unique_ptr<StepObjective>(
+    const TrainOptions& options, const StagePlan& plan, const Mesh& mesh, const FlatModel& model,
+    Optimizer& optimizer)>;
+inline const MakeObjective next_token = [](const auto&...) {
+  return std::make_unique<StepObjective>();
+};
 
-// Those with a second model, whose stages run next to the model's: a frozen reference, or a cache
-// of what it says; and a teacher, an average in fp32 of what the student's optimizer updates: its
-// masters, or, if it has none, the parameters themselves.
-StepObjective dpo_objective(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh,
-                            const BatchStream& batches);
-StepObjective distillation_objective(const TrainOptions& options, const StagePlan& plan,
-                                     const Mesh& mesh, const FlatModel& student,
-                                     Optimizer& optimizer);
-
-// The validation loss, as step 8 computes it, once a second model has seen the batches. Collective
-// over the world.
-double evaluate(PipelineRunner& pipeline, const StepObjective& objective,
-                const Microbatches& batches, const Mesh& mesh);
+// The validation loss: each replica runs every N-th microbatch through its pipeline. Equal to the
+// loss of one process to the bit. Long ones run in parts: kStoppedLoss if a rank is asked to stop
+// before the next. Collective over the world.
+double evaluate(PipelineRunner& pipeline, StepObjective& objective, const Microbatches& batches,
+                const Mesh& mesh);
 
 // Adds up what the objectives of all ranks have summed, `size` numbers, and clears this rank's.
 // Collective, blocking.
