@@ -11,14 +11,13 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
 #include "common/comm/self_communicator.hpp"
-#include "common/comm/store/store_process.hpp"
+#include "common/comm/store/store_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #ifdef LADDER_WITH_MPI
 #include <mpi.h>
 
 #include "common/comm/mpi/mpi_communicator.hpp"
-#include "common/comm/mpi/mpi_process.hpp"
 #endif
 
 namespace ladder {
@@ -139,7 +138,7 @@ struct World::Process {
     mpi.emplace();
     local_rank = mpi->local_rank();
     num_local_ranks = mpi->num_local_ranks();
-    comm = MpiCommunicator::create();
+    comm = mpi_communicator();
     check_usage(launched_ranks() == 1 || comm->size() == launched_ranks(), "the launcher started ",
                 launched_ranks(), " ranks, but MPI sees ", comm->size(),
                 ": does mpirun belong to a different MPI than this program was built with?");

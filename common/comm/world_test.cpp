@@ -11,7 +11,7 @@
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/store/key_value_store.hpp"
 #include "common/comm/store/store_communicator.hpp"
-#include "common/comm/threads/thread_communicator.hpp"
+#include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -183,7 +183,7 @@ TEST_F(WorldTest, TheStoreIsTorchruns) {
   EXPECT_EQ(all_reduce_sum(3.0, second.comm()), 3.0);
   EXPECT_EQ(torchruns.add("ladder/3/worlds of 0", 0), 2) << "in which each has keys of its own";
   EXPECT_EXIT(second.abort(7), ::testing::ExitedWithCode(7), "");
-  EXPECT_TRUE(torchruns.has(StoreCommunicator::failure_key("ladder/3/2/")));
+  EXPECT_TRUE(torchruns.has(store_failure_key("ladder/3/2/")));
 }
 
 TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
@@ -235,11 +235,12 @@ TEST_F(WorldTest, MayBeOfAGivenGroup) {
 
 TEST_F(WorldTest, OfThreadsKnowsThatItIs) {
   EXPECT_THROW(World{Transport::kThreads}, CheckError);  // who would start them?
-  auto ranks = ThreadCommunicator::create(3);
-  World world(std::move(ranks[2]), Transport::kThreads);
-  EXPECT_EQ(world.transport(), Transport::kThreads);
-  EXPECT_EQ(world.comm().size(), 3);
-  EXPECT_EQ(world.local_rank(), 2);
+  run_as_threads(3, [](Communicator& comm) {
+    World world(comm.split(0, 0), Transport::kThreads);
+    EXPECT_EQ(world.transport(), Transport::kThreads);
+    EXPECT_EQ(world.comm().size(), 3);
+    EXPECT_EQ(world.local_rank(), comm.rank());
+  });
 }
 
 TEST_F(WorldTest, MayBeDecorated) {

@@ -93,7 +93,7 @@ std::unique_ptr<Communicator> group_over_store(Communicator& comm) {
   if (store == nullptr) {
     store = std::make_shared<KeyValueStore>("localhost", port, /*is_server=*/false, timeout_s);
   }
-  return StoreCommunicator::create(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
+  return store_communicator(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
 }
 
 enum class Carrier { kLauncher, kStaged, kStore, kChecked };

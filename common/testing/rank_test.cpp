@@ -39,7 +39,7 @@ bool ranks_are_processes() {
 World synchronous_world() {
 #ifdef LADDER_WITH_MPI
   if (num_test_threads == 0) {
-    return World(MpiCommunicator::create({.synchronous_sends = true}), Transport::kMpi);
+    return World(mpi_communicator({.synchronous_sends = true}), Transport::kMpi);
   }
 #endif
   return World(test_world().comm().split(0, 0), test_world().transport());  // threads never buffer

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -210,7 +211,11 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
 int check_and_train(const TrainOptions& options, const Trainer& trainer, World& world,
                     TraceLog& log) {
   check_same_options(options, world.comm());  // --check-collectives itself, too
-  return check_collectives(world, options.check_collectives_s,
+  const bool is_default = options.check_collectives_s == 0;
+  const double timeout_s = is_default && world.transport() == Transport::kThreads
+                               ? std::numeric_limits<double>::infinity()
+                               : options.check_collectives_s;
+  return check_collectives(world, timeout_s,
                            [&] { return train_and_report(options, trainer, world, log); });
 }
 

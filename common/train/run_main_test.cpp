@@ -168,7 +168,7 @@ TEST_F(RunMain, ASignalStopsAllRanks) {
 
 TEST_F(RunMain, ALinkSlowsThreadsDown) {
   const auto train = [](const TrainOptions&, World& world) {
-    EXPECT_NE(dynamic_cast<PacedCommunicator*>(&world.comm()), nullptr);
+    EXPECT_NE(find_communicator<PacedCommunicator>(world.comm()), nullptr);
     EXPECT_EQ(all_reduce_sum(1.0, world.comm()), 3);
     return TrainReport();
   };

@@ -194,7 +194,7 @@ TEST(PipelineLadder, StagesSkipAndRoundAlike) {
 // Sends that complete only when they are received, and activations that no MPI sends eagerly.
 TEST(PipelineLadder, NeedsNoBufferInTheTransport) {
   Climber climber;
-  World world(MpiCommunicator::create({.synchronous_sends = true}), Transport::kMpi);
+  World world(mpi_communicator({.synchronous_sends = true}), Transport::kMpi);
   TrainOptions options =
       with_shape(climber.options(untied()[2]), {Schedule::k1f1b, climber.size(), 5});
   options.num_steps = 2;

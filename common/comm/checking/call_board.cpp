@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <limits>
 #include <numeric>
@@ -100,7 +101,7 @@ CallBoard::CallBoard(Communicator& comm, double timeout_s)
     store_ = std::make_unique<KeyValueStore>(host == server ? "localhost" : server, port,
                                              /*is_server=*/false, kStoreTimeoutSeconds);
   }
-  if (rank_ > 0)
+  if (rank_ > 0 && std::isfinite(timeout_s))
     store_->limit_patience(std::max(timeout_s, kPatienceSeconds),
                            "rank 0, which keeps the calls of all ranks (--check-collectives),");
   keep(State::kRuns);
@@ -118,7 +119,9 @@ void CallBoard::leave(bool has_failed) {
     keep(has_failed ? State::kFailed : State::kEnded);
     std::int64_t num_left = store_->add(kLeft, 1);
     const Timer timer;
-    const double patience_s = has_failed ? kFailedSeconds : std::numeric_limits<double>::infinity();
+    const double patience_s = !has_failed              ? std::numeric_limits<double>::infinity()
+                              : std::isinf(timeout_s_) ? 0  // nobody asks for a verdict
+                                                       : kFailedSeconds;
     while (rank_ == 0 && num_left < size_ && timer.seconds() < patience_s) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       num_left = store_->add(kLeft, 0);

@@ -1,5 +1,5 @@
 // A communicator whose collectives are composed of messages from rank to rank, for tensors on the
-// CPU: all of a transport between processes but its messages (message_group.hpp) and split().
+// CPU: all of a transport between processes or threads but its messages (message_group.hpp).
 //
 // The number of elements that rank r of N sends for a tensor of k elements, in slices of sizes
 // k_0 … k_{N−1}, of which the first k mod N are one longer (see also traffic_theory.hpp):
@@ -9,7 +9,7 @@
 //   all_reduce      k + (N−2) k_r  both, one after the other; on average 2k(N−1)/N, as in a ring
 //   broadcast       (N−1) k        N−1 messages from the root, none from other ranks
 //   send            k              one message
-//   barrier         not counted
+//   barrier, split  not counted
 //
 // Empty messages are not sent; messages longer than kLongestMessageBytes count as several. A
 // reduction holds (N−1) k_r elements of scratch (category: communication) from its start until its
@@ -25,22 +25,21 @@ namespace ladder {
 
 class OperationEngine;
 
-class MessageCommunicator : public Communicator {
+class MessageCommunicator final : public Communicator {
  public:
-  int rank() const final { return group_->rank; }
-  int size() const final { return group_->size; }
-  WorkPtr start(const Operation& operation) final;
-  Traffic traffic() const final { return *group_->meter; }
+  explicit MessageCommunicator(std::shared_ptr<MessageGroup> group);  // of all ranks
 
- protected:
-  MessageCommunicator(std::shared_ptr<MessageGroup> group, std::shared_ptr<OperationEngine> engine);
-  // A barrier that split() needs for itself. It moves all operations on, and is not counted.
-  void meet();
-  const std::shared_ptr<OperationEngine>& engine() const { return engine_; }
+  int rank() const override { return group_->rank; }
+  int size() const override { return group_->size; }
+  WorkPtr start(const Operation& operation) override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  Traffic traffic() const override { return *group_->meter; }
 
  private:
+  MessageCommunicator(std::shared_ptr<MessageGroup> group, std::shared_ptr<OperationEngine> engine);
+
   std::shared_ptr<MessageGroup> group_;      // shared with the operations in flight
-  std::shared_ptr<OperationEngine> engine_;  // shared by all groups of the World
+  std::shared_ptr<OperationEngine> engine_;  // shared by this rank's groups
 };
 
 }  // namespace ladder

@@ -1,13 +1,15 @@
-// Messages between the ranks of one group: what a transport between processes must supply.
+// Messages between the ranks of one group: what a transport between processes or threads supplies.
 //
-// All collectives are composed of them (message_operation.hpp), so transports differ only here: MPI
-// (mpi_messages.hpp), or a store that all ranks connect to (store_messages.hpp).
+// All collectives are composed of them (message_communicator.hpp), so transports differ only here:
+// MPI (mpi_communicator.hpp), a store that all ranks connect to (store_communicator.hpp), or the
+// memory that threads share (run_as_threads.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "common/comm/traffic.hpp"
 
@@ -47,6 +49,9 @@ struct MessageGroup {
   virtual ~MessageGroup() = default;
   // Counted under `op`, which errors name as well. The group must outlive the messages.
   virtual std::unique_ptr<Messages> new_messages(CommOp op) = 0;
+  // A group of these ranks of this one, in this order, for split(), which gives it its rank, size
+  // and meter. Every rank calls it; one with a negative color joins none, and gets null.
+  virtual std::shared_ptr<MessageGroup> part(int color, const std::vector<int>& members) = 0;
 
   int rank = 0;
   int size = 1;

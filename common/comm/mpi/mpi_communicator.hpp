@@ -9,11 +9,10 @@
 #include <limits>
 #include <memory>
 
-#include "common/comm/messages/message_communicator.hpp"
+#include "common/comm/communicator.hpp"
+#include "common/comm/messages/message_group.hpp"
 
 namespace ladder {
-
-struct MpiGroup;
 
 // For tests, which set the numbers to small values. Values above MPI's own limits are reduced to
 // those.
@@ -25,17 +24,26 @@ struct MpiLimits {
   bool synchronous_sends = false;
 };
 
-class MpiCommunicator final : public MessageCommunicator {
- public:
-  // The group of all launched ranks. Collective over them. MPI must be running (see World).
-  static std::unique_ptr<MpiCommunicator> create(MpiLimits limits = {});
+// The group of all launched ranks. Collective over them. MPI must be running (see World).
+std::unique_ptr<Communicator> mpi_communicator(MpiLimits limits = {});
 
-  std::unique_ptr<Communicator> split(int color, int key) override;
+// MPI's start and end in this process.
+class MpiProcess {
+ public:
+  MpiProcess();   // starts MPI unless it is running. Collective. Throws CheckError.
+  ~MpiProcess();  // ends MPI if this object started it and no exception is unwinding the stack
+  MpiProcess(const MpiProcess&) = delete;
+  MpiProcess& operator=(const MpiProcess&) = delete;
+
+  int local_rank() const { return local_rank_; }
+  int num_local_ranks() const { return num_local_ranks_; }  // on this machine
+  [[noreturn]] static void abort(int exit_code);
 
  private:
-  MpiCommunicator(std::shared_ptr<MpiGroup> group, std::shared_ptr<OperationEngine> engine);
-
-  std::shared_ptr<MpiGroup> group_;
+  bool is_ours_ = false;
+  int exceptions_at_start_ = 0;
+  int local_rank_ = 0;
+  int num_local_ranks_ = 1;
 };
 
 }  // namespace ladder

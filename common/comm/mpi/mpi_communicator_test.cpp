@@ -63,7 +63,7 @@ TEST_F(MpiTransport, ShortSendsAreDoneBeforeTheyAreReceived) {
 
 // A limit of 42 bytes stands in for MPI's 2 GiB. Sizes are such that pieces end inside elements.
 TEST_F(MpiTransport, LongMessagesTravelInPieces) {
-  const auto comm = MpiCommunicator::create({.message_bytes = 42});
+  const auto comm = mpi_communicator({.message_bytes = 42});
   for (const std::int64_t numel : {1, 10, 21, 1000}) {
     const at::Tensor full = values_of(rank_, numel * size_, at::kDouble);
     const at::Tensor shard = at::zeros({numel}, at::kDouble);
@@ -107,7 +107,7 @@ struct Reductions {
 };
 
 TEST_F(MpiTransport, TagsAreUsedAgain) {
-  const auto comm = MpiCommunicator::create({.num_tags = 3});
+  const auto comm = mpi_communicator({.num_tags = 3});
   for (int round = 0; round < 3; ++round) {
     Reductions reductions(*comm);
     for (int i = 1; i <= 20; ++i) {
@@ -121,8 +121,7 @@ TEST_F(MpiTransport, TagsAreUsedAgain) {
 // The link time of a paced message travels under the message's own tag, so every tag of the inner
 // communicator is free, and collectives take turns with few tags, too.
 TEST_F(MpiTransport, APacedOneHasTheSameTags) {
-  PacedCommunicator paced(MpiCommunicator::create({.num_tags = 3}),
-                          {.latency_us = 1, .gbit_per_s = 100});
+  PacedCommunicator paced(mpi_communicator({.num_tags = 3}), {.latency_us = 1, .gbit_per_s = 100});
   const at::Tensor received = at::zeros({2});
   if (size_ > 1) {
     const WorkPtr sent = paced.send(at::full({2}, float(rank_)), next_, 2);

@@ -34,9 +34,8 @@ class StoreTransport : public ::testing::Test {
   void on_ranks(int size, const std::function<void(Communicator&)>& body, double timeout_s = 60) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&, rank] {
-        body(*StoreCommunicator::create(connect(), "test/", rank, size, timeout_s));
-      });
+      threads.emplace_back(
+          [&, rank] { body(*store_communicator(connect(), "test/", rank, size, timeout_s)); });
     }
     for (std::thread& thread : threads) thread.join();
   }
@@ -121,7 +120,7 @@ TEST_F(StoreTransport, APacketOfTheWrongLengthIsRefused) {
                                                  {first(std::int64_t{1} << 62, most)},
                                                  {first(INT64_MAX, most), Bytes(most, 1)},
                                                  {first(expected, most, CommOp{77})}};
-  const auto comm = StoreCommunicator::create(connect(), "test/", 0, 2, /*timeout_s=*/2);
+  const auto comm = store_communicator(connect(), "test/", 0, 2, /*timeout_s=*/2);
   for (std::size_t message = 0; message < wrong.size(); ++message) {
     const std::string key = concat("test/p7/1>0/", message);
     for (std::size_t i = 0; i < wrong[message].size(); ++i)
@@ -133,19 +132,6 @@ TEST_F(StoreTransport, APacketOfTheWrongLengthIsRefused) {
                                            HasSubstr(key), HasSubstr("another program"))))
         << message;
   }
-}
-
-TEST_F(StoreTransport, ASplitOfTheWrongLengthIsRefused) {
-  on_ranks(
-      2,
-      [&](Communicator& comm) {
-        if (comm.rank() == 1) return;
-        connect()->put("test/s0/of 1", {1, 2, 3});
-        connect()->put("test/b0/1>0/0", std::vector<std::uint8_t>{6, 0, 0, 0, 0, 0, 0, 0, 0});
-        EXPECT_THAT([&] { comm.split(0, 0); },
-                    ThrowsMessage<CheckError>(HasSubstr("'test/s0/of 1' has 3 bytes, not 8")));
-      },
-      /*timeout_s=*/2);
 }
 
 TEST_F(StoreTransport, ARankThatDoesNotComeIsNamedAfterTheTimeOut) {
@@ -165,7 +151,7 @@ TEST_F(StoreTransport, AnAnnouncedFailureEndsTheWaiting) {
   on_ranks(2, [&](Communicator& comm) {
     if (comm.rank() == 1) {
       const std::string name = "rank 1";
-      connect()->put(StoreCommunicator::failure_key("test/"), {name.begin(), name.end()});
+      connect()->put(store_failure_key("test/"), {name.begin(), name.end()});
     } else {
       EXPECT_THAT([&] { comm.barrier(); },
                   ThrowsMessage<CheckError>(HasSubstr("rank 0 of 2: barrier: rank 1 has failed")));
@@ -175,7 +161,7 @@ TEST_F(StoreTransport, AnAnnouncedFailureEndsTheWaiting) {
 }
 
 TEST_F(StoreTransport, AServerThatHasGoneIsNamed) {
-  const auto comm = StoreCommunicator::create(connect(), "test/", 0, 2);
+  const auto comm = store_communicator(connect(), "test/", 0, 2);
   const WorkPtr work = comm->all_reduce(at::zeros({8}));
   const std::string address = concat("localhost:", server_->port());
   server_.reset();

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/comm/threads/thread_communicator.hpp"
+#include "common/comm/threads/thread_messages.hpp"
 #include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 
@@ -53,19 +53,19 @@ class FirstFailure {
   std::exception_ptr error_;
 };
 
-void run_rank(ThreadCommunicator& comm, const std::function<void(Communicator&)>& body,
+void run_rank(ThreadRanks& ranks, int rank, const std::function<void(Communicator&)>& body,
               int num_compute_threads, FirstFailure& failure) {
   try {
-    pthread_setname_np(pthread_self(), concat("rank ", comm.rank()).substr(0, 15).c_str());
+    pthread_setname_np(pthread_self(), concat("rank ", rank).substr(0, 15).c_str());
     set_compute_threads(num_compute_threads);  // of this thread
-    body(comm);
-    comm.leave();
+    body(*ranks.communicator(rank));
+    ranks.leave(rank);
   } catch (const std::exception& error) {
-    failure.record(comm.rank(), std::current_exception());
-    comm.abort(message_of(error));
+    failure.record(rank, std::current_exception());
+    ranks.fail(rank, message_of(error));
   } catch (...) {
-    failure.record(comm.rank(), std::current_exception());
-    comm.abort("it threw no std::exception");
+    failure.record(rank, std::current_exception());
+    ranks.fail(rank, "it threw no std::exception");
   }
 }
 
@@ -73,14 +73,15 @@ void run_rank(ThreadCommunicator& comm, const std::function<void(Communicator&)>
 
 void run_as_threads(int num_ranks, const std::function<void(Communicator&)>& body,
                     int num_compute_threads) {
-  const auto comms = ThreadCommunicator::create(num_ranks);
+  ThreadRanks ranks(num_ranks);
   FirstFailure failure;
   std::vector<std::jthread> threads;
-  for (const auto& comm : comms) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
     try {
-      threads.emplace_back([&] { run_rank(*comm, body, num_compute_threads, failure); });
+      threads.emplace_back(
+          [&, rank] { run_rank(ranks, rank, body, num_compute_threads, failure); });
     } catch (...) {  // the system has no more threads: those that run must not wait for this one
-      comm->abort("its thread could not be started");
+      ranks.fail(rank, "its thread could not be started");
       throw;
     }
   }

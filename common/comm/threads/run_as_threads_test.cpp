@@ -1,11 +1,18 @@
 #include "common/comm/threads/run_as_threads.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <map>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "common/core/check.hpp"
@@ -13,6 +20,7 @@
 namespace ladder {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(RunAsThreads, GivesEachThreadARank) {
@@ -63,6 +71,94 @@ TEST(RunAsThreads, ThrowsWhatTheFirstRankThrew) {
 
 TEST(RunAsThreads, RefusesNoRanks) {
   EXPECT_THROW(run_as_threads(0, [](Communicator&) {}), CheckError);
+}
+
+constexpr int kNumRanks = 3;
+constexpr int kEnding = 1;  // the rank that ends
+
+// A rank that fails, or returns early, never leaves the others waiting. Every operation, as one that cannot be done without rank kEnding.
+using Act = std::function<void(Communicator&)>;
+const std::map<std::string, Act> kWaits = {
+    {"all_reduce", [](Communicator& comm) { comm.all_reduce(at::ones({4}))->wait(); }},
+    {"reduce_scatter",
+     [](Communicator& comm) {
+       comm.reduce_scatter(at::ones({4 * kNumRanks}), at::zeros({4}))->wait();
+     }},
+    {"all_gather",
+     [](Communicator& comm) { comm.all_gather(at::ones({4}), at::ones({4 * kNumRanks}))->wait(); }},
+    {"broadcast", [](Communicator& comm) { comm.broadcast(at::ones({4}), kEnding)->wait(); }},
+    {"send", [](Communicator& comm) { comm.send(at::ones({4}), kEnding, 0)->wait(); }},
+    {"recv", [](Communicator& comm) { comm.recv(at::ones({4}), kEnding, 0)->wait(); }},
+    {"barrier", [](Communicator& comm) { comm.barrier(); }},
+};
+
+void nap() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));
+}
+
+TEST(AThreadThatFails, WakesThoseThatWait) {
+  for (const auto& [name, wait] : kWaits) {
+    for (const bool is_late : {false, true}) {  // the others wait already, or are about to
+      SCOPED_TRACE(name);
+      const auto body = [&](Communicator& comm) {
+        if (comm.rank() == kEnding) {
+          if (is_late) nap();
+          throw CheckError("the disk is full");
+        }
+        if (!is_late) nap();
+        EXPECT_THAT([&] { wait(comm); }, ThrowsMessage<CheckError>(concat(
+                                             "rank ", comm.rank(), " of 3: ", name,
+                                             ": rank 1 of all 3 has failed: the disk is full")));
+      };
+      EXPECT_THAT([&] { run_as_threads(kNumRanks, body); },
+                  ThrowsMessage<CheckError>("rank 1: the disk is full"));
+    }
+  }
+}
+
+// The others wait for each other, and test().
+TEST(AThreadThatFails, WakesThoseThatDoNotNeedIt) {
+  const auto body = [](Communicator& comm) {
+    const auto part = comm.split(comm.rank() == kEnding ? 0 : 1, 0);
+    if (comm.rank() == kEnding) {
+      nap();
+      throw UsageError("--lr is -1");
+    }
+    const WorkPtr work = part->recv(at::ones({4}), 1 - part->rank(), 0);
+    if (comm.rank() == 0) work->wait();
+    while (!work->test()) std::this_thread::yield();
+  };
+  EXPECT_THAT([&] { run_as_threads(kNumRanks, body); },
+              ThrowsMessage<UsageError>("rank 1: --lr is -1"));
+}
+
+TEST(AThreadThatReturns, IsMissedWhereItIsNeeded) {
+  for (const auto& [name, wait] : kWaits) {
+    for (const bool is_late : {false, true}) {
+      SCOPED_TRACE(name);
+      run_as_threads(kNumRanks, [&, &name = name, &wait = wait](Communicator& comm) {
+        if (is_late == (comm.rank() == kEnding)) nap();
+        if (comm.rank() == kEnding) return;
+        EXPECT_THAT([&] { wait(comm); }, ThrowsMessage<CheckError>(concat(
+                                             "rank ", comm.rank(), " of 3: ", name,
+                                             ": rank 1 of all 3 has ended without taking part")));
+      });
+    }
+  }
+}
+
+TEST(AThreadThatReturns, IsNamedByItsNumberInTheProcess) {
+  run_as_threads(4, [](Communicator& comm) {
+    const auto part = comm.split(comm.rank() % 2, 0);
+    if (comm.rank() == 3) return;
+    if (comm.rank() == 1) {
+      EXPECT_THAT(
+          [&] { part->barrier(); },
+          ThrowsMessage<CheckError>(HasSubstr("rank 0 of 2: barrier: rank 3 of all 4 has")));
+    } else {
+      EXPECT_EQ(all_reduce_sum(1.0, *part), 2.0) << "the others are not disturbed";
+    }
+  });
 }
 
 }  // namespace
