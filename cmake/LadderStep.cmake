@@ -1,5 +1,5 @@
 # ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] BUILDS_ON step4_bucketed_ddp
-#                 TESTS a_test.cpp … [RANKS 1 2 3 4] [SOLUTIONS folder])
+#                 TESTS a_test.cpp … [RANKS 1 2 3 4])
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
@@ -9,7 +9,7 @@
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
 #   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
 #
-# SOLUTIONS: the step's own files are what the learner is to mend, and this folder has them mended.
+# Where there is an exercise/NAME.solution, NAME.cpp is what the learner is to mend, and that diff mends it.
 #
 # EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
@@ -20,7 +20,7 @@
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
 # a train.cpp it trains with its step's, to which its trainer() passes something else.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON;SOLUTIONS" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -80,12 +80,7 @@ function(ladder_add_step step)
   set(checks "${folder}/exercise/checks.cpp")
   ladder_own_answers(${step} ${solutions})
   ladder_add_judge(${step}_judge SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
-  if(arg_SOLUTIONS)
-    list(TRANSFORM solutions REPLACE "^${folder}/" "${folder}/${arg_SOLUTIONS}/" OUTPUT_VARIABLE right_answers)
-    ladder_plant_answers("${folder}/exercise" ${right_answers})
-  else()
-    ladder_plant_answers("${folder}/exercise" ${solutions})
-  endif()
+  ladder_plant_answers("${folder}/exercise" ${solutions})
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
   ladder_add_test(${step}_exercise_test
@@ -117,7 +112,8 @@ function(_ladder_make script kind folder)  # SOLUTION…
     get_filename_component(name "${solution}" NAME_WE)
     set(command "${LADDER_ROOT}/scripts/${script}" "${solution}" "${folder}/${name}.${kind}")
     set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.cpp")
-    add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} VERBATIM)
+    file(GLOB mending "${folder}/${name}.solution")  # which scripts/plant reads as well
+    add_custom_command(OUTPUT "${source}" COMMAND ${command} "${source}" DEPENDS ${command} ${mending} VERBATIM)
     list(APPEND made "${source}")
   endforeach()
   set(made ${made} PARENT_SCOPE)

@@ -11,12 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/comm/contract/rank_values.hpp"
-#include "common/comm/paced_communicator.hpp"
 #include "common/comm/self_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 
@@ -80,37 +77,6 @@ TEST_ON_RANKS(MeshTest, MayBeOfGivenGroups) {
   EXPECT_EQ(mesh.num_replicas(), 1);
 }
 
-// The example in the header.
-TEST_ON_RANKS(MeshTest, FourRanksAndTwoStages) {
-  if (size_ != 4) return;
-  const Mesh mesh = Mesh::split(comm_, 2);
-  const bool is_first_stage = rank_ == 0 || rank_ == 2;
-  const bool is_first_replica = rank_ == 0 || rank_ == 1;
-  const at::Tensor data_parallel = world_ranks_in(mesh.data_parallel);
-  EXPECT_EQ(data_parallel[0].item<int>(), is_first_stage ? 0 : 1);
-  EXPECT_EQ(data_parallel[1].item<int>(), is_first_stage ? 2 : 3);
-  const at::Tensor stages = world_ranks_in(mesh.stages);
-  EXPECT_EQ(stages[0].item<int>(), is_first_replica ? 0 : 2);
-  EXPECT_EQ(stages[1].item<int>(), is_first_replica ? 1 : 3);
-}
-
-TEST_ON_RANKS(MeshTest, OneStageIsTheWorld) {
-  const Mesh mesh = Mesh::split(comm_, 1);
-  const at::Tensor in_world = values_of(rank_, 1001, at::kFloat);
-  const at::Tensor in_group = in_world.clone();
-  const auto traffic_of = [&](Communicator& comm, const at::Tensor& tensor) {
-    const Traffic before = comm.traffic();
-    comm.all_reduce(tensor)->wait();
-    Traffic sent = comm.traffic();
-    return sent -= before;
-  };
-  const Traffic by_group = traffic_of(mesh.data_parallel, in_group);
-  EXPECT_EQ(by_group, traffic_of(comm_, in_world));
-  EXPECT_TRUE(bits_equal(in_group, in_world));
-  mesh.stages.barrier();
-  EXPECT_EQ(all_reduce_sum(rank_ + 0.5, mesh.stages), rank_ + 0.5);
-}
-
 // Sends in both groups, and returns what they should add to the world's meter.
 Traffic use_groups_of(const Mesh& mesh) {
   mesh.data_parallel.all_reduce(at::ones({101}))->wait();
@@ -133,35 +99,15 @@ Traffic use_groups_of(const Mesh& mesh) {
 }
 
 TEST_ON_RANKS(MeshTest, TrafficOfTheGroupsIsTheWorlds) {
-  PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 1, .gbit_per_s = 100});
-  for (Communicator* const world : std::vector<Communicator*>{&comm_, &paced}) {
-    for (const int num_stages : possible_num_stages()) {
-      const Traffic at_first = world->traffic();
-      const Mesh mesh = Mesh::split(*world, num_stages);
-      EXPECT_EQ(world->traffic(), at_first) << "splitting is not counted";
-      const Traffic expected = use_groups_of(mesh);
-      Traffic sent = world->traffic();
-      EXPECT_EQ(sent -= at_first, expected) << num_stages << " stages";
-      EXPECT_EQ(mesh.stages.traffic(), world->traffic());
-      EXPECT_EQ(mesh.data_parallel.traffic(), world->traffic());
-    }
-  }
-}
-
-// Each broadcast's root needs the link for 0.2 s.
-TEST_ON_RANKS(MeshTest, GroupsShareTheLinkOfTheirRank) {
-  if (size_ != 4) return;
-  PacedCommunicator paced(comm_.split(0, 0), {.latency_us = 0.2e6, .gbit_per_s = 1000});
-  const Mesh mesh = Mesh::split(paced, 2);
-  comm_.barrier();
-  const Timer timer;
-  const at::Tensor tensors = at::ones({2, 5});
-  const WorkPtr first = mesh.data_parallel.broadcast(tensors[0], 0);
-  const WorkPtr second = mesh.stages.broadcast(tensors[1], 0);
-  first->wait();
-  second->wait();
-  if (rank_ == 0) {
-    EXPECT_GE(timer.seconds(), 0.4) << "the root of both";
+  for (const int num_stages : possible_num_stages()) {
+    const Traffic at_first = comm_.traffic();
+    const Mesh mesh = Mesh::split(comm_, num_stages);
+    EXPECT_EQ(comm_.traffic(), at_first) << "splitting is not counted";
+    const Traffic expected = use_groups_of(mesh);
+    Traffic sent = comm_.traffic();
+    EXPECT_EQ(sent -= at_first, expected) << num_stages << " stages";
+    EXPECT_EQ(mesh.stages.traffic(), comm_.traffic());
+    EXPECT_EQ(mesh.data_parallel.traffic(), comm_.traffic());
   }
 }
 

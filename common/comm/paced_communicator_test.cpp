@@ -1,6 +1,8 @@
+// What a link adds to the contract of communicators, for which comm_test --paced runs all tests.
 #include "common/comm/paced_communicator.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -8,10 +10,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <functional>
+#include <memory>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/self_communicator.hpp"
@@ -85,43 +89,6 @@ constexpr Link kFast = {.latency_us = 1, .gbit_per_s = 100};
 constexpr Link kSlow = {.latency_us = 10e3, .gbit_per_s = 0.004};  // 10 ms and 0.5 MB/s
 constexpr Link kOneMessageIn600Ms = {.latency_us = 0.6e6, .gbit_per_s = 1000};
 
-TEST_ON_RANKS(Paced, ResultsAndTrafficAreTheInnerOnes) {
-  const auto paced = paced_group(kFast);
-  const auto plain = comm_.split(0, 0);
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
-  // All operations, one after the other in one tensor.
-  const auto run = [&](Communicator& comm, std::int64_t numel, at::ScalarType dtype) {
-    const Traffic before = comm.traffic();
-    const at::Tensor tensor = values_of(rank_, numel * size_ + 1, dtype);
-    comm.all_reduce(tensor)->wait();
-    const at::Tensor full = tensor.narrow(0, 0, numel * size_);
-    const at::Tensor shard = at::zeros({numel}, dtype);
-    comm.reduce_scatter(full, shard)->wait();
-    comm.broadcast(tensor, size_ - 1)->wait();
-    if (size_ > 1) {
-      const WorkPtr sent = comm.send(shard, next, 3);
-      const at::Tensor received = at::zeros({numel}, dtype);
-      comm.recv(received, previous, 3)->wait();
-      sent->wait();
-      comm.all_gather(received, full)->wait();
-    }
-    comm.barrier();
-    Traffic sent = comm.traffic();
-    return std::pair(tensor, sent -= before);
-  };
-  for (const at::ScalarType dtype : kReducible) {
-    for (const std::int64_t numel : {0, 1, 3, 1000, 33335}) {
-      const auto [tensor, sent] = run(*paced, numel, dtype);
-      const auto [plain_tensor, plainly_sent] = run(*plain, numel, dtype);
-      EXPECT_TRUE(bits_equal(tensor, plain_tensor)) << dtype << " " << numel;
-      EXPECT_EQ(sent, plainly_sent) << dtype << " " << numel;
-    }
-  }
-  EXPECT_EQ(paced->rank(), rank_);
-  EXPECT_EQ(paced->size(), size_);
-}
-
 TEST_ON_RANKS(Paced, EveryOperationTakesTheTimeOfItsLink) {
   const auto paced = paced_group(kSlow);
   // `sent` by the rank whose link decides. It may start before this rank has left the barrier.
@@ -180,10 +147,6 @@ TEST_ON_RANKS(Paced, OperationsQueueOnTheLinkOfTheirRank) {
   second->wait();
   EXPECT_LT(timer.seconds(), 3 * needed + kGraceSeconds);
   EXPECT_TRUE(bits_equal(tensors, at::full({3, 8000}, float(size_))));
-}
-
-TEST_ON_RANKS(Paced, SplitLeavesOutNegativeColors) {
-  EXPECT_EQ(paced_group(kFast)->split(-1, 0), nullptr);
 }
 
 TEST_ON_RANKS(Paced, WhatIsRefusedNeverHasTheLink) {
@@ -248,29 +211,6 @@ TEST_ON_RANKS(Paced, ComputationHidesTheLink) {
   EXPECT_TRUE(bits_equal(tensor, fold_of_all(size_, 5000, at::kFloat)));
 }
 
-TEST_ON_RANKS(Paced, WaitingFreesTheCore) {
-  const auto paced = paced_group(all_reduce_in(0.5));
-  const std::clock_t before = std::clock();
-  paced->all_reduce(at::ones({size_}))->wait();
-  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
-  EXPECT_LT(cpu_seconds, 0.25) << "of 0.5 s of waiting";
-}
-
-// Every rank folds a part of every operation, and each rank waits for them in an order of its own.
-TEST_ON_RANKS(Paced, RanksWaitInDifferentOrders) {
-  const auto paced = paced_group({.latency_us = 500, .gbit_per_s = 1});
-  const auto part = paced->split(0, 0);
-  const at::Tensor first = values_of(rank_, 20011, at::kFloat, 1);
-  const at::Tensor second = values_of(rank_, 977, at::kFloat, 2);
-  const WorkPtr first_work = paced->all_reduce(first);
-  const WorkPtr second_work = part->all_reduce(second);
-  const bool is_even = rank_ % 2 == 0;
-  (is_even ? first_work : second_work)->wait();
-  (is_even ? second_work : first_work)->wait();
-  EXPECT_TRUE(bits_equal(first, fold_of_all(size_, 20011, at::kFloat, 1)));
-  EXPECT_TRUE(bits_equal(second, fold_of_all(size_, 977, at::kFloat, 2)));
-}
-
 // Rank 0 waits for its slow link in an operation that is otherwise done, while the other ranks need
 // its fold of a later one.
 TEST_ON_RANKS(Paced, AWaitingRankMovesOtherOperationsOn) {
@@ -302,11 +242,133 @@ TEST_ON_RANKS(Paced, LinksThatAreNoneAreRefused) {
   EXPECT_THROW(PacedCommunicator(nullptr, kFast), CheckError);
 }
 
-TEST_ON_RANKS(Paced, AWorldOfAGivenGroup) {
-  World world(std::make_unique<PacedCommunicator>(comm_.split(0, 0), kFast), Transport::kThreads);
-  EXPECT_EQ(world.local_rank(), rank_);
-  EXPECT_EQ(world.comm().size(), size_);
-  EXPECT_EQ(all_reduce_sum(rank_ + 1.0, world.comm()), size_ * (size_ + 1) / 2.0);
+// What arrives waits for the link of the rank that sent it.
+constexpr double kSlowSeconds = 0.5;  // on a slow link
+constexpr double kSoon = 0.45;        // without one, even on a busy machine
+
+class PacedArrival : public RankTest {
+ protected:
+  const int next_ = (rank_ + 1) % size_;
+  const int previous_ = (rank_ + size_ - 1) % size_;
+
+  // The link of `slow_rank`, and of no other rank, needs kSlowSeconds for this many messages.
+  std::unique_ptr<Communicator> group_with_slow(int slow_rank, int num_messages) const {
+    const Link slow = {.latency_us = kSlowSeconds * 1e6 / num_messages, .gbit_per_s = 1000};
+    return std::make_unique<PacedCommunicator>(comm_.split(0, 0),
+                                               rank_ == slow_rank ? slow : kFast);
+  }
+  // The seconds from before any rank has started until all of this is done on this rank.
+  double seconds_of(const std::function<void()>& act) const {
+    const Timer timer;
+    comm_.barrier();
+    act();
+    const double seconds = timer.seconds();
+    comm_.barrier();
+    return seconds;
+  }
+};
+
+// Rank 0 sends three messages over its slow link and gets one over a fast link.
+TEST_ON_RANKS(PacedArrival, AReceiveWaitsForTheLinkOfItsSender) {
+  if (size_ == 1) return;
+  const auto paced = group_with_slow(0, 1);
+  const at::Tensor received = at::zeros({3, 4});
+  const double seconds = seconds_of([&] {
+    const Timer timer;
+    if (rank_ == 0) {
+      std::vector<WorkPtr> sends;
+      for (int i = 0; i < 3; ++i) sends.push_back(paced->send(at::full({4}, float(i)), 1, i / 2));
+      paced->recv(received[0], 1, 0)->wait();
+      EXPECT_LT(timer.seconds(), kSoon) << "from a fast link";
+      for (const WorkPtr& send : sends) send->wait();
+    }
+    if (rank_ == 1) {
+      paced->send(at::ones({4}), 0, 0)->wait();
+      const WorkPtr third = paced->recv(received[2], 0, 1);  // of another tag
+      const WorkPtr first = paced->recv(received[0], 0, 0);
+      const WorkPtr second = paced->recv(received[1], 0, 0);
+      EXPECT_FALSE(second->test());
+      first->wait();
+      EXPECT_FALSE(third->test()) << "the messages queue on the sender's link";
+      second->wait();
+      EXPECT_LT(timer.seconds(), 2 * kSlowSeconds + kSoon) << "does not wait for the third";
+      third->wait();
+      EXPECT_TRUE(third->test());
+    }
+  });
+  if (rank_ <= 1) {
+    EXPECT_GE(seconds, 3 * kSlowSeconds);
+  }
+  if (rank_ == 1) {
+    EXPECT_TRUE(
+        bits_equal(received, at::arange(3, at::kFloat).unsqueeze(1).expand({3, 4}).contiguous()));
+  }
+}
+
+TEST_ON_RANKS(PacedArrival, ABroadcastWaitsForTheLinkOfItsRoot) {
+  if (size_ == 1) return;
+  const auto paced = group_with_slow(0, size_ - 1);
+  const at::Tensor tensor = at::full({3}, float(rank_));
+  EXPECT_LT(seconds_of([&] { paced->broadcast(tensor, size_ - 1)->wait(); }), kSoon);
+  EXPECT_TRUE(bits_equal(tensor, at::full({3}, size_ - 1.0f)));
+  tensor.fill_(rank_);
+  EXPECT_GE(seconds_of([&] { paced->broadcast(tensor, 0)->wait(); }), kSlowSeconds);
+  EXPECT_TRUE(bits_equal(tensor, at::zeros({3})));
+}
+
+TEST_ON_RANKS(PacedArrival, ASumWaitsForTheSlowestLink) {
+  if (size_ == 1) return;
+  const auto paced = group_with_slow(size_ - 1, size_ - 1);
+  const at::Tensor full = at::ones({2 * size_});
+  const at::Tensor shard = at::zeros({2});
+  EXPECT_GE(seconds_of([&] { paced->all_reduce(full)->wait(); }), 2 * kSlowSeconds);
+  EXPECT_GE(seconds_of([&] { paced->reduce_scatter(full, shard)->wait(); }), kSlowSeconds);
+  EXPECT_GE(seconds_of([&] { paced->all_gather(shard, full)->wait(); }), kSlowSeconds);
+  EXPECT_TRUE(bits_equal(full, at::full({2 * size_}, float(size_ * size_))));
+  // An operation waits for the sends that are before it on the slow link.
+  const double after_a_send = seconds_of([&] {
+    WorkPtr busy;
+    if (rank_ == size_ - 1) busy = paced->send(shard, 0, 0);
+    paced->reduce_scatter(full, at::zeros({2}))->wait();
+    if (rank_ == 0) paced->recv(shard, size_ - 1, 0)->wait();
+    if (busy != nullptr) busy->wait();
+  });
+  EXPECT_GE(after_a_send, kSlowSeconds + kSlowSeconds / (size_ - 1));
+}
+
+TEST_ON_RANKS(PacedArrival, WaitingForAMessageFreesTheCore) {
+  if (size_ == 1) return;
+  const auto paced = group_with_slow(0, 1);
+  const at::Tensor tensor = at::zeros({4});
+  const WorkPtr work = rank_ == 0   ? paced->send(tensor, 1, 0)
+                       : rank_ == 1 ? paced->recv(tensor, 0, 0)
+                                    : nullptr;
+  comm_.barrier();
+  const std::clock_t before = std::clock();
+  if (work != nullptr) work->wait();
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(cpu_seconds, kSlowSeconds / 2);
+}
+
+// Nothing is buffered, so a send that waited for its receiver would wait forever.
+TEST_ON_RANKS(PacedArrival, StartingNeverWaitsForTheOtherRank) {
+  if (size_ == 1) return;
+  World synchronous = synchronous_world();
+  PacedCommunicator paced(synchronous.comm().split(0, 0), kFast);
+  for (const std::int64_t numel : {1, 3, 5000}) {
+    const at::Tensor received = at::zeros({numel});
+    const at::Tensor sum = values_of(rank_, numel, at::kFloat);
+    const WorkPtr sent = paced.send(at::full({numel}, float(rank_)), next_, 0);
+    const WorkPtr reduced = paced.all_reduce(sum);
+    EXPECT_FALSE(sent->test());
+    comm_.barrier();  // until here, no rank receives
+    const WorkPtr arriving = paced.recv(received, previous_, 0);
+    sent->wait();
+    arriving->wait();
+    reduced->wait();
+    EXPECT_TRUE(bits_equal(received, at::full({numel}, float(previous_))));
+    EXPECT_TRUE(bits_equal(sum, fold_of_all(size_, numel, at::kFloat)));
+  }
 }
 
 }  // namespace

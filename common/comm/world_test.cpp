@@ -194,13 +194,6 @@ TEST_F(WorldTest, RefusesAnEnvironmentThatIsNoNumber) {
               ThrowsMessage<UsageError>(HasSubstr("but no MPI_LOCALRANKID")));
 }
 
-TEST_F(WorldTest, SelfIsRefusedForSeveralRanks) {
-  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
-  EXPECT_THAT([] { World world(Transport::kSelf); },
-              ThrowsMessage<UsageError>(HasSubstr("the launcher started 2")));
-}
-
 TEST_F(WorldTest, TransportsHaveNames) {
   for (const auto transport :
        {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kStore,

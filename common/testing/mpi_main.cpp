@@ -2,7 +2,8 @@
 // many threads of one process (rank_test.hpp). With --staged, messages pass through memory that
 // stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
 // through a store that rank 0 serves, as those of ranks that torchrun starts do
-// (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp).
+// (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp); with
+// --paced, they take a link's time (paced_communicator.hpp); --self is one rank (self_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all
@@ -14,12 +15,15 @@
 #include <charconv>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "common/comm/checking/checking_communicator.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
+#include "common/comm/paced_communicator.hpp"
+#include "common/comm/self_communicator.hpp"
 #include "common/comm/store/key_value_store.hpp"
 #include "common/comm/store/store_communicator.hpp"
 #include "common/core/check.hpp"
@@ -96,31 +100,39 @@ std::unique_ptr<Communicator> group_over_store(Communicator& comm) {
   return store_communicator(std::move(store), "test/", comm.rank(), comm.size(), timeout_s);
 }
 
-enum class Carrier { kLauncher, kStaged, kStore, kChecked };
+// What carries the messages of all tests: the launcher's transport, or one around or beside it.
+using Carry = std::unique_ptr<Communicator> (*)(Communicator& of_launcher);
+const std::map<std::string_view, Carry> kCarriers = {
+    {"--staged",
+     [](Communicator& comm) -> std::unique_ptr<Communicator> {
+       return std::make_unique<StagedCommunicator>(comm.split(0, 0),
+                                                   StagedCommunicator::Staged::kEverything);
+     }},
+    {"--checked",
+     [](Communicator& comm) -> std::unique_ptr<Communicator> {
+       return std::make_unique<CheckingCommunicator>(comm.split(0, 0), /*timeout_s=*/60);
+     }},
+    {"--paced",
+     [](Communicator& comm) -> std::unique_ptr<Communicator> {
+       return std::make_unique<PacedCommunicator>(comm.split(0, 0), Link{1, 100});
+     }},
+    {"--self",
+     [](Communicator&) -> std::unique_ptr<Communicator> {
+       return std::make_unique<SelfCommunicator>();
+     }},
+    {"--store", group_over_store}};
 
-int run_in_world(Carrier carrier) {
+int run_in_world(Carry carry) {
 #ifdef LADDER_WITH_MPI
   World the_world(Transport::kMpi);
 #else
   World the_world(Transport::kSelf);
 #endif
   try {
-    Communicator& comm = the_world.comm();
-    if (carrier == Carrier::kLauncher) return run_tests(the_world);
-    if (carrier == Carrier::kStaged) {
-      World staged(std::make_unique<StagedCommunicator>(comm.split(0, 0),
-                                                        StagedCommunicator::Staged::kEverything),
-                   the_world.transport());
-      return run_tests(staged);
-    }
-    if (carrier == Carrier::kChecked) {
-      World checked(std::make_unique<CheckingCommunicator>(comm.split(0, 0), /*timeout_s=*/60),
-                    the_world.transport());
-      return run_tests(checked);
-    }
-    World stored(group_over_store(comm), Transport::kStore);
-    const int result = run_tests(stored);
-    comm.barrier();  // until all ranks have read their last message, rank 0 serves the store
+    if (carry == nullptr) return run_tests(the_world);
+    World carried(carry(the_world.comm()), the_world.transport());
+    const int result = run_tests(carried);
+    the_world.comm().barrier();  // rank 0 may serve the others until they have read everything
     return result;
   } catch (const std::exception& error) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -190,21 +202,17 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();  // needs no other rank
   ladder::set_compute_threads(1);
-  using ladder::Carrier;
-  const std::string_view option = argc == 2 ? argv[1] : "";
-  const Carrier carrier = option == "--staged"    ? Carrier::kStaged
-                          : option == "--store"   ? Carrier::kStore
-                          : option == "--checked" ? Carrier::kChecked
-                                                  : Carrier::kLauncher;
-  const int num_threads = carrier != Carrier::kLauncher ? 0 : ladder::read_num_threads(argc, argv);
+  const auto carrier = ladder::kCarriers.find(argc == 2 ? argv[1] : "");
+  const bool is_carried = carrier != ladder::kCarriers.end();
+  const int num_threads = is_carried ? 0 : ladder::read_num_threads(argc, argv);
   if (num_threads < 0) {
-    std::fprintf(
-        stderr,
-        "usage: %s [--threads N | --staged | --store | --checked] [--gtest_filter=PATTERN]\n",
-        argv[0]);
+    std::fprintf(stderr,
+                 "usage: %s [--threads N | --staged | --checked | --paced | --self | --store] "
+                 "[--gtest_filter=PATTERN]\n",
+                 argv[0]);
     return 2;
   }
   if (num_threads > 0) return ladder::run_on_threads(num_threads);
   GTEST_FLAG_SET(catch_exceptions, false);  // run_in_world() catches them and ends all ranks
-  return ladder::run_in_world(carrier);
+  return ladder::run_in_world(is_carried ? carrier->second : nullptr);
 }

@@ -1,5 +1,4 @@
-// What only the mpi transport does. Whatever all transports of several ranks do is tested in
-// reduction_test.cpp, movement_test.cpp, progress_test.cpp and errors_test.cpp.
+// What only the mpi transport does. What all transports do is tested in contract/.
 #include "common/comm/mpi/mpi_communicator.hpp"
 #include "common/comm/launcher_environment.hpp"
 
@@ -11,10 +10,8 @@
 
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/paced_communicator.hpp"
-#include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/timer.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/mpi_world.hpp"
 
@@ -49,16 +46,6 @@ TEST_F(MpiTransport, ScratchIsTheOtherRanksPiecesAndGoesAway) {
   EXPECT_EQ(after.live(MemoryCategory::kCommunication),
             before.live(MemoryCategory::kCommunication));
   EXPECT_EQ(after.peak_bytes - before.total_live_bytes, (size_ - 1) * 4000);
-}
-
-// All ranks send to the next one and wait before they receive. MPI promises nothing here; it ends
-// because Open MPI buffers short messages.
-TEST_F(MpiTransport, ShortSendsAreDoneBeforeTheyAreReceived) {
-  if (size_ == 1) return;
-  const at::Tensor received = at::zeros({1});
-  comm_.send(at::full({1}, float(rank_)), next_, 0)->wait();
-  comm_.recv(received, previous_, 0)->wait();
-  EXPECT_EQ(received.item<float>(), float(previous_));
 }
 
 // A limit of 42 bytes stands in for MPI's 2 GiB. Sizes are such that pieces end inside elements.
@@ -134,17 +121,6 @@ TEST_F(MpiTransport, APacedOneHasTheSameTags) {
   Reductions reductions(paced);
   for (int i = 1; i <= 10; ++i) reductions.start();
   reductions.wait_last_first();
-}
-
-TEST_F(MpiTransport, AWorldOnASlowLink) {
-  const double latency_us = 10e3;
-  World world(Transport::kMpi, {.latency_us = latency_us, .gbit_per_s = 1});  // MPI runs already
-  comm_.barrier();
-  const Timer timer;
-  EXPECT_EQ(all_reduce_sum(1.0, world.comm()), size_);
-  const Traffic sent = all_reduce_traffic(1, 8, size_, rank_);
-  EXPECT_GE(timer.seconds(),
-            static_cast<double>(sent[CommOp::kAllReduce].messages) * latency_us * 1e-6);
 }
 
 }  // namespace
