@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
@@ -68,18 +67,6 @@ TEST(FoldInRankOrder, IsTheSameOnEveryRankInEveryBlock) {
       }
     }
   }
-}
-
-TEST(FoldInRankOrder, StartsWithRankZerosValueNotWithZero) {
-  const at::Tensor minus_zero = at::full({3}, -0.0);
-  EXPECT_TRUE(bits_equal(fold_on(1, true, {minus_zero, minus_zero}), minus_zero));
-}
-
-TEST(FoldInRankOrder, TakesIntegersAndNothing) {
-  const at::Tensor big = at::full({2}, (std::int64_t{1} << 60) + 1, at::kLong);
-  EXPECT_TRUE(bits_equal(fold_on(2, true, {big, big, big}), 3 * big));
-  const at::Tensor none = at::empty({0}, at::kInt);
-  EXPECT_EQ(fold_on(0, false, {none, none}).numel(), 0);
 }
 
 }  // namespace

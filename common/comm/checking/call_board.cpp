@@ -21,7 +21,7 @@ constexpr double kStoreTimeoutSeconds = 60;  // to connect
 // A rank that has waited this long says so, and looks for a verdict as often.
 constexpr double kLookEverySeconds = 0.02;
 // How long others get to make their next call, before it is said that they have not.
-constexpr double kSettleSeconds = 2;
+constexpr double kNextCallSeconds = 2;
 // How long rank 0 may take to answer, at least: while it computes, a thread of libtorch's does.
 constexpr double kPatienceSeconds = 5;
 // How long rank 0 serves the others after a failure. They need it to end as well.
@@ -151,7 +151,7 @@ Call CallBoard::announce(const std::string& sequence, const std::vector<int>& ra
   const std::string key = call_key("call", call), count = call_key("made", call);
   if (put_if_absent(key, must_agree) != must_agree) {
     keep(State::kParts, call);
-    const std::vector<RankCalls> all = read_settled();
+    const std::vector<RankCalls> all = read_once_all_wait();
     throw Desynchronized(
         conclude(concat(describe_parting(call, all), describe_waits(all), side_by_side(all))));
   }
@@ -182,7 +182,7 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
     if (const std::string verdict = verdict_if_any(); !verdict.empty())
       throw Desynchronized(verdict);
     if (waited < timeout_s_) continue;
-    const std::vector<RankCalls> all = read_settled();
+    const std::vector<RankCalls> all = read_once_all_wait();
     throw Desynchronized(
         conclude(concat("rank ", rank_, " has waited for ", timeout_s_,
                         " s (--check-collectives):\n", describe_waits(all), side_by_side(all))));
@@ -217,7 +217,7 @@ std::string CallBoard::passed_by(const Call& call, int rank) {
 
 std::string CallBoard::announce_failure(const std::string& reason) try {
   keep(State::kFailed);
-  const std::vector<RankCalls> all = read_settled();
+  const std::vector<RankCalls> all = read_once_all_wait();
   const std::string waits = describe_waits(all);
   const std::string who_waits = waits.empty() ? "" : waits + side_by_side(all);
   conclude(concat("rank ", rank_, " has failed: ", reason, "\n", who_waits));
@@ -272,14 +272,14 @@ std::vector<RankCalls> CallBoard::read_all() {
   return all;
 }
 
-// Once no rank runs any more, or soon.
-std::vector<RankCalls> CallBoard::read_settled() {
+// Once no rank runs any more, or soon: what those that run would call next may matter.
+std::vector<RankCalls> CallBoard::read_once_all_wait() {
   const Timer timer;
   for (;;) {
     std::vector<RankCalls> all = read_all();
-    const bool is_settled = std::none_of(
+    const bool all_wait = std::none_of(
         all.begin(), all.end(), [](const RankCalls& rank) { return rank.state == State::kRuns; });
-    if (is_settled || timer.seconds() > kSettleSeconds) return all;
+    if (all_wait || timer.seconds() > kNextCallSeconds) return all;
     std::this_thread::sleep_for(std::chrono::duration<double>(kLookEverySeconds));
   }
 }

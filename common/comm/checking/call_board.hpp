@@ -86,7 +86,7 @@ class CallBoard {
   std::string put_if_absent(const std::string& key, const std::string& text);
   RankCalls read_rank(int rank);
   std::vector<RankCalls> read_all();
-  std::vector<RankCalls> read_settled();
+  std::vector<RankCalls> read_once_all_wait();
   // The first one stays. Returns it.
   std::string conclude(const std::string& verdict);
 

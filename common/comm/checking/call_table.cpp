@@ -47,41 +47,24 @@ const Call& first_of(const Row& row) {
   return **std::find_if(row.begin(), row.end(), [](const Call* call) { return call != nullptr; });
 }
 
-// Rows in an order that is every rank's own, as far as the ranks agree on one.
+// Each rank's calls are in rows from top to bottom, newest last. A call that no rank before it has
+// comes right before this rank's next one.
 std::vector<Row> align(const std::vector<RankCalls>& ranks) {
-  std::vector<std::size_t> next(ranks.size());
-  const auto front = [&](std::size_t r) {
-    return next[r] < ranks[r].newest.size() ? &ranks[r].newest[next[r]] : nullptr;
-  };
-  // Whether no rank has other calls before this one.
-  const auto is_first_everywhere = [&](const Call& call) {
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const std::vector<Call> rest(ranks[r].newest.begin() + static_cast<std::ptrdiff_t>(next[r]),
-                                   ranks[r].newest.end());
-      const Call* const found = find(rest, call);
-      if (found != nullptr && found != rest.data()) return false;
-    }
-    return true;
-  };
   std::vector<Row> rows;
-  for (;;) {
-    const Call* chosen = nullptr;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const Call* const call = front(r);
-      if (call == nullptr) continue;
-      const bool is_better = chosen == nullptr || !is_first_everywhere(*chosen);
-      if (is_better && (chosen == nullptr || is_first_everywhere(*call))) chosen = call;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::ptrdiff_t below = std::ssize(rows);
+    const std::vector<Call>& calls = ranks[r].newest;
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+      const auto end = rows.begin() + below;
+      auto row = std::find_if(rows.begin(), end, [&](const Row& other) {
+        return first_of(other).is_same_place(*call);
+      });
+      if (row == end) row = rows.insert(end, Row(ranks.size()));
+      (*row)[r] = &*call;
+      below = row - rows.begin();
     }
-    if (chosen == nullptr) return rows;
-    Row row(ranks.size());
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const Call* const call = front(r);
-      if (call == nullptr || !call->is_same_place(*chosen)) continue;
-      row[r] = call;
-      ++next[r];
-    }
-    rows.push_back(row);
   }
+  return rows;
 }
 
 std::string cell_of(const Call& call) {

@@ -35,13 +35,8 @@ TEST_ON_RANKS(Movement, AllGatherConcatenatesInRankOrder) {
     for (const std::int64_t numel : {0, 1, 3, 1000, 20001}) {
       const at::Tensor shard = counted(rank_ * numel, numel, dtype);
       const at::Tensor full = at::zeros({size_ * numel}, dtype);
-      const Traffic before = comm_.traffic();
       comm_.all_gather(shard, full)->wait();
       EXPECT_TRUE(bits_equal(full, counted(0, size_ * numel, dtype))) << dtype << " " << numel;
-      Traffic expected;
-      expected[CommOp::kAllGather] = {1, (size_ - 1) * numel * shard.element_size(),
-                                      numel > 0 ? size_ - 1 : 0};
-      EXPECT_EQ(sent_since(before), expected) << dtype << " " << numel;
     }
   }
 }
@@ -59,14 +54,8 @@ TEST_ON_RANKS(Movement, BroadcastFromEveryRoot) {
       for (const std::int64_t numel : {0, 1, 3, 50000}) {
         const at::Tensor tensor =
             rank_ == root ? counted(root, numel, dtype) : at::zeros({numel}, dtype);
-        const Traffic before = comm_.traffic();
         comm_.broadcast(tensor, root)->wait();
         EXPECT_TRUE(bits_equal(tensor, counted(root, numel, dtype))) << root << dtype << numel;
-        const std::int64_t num_peers = rank_ == root ? size_ - 1 : 0;
-        Traffic expected;
-        expected[CommOp::kBroadcast] = {1, num_peers * numel * tensor.element_size(),
-                                        numel > 0 ? num_peers : 0};
-        EXPECT_EQ(sent_since(before), expected);
       }
     }
   }
@@ -76,7 +65,6 @@ TEST_ON_RANKS(Movement, MessagesOfOneTagKeepTheirOrder) {
   if (size_ == 1) return;  // no rank to send to
   const int next = (rank_ + 1) % size_;
   const int previous = (rank_ + size_ - 1) % size_;
-  const Traffic before = comm_.traffic();
   std::vector<WorkPtr> works;
   for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of increasing length
     works.push_back(comm_.send(at::full({i + 1}, float(rank_ * 10 + i)), next, i % 2));
@@ -89,10 +77,6 @@ TEST_ON_RANKS(Movement, MessagesOfOneTagKeepTheirOrder) {
     }
   }
   for (const WorkPtr& work : works) work->wait();
-  Traffic expected;
-  expected[CommOp::kSend] = {6, (1 + 2 + 3 + 4 + 5 + 6) * 4, 6};
-  expected[CommOp::kRecv] = {6, 0, 0};
-  EXPECT_EQ(sent_since(before), expected);
 }
 
 TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {

@@ -1,12 +1,12 @@
 #include "common/comm/store/key_value_store.hpp"
 
+#include <c10/core/thread_pool.h>
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <chrono>
 #include <future>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "common/core/check.hpp"
@@ -55,11 +55,12 @@ struct KeyValueStore::Client {
   auto ask(const Request& request) {
     if (patience_s == 0) return ladder::ask(who, [&] { return request(*store); });
     check(!is_silent, who, " has not answered for ", patience_s, " s: is it frozen?");
-    std::packaged_task<decltype(request(*store))()> task([store = store, who = who, request] {
+    using Task = std::packaged_task<decltype(request(*store))()>;
+    const auto task = std::make_shared<Task>([store = store, who = who, request] {
       return ladder::ask(who, [&] { return request(*store); });
     });
-    auto answer = task.get_future();
-    std::thread(std::move(task)).detach();
+    auto answer = task->get_future();
+    thread->run([task] { (*task)(); });
     constexpr std::chrono::milliseconds kTick(20);
     double waited_s = 0;  // in ticks: not while this process was frozen
     while (answer.wait_for(kTick) != std::future_status::ready) {
@@ -70,9 +71,14 @@ struct KeyValueStore::Client {
     return answer.get();
   }
 
-  std::shared_ptr<c10d::TCPStore> store;  // with the thread of a request that is not answered
+  ~Client() {
+    if (is_silent) static_cast<void>(thread.release());  // it waits for an answer, with the store
+  }
+
+  std::shared_ptr<c10d::TCPStore> store;
   std::string who;
-  double patience_s = 0;  // 0: forever
+  double patience_s = 0;                    // 0: forever
+  std::unique_ptr<c10::ThreadPool> thread;  // makes the requests, unless they may take forever
   bool is_silent = false;
 };
 
@@ -84,6 +90,7 @@ KeyValueStore::~KeyValueStore() = default;
 
 void KeyValueStore::limit_patience(double patience_s, const std::string& who) {
   client_->patience_s = patience_s;
+  client_->thread = std::make_unique<c10::ThreadPool>(1);
   client_->who = who;
 }
 
