@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -17,42 +16,16 @@
 #include "common/core/timer.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
-#include "step9_diloco/elastic/decision.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
-#include "step9_diloco/elastic/lighthouse.hpp"
+#include "step9_diloco/elastic/peer.hpp"
 #include "step9_diloco/elastic/worker.hpp"
 
 namespace ladder {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-// A lighthouse that is polled by a thread.
-class Beacon {
- public:
-  explicit Beacon(Log log = say_nothing, Seal seal = Seal())
-      : lighthouse_(0, false, std::move(log), seal) {
-    thread_ = std::thread([this] {
-      while (!has_ended_) {
-        lighthouse_.poll();
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
-    });
-  }
-  ~Beacon() {
-    has_ended_ = true;
-    thread_.join();
-  }
-  std::string address() const { return concat("127.0.0.1:", lighthouse_.port()); }
-
- private:
-  Lighthouse lighthouse_;
-  std::atomic<bool> has_ended_ = false;
-  std::thread thread_;
-};
 
 // A worker's state: `shared` and `own` of three numbers each.
 struct Toy {
@@ -69,8 +42,8 @@ struct Toy {
   }
 };
 
-ElasticOptions options_of(const Beacon& beacon, int worker, int num_workers) {
-  return {.lighthouse = beacon.address(),
+ElasticOptions options_of(const TestLighthouse& lighthouse, int worker, int num_workers) {
+  return {.lighthouse = lighthouse.address(),
           .worker = worker,
           .num_workers = num_workers,
           .min_workers = num_workers,
@@ -103,11 +76,11 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
       at::Tensor wanted = values_of(0, numel);
       for (int worker = 1; worker < num_workers; ++worker) wanted += values_of(worker, numel);
       wanted /= num_workers;
-      const Beacon beacon;
+      const TestLighthouse lighthouse;
       run_workers(num_workers, [&](int worker) {
         Toy toy;
         toy.shared = at::zeros({numel});
-        ElasticOptions options = options_of(beacon, worker, num_workers);
+        ElasticOptions options = options_of(lighthouse, worker, num_workers);
         options.join_timeout_s = options.round_timeout_s = 30;  // on a busy machine
         options.patience_s = 60;
         ElasticAverager averager(options, say_nothing);
@@ -128,11 +101,11 @@ TEST(ElasticAverager, TheMeanIsTheSumInTheOrderOfTheWorkers) {
 }
 
 TEST(ElasticAverager, MergesByTokens) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   const Timer timer;
   run_workers(3, [&](int worker) {
     Toy toy;
-    ElasticOptions options = options_of(beacon, worker, 3);
+    ElasticOptions options = options_of(lighthouse, worker, 3);
     options.merge = Merge::kTokens;
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
@@ -151,13 +124,13 @@ TEST(ElasticAverager, MergesByTokens) {
 // Worker 1 is behind: it gets the state of another one before the round, contributes nothing, and
 // hears the average of the others.
 TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(3, [&](int worker) {
     Toy toy;
     toy.outer_steps = worker == 1 ? 4 : 7;
     toy.shared.fill_(worker == 1 ? 1 : 2);
     toy.own.fill_(10 * worker);
-    ElasticOptions options = options_of(beacon, worker, 3);
+    ElasticOptions options = options_of(lighthouse, worker, 3);
     options.min_workers = 2;
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
@@ -182,11 +155,11 @@ TEST(ElasticAverager, WhoIsBehindHealsAndHearsTheAverage) {
 // Worker 1 is behind. A worker 0 that averaged alone might be the only one to have the sum, and die.
 // So it goes on with its round, and worker 1 contributes at the end of that.
 TEST(ElasticAverager, FewerThanTheMinimumThatWouldContributeAverageNothing) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(2, [&](int worker) {
     Toy toy;
     toy.outer_steps = worker == 0 ? 7 : 4;
-    ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
+    ElasticAverager averager(options_of(lighthouse, worker, 2), say_nothing);
     averager.join(toy.state(), "toy");
     EXPECT_FALSE(averager.form_quorum());
     EXPECT_FALSE(averager.has_given_up());
@@ -200,12 +173,12 @@ TEST(ElasticAverager, FewerThanTheMinimumThatWouldContributeAverageNothing) {
 
 // Worker 0 has finished, and worker 1 has missed its last outer step: it gets it before they leave.
 TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(2, [&](int worker) {
     Toy toy;
     toy.outer_steps = worker == 0 ? 5 : 4;
     toy.own.fill_(worker == 0 ? 1 : 0);
-    ElasticAverager averager(options_of(beacon, worker, 2), say_nothing);
+    ElasticAverager averager(options_of(lighthouse, worker, 2), say_nothing);
     averager.join(toy.state(), "toy");
     if (worker == 1) {
       EXPECT_FALSE(averager.form_quorum());  // nobody contributes any more
@@ -218,13 +191,13 @@ TEST(ElasticAverager, WhoHasFinishedHelpsThoseThatAreBehind) {
 
 // The donor trains on at once, while its snapshot is served: who heals gets none of that.
 TEST(ElasticAverager, TheDonorsTrainingDoesNotTearTheSnapshot) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   const std::int64_t numel = 2'000'000;
   run_workers(2, [&](int worker) {
     Toy toy;
     toy.own = at::full({numel}, worker == 0 ? 5 : 0, at::kFloat);
     toy.outer_steps = worker == 0 ? 3 : 0;
-    ElasticOptions options = options_of(beacon, worker, 2);
+    ElasticOptions options = options_of(lighthouse, worker, 2);
     options.min_workers = 1;
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
@@ -243,12 +216,12 @@ TEST(ElasticAverager, TheDonorsTrainingDoesNotTearTheSnapshot) {
 TEST(ElasticAverager, WorksWithKeys) {
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
-  const Beacon beacon(say_nothing, Seal(read_curve_keys(folder.path("key"))));
+  const TestLighthouse lighthouse(read_curve_keys(folder.path("key")));
   const std::int64_t numel = 600'001;  // several pieces, each as long as a message may be
   run_workers(2, [&](int worker) {
     Toy toy;
     toy.shared = at::zeros({numel});
-    ElasticOptions options = options_of(beacon, worker, 2);
+    ElasticOptions options = options_of(lighthouse, worker, 2);
     options.key_file = folder.path("key");
     ElasticAverager averager(options, say_nothing);
     averager.join(toy.state(), "toy");
@@ -264,8 +237,8 @@ TEST(ElasticAverager, WorksWithKeys) {
 // Without a quorum there is no round to take part in, and the run is asked to stop.
 TEST(ElasticAverager, GivesUpWithoutAQuorum) {
   const StopSignal stop;
-  const Beacon beacon;
-  ElasticOptions options = options_of(beacon, 0, 2);
+  const TestLighthouse lighthouse;
+  ElasticOptions options = options_of(lighthouse, 0, 2);
   options.join_timeout_s = 0.2;
   options.patience_s = 0.3;
   Toy toy;
@@ -284,10 +257,10 @@ TEST(ElasticAverager, GivesUpWithoutAQuorum) {
 
 // Worker 1's values are sick. It ends with an error, and the others go on without it.
 TEST(ElasticAverager, ASickWorkerSpoilsNoSum) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(3, [&](int worker) {
     Toy toy;
-    ElasticOptions options = options_of(beacon, worker, 3);
+    ElasticOptions options = options_of(lighthouse, worker, 3);
     options.min_workers = 2;
     options.round_timeout_s = 1;
     ElasticAverager averager(options, say_nothing);
@@ -315,12 +288,12 @@ TEST(ElasticAverager, ASickWorkerSpoilsNoSum) {
 
 // Each worker's values are finite, but their sum is not.
 TEST(ElasticAverager, ASumThatIsNotFiniteIsNoAverage) {
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(2, [&](int worker) {
     Toy toy;
     std::string said;
     std::mutex mutex;
-    ElasticAverager averager(options_of(beacon, worker, 2), [&](const std::string& message) {
+    ElasticAverager averager(options_of(lighthouse, worker, 2), [&](const std::string& message) {
       const std::lock_guard lock(mutex);
       said += message + "\n";
     });
@@ -338,11 +311,11 @@ TEST(ElasticAverager, ASumThatIsNotFiniteIsNoAverage) {
 // Each round has a quorum, and fails: for --patience, and a few times at least.
 TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
   const StopSignal stop;
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   std::mutex mutex;
   std::string said;
   run_workers(2, [&](int worker) {
-    ElasticOptions options = options_of(beacon, worker, 2);
+    ElasticOptions options = options_of(lighthouse, worker, 2);
     options.join_timeout_s = 0.2;
     options.patience_s = 0.3;
     Toy toy;
@@ -366,9 +339,9 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
 // not the one at whose end they give up: they stop, and go on from it.
 TEST(ElasticAverager, WhoGivesUpKeepsWhatItHasLearned) {
   const StopSignal stop;
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   run_workers(2, [&](int worker) {
-    ElasticOptions options = options_of(beacon, worker, 2);
+    ElasticOptions options = options_of(lighthouse, worker, 2);
     options.join_timeout_s = 0.2;
     options.patience_s = 0.3;
     Toy toy;
@@ -392,9 +365,9 @@ TEST(ElasticAverager, WhoGivesUpKeepsWhatItHasLearned) {
 
 TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
   const StopSignal stop;
-  const Beacon beacon;
+  const TestLighthouse lighthouse;
   Toy toy;
-  ElasticAverager averager(options_of(beacon, 0, 2), say_nothing);
+  ElasticAverager averager(options_of(lighthouse, 0, 2), say_nothing);
   averager.join(toy.state(), "toy");
   std::thread signal([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -405,58 +378,6 @@ TEST(ElasticAverager, AStopEndsTheWaitForAQuorum) {
   averager.end();
   EXPECT_LT(timer.seconds(), 3);
   signal.join();
-}
-
-MembershipOptions member_options(int worker, const std::string& fingerprint = "toy") {
-  return {.worker = worker,
-          .address = concat("tcp://127.0.0.1:", worker + 1),
-          .fingerprint = fingerprint,
-          .rules = {.num_workers = 2, .stale_s = 0.5, .join_timeout_s = 2},
-          .beat_s = 0.05};
-}
-
-bool never() {
-  return false;
-}
-
-// A lighthouse for several machines has no use for a worker that only its own machine reaches, and
-// the other way around.
-TEST(Membership, WhoCannotBeReachedIsRefused) {
-  const auto ask = [](bool is_public, const char* address) {
-    Lighthouse lighthouse(0, is_public, say_nothing);
-    Store store({"127.0.0.1", lighthouse.port()}, 5);
-    MembershipOptions options = member_options(1);
-    options.address = address;
-    Membership(options, store, say_nothing).form_quorum({}, 20, never);
-  };
-  EXPECT_THAT([&] { ask(true, "tcp://127.0.1.1:5"); },
-              ThrowsMessage<CheckError>(AllOf(HasSubstr("worker 1 is refused: it listens on "
-                                                        "tcp://127.0.1.1:5"),
-                                              HasSubstr("--elastic HOST:PORT"))));
-  EXPECT_THAT([&] { ask(false, "tcp://10.0.0.1:5"); },
-              ThrowsMessage<CheckError>(HasSubstr("start it with --public")));
-}
-
-// Worker 1 dies before it has voted. The next quorum ends the round: worker 0 can commit it no
-// more.
-TEST(Lighthouse, ANewQuorumAbortsOlderRounds) {
-  const Beacon beacon;
-  Store store(host_port(beacon.address()), 2);
-  Membership survivor(member_options(0), store, say_nothing);
-  std::optional<Quorum> first;
-  {
-    Membership victim(member_options(1), store, say_nothing);
-    std::thread asks([&] { victim.form_quorum({}, 10, never); });
-    first = survivor.form_quorum({}, 10, never);
-    asks.join();
-  }
-  ASSERT_TRUE(first.has_value());
-  ASSERT_EQ(first->members.size(), 2U);
-  EXPECT_EQ(poll(store, *first, 0, {.is_ready = true}), std::nullopt);
-  const auto second = survivor.form_quorum({}, 10, never);
-  ASSERT_TRUE(second.has_value());
-  EXPECT_EQ(second->members.size(), 1U);
-  EXPECT_EQ(poll(store, *first, 0, {.is_ready = true}), Decision::kAbort);
 }
 
 TEST(SnapshotServer, ForgetsWhatNobodyNeeds) {

@@ -9,10 +9,14 @@
 #include <thread>
 #include <utility>
 
+#include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/stop_signal.hpp"
-#include "step9_diloco/elastic/decision.hpp"
+#include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/membership.hpp"
+#include "step9_diloco/elastic/messenger.hpp"
 
 namespace ladder {
 namespace {
@@ -29,7 +33,84 @@ void check_finite(const NamedTensor& named, int worker) {
         "it receives their state. If that repeats, try a lower --lr");
 }
 
+std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
+  if (options.key_file.empty()) return {};
+  return read_curve_keys(options.key_file);
+}
+
+// Ten heartbeats may be late or lost before a worker counts as lost.
+MembershipOptions membership_options(const ElasticOptions& options,
+                                     const std::optional<CurveKeys>& keys, const Newness& newness,
+                                     const std::string& address, const std::string& fingerprint) {
+  const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
+  const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
+  return {.lighthouse = host_port(options.lighthouse),
+          .keys = keys,
+          .worker = options.worker,
+          .newness = newness,
+          .address = address,
+          .fingerprint = fingerprint,
+          .rules = {.num_workers = options.num_workers,
+                    .min_workers = options.min_workers,
+                    .stale_s = 10 * beat_s,
+                    .join_timeout_s = options.join_timeout_s},
+          .beat_s = beat_s};
+}
+
+std::string fingerprint_of(const ElasticOptions& options, const WorkerState& state,
+                           const std::string& description) {
+  ByteHash hash;
+  for (const auto* list : {&state.shared, &state.own})
+    for (const NamedTensor& named : *list) {
+      const std::string text =
+          concat(named.name, " ", named.tensor.sizes(), " ", named.tensor.scalar_type(), ";");
+      hash.update(text.data(), text.size());
+    }
+  return concat("'", description, "' (tensors ", hash.digest().substr(0, 8), "), --workers ",
+                options.num_workers, ", --min-workers ", options.min_workers, ", --join-timeout ",
+                options.join_timeout_s, ", --round-timeout ", options.round_timeout_s, ", --merge ",
+                options.merge == Merge::kEqual ? "equal" : "tokens");
+}
+
+std::int64_t values_bytes(const WorkerState& state) {
+  // The global copy: no fragment is larger. Of a few values, each slice may be as long as all.
+  std::size_t most = 4096;
+  for (const NamedTensor& named : state.shared) most = std::max(most, named.tensor.nbytes());
+  return static_cast<std::int64_t>(most);
+}
+
 }  // namespace
+
+// What connects it to its group: the lighthouse, and the other workers.
+struct GroupLinks {
+  // Reports to the lighthouse from here on.
+  GroupLinks(const ElasticOptions& options, const WorkerState& state,
+             const QuorumNumber& last_quorum, const std::string& description, const Log& log)
+      : keys(keys_of(options)),
+        mailbox(values_bytes(state), snapshot_bytes(state)),
+        server(options.worker),
+        messenger(
+            keys, own_host(host_port(options.lighthouse)),
+            [this](const Message& message) { receive(message); }, log),
+        membership(
+            membership_options(options, keys, {last_quorum, state.outer_steps()},
+                               messenger.address(), fingerprint_of(options, state, description)),
+            log) {}
+
+  void receive(const Message& message) {  // of another worker
+    if (message.kind == MessageKind::kRequest) {
+      server.answer(message, messenger);
+    } else {
+      mailbox.deliver(message);
+    }
+  }
+
+  std::optional<CurveKeys> keys;
+  Mailbox mailbox;
+  SnapshotServer server;
+  Messenger messenger;
+  Membership membership;
+};
 
 ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
     : options_(options), log_(std::move(log)) {
@@ -172,8 +253,8 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }
   const double left_s = is_ready ? options_.round_timeout_s - timer.seconds() : 0;
-  const Decision decision = await_decision(links_->store, quorum_, self, is_ready, left_s,
-                                           [this] { return is_abandoned_.load(); });
+  const Decision decision =
+      links_->membership.await_decision(is_ready, left_s, [this] { return is_abandoned_.load(); });
   const char* const outcome = decision == Decision::kCommit  ? " is committed: outer step "
                               : decision == Decision::kAbort ? " is aborted: outer step "
                                                              : " is gone, undecided: outer step ";
@@ -217,7 +298,7 @@ std::optional<int> ElasticAverager::finish() {
   const Timer timer;
   while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     note_progress();
-    if (StopSignal::was_raised() || is_aborted(links_->store, quorum_)) abandon_round();
+    if (StopSignal::was_raised() || links_->membership.is_aborted()) abandon_round();
   }
   const bool is_committed = round_.get();
   counts_.num_bytes_sent = links_->messenger.num_bytes_sent();

@@ -13,13 +13,13 @@
 // global copy and outer momentum, to the bit. After an abort nobody has moved.
 //
 // A worker that the others do not hear, or that does not hear them, makes rounds fail, too: after
-// kMaxMissedRounds of them they go on without it (unheard.hpp).
+// kMaxMissedRounds of them they go on without it (unreachable.hpp).
 //
 // A sick worker, one whose values are not finite, must not make the others sick. It leaves before
 // it sends anything, and ends with an error. A sum that is not finite is not an average: all vote
 // against it.
 //
-// The object sends heartbeats from join() until end() or the destructor.
+// The object reports to the lighthouse from join() until end() or the destructor.
 // Memory: at most twice the values in flight, in buffers; a copy of the state for each member that
 // heals from this one, and for this one while it heals.
 #pragma once
@@ -36,12 +36,14 @@
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/exchange.hpp"
-#include "step9_diloco/elastic/group_links.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/elastic/unheard.hpp"
+#include "step9_diloco/elastic/snapshot_transfer.hpp"
+#include "step9_diloco/elastic/unreachable.hpp"
 
 namespace ladder {
+
+struct GroupLinks;
 
 // What happened so far.
 struct ElasticCounts {

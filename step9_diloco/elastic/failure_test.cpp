@@ -13,7 +13,7 @@
 #include <optional>
 #include <sstream>
 #include <thread>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <zmq.hpp>
 
 #include "common/core/check.hpp"
 #include "common/core/seed.hpp"
@@ -21,8 +21,9 @@
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "step9_diloco/elastic/curve_keys.hpp"
-#include "step9_diloco/elastic/records.hpp"
-#include "step9_diloco/elastic/store.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/elastic/listener.hpp"
+#include "step9_diloco/elastic/report.hpp"
 
 namespace ladder {
 namespace {
@@ -670,15 +671,32 @@ TEST(Failures, AnotherProcessWithTheSameNumberReplacesTheFirst) {
   crew.finish();
 }
 
+// Sends what it likes to the lighthouse.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& address, const std::optional<CurveKeys>& keys = {})
+      : socket_(context_, zmq::socket_type::dealer) {
+    socket_.set(zmq::sockopt::linger, 0);
+    if (keys) use_keys(socket_, *keys);
+    socket_.connect("tcp://" + address);
+  }
+  void say(const std::string& text) { socket_.send(zmq::buffer(text), zmq::send_flags::dontwait); }
+
+ private:
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+};
+
 // Somebody who knows nothing of all this connects to a worker and to the lighthouse.
 TEST(Failures, AStrangerIsIgnored) {
   Crew crew(2, "min_workers=2");
   crew.start_all();
   crew.wait_for_commits(0, 5);
-  Store store(host_port(crew.address()), 2);
-  const std::string address = parse_beat(store.get(beat_key(0)).value()).beat.address;
+  const std::string mark = "listens at ", log = crew.log(0);
+  const std::string rest = log.substr(log.find(mark)), address = rest.substr(0, rest.find('\n'));
   Random random(1);
-  for (const int port : {host_port(address.substr(6)).port, host_port(crew.address()).port}) {
+  for (const int port :
+       {std::stoi(address.substr(address.rfind(':') + 1)), host_port(crew.address()).port}) {
     for (const std::size_t num_bytes : {0, 1, 10, 64, 100, 1000, 100000}) {
       const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
       sockaddr_in to = {};
@@ -693,44 +711,43 @@ TEST(Failures, AStrangerIsIgnored) {
       ::close(fd);
     }
   }
-  store.set("beat/7", "what is this?");
-  store.set("beat/1000000", "{}");
+  Stranger stranger(crew.address());
+  for (const char* const text : {"what is this?", "{}", ""}) stranger.say(text);
   crew.wait_for_commits(0, 10);
   crew.finish();
   for (int worker = 0; worker < 2; ++worker)
     EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
-  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no heartbeat, in beat/7"));
+  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no report"));
 }
 
-// Somebody who reaches the lighthouse's port, but has no key: forges heartbeats of both workers
-// that would end them or make the lighthouse wait for nobody, and puts back an old one of worker 1.
+// Somebody who reaches the lighthouse's port, but has no key, or another one: says in the name of
+// both workers what would end them.
 TEST(Failures, AStrangerWithoutTheKeyCannotEndTheRun) {
   Crew crew(2, "min_workers=2", Crew::kKey);
   crew.start_all();
   crew.wait_for_commits(0, 5);
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(host_port(crew.address()).port);
-  options.waitWorkers = false;
-  c10d::TCPStore raw("127.0.0.1", options);
-  const std::vector<std::uint8_t> old_beat = raw.get(beat_key(1));
-  crew.kill(1);
-  crew.start(1);
-  crew.wait_for_commits(1, 2);
-  Store stranger(host_port(crew.address()), 5);
-  for (int i = 0; i < 10; ++i) {
+  const TempFolder folder;
+  write_curve_keys(folder.path("key"));
+  Stranger plain(crew.address()), other(crew.address(), read_curve_keys(folder.path("key")));
+  Stranger friend_of_the_family(crew.address(), read_curve_keys(crew.key()));
+  for (std::int64_t i = 0; i < 10; ++i) {
     for (int worker = 0; worker < 2; ++worker) {
-      BeatRecord forged = {.beat = {.worker = worker, .epoch = ~0ULL, .outer_steps = 1 << 30}};
-      forged.number = i;
-      stranger.set(beat_key(worker), to_text(forged));
+      const std::string forged = to_text(
+          Report{.beat = {.worker = worker, .epoch = ~0ULL, .outer_steps = 1 << 30}, .number = i});
+      plain.say(forged);
+      other.say(forged);
     }
-    pause(0.02);
-    raw.set(beat_key(1), old_beat);
     pause(0.02);
   }
   crew.wait_for_commits(0, 5);
+  EXPECT_EQ(count(crew.lighthouse_log(), " is back"), 0);
+  EXPECT_EQ(count(crew.lighthouse_log(), "ignores"), 0);
+  friend_of_the_family.say("what is this?");  // the key alone makes the difference
+  crew.wait_until("the lighthouse hears it",
+                  [&] { return count(crew.lighthouse_log(), "ignores") == 1; });
   crew.finish();
-  EXPECT_EQ(count(crew.lighthouse_log(), "ignores beat/"), 1);
-  EXPECT_EQ(count(crew.lighthouse_log(), "worker 1 is back"), 1);
+  for (int worker = 0; worker < 2; ++worker)
+    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
 }
 
 TEST(Failures, AnotherKeyIsNamed) {
@@ -739,7 +756,7 @@ TEST(Failures, AnotherKeyIsNamed) {
   write_curve_keys(folder.path("key"));
   crew.start(0, concat("patience=1.5 key=", one_word(folder.path("key"))));
   EXPECT_EQ(crew.wait(0), 75);
-  EXPECT_THAT(crew.log(0), HasSubstr("does not have this worker's --elastic-key"));
+  EXPECT_THAT(crew.log(0), HasSubstr("does it have this worker's --elastic-key?"));
 }
 
 // Kills at seeded random moments, sometimes two at once. One worker at least that has all committed

@@ -1,56 +1,19 @@
 #include "step9_diloco/elastic/lighthouse.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "common/core/check.hpp"
-#include "step9_diloco/elastic/decision.hpp"
-#include "step9_diloco/elastic/no_name_servers.hpp"
-#include "step9_diloco/elastic/unheard.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/elastic/unreachable.hpp"
 
 namespace ladder {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
-std::string text_of(const Bytes& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
-// Rounds whose members have not all said that they know the decision are kept for as many others:
-// a member that never comes back says nothing.
+// A member that was frozen still learns how its round ended, unless so many others were later.
 constexpr std::size_t kMaxRounds = 64;
 
-// A socket bound to the port. The store, left alone, would listen to the whole network.
-int bound_socket(int port, bool is_public) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  check(fd >= 0, "cannot open a socket: ", std::strerror(errno));
-  const int yes = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(is_public ? INADDR_ANY : INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
-  const std::string reason = std::strerror(errno);
-  ::close(fd);
-  throw CheckError(concat("the lighthouse cannot listen on port ", port, ": ", reason));
-}
-
-int port_of(int fd) {
-  sockaddr_in address = {};
-  socklen_t size = sizeof address;
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.sin_port);
-}
+constexpr int kMaxAtOnce = 1000;  // reports that are answered before the next look at all workers
 
 // Since 1970. Checkpoints hold it as a count of at most 2^53: that is enough until 2255.
 std::uint64_t now_us() {
@@ -61,189 +24,204 @@ std::uint64_t now_us() {
 
 }  // namespace
 
-Lighthouse::Lighthouse(int port, bool is_public, Log log, Seal seal)
-    : log_(std::move(log)), seal_(seal), lighthouse_epoch_(now_us()), counter_(lighthouse_epoch_) {
-  const int fd = bound_socket(port, is_public);
-  port_ = port_of(fd);
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(port_);
-  options.isServer = true;
-  options.waitWorkers = false;
-  options.masterListenFd = fd;
-  options.timeout = std::chrono::seconds(1);  // nobody else deletes keys, but who knows
-  const NoNameServers no_name_servers;
-  store_ = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  set(kLighthouseKey, to_text(LighthouseRecord{lighthouse_epoch_, is_public}));
-  log_(concat("epoch ", lighthouse_epoch_, " listens on ",
-              is_public ? "all addresses" : "127.0.0.1", ", port ", port_));
+Lighthouse::Lighthouse(bool is_public, Log log)
+    : is_public_(is_public), log_(std::move(log)), epoch_(now_us()), counter_(epoch_) {}
+
+Answer Lighthouse::answer(const Report& report) {
+  Answer answer = {.number = report.number, .lighthouse_epoch = epoch_};
+  answer.refusal = refusal_of(report);
+  if (!answer.refusal.empty() || is_outdated(report)) return answer;
+  hear(report);
+  answer.decision = decide(report);
+  const auto found = workers_.find(report.beat.worker);
+  if (found == workers_.end() || !found->second.quorum) return answer;  // it has just left
+  const bool is_asked_for =
+      report.beat.phase == Phase::kAsking &&
+      found->second.quorum->member(report.beat.worker).request == report.beat.request;
+  if (is_asked_for) answer.quorum = found->second.quorum;
+  return answer;
 }
 
-Lighthouse::~Lighthouse() = default;
+std::string Lighthouse::refusal_of(const Report& report) const {
+  const std::string& address = report.beat.address;
+  const bool is_local = is_loopback(address.substr(address.rfind('/') + 1));
+  if (past_epochs_.contains({report.beat.worker, report.beat.epoch}))
+    return "another process has taken its place: each needs a --worker of its own";
+  if (!fingerprint_.empty() && report.fingerprint != fingerprint_)
+    return concat("its model or options are ", report.fingerprint, ", those of the group are ",
+                  fingerprint_, "; give it the same, or another group a lighthouse of its own");
+  if (is_local && is_public_)
+    return concat("it listens on ", address, ", which no other machine reaches: in --elastic ",
+                  "HOST:PORT, give HOST an address that this machine has in the network (in ",
+                  "/etc/hosts, its own name may stand for a loopback address)");
+  if (!is_local && !is_public_)
+    return concat("it listens on ", address, ", but the lighthouse is there for its own machine ",
+                  "only: start it with --public, or give --elastic 127.0.0.1:PORT");
+  return "";
+}
 
-void Lighthouse::poll() {
-  const double pause_s = since_poll_.seconds();
-  since_poll_.restart();
-  read_heartbeats();
-  std::vector<Sighting> sightings;
+// A lower epoch belongs to a process that was started after the last one died, on a clock that has
+// gone back; or to one of two that both live, of which the later one stays.
+bool Lighthouse::is_outdated(const Report& report) {
+  const auto found = workers_.find(report.beat.worker);
+  if (found == workers_.end()) return false;
+  Worker& last = found->second;
+  const std::uint64_t epoch = report.beat.epoch, last_epoch = last.report.beat.epoch;
+  if (epoch == last_epoch) {
+    if (last.rival) past_epochs_.insert({report.beat.worker, *std::exchange(last.rival, {})});
+    return report.number <= last.report.number;
+  }
+  if (epoch > last_epoch || last.since_beat.seconds() > report.rules.stale_s) return false;
+  last.rival = epoch;
+  return true;
+}
+
+void Lighthouse::hear(const Report& report) {
+  fingerprint_ = report.fingerprint;
+  const Heartbeat& beat = report.beat;
+  const auto [entry, is_new] = workers_.try_emplace(beat.worker);
+  Worker& worker = entry->second;
+  const Heartbeat last = worker.report.beat;
+  const bool is_other_epoch = is_new || last.epoch != beat.epoch;
+  worker.since_beat.restart();
+  if (is_other_epoch || last.progress != beat.progress) worker.since_progress.restart();
+  if (is_other_epoch || last.request != beat.request) worker.since_asking.restart();
+  if (is_other_epoch) {
+    if (!is_new) past_epochs_.insert({beat.worker, last.epoch});
+    worker.quorum.reset();
+    worker.rival.reset();
+    log_(concat("worker ", beat.worker, is_new ? " joins" : " is back", " at outer step ",
+                beat.outer_steps));
+  }
+  worker.report = report;
+  counter_.hear(beat.last_quorum);
+  if (!report.is_leaving) return;
+  log_(concat("worker ", beat.worker, " leaves"));
+  past_epochs_.insert({beat.worker, beat.epoch});
+  workers_.erase(entry);
+}
+
+// The only place where a round is decided by votes: commit or abort, once and for all.
+Decision Lighthouse::decide(const Report& report) {
+  Round* const round = find(report.round);
+  if (round == nullptr) return Decision::kUnknown;
+  const std::vector<Member> contributors = round->quorum.contributors();
+  const bool may_vote = std::ranges::any_of(contributors, [&](const Member& member) {
+    return member.worker == report.beat.worker && member.epoch == report.beat.epoch;
+  });
+  if (round->decision != Decision::kOpen || !may_vote) return round->decision;
+  if (report.vote == Vote::kFor) round->voters.insert(report.beat.worker);
+  if (round->voters.size() == contributors.size()) round->decision = Decision::kCommit;
+  if (report.vote == Vote::kAgainst) round->decision = Decision::kAbort;
+  return round->decision;
+}
+
+Lighthouse::Round* Lighthouse::find(const QuorumNumber& number) {
+  const auto found =
+      std::ranges::find(rounds_, number, [](const Round& round) { return round.quorum.number(); });
+  return found == rounds_.end() ? nullptr : &*found;
+}
+
+void Lighthouse::form_quorum() {
+  const double pause_s = since_look_.seconds();
+  since_look_.restart();
+  std::vector<WorkerStatus> workers;
   QuorumRules rules;
   for (const auto& [number, worker] : workers_) {
-    sightings.push_back({.beat = known(worker),
-                         .beat_age_s = worker.since_beat.seconds(),
-                         .progress_age_s = worker.since_progress.seconds(),
-                         .asking_s = worker.since_asking.seconds()});
-    rules = worker.record.rules;  // the same for all: they are part of the fingerprint
+    workers.push_back({.beat = known(worker),
+                       .beat_age_s = worker.since_beat.seconds(),
+                       .progress_age_s = worker.since_progress.seconds(),
+                       .asking_s = worker.since_asking.seconds()});
+    rules = worker.report.rules;
   }
   // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old.
   // As after a start, the first to be heard must not go off alone.
-  const bool is_anybody_there =
-      std::ranges::any_of(sightings, [&](const Sighting& seen) { return !is_lost(seen, rules); });
+  const bool is_anybody_there = std::ranges::any_of(
+      workers, [&](const WorkerStatus& worker) { return !is_lost(worker, rules); });
   if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
-  leave_out_unheard(sightings, rules);
-  if (std::optional<Quorum> quorum =
-          decide_quorum(std::move(sightings), rules, watching_.seconds()))
+  leave_out_unreachable(workers, rules);
+  if (std::optional<Quorum> quorum = decide_quorum(std::move(workers), rules, watching_.seconds()))
     publish(*std::move(quorum));
 }
 
-Heartbeat Lighthouse::known(const Worker& worker) const {
-  Heartbeat beat = worker.record.beat;
-  if (worker.answer) beat = as_known(beat, *worker.answer, worker.answer->number() == committed_);
+// A member of a committed round that has not said so yet has its outer step, or is about to.
+Heartbeat Lighthouse::known(const Worker& worker) {
+  Heartbeat beat = worker.report.beat;
+  if (worker.quorum) {
+    const Round* const round = find(worker.quorum->number());
+    beat = as_known(beat, *worker.quorum, round != nullptr && round->decision == Decision::kCommit);
+  }
   beat.last_quorum = counter_.in_order(beat.last_quorum);
   return beat;
 }
 
-void Lighthouse::leave_out_unheard(std::vector<Sighting>& sightings, const QuorumRules& rules) {
-  const std::set<int> unheard = unheard_workers(sightings, rules);
-  for (const int worker : unheard)
-    if (!unheard_.contains(worker))
+void Lighthouse::leave_out_unreachable(std::vector<WorkerStatus>& workers,
+                                       const QuorumRules& rules) {
+  const std::set<int> unreachable = unreachable_workers(workers, rules);
+  for (const int worker : unreachable)
+    if (!left_out_.contains(worker))
       log_(concat("leaves out worker ", worker, ": its data does not reach others, or theirs not ",
                   "it; is there a firewall between them, or an --elastic-key of another run?"));
-  unheard_ = unheard;
-  std::erase_if(sightings, [&](const Sighting& s) { return unheard.contains(s.beat.worker); });
-}
-
-void Lighthouse::set(const std::string& key, const std::string& text) {
-  const std::string sealed = seal_.seal(key, text);
-  store_->set(key, Bytes(sealed.begin(), sealed.end()));
-}
-
-bool Lighthouse::has_fingerprint() {
-  const std::string key = fingerprint_key(lighthouse_epoch_);
-  if (fingerprint_.empty() && store_->check({key}))
-    fingerprint_ = seal_.open(key, text_of(store_->get(key))).value_or("");
-  return !fingerprint_.empty();
-}
-
-void Lighthouse::read_heartbeats() {
-  if (!has_fingerprint()) return;
-  std::vector<std::string> keys = store_->listKeys();
-  std::erase_if(keys, [](const std::string& key) { return !key.starts_with("beat/"); });
-  if (keys.empty()) return;
-  const std::vector<Bytes> values = store_->multiGet(keys);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::optional<std::string> text = seal_.open(keys[i], text_of(values[i]));
-    if (!text && !std::exchange(has_warned_, true))
-      log_(
-          concat("ignores ", keys[i], ", written by somebody who does not have the --elastic-key"));
-    if (!text) continue;
-    try {
-      const BeatRecord record = parse_beat(*text);
-      check(keys[i] == beat_key(record.beat.worker) && record.beat.weight > 0, "it lies");
-      // Others are refused, as membership.hpp says.
-      if (record.fingerprint == fingerprint_ && !is_outdated(record)) see(record, *text);
-    } catch (const CheckError& error) {
-      store_->deleteKey(keys[i]);
-      log_(concat("ignores what is no heartbeat, in ", keys[i], ": ", error.what()));
-    }
-  }
-}
-
-// By a process that is over, or that has to leave its place to a later one; or put back by
-// somebody.
-bool Lighthouse::is_outdated(const BeatRecord& record) const {
-  const std::uint64_t epoch = record.beat.epoch;
-  if (record.lighthouse_epoch != lighthouse_epoch_ ||
-      past_epochs_.contains({record.beat.worker, epoch}))
-    return true;
-  const auto found = workers_.find(record.beat.worker);
-  if (found == workers_.end()) return false;
-  const Worker& last = found->second;
-  if (epoch == last.record.beat.epoch) return record.number < last.record.number;
-  return epoch < last.record.beat.epoch && last.since_beat.seconds() <= record.rules.stale_s;
-}
-
-void Lighthouse::see(const BeatRecord& record, const std::string& text) {
-  const auto [entry, is_new] = workers_.try_emplace(record.beat.worker);
-  Worker& worker = entry->second;
-  if (worker.text == text) return;
-  const Heartbeat last = worker.record.beat;
-  const bool is_other_epoch = is_new || last.epoch != record.beat.epoch;
-  worker.since_beat.restart();
-  if (is_other_epoch || last.progress != record.beat.progress) worker.since_progress.restart();
-  if (is_other_epoch || last.request != record.beat.request) worker.since_asking.restart();
-  if (is_other_epoch) {
-    if (!is_new) past_epochs_.insert({record.beat.worker, last.epoch});
-    worker.answer.reset();
-    log_(concat("worker ", record.beat.worker, is_new ? " joins" : " is back", " at outer step ",
-                record.beat.outer_steps));
-  }
-  worker.record = record;
-  worker.text = text;
-  counter_.hear(record.beat.last_quorum);
-  if (!record.is_leaving) return;
-  log_(concat("worker ", record.beat.worker, " leaves"));
-  store_->deleteKey(beat_key(record.beat.worker));
-  past_epochs_.insert({record.beat.worker, record.beat.epoch});
-  workers_.erase(entry);
+  left_out_ = unreachable;
+  std::erase_if(workers, [&](const WorkerStatus& worker) {
+    return unreachable.contains(worker.beat.worker);
+  });
 }
 
 void Lighthouse::publish(Quorum quorum) {
-  // Ends the last round before the next one; older ones are decided by now. Its members, if it is
-  // still open, have given it up, or are frozen: one that wakes must not commit it behind the back
-  // of the new one's. But if it has been committed in this very moment, some have taken its outer
-  // step, or are about to, and have not said so yet. So the next one is decided anew, knowing that.
-  if (!rounds_.empty() && end_decision(*store_, seal_, rounds_.back())) {
-    const QuorumNumber last = rounds_.back().number();
-    if (std::exchange(committed_, last) != last) return;
-  }
+  // Its members have given the last round up, or are frozen: one that wakes must not commit it
+  // behind the back of the new one's.
+  if (!rounds_.empty() && rounds_.back().decision == Decision::kOpen)
+    rounds_.back().decision = Decision::kAbort;
+  if (rounds_.size() == kMaxRounds) rounds_.pop_front();
   const QuorumNumber number = counter_.next();
   quorum.lighthouse_epoch = number.lighthouse_epoch;
   quorum.id = number.id;
-  forget_old_rounds();
-  rounds_.push_back(quorum);  // first: if anything fails here, the next quorum ends this round
-  create_decision(*store_, seal_, quorum);  // before anybody can ask for it
-  const std::string text = to_text(quorum);
+  rounds_.push_back({quorum});
   std::string names;
   for (const Member& member : quorum.members) {
-    set(assignment_key(member.worker), text);
-    workers_.at(member.worker).answer = quorum;
+    workers_.at(member.worker).quorum = quorum;
     names += concat(" ", member.worker);
     if (member.donor) names += concat(" (heals from ", *member.donor, ")");
   }
   log_(concat("quorum ", quorum.id, " at outer step ", quorum.outer_steps, ": workers", names));
 }
 
-void Lighthouse::forget_old_rounds() {
-  const auto is_over = [&](const Quorum& quorum) {
-    std::vector<std::string> keys;
-    for (const Member& member : quorum.members) keys.push_back(seen_key(quorum, member.worker));
-    return store_->check(keys);
-  };
-  const auto forget = [&](const Quorum& quorum) {
-    store_->deleteKey(decision_key(quorum));
-    for (const Member& member : quorum.members) {
-      store_->deleteKey(vote_key(quorum, member.worker));
-      store_->deleteKey(seen_key(quorum, member.worker));
-    }
-  };
-  while (rounds_.size() > kMaxRounds) {
-    forget(rounds_.front());
-    rounds_.pop_front();
+LighthouseServer::LighthouseServer(int port, bool is_public, Log log,
+                                   const std::optional<CurveKeys>& keys)
+    : log_(log),
+      listener_(context_, zmq::socket_type::router, is_public ? "0.0.0.0" : "127.0.0.1", port,
+                kMaxReportBytes, keys, log),
+      lighthouse_(is_public, log) {
+  log_(concat("epoch ", lighthouse_.epoch(), " listens on ",
+              is_public ? "all addresses" : "127.0.0.1", ", port ", listener_.port()));
+}
+
+void LighthouseServer::serve(std::chrono::milliseconds patience) {
+  if (listener_.wait(patience)) {
+    for (int i = 0; i < kMaxAtOnce && listener_.wait(std::chrono::milliseconds(0)); ++i)
+      answer_report();
   }
-  std::erase_if(rounds_, [&](const Quorum& quorum) {
-    if (!is_over(quorum)) return false;
-    forget(quorum);
-    return true;
-  });
+  lighthouse_.form_quorum();
+}
+
+// A message has two parts: where it comes from, which ZeroMQ has added, and the report.
+void LighthouseServer::answer_report() {
+  zmq::socket_t& socket = listener_.socket();
+  std::vector<zmq::message_t> parts;
+  do {
+    parts.emplace_back();
+    if (!socket.recv(parts.back(), zmq::recv_flags::dontwait)) return;
+  } while (parts.back().more());
+  try {
+    check(parts.size() == 2, "a message of ", parts.size() - 1, " parts");
+    const std::string answer = to_text(lighthouse_.answer(parse_report(parts[1].to_string())));
+    socket.send(parts[0], zmq::send_flags::sndmore | zmq::send_flags::dontwait);
+    socket.send(zmq::buffer(answer), zmq::send_flags::dontwait);
+  } catch (const CheckError& error) {
+    if (!std::exchange(has_warned_, true))
+      log_(concat("ignores what is no report: ", error.what()));
+  }
 }
 
 }  // namespace ladder

@@ -1,20 +1,17 @@
-// Where workers find one another: a key-value store, and the loop that forms quorums.
+// Where workers find one another, and where each round is decided.
 //
-// The lighthouse reads the workers' heartbeats, measures their ages by its own clock, and decides
-// who takes part in the next round. It carries no data: its load grows with the number of workers
-// and rounds, never with the model. Training survives its end: a lighthouse that is started again
-// is a new epoch, the time of its start, with an empty store. Workers come back to it by themselves, and a round that
-// was not decided is over, for its keys are gone.
+// The lighthouse hears the workers' reports, measures their ages by its own clock, and decides who
+// takes part in the next round (quorum.hpp), and then whether its outer step is taken. It carries
+// no data: its load grows with the number of workers and rounds, never with the model.
 //
-// Before a quorum is published, the key of its decision exists (see decision.hpp), and the round
-// before it, if it is still open, is aborted.
+// Training survives its end: a lighthouse that is started again knows nothing, and is a new epoch,
+// the time of its start. Workers come back to it by themselves, and a round that was not decided is
+// over: whoever asks for it learns that it is unknown.
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
+#include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,67 +20,83 @@
 #include <vector>
 
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/elastic/records.hpp"
-#include "step9_diloco/elastic/seal.hpp"
-
-namespace c10d {
-class TCPStore;
-}
+#include "step9_diloco/elastic/report.hpp"
 
 namespace ladder {
 
+// All that it decides. Nothing here communicates; not thread-safe.
 class Lighthouse {
  public:
-  // Listens on that port, 0 for any free one; on the loopback only, unless `is_public`: then the
-  // workers should have a key, which `seal` is made of. Throws CheckError if it cannot.
-  Lighthouse(int port, bool is_public, Log log, Seal seal = Seal());
-  ~Lighthouse();
-  Lighthouse(const Lighthouse&) = delete;
-  Lighthouse& operator=(const Lighthouse&) = delete;
+  // `is_public`: it listens to other machines.
+  Lighthouse(bool is_public, Log log);
 
-  // Looks at the heartbeats once; publishes a quorum if there is one. To be called every few
-  // milliseconds.
-  void poll();
+  // Hears the report, counts its vote, and answers. A report that is older than the worker's last
+  // one, or of a process that has to leave its place to another, changes nothing.
+  Answer answer(const Report& report);
 
-  int port() const { return port_; }
-  std::uint64_t lighthouse_epoch() const { return lighthouse_epoch_; }
+  // Forms the next quorum if it is time: each member learns of it when it asks. The round before
+  // it, if it is still open, is aborted. To be called every few milliseconds.
+  void form_quorum();
+
+  std::uint64_t epoch() const { return epoch_; }
 
  private:
-  struct Worker {  // as last seen
-    BeatRecord record;
-    std::string text;
+  struct Worker {
+    Report report;  // the last one
     Timer since_beat, since_progress, since_asking;
-    std::optional<Quorum> answer;  // the last one that it is a member of, in this epoch
+    std::optional<Quorum> quorum;        // the last one that it is a member of, in this epoch
+    std::optional<std::uint64_t> rival;  // an earlier epoch that has also reported
+  };
+  struct Round {
+    Quorum quorum;
+    std::set<int> voters = {};  // for it
+    Decision decision = Decision::kOpen;
   };
 
-  void leave_out_unheard(std::vector<Sighting>& sightings, const QuorumRules& rules);
-  void set(const std::string& key, const std::string& text);
-  bool has_fingerprint();
-  void read_heartbeats();
-  bool is_outdated(const BeatRecord& record) const;
-  void see(const BeatRecord& record, const std::string& text);
-  Heartbeat known(const Worker& worker) const;
+  std::string refusal_of(const Report& report) const;
+  bool is_outdated(const Report& report);
+  void hear(const Report& report);
+  Decision decide(const Report& report);
+  Round* find(const QuorumNumber& number);  // null if it is not known
+  Heartbeat known(const Worker& worker);
+  void leave_out_unreachable(std::vector<WorkerStatus>& workers, const QuorumRules& rules);
   void publish(Quorum quorum);
-  void forget_old_rounds();
 
+  bool is_public_;
   Log log_;
-  Seal seal_;
-  bool has_warned_ = false;  // of a value without the right seal
-  std::uint64_t lighthouse_epoch_;
-  int port_ = 0;
-  c10::intrusive_ptr<c10d::TCPStore> store_;
+  std::uint64_t epoch_;
   std::map<int, Worker> workers_;
-  std::set<int> unheard_;
+  std::set<int> left_out_;
   std::set<std::pair<int, std::uint64_t>> past_epochs_;  // of each worker
   Timer watching_;  // since somebody was there again, or since it could not watch for a while
-  Timer since_poll_;
-  std::string fingerprint_;
+  Timer since_look_;
+  std::string fingerprint_;  // the first worker's; others must have the same
   QuorumCounter counter_;
-  QuorumNumber committed_;     // the last round, if it has ended in a commit
-  std::deque<Quorum> rounds_;  // whose keys are still in the store
+  std::deque<Round> rounds_;  // the last ones: all but the very last are decided
+};
+
+// A lighthouse that listens on a port, 0 for any free one: on the loopback only, unless
+// `is_public`. With keys it hears only those that have them. Throws CheckError if it cannot listen.
+class LighthouseServer {
+ public:
+  LighthouseServer(int port, bool is_public, Log log, const std::optional<CurveKeys>& keys = {});
+
+  // Waits so long for reports, answers those that are there, and forms a quorum if it is time.
+  void serve(std::chrono::milliseconds patience);
+
+  int port() const { return listener_.port(); }
+
+ private:
+  void answer_report();
+
+  Log log_;
+  zmq::context_t context_{1};
+  Listener listener_;
+  Lighthouse lighthouse_;
+  bool has_warned_ = false;  // of what is no report
 };
 
 }  // namespace ladder

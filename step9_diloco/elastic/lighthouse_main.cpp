@@ -6,7 +6,6 @@
 #include <iostream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -24,7 +23,7 @@ constexpr const char* kUsage =
     "Ctrl-C; workers join with --elastic HOST:PORT.\n\n"
     "usage: elastic_lighthouse [--port N] [--elastic-key FILE [--public]] | --make-key FILE\n"
     "  --port N            listens there (default 29400; 0: any free port, which it prints)\n"
-    "  --elastic-key FILE  believes only workers with the same --elastic-key. Without it, whoever\n"
+    "  --elastic-key FILE  hears only workers with the same --elastic-key. Without it, whoever\n"
     "                      reaches the port can interfere: on this machine, all its users\n"
     "  --public            on all IPv4 addresses instead of the loopback only; needs "
     "--elastic-key.\n"
@@ -84,14 +83,13 @@ int run(const std::vector<std::string>& arguments) {
   const auto log = [](const std::string& message) {
     std::cout << "lighthouse: " << message << std::endl;
   };
-  ladder::Lighthouse lighthouse(settings->port, settings->is_public, log, ladder::Seal(keys));
+  ladder::LighthouseServer lighthouse(settings->port, settings->is_public, log, keys);
   while (!ladder::StopSignal::was_raised()) {
     try {
-      lighthouse.poll();
-    } catch (const std::exception& error) {  // a record that vanished while it was read
+      lighthouse.serve(kPeriod);
+    } catch (const std::exception& error) {
       log(ladder::concat("carries on after: ", error.what()));
     }
-    std::this_thread::sleep_for(kPeriod);
   }
   return 0;
 }

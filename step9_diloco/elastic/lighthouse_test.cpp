@@ -1,36 +1,34 @@
-// A lighthouse of this process, polled by hand, and heartbeats that the test writes.
+// What the lighthouse answers to reports that the test writes.
 #include "step9_diloco/elastic/lighthouse.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "common/core/check.hpp"
-#include "step9_diloco/elastic/decision.hpp"
-#include "step9_diloco/elastic/records.hpp"
-#include "step9_diloco/elastic/store.hpp"
 
 namespace ladder {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr double kStale = 0.5;
 
 class LighthouseTest : public ::testing::Test {
  protected:
-  LighthouseTest() : store_({"127.0.0.1", lighthouse_.port()}, 5) {
-    store_.set(fingerprint_key(lighthouse_.lighthouse_epoch()), "toy");
-  }
-
-  // The worker's next heartbeat.
-  void beat(const Heartbeat& heartbeat) {
-    store_.set(beat_key(heartbeat.worker),
-               to_text({.beat = heartbeat,
-                        .rules = {.num_workers = 2, .stale_s = kStale, .join_timeout_s = 0.2},
-                        .fingerprint = "toy",
-                        .lighthouse_epoch = lighthouse_.lighthouse_epoch(),
-                        .number = ++num_beats_}));
+  // The worker's next report, and the answer to it.
+  Answer report(const Heartbeat& beat, const QuorumNumber& round = {}, Vote vote = Vote::kNone) {
+    Report report = {.beat = beat,
+                     .number = ++num_reports_,
+                     .rules = {.num_workers = 2, .stale_s = kStale, .join_timeout_s = 0.2},
+                     .fingerprint = "toy",
+                     .round = round,
+                     .vote = vote};
+    report.beat.address = concat("tcp://127.0.0.1:", beat.worker + 1);
+    return lighthouse_.answer(report);
   }
   static Heartbeat asking(int worker, std::int64_t request, std::int64_t outer_steps,
                           std::uint64_t epoch = 1, const QuorumNumber& last_quorum = {}) {
@@ -39,8 +37,7 @@ class LighthouseTest : public ::testing::Test {
             .phase = Phase::kAsking,
             .request = request,
             .last_quorum = last_quorum,
-            .outer_steps = outer_steps,
-            .address = concat("tcp://127.0.0.1:", worker + 1)};
+            .outer_steps = outer_steps};
   }
   static Heartbeat training(int worker, std::int64_t request, std::int64_t outer_steps,
                             std::int64_t progress) {
@@ -49,131 +46,201 @@ class LighthouseTest : public ::testing::Test {
     heartbeat.progress = progress;
     return heartbeat;
   }
-  std::optional<Quorum> quorum_of(int worker) {
-    const std::optional<std::string> text = store_.get(assignment_key(worker));
-    if (!text) return {};
-    return parse_quorum(*text);
+  std::optional<Quorum> ask(const Heartbeat& beat) { return report(beat).quorum; }
+  // The quorum of workers 0 to num_workers − 1, all at outer step 5, for their next request.
+  Quorum quorum_of(int num_workers) {
+    ++request_;
+    for (int worker = 0; worker < num_workers; ++worker) ask(asking(worker, request_, 5));
+    lighthouse_.form_quorum();
+    const std::optional<Quorum> quorum = ask(asking(0, request_, 5));
+    EXPECT_TRUE(quorum && quorum->members.size() == static_cast<std::size_t>(num_workers));
+    return quorum.value_or(Quorum{});
+  }
+  Decision vote(const Quorum& quorum, int worker, Vote vote) {
+    return report(training(worker, request_, 5, 0), quorum.number(), vote).decision;
   }
   static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
-  Lighthouse lighthouse_{0, /*is_public=*/false, say_nothing};
-  Store store_;
-  std::int64_t num_beats_ = 0;
+  Lighthouse lighthouse_{/*is_public=*/false, say_nothing};
+  std::int64_t num_reports_ = 0, request_ = 0;
 };
+
+TEST_F(LighthouseTest, CommitsOnceAllHaveVoted) {
+  const Quorum quorum = quorum_of(3);
+  EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kOpen);
+  EXPECT_EQ(vote(quorum, 1, Vote::kFor), Decision::kOpen);
+  EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kOpen);  // twice, it counts once
+  EXPECT_EQ(vote(quorum, 2, Vote::kFor), Decision::kCommit);
+  EXPECT_EQ(vote(quorum, 0, Vote::kAgainst), Decision::kCommit);  // too late
+  EXPECT_EQ(vote(quorum, 1, Vote::kNone), Decision::kCommit);
+}
+
+TEST_F(LighthouseTest, OneVoteAgainstAborts) {
+  const Quorum quorum = quorum_of(2);
+  EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kOpen);
+  EXPECT_EQ(vote(quorum, 0, Vote::kAgainst), Decision::kAbort);  // it waits no longer
+  EXPECT_EQ(vote(quorum, 1, Vote::kFor), Decision::kAbort);
+  EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kAbort);
+}
+
+// Worker 1 dies before it has voted, or freezes. If it wakes after the next quorum, it can commit
+// the round no more.
+TEST_F(LighthouseTest, ANewQuorumAbortsTheRoundBeforeIt) {
+  const Quorum first = quorum_of(2);
+  EXPECT_EQ(vote(first, 0, Vote::kFor), Decision::kOpen);
+  for (int i = 0; i < 80; ++i) {
+    ask(asking(0, 2, 5, 1, first.number()));
+    lighthouse_.form_quorum();
+    pause();
+  }
+  EXPECT_NE(ask(asking(0, 2, 5, 1, first.number())), std::nullopt);
+  EXPECT_EQ(vote(first, 1, Vote::kFor), Decision::kAbort);
+}
+
+// One that heals, that belongs to another process, or that is no member.
+TEST_F(LighthouseTest, OnlyContributorsHaveAVote) {
+  ask(asking(0, 1, 5));
+  ask(asking(1, 1, 4));
+  lighthouse_.form_quorum();
+  const Quorum quorum = ask(asking(0, 1, 5)).value();
+  EXPECT_EQ(quorum.member(1).donor, 0);
+  for (const Vote choice : {Vote::kFor, Vote::kAgainst}) {
+    EXPECT_EQ(vote(quorum, 1, choice), Decision::kOpen);
+    EXPECT_EQ(vote(quorum, 2, choice), Decision::kOpen);
+    const Heartbeat other = asking(0, 1, 5, /*epoch=*/2);
+    EXPECT_EQ(report(other, quorum.number(), choice).decision, Decision::kOpen);
+  }
+}
+
+// Of an earlier lighthouse, whose rounds this one does not know.
+TEST_F(LighthouseTest, WhoWakesAfterTheLighthouseWasRestartedDecidesNothing) {
+  const Quorum quorum = {.lighthouse_epoch = 5, .id = 7, .members = {{.worker = 0, .epoch = 1}}};
+  for (const Vote choice : {Vote::kNone, Vote::kFor, Vote::kAgainst})
+    EXPECT_EQ(vote(quorum, 0, choice), Decision::kUnknown);
+}
+
+// A report that was on its way for long, or comes twice.
+TEST_F(LighthouseTest, AnOlderReportChangesNothing) {
+  const Quorum quorum = quorum_of(2);
+  const std::int64_t number = num_reports_;
+  EXPECT_EQ(vote(quorum, 1, Vote::kFor), Decision::kOpen);
+  for (const std::int64_t earlier : {number - 1, number}) {
+    num_reports_ = earlier - 1;
+    EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kOpen);
+  }
+  num_reports_ = number + 1;
+  EXPECT_EQ(vote(quorum, 1, Vote::kNone), Decision::kOpen);
+  EXPECT_EQ(vote(quorum, 0, Vote::kFor), Decision::kCommit);
+}
+
+TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheLaterOneStays) {
+  const auto refusal = [&](std::uint64_t epoch) { return report(asking(0, 1, 0, epoch)).refusal; };
+  EXPECT_EQ(refusal(7), "");
+  EXPECT_EQ(refusal(8), "");
+  EXPECT_THAT(refusal(7), HasSubstr("another process has taken its place"));
+  EXPECT_EQ(refusal(6), "");  // perhaps the only one that lives: its clock has gone back
+  EXPECT_EQ(refusal(8), "");
+  EXPECT_THAT(refusal(6), HasSubstr("another process has taken its place"));
+  EXPECT_EQ(refusal(5), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // the other one is lost
+  EXPECT_EQ(refusal(5), "");
+  EXPECT_THAT(refusal(8), HasSubstr("another process has taken its place"));
+}
+
+// A lighthouse for several machines has no use for a worker that only its own machine reaches, and
+// the other way around.
+TEST(Lighthouse, WhoCannotBeReachedIsRefused) {
+  const auto refusal = [](bool is_public, const char* address) {
+    return Lighthouse(is_public, say_nothing).answer({.beat = {.address = address}}).refusal;
+  };
+  EXPECT_EQ(refusal(true, "tcp://10.0.0.1:5"), "");
+  EXPECT_THAT(refusal(true, "tcp://127.0.1.1:5"), HasSubstr("--elastic HOST:PORT"));
+  EXPECT_EQ(refusal(false, "tcp://127.0.0.1:5"), "");
+  EXPECT_THAT(refusal(false, "tcp://10.0.0.1:5"), HasSubstr("start it with --public"));
+}
 
 // After a pause, in which both workers lived, the one that is heard first does not go off alone.
 TEST_F(LighthouseTest, AfterAPauseItWaitsForAll) {
-  beat(asking(0, 1, 0));
-  beat(training(1, 0, 0, 0));
-  lighthouse_.poll();
-  EXPECT_EQ(quorum_of(0), std::nullopt);
+  report(training(1, 0, 0, 0));
+  ask(asking(0, 1, 0));
+  lighthouse_.form_quorum();
   std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond kStale
-  beat(asking(0, 1, 0));
-  lighthouse_.poll();
-  EXPECT_EQ(quorum_of(0), std::nullopt);
-  for (int i = 0; i < 80; ++i) {  // worker 1 is lost indeed
-    beat(asking(0, 1, 0));
-    lighthouse_.poll();
+  for (int i = 0; i < 80; ++i) {                                // worker 1 is lost indeed
+    const bool is_early = i < 20;
+    EXPECT_FALSE(ask(asking(0, 1, 0)) && is_early);
+    lighthouse_.form_quorum();
     pause();
   }
-  EXPECT_NE(quorum_of(0), std::nullopt);
+  EXPECT_NE(ask(asking(0, 1, 0)), std::nullopt);
 }
 
 // Both vanish. The first to come back, from an old checkpoint, does not go off alone.
 TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
-  beat(training(0, 0, 7, 0));
-  beat(training(1, 0, 7, 0));
+  report(training(0, 0, 7, 0));
+  report(training(1, 0, 7, 0));
   for (int i = 0; i < 80; ++i) {
-    lighthouse_.poll();
+    lighthouse_.form_quorum();
     pause();
   }
   for (int i = 0; i < 3; ++i) {
-    beat(asking(0, 1, 5, /*epoch=*/2));
-    lighthouse_.poll();
+    EXPECT_EQ(ask(asking(0, 1, 5, /*epoch=*/2)), std::nullopt);
+    lighthouse_.form_quorum();
     pause();
   }
-  EXPECT_EQ(quorum_of(0), std::nullopt);
-  beat(asking(1, 1, 6, /*epoch=*/2));
-  lighthouse_.poll();
-  ASSERT_NE(quorum_of(0), std::nullopt);
-  EXPECT_EQ(quorum_of(0)->member(0).donor, 1);
+  ask(asking(1, 1, 6, /*epoch=*/2));
+  lighthouse_.form_quorum();
+  const std::optional<Quorum> quorum = ask(asking(0, 1, 5, /*epoch=*/2));
+  ASSERT_NE(quorum, std::nullopt);
+  EXPECT_EQ(quorum->member(0).donor, 1);
 }
 
-// The log fails after the assignments are written. The next quorum aborts the round nevertheless.
-TEST(Lighthouse, ARoundThatWasPublishedInPartIsAborted) {
-  int num_quorums = 0;
-  Lighthouse lighthouse(0, /*is_public=*/false, [&](const std::string& message) {
-    if (message.starts_with("quorum")) check(++num_quorums > 1, "the disk is full");
-  });
-  Store store({"127.0.0.1", lighthouse.port()}, 5);
-  store.set(fingerprint_key(lighthouse.lighthouse_epoch()), "toy");
-  const auto ask = [&](std::int64_t request) {
-    store.set(beat_key(0), to_text({.beat = {.phase = Phase::kAsking, .request = request},
-                                    .rules = {.num_workers = 1},
-                                    .fingerprint = "toy",
-                                    .lighthouse_epoch = lighthouse.lighthouse_epoch(),
-                                    .number = request}));
-  };
-  ask(1);
-  EXPECT_THROW(lighthouse.poll(), CheckError);
-  const Quorum first = parse_quorum(store.get(assignment_key(0)).value());
-  ask(2);
-  lighthouse.poll();
-  EXPECT_GT(parse_quorum(store.get(assignment_key(0)).value()).id, first.id);
-  EXPECT_EQ(poll(store, first, 0, {.is_ready = true}), Decision::kAbort);
-}
-
-// Worker 0 commits the round in the moment in which the next quorum is about to be formed without
-// it, by workers that have given the round up.
+// The round is committed while workers that have given it up ask for the next one. Worker 0 does
+// not say yet that it has the outer step.
 TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
-  for (int worker = 0; worker < 3; ++worker) beat(asking(worker, 1, 5));
-  lighthouse_.poll();
-  const std::optional<Quorum> first = quorum_of(0);
-  ASSERT_TRUE(first.has_value());
-  for (const Member& member : first->members) store_.set(vote_key(*first, member.worker), "yes");
-  EXPECT_EQ(poll(store_, *first, 0, {.is_ready = true}), Decision::kCommit);
+  const Quorum first = quorum_of(3);
+  for (const Member& member : first.members) vote(first, member.worker, Vote::kFor);
   for (int i = 0; i < 50; ++i) {
-    beat(training(0, 1, 5, i + 1));  // it does not say so yet
-    beat(asking(1, 1, 5, /*epoch=*/2));
-    beat(asking(2, 1, 5, /*epoch=*/2));
-    lighthouse_.poll();
+    report(training(0, 1, 5, i + 1));
+    EXPECT_EQ(ask(asking(1, 1, 5, /*epoch=*/2)), std::nullopt);
+    EXPECT_EQ(ask(asking(2, 1, 5, /*epoch=*/2)), std::nullopt);
+    lighthouse_.form_quorum();
     pause();
   }
-  EXPECT_EQ(quorum_of(1)->id, first->id);
+  std::optional<Quorum> second;
   for (int i = 0; i < 50; ++i) {
-    beat(asking(0, 2, 6, /*epoch=*/1, first->number()));
-    beat(asking(1, 1, 5, /*epoch=*/2));
-    beat(asking(2, 1, 5, /*epoch=*/2));
-    lighthouse_.poll();
+    report(asking(0, 2, 6, /*epoch=*/1, first.number()));
+    second = ask(asking(1, 1, 5, /*epoch=*/2));
+    report(asking(2, 1, 5, /*epoch=*/2));
+    lighthouse_.form_quorum();
     pause();
   }
-  EXPECT_EQ(quorum_of(1)->outer_steps, 6);
-  EXPECT_EQ(quorum_of(1)->member(2).donor, 0);
+  ASSERT_NE(second, std::nullopt);
+  EXPECT_EQ(second->outer_steps, 6);
+  EXPECT_EQ(second->member(2).donor, 0);
 }
 
 // Worker 0 commits the round alone and dies. Worker 1, which has healed in it, has missed the sum,
 // says so, and trains for long. Nobody there knows of the outer step, so workers 2 and 3 go on from
 // the state before it, which they have from checkpoints, without waiting for worker 1.
 TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
-  beat(asking(0, 1, 5));
-  beat(asking(1, 1, 4));
-  lighthouse_.poll();
-  const std::optional<Quorum> first = quorum_of(0);
-  ASSERT_TRUE(first.has_value());
-  ASSERT_EQ(first->member(1).donor, 0);
-  store_.set(vote_key(*first, 0), "yes");
-  EXPECT_EQ(poll(store_, *first, 0, {.is_ready = true}), Decision::kCommit);
+  ask(asking(0, 1, 5));
+  ask(asking(1, 1, 4));
+  lighthouse_.form_quorum();
+  const Quorum first = ask(asking(0, 1, 5)).value();
+  ASSERT_EQ(first.member(1).donor, 0);
+  EXPECT_EQ(report(training(0, 1, 5, 0), first.number(), Vote::kFor).decision, Decision::kCommit);
   Heartbeat listener = training(1, 1, 5, 0);
-  listener.last_quorum = first->number();
+  listener.last_quorum = first.number();
   const auto form_without = [&] {
+    std::optional<Quorum> quorum;
     for (int i = 0; i < 100; ++i) {
       ++listener.progress;
-      beat(listener);
-      for (const int worker : {2, 3}) beat(asking(worker, 1, 5, 1, first->number()));
-      lighthouse_.poll();
+      report(listener);
+      for (const int worker : {2, 3}) quorum = ask(asking(worker, 1, 5, 1, first.number()));
+      lighthouse_.form_quorum();
       pause();
     }
-    return quorum_of(2).has_value();
+    return quorum.has_value();
   };
   EXPECT_FALSE(form_without());  // it may have the sum,
   listener.last_ended = 1;       // and has it not
@@ -182,19 +249,37 @@ TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
 
 // Of a worker that comes back from another lighthouse, whose clock was ahead.
 TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
-  EXPECT_GT(Lighthouse(0, false, say_nothing).lighthouse_epoch(), lighthouse_.lighthouse_epoch());
-  const QuorumNumber other = {lighthouse_.lighthouse_epoch() + 1'000'000'000, 97};
-  for (int worker = 0; worker < 2; ++worker) beat(asking(worker, 1, 7));
-  lighthouse_.poll();
-  const QuorumNumber first = quorum_of(0).value().number();
-  EXPECT_EQ(first.lighthouse_epoch, lighthouse_.lighthouse_epoch());
-  beat(asking(0, 2, 7, 1, first));
-  beat(asking(1, 1, 90, /*epoch=*/2, other));
-  lighthouse_.poll();
-  const Quorum second = quorum_of(0).value();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_GT(Lighthouse(false, say_nothing).epoch(), lighthouse_.epoch());
+  const QuorumNumber other = {lighthouse_.epoch() + 1'000'000'000, 97};
+  const QuorumNumber first = quorum_of(2).number();
+  EXPECT_EQ(first.lighthouse_epoch, lighthouse_.epoch());
+  ask(asking(0, 2, 5, 1, first));
+  ask(asking(1, 1, 90, /*epoch=*/2, other));
+  lighthouse_.form_quorum();
+  const Quorum second = ask(asking(0, 2, 5, 1, first)).value();
   EXPECT_GT(second.number(), other);
-  EXPECT_EQ(second.outer_steps, 7);
+  EXPECT_EQ(second.outer_steps, 5);
   EXPECT_EQ(second.member(1).donor, 0);
+}
+
+// Whoever reaches the network of this machine does not reach it.
+TEST(LighthouseServer, ListensOnTheLoopbackOnly) {
+  const LighthouseServer server(0, /*is_public=*/false, say_nothing);
+  std::ifstream table("/proc/net/tcp");
+  int num_found = 0;
+  char wanted[16];
+  std::snprintf(wanted, sizeof wanted, ":%04X", server.port());
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number, local_address, remote, state;
+    words >> number >> local_address >> remote >> state;
+    if (state != "0A" || !local_address.ends_with(wanted)) continue;  // 0A: listens
+    ++num_found;
+    EXPECT_EQ(local_address.substr(0, 8), "0100007F");
+  }
+  EXPECT_EQ(num_found, 1);
+  EXPECT_THROW(LighthouseServer(server.port(), false, say_nothing), CheckError);  // it is taken
 }
 
 }  // namespace

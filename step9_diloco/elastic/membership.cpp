@@ -1,16 +1,21 @@
 #include "step9_diloco/elastic/membership.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <utility>
+#include <zmq.hpp>
 
 #include "common/core/check.hpp"
-#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/listener.hpp"
 
 namespace ladder {
 namespace {
 
-constexpr std::chrono::milliseconds kAskPause(3);  // between two polls for an assignment
+constexpr double kAskPause = 0.003;   // seconds between two reports of one that waits for an answer
+constexpr double kRoundPause = 0.02;  // of one whose round is in progress
+constexpr double kLastAttempt = 1;    // seconds: see await_decision()
+constexpr std::chrono::milliseconds kWaitPause(5);  // between two looks at what others want
 
 // The time, and some random bits for two that start at once.
 std::uint64_t new_epoch() {
@@ -19,36 +24,57 @@ std::uint64_t new_epoch() {
   return static_cast<std::uint64_t>(time_us) << 12 | std::random_device()() % 4096;
 }
 
-// Why other workers could not send to this address, tcp://HOST:PORT; empty if they can.
-std::string unreachable(const std::string& address, const LighthouseRecord& lighthouse) {
-  const bool is_local = is_loopback(address.substr(address.rfind('/') + 1));
-  if (is_local != lighthouse.is_public) return {};
-  return concat("it listens on ", address,
-                is_local ? ", which no other machine reaches: in --elastic HOST:PORT, give HOST an "
-                           "address that this machine has in the network (in /etc/hosts, its own "
-                           "name may stand for a loopback address)"
-                         : ", but the lighthouse is there for its own machine only: start it with "
-                           "--public, or give --elastic 127.0.0.1:PORT");
-}
+// Sends a report at a time, and waits for its answer. One that gets none is forgotten, with its
+// connection.
+class LighthouseClient {
+ public:
+  LighthouseClient(const HostPort& lighthouse, const std::optional<CurveKeys>& keys)
+      : address_(concat("tcp://", lighthouse.host, ":", lighthouse.port)), keys_(keys) {}
+
+  // Throws CheckError if there is no answer after `seconds`.
+  Answer ask(const Report& report, double seconds) {
+    if (!socket_) connect();
+    socket_.send(zmq::buffer(to_text(report)), zmq::send_flags::dontwait);
+    const Timer timer;
+    while (timer.seconds() < seconds) {
+      zmq::message_t text;
+      if (zmq_msg_recv(text.handle(), socket_.handle(), 0) < 0) continue;
+      const Answer answer = parse_answer(text.to_string());
+      if (answer.number == report.number) return answer;
+    }
+    socket_.close();
+    throw CheckError(concat("nobody answers at ", address_,
+                            ". Is it running, and does it have this worker's --elastic-key?"));
+  }
+
+ private:
+  void connect() {
+    socket_ = zmq::socket_t(context_, zmq::socket_type::dealer);
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::rcvtimeo, 20);
+    socket_.set(zmq::sockopt::reconnect_ivl, 10);
+    socket_.set(zmq::sockopt::maxmsgsize, kMaxReportBytes);
+    if (keys_) use_keys(socket_, *keys_);
+    socket_.connect(address_);
+  }
+
+  std::string address_;
+  std::optional<CurveKeys> keys_;
+  zmq::context_t context_{1};
+  zmq::socket_t socket_;
+};
 
 }  // namespace
 
-// Of an earlier one, somebody may have put it back.
-bool Membership::is_of_later_epoch(const std::string& text) const {
-  try {
-    return parse_beat(text).beat.epoch > epoch_;
-  } catch (const CheckError&) {
-    return false;  // no heartbeat at all: it is overwritten
-  }
-}
-
-Membership::Membership(const MembershipOptions& options, Store& store, Log log)
-    : options_(options), store_(store), log_(std::move(log)), epoch_(new_epoch()) {
-  beat_.worker = options.worker;
-  beat_.epoch = epoch_;
-  beat_.last_quorum = options.newness.last_quorum;
-  beat_.outer_steps = options.newness.outer_steps;
-  beat_.address = options.address;
+Membership::Membership(const MembershipOptions& options, Log log)
+    : options_(options), log_(std::move(log)) {
+  report_ = {.beat = {.worker = options.worker,
+                      .epoch = new_epoch(),
+                      .last_quorum = options.newness.last_quorum,
+                      .outer_steps = options.newness.outer_steps,
+                      .address = options.address},
+             .rules = options.rules,
+             .fingerprint = options.fingerprint};
   thread_ = std::thread([this] { run(); });
 }
 
@@ -63,150 +89,156 @@ Membership::~Membership() {
 
 void Membership::leave() {
   std::unique_lock lock(mutex_);
-  is_leaving_ = is_due_ = true;
-  changed_.notify_all();
+  report_.is_leaving = true;
+  say_at_once();
   changed_.wait_for(lock, std::chrono::seconds(1), [&] { return has_ended_; });
 }
 
-void Membership::change(const std::function<void()>& change_beat) {
-  const std::lock_guard lock(mutex_);
-  change_beat();
+void Membership::say_at_once() {
   is_due_ = true;
   changed_.notify_all();
 }
 
 void Membership::train() {
-  change([&] { beat_.phase = Phase::kTraining; });
+  const std::lock_guard lock(mutex_);
+  report_.beat.phase = Phase::kTraining;
+  say_at_once();
 }
 
 void Membership::end_round(bool is_taken) {
-  change([&] {
-    beat_.last_ended = beat_.request;
-    beat_.outer_steps += is_taken ? 1 : 0;
-  });
+  const std::lock_guard lock(mutex_);
+  report_.beat.last_ended = report_.beat.request;
+  report_.beat.outer_steps += is_taken ? 1 : 0;
+  report_.round = {};
+  report_.vote = Vote::kNone;
+  say_at_once();
 }
 
 std::optional<Quorum> Membership::form_quorum(const State& state, double seconds,
                                               const std::function<bool()>& should_stop) {
-  std::int64_t request = 0;
-  change([&] {
-    request = ++beat_.request;
-    beat_.phase = Phase::kAsking;
-    beat_.last_quorum = state.newness.last_quorum;
-    beat_.outer_steps = state.newness.outer_steps;
-    beat_.state_hash = state.hash;
-    beat_.weight = state.weight;
-    beat_.has_finished = state.has_finished;
-    beat_.missed = state.missed;
-  });
+  std::unique_lock lock(mutex_);
+  Heartbeat& beat = report_.beat;
+  ++beat.request;
+  beat.phase = Phase::kAsking;
+  beat.last_quorum = state.newness.last_quorum;
+  beat.outer_steps = state.newness.outer_steps;
+  beat.state_hash = state.hash;
+  beat.weight = state.weight;
+  beat.missed = state.missed;
+  beat.has_finished = state.has_finished;
+  quorum_.reset();
+  say_at_once();
   const Timer timer;
-  while (timer.seconds() < seconds && !should_stop()) {
-    std::this_thread::sleep_for(kAskPause);
+  while (!quorum_ && timer.seconds() < seconds && !should_stop()) {
+    changed_.wait_for(lock, kWaitPause, [&] { return quorum_ || !refusal_.empty(); });
     note_progress();
-    {
-      const std::lock_guard lock(mutex_);
-      check(refusal_.empty(), refusal_);
-    }
-    try {
-      const std::optional<std::string> assignment = store_.get(assignment_key(options_.worker));
-      if (!assignment) continue;
-      const Quorum quorum = parse_quorum(*assignment);
-      const Member& self = quorum.member(options_.worker);
-      if (self.epoch != epoch_ || self.request != request) continue;  // an older assignment
-      change([&] {
-        beat_.phase = self.donor ? Phase::kHealing : Phase::kTraining;
-        beat_.last_quorum = quorum.number();
-        beat_.outer_steps = quorum.outer_steps;
-      });
-      return quorum;
-    } catch (const StoreError&) {
-      // The heartbeats say so, and connect again.
-    } catch (const CheckError&) {
-      // No quorum with this worker: somebody else wrote it. The next one replaces it.
-    }
+    check(refusal_.empty(), "worker ", options_.worker, " is refused: ", refusal_);
   }
-  train();
-  return {};
+  if (!quorum_) beat.phase = Phase::kTraining;
+  say_at_once();
+  return quorum_;
+}
+
+Decision Membership::await_decision(bool is_ready, double seconds,
+                                    const std::function<bool()>& should_stop) {
+  std::unique_lock lock(mutex_);
+  const bool is_contributor = quorum_ && !quorum_->member(options_.worker).donor;
+  const auto vote = [&](Vote choice) {
+    if (is_contributor) report_.vote = choice;
+    say_at_once();
+  };
+  if (is_ready) vote(Vote::kFor);
+  const double begin_s = timer_.seconds();
+  std::optional<double> late_s;
+  while (decision_ == Decision::kOpen) {
+    const double now_s = timer_.seconds();
+    if (!late_s && (now_s - begin_s > seconds || should_stop())) {
+      late_s = now_s;
+      vote(Vote::kAgainst);
+    }
+    // This process may have been stopped while it waited, or the lighthouse. Only a report that was
+    // made too late, and for which one has waited in vain, shows that there is no answer.
+    const bool is_heard = late_s && answered_s_ > *late_s;
+    const bool is_in_vain = late_s && unanswered_s_ > *late_s + kLastAttempt;
+    if (is_heard || is_in_vain) return Decision::kUnknown;
+    changed_.wait_for(lock, kWaitPause, [&] { return decision_ != Decision::kOpen; });
+  }
+  return decision_;
+}
+
+bool Membership::is_aborted() {
+  const std::lock_guard lock(mutex_);
+  return decision_ == Decision::kAbort || decision_ == Decision::kUnknown;
 }
 
 void Membership::run() {
+  LighthouseClient lighthouse(options_.lighthouse, options_.keys);
+  // An answer takes a moment. One that takes longer is lost, and the next report says it again.
+  const double patience_s = std::clamp(2 * options_.beat_s, 0.25, 2.0);
   std::unique_lock lock(mutex_);
   while (!has_ended_) {
     is_due_ = false;
-    const bool is_last = is_leaving_;  // and this heartbeat says so
+    const Report report = next_report();
+    const double made_s = timer_.seconds();
+    Answer answer;
+    std::string fault;
     lock.unlock();
     try {
-      // The lighthouse may be another one by now without any call having failed here.
-      if (!has_joined_ || store_.get(kLighthouseKey) != lighthouse_) join();
-      send_beat();
-    } catch (const std::exception& error) {  // or there is no record of it yet
-      if (!is_lost_) log_(concat("has lost the lighthouse, and tries again: ", error.what()));
-      is_lost_ = true;
-      has_joined_ = false;
+      answer = lighthouse.ask(report, patience_s);
+    } catch (const std::exception& error) {
+      fault = error.what();
     }
     lock.lock();
-    if (is_last || !refusal_.empty()) break;
-    changed_.wait_for(lock, std::chrono::duration<double>(options_.beat_s),
-                      [&] { return is_due_ || has_ended_; });
+    if (fault.empty()) {
+      answered_s_ = made_s;
+      note_answer(report, answer);
+    } else {
+      unanswered_s_ = made_s;
+      if (!is_lost_) log_(concat("has lost the lighthouse, and tries again: ", fault));
+      is_lost_ = true;
+    }
+    if (report.is_leaving || !refusal_.empty()) break;
+    changed_.wait_for(lock, pause(), [&] { return is_due_ || has_ended_; });
   }
   has_ended_ = true;
+  if (decision_ == Decision::kOpen) decision_ = Decision::kUnknown;  // nobody will hear of it
   changed_.notify_all();
 }
 
-void Membership::join() {
-  const std::optional<std::string> text = store_.get(kLighthouseKey);
-  if (!text) throw StoreError("the lighthouse is only starting");
-  const LighthouseRecord lighthouse = parse_lighthouse(*text);
-  const std::string key = fingerprint_key(lighthouse.epoch);
-  const std::string fingerprint = store_.compare_set(key, "", options_.fingerprint);
-  if (fingerprint.empty()) store_.set(key, options_.fingerprint);  // a stranger's was there
-  if (!fingerprint.empty() && fingerprint != options_.fingerprint) {
-    refuse(concat("its model or options are ", options_.fingerprint, ", those of the group are ",
-                  fingerprint, "; give it the same, or another group a lighthouse of its own"));
-    return;
+Report Membership::next_report() {
+  ++report_.number;
+  report_.beat.progress = progress_;
+  return report_;
+}
+
+void Membership::note_answer(const Report& report, const Answer& answer) {
+  refusal_ = answer.refusal;
+  if (refusal_.empty() && answer.lighthouse_epoch != lighthouse_epoch_) {
+    log_(
+        concat(lighthouse_epoch_ == 0 ? "joins" : "joins again, after a restart of the lighthouse:",
+               " epoch ", answer.lighthouse_epoch));
+    lighthouse_epoch_ = answer.lighthouse_epoch;
   }
-  if (const std::string reason = unreachable(options_.address, lighthouse); !reason.empty()) {
-    refuse(reason);
-    return;
-  }
-  if (text != lighthouse_) {
-    log_(concat(lighthouse_.empty() ? "joins" : "joins again, after a restart of the lighthouse:",
-                " epoch ", lighthouse.epoch));
-    num_beats_ = 0;
-  }
-  lighthouse_ = *text;
-  lighthouse_epoch_ = lighthouse.epoch;
-  has_joined_ = true;
   is_lost_ = false;
+  if (report.round == report_.round && decision_ == Decision::kOpen) decision_ = answer.decision;
+  Heartbeat& beat = report_.beat;
+  if (answer.quorum && beat.phase == Phase::kAsking && report.beat.request == beat.request) {
+    quorum_ = answer.quorum;
+    beat.phase = quorum_->member(options_.worker).donor ? Phase::kHealing : Phase::kTraining;
+    beat.last_quorum = report_.round = quorum_->number();
+    beat.outer_steps = quorum_->outer_steps;
+    report_.vote = Vote::kNone;
+    decision_ = Decision::kOpen;
+  }
+  changed_.notify_all();
 }
 
-void Membership::send_beat() {
-  if (!has_joined_) return;  // refused
-  BeatRecord record = {.rules = options_.rules,
-                       .fingerprint = options_.fingerprint,
-                       .lighthouse_epoch = lighthouse_epoch_};
-  {
-    const std::lock_guard lock(mutex_);
-    record.beat = beat_;
-    record.is_leaving = is_leaving_;
-  }
-  record.beat.progress = progress_;
-  record.number = ++num_beats_;
-  const std::string key = beat_key(options_.worker), text = to_text(record);
-  const std::string last = std::exchange(last_beat_, text);
-  // The first one replaces what a process has left that has died. Later it finds its own last one.
-  const std::string found = num_beats_ > 1 ? store_.compare_set(key, last, text) : last;
-  if (found == text) return;
-  if (found != last && is_of_later_epoch(found)) {
-    refuse("another process has taken its place: each needs a --worker of its own");
-    return;
-  }
-  store_.set(key, text);  // there was none
-}
-
-void Membership::refuse(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  refusal_ = concat("worker ", options_.worker, " is refused: ", reason);
+// Whoever waits for an answer asks more often.
+std::chrono::duration<double> Membership::pause() const {
+  const bool is_waiting = report_.beat.phase == Phase::kAsking || report_.vote != Vote::kNone;
+  const bool is_in_round = report_.round != QuorumNumber{};
+  const double pause_s = is_waiting ? kAskPause : is_in_round ? kRoundPause : options_.beat_s;
+  return std::chrono::duration<double>(std::min(pause_s, options_.beat_s));
 }
 
 }  // namespace ladder

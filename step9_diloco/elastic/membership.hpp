@@ -1,8 +1,11 @@
-// A worker's place in the group: its heartbeats, and the quorums that it asks for.
+// A worker's place in the group: its reports to the lighthouse, and what these bring about.
 //
-// A thread of its own sends a heartbeat every so often, and at once when the worker's phase or its
-// outer step changes; it connects again after the lighthouse was away. A heartbeat carries the
-// number of inner steps: if only the training thread hangs, the others notice.
+// A thread of its own reports every so often, and at once when there is something to say; the other
+// threads only change what the next report will say, and wait for what an answer brings. So nothing
+// that the lighthouse does, or does not do, can stop them: all they wait for has a deadline. If no
+// answer comes for a while, the thread connects again, to whatever lighthouse is there then.
+//
+// A report carries the number of inner steps: if only the training thread hangs, the others notice.
 #pragma once
 
 #include <atomic>
@@ -12,27 +15,32 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "common/core/timer.hpp"
+#include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/elastic/records.hpp"
-#include "step9_diloco/elastic/store.hpp"
+#include "step9_diloco/elastic/report.hpp"
 
 namespace ladder {
 
 struct MembershipOptions {
+  HostPort lighthouse = {};
+  std::optional<CurveKeys> keys = {};
   int worker = 0;
   Newness newness = {};          // of the state that this worker comes with, from its checkpoint
   std::string address = {};      // where this worker receives data
   std::string fingerprint = {};  // of model and options; all workers have the same
   QuorumRules rules = {};
-  double beat_s = 0.1;  // between heartbeats; a fraction of rules.stale_s
+  double beat_s = 0.1;  // between reports; a fraction of rules.stale_s
 };
 
 class Membership {
  public:
-  // Starts to send heartbeats. Lifetime: the store outlives it.
-  Membership(const MembershipOptions& options, Store& store, Log log);
+  // Starts to report.
+  Membership(const MembershipOptions& options, Log log);
   ~Membership();  // as if the process had been killed: see leave()
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -40,14 +48,11 @@ class Membership {
   // The training thread is alive. Any thread, at any time; cheap.
   void note_progress() { ++progress_; }
 
-  // The round of the last quorum is over for this worker: it has taken its outer step, or never
-  // will. No quorum will be formed without that step while this worker is there. Any thread.
-  void end_round(bool is_taken);
-
   // Asks for a quorum, and waits for one that this worker is a member of; nothing after `seconds`,
   // or once should_stop(). If it has to heal, the others do not wait for it from then on, until
-  // train(); and count it as one that has that state already. Throws CheckError when the group refuses this worker: its fingerprint is
-  // another one, another process has taken its place, or the others cannot reach its address.
+  // train(); and count it as one that has that state already. Throws CheckError when the group
+  // refuses this worker: its fingerprint is another one, another process has taken its place, or
+  // the others cannot reach its address.
   struct State {
     Newness newness = {};
     std::string hash = {};
@@ -58,37 +63,46 @@ class Membership {
   std::optional<Quorum> form_quorum(const State& state, double seconds,
                                     const std::function<bool()>& should_stop);
 
+  // Until the round of the last quorum is decided. Votes for its outer step if `is_ready`: this
+  // worker holds the whole average. After `seconds`, or once should_stop(), it votes against it.
+  // Only contributors have a vote: one that heals gives up instead. kUnknown as well if the
+  // lighthouse does not answer, also not to a report of a second after that or later. Any thread.
+  Decision await_decision(
+      bool is_ready, double seconds,
+      const std::function<bool()>& should_stop = [] { return false; });
+  // It is aborted, or unknown: whoever waits for values in it waits in vain. Any thread.
+  bool is_aborted();
+
+  // The round of the last quorum is over for this worker: it has taken its outer step, or never
+  // will. No quorum will be formed without that step while this worker is there. Any thread.
+  void end_round(bool is_taken);
+
   void train();  // it heals no longer, or does not ask any more
 
-  // Tells the others not to wait for this worker any more. It sends no heartbeats afterwards.
+  // Tells the others not to wait for this worker any more. It reports nothing afterwards.
   void leave();
 
-  std::uint64_t epoch() const { return epoch_; }
-
  private:
-  void change(const std::function<void()>& change_beat);
   void run();
-  void join();
-  void send_beat();
-  bool is_of_later_epoch(const std::string& text) const;
-  void refuse(const std::string& reason);
+  Report next_report();
+  void note_answer(const Report& report, const Answer& answer);
+  std::chrono::duration<double> pause() const;
+  void say_at_once();
 
-  MembershipOptions options_;
-  Store& store_;
+  const MembershipOptions options_;
   Log log_;
-  const std::uint64_t epoch_;
   std::atomic<std::int64_t> progress_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  Heartbeat beat_;
-  std::string refusal_;  // why the group refuses this worker; empty: it does not
-  bool is_due_ = false, is_leaving_ = false, has_ended_ = false;
-  // Of the thread alone.
-  std::string lighthouse_;  // its record
-  std::uint64_t lighthouse_epoch_ = 0;
-  bool has_joined_ = false, is_lost_ = false;
-  std::int64_t num_beats_ = 0;
-  std::string last_beat_;
+  Report report_;                        // the next one
+  std::string refusal_;                  // why the group refuses this worker; empty: it does not
+  std::optional<Quorum> quorum_;         // the last answer to a request
+  Decision decision_ = Decision::kOpen;  // of report_.round
+  std::uint64_t lighthouse_epoch_ = 0;   // 0: it has not answered yet
+  bool is_lost_ = false;                 // the lighthouse
+  double answered_s_ = 0, unanswered_s_ = 0;  // when the last report was made that was, or was not
+  bool is_due_ = false, has_ended_ = false;
+  const Timer timer_;
   std::thread thread_;
 };
 

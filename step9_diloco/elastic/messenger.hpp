@@ -5,11 +5,10 @@
 // arrives whole or not at all; one that does not arrive is missed by whoever waits for it, under a
 // deadline of its own. So sending never blocks and reports nothing.
 //
-// Without keys a messenger listens on the loopback only. With keys it listens on all addresses, and
-// a connection without them is turned away before any message of its is read. What decode() refuses
-// is dropped, and so is a message of several parts, and a connection that sends a part that is
-// longer than a message can be. ZeroMQ keeps the parts of a message until the last one has arrived,
-// however many there are: whoever may connect can fill the memory.
+// Without keys a messenger listens on the loopback only, with keys on all addresses (listener.hpp).
+// What decode() refuses is dropped, and so is a message of several parts, and a connection that
+// sends a part that is longer than a message can be. ZeroMQ keeps the parts of a message until the
+// last one has arrived, however many there are: whoever may connect can fill the memory.
 //
 // Thread-safe. Memory: what is sent but not yet on its way. Of values that is at most what the
 // round sends; of a state at most kMaxQueued pieces for each receiver, and what is beyond them is
@@ -29,13 +28,10 @@
 #include <utility>
 
 #include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/message.hpp"
-
-namespace zmq {
-class context_t;
-class socket_t;
-}  // namespace zmq
 
 namespace ladder {
 
@@ -67,13 +63,12 @@ class Messenger {
   using Route = std::tuple<QuorumNumber, bool /*is_state*/, std::string /*address*/>;
   zmq::socket_t& socket_for(const Route& route);
   void run();
-  void answer_handshake();
 
   std::optional<CurveKeys> keys_;
   std::function<void(const Message&)> receive_;
   Log log_;
-  std::unique_ptr<zmq::context_t> context_;
-  std::unique_ptr<zmq::socket_t> inbox_, handshakes_;
+  zmq::context_t context_{1};
+  Listener inbox_;
   std::string address_;
   std::mutex mutex_;  // of the sockets that send
   std::map<Route, zmq::socket_t> peers_;
@@ -83,6 +78,6 @@ class Messenger {
 };
 
 // The address of this machine on the way to that one. Throws CheckError if there is no way.
-std::string own_host(const std::string& host, int port);
+std::string own_host(const HostPort& other);
 
 }  // namespace ladder

@@ -1,10 +1,14 @@
-// For tests: what a worker has to talk to others, without a lighthouse.
+// For tests: what a worker has to talk to others, without a lighthouse; and a lighthouse.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 
+#include "step9_diloco/elastic/lighthouse.hpp"
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/snapshot_transfer.hpp"
@@ -46,5 +50,34 @@ inline WorkerState state_of(const at::Tensor& tensor) {
           .counters = [] { return std::vector<std::int64_t>{0}; },
           .set_counters = [](const std::vector<std::int64_t>&) {}};
 }
+
+// Serves in a thread of its own, unless it is frozen.
+class TestLighthouse {
+ public:
+  explicit TestLighthouse(const std::optional<CurveKeys>& keys = {})
+      : server_(0, /*is_public=*/false, say_nothing, keys) {
+    thread_ = std::thread([this] {
+      while (!has_ended_) {
+        const std::chrono::milliseconds pause(2);
+        is_frozen_ ? std::this_thread::sleep_for(pause) : server_.serve(pause);
+      }
+    });
+  }
+  ~TestLighthouse() {
+    has_ended_ = true;
+    thread_.join();
+  }
+  TestLighthouse(const TestLighthouse&) = delete;
+  TestLighthouse& operator=(const TestLighthouse&) = delete;
+
+  void freeze() { is_frozen_ = true; }
+  void go_on() { is_frozen_ = false; }
+  std::string address() const { return concat("127.0.0.1:", server_.port()); }
+
+ private:
+  LighthouseServer server_;
+  std::atomic<bool> has_ended_ = false, is_frozen_ = false;
+  std::thread thread_;
+};
 
 }  // namespace ladder

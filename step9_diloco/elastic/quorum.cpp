@@ -11,12 +11,12 @@ namespace {
 
 // The hash of one of the newest states: the one that most workers with as many outer steps have; of
 // a tie, what the one with the lowest worker has.
-std::string majority_hash(const std::vector<Sighting>& asking, const Newness& newest) {
+std::string majority_hash(const std::vector<WorkerStatus>& asking, const Newness& newest) {
   std::map<std::string, int> votes;
-  for (const Sighting& seen : asking)
+  for (const WorkerStatus& seen : asking)
     if (seen.beat.outer_steps == newest.outer_steps) ++votes[seen.beat.state_hash];
   const Heartbeat* wanted = nullptr;
-  for (const Sighting& seen : asking) {
+  for (const WorkerStatus& seen : asking) {
     const Heartbeat& beat = seen.beat;
     if (newness_of(beat) != newest) continue;
     if (wanted == nullptr || votes[beat.state_hash] > votes[wanted->state_hash]) wanted = &beat;
@@ -76,11 +76,11 @@ const Member& Quorum::member(int worker) const {
   return *found;
 }
 
-bool is_lost(const Sighting& seen, const QuorumRules& rules) {
+bool is_lost(const WorkerStatus& seen, const QuorumRules& rules) {
   return seen.beat_age_s > rules.stale_s;
 }
 
-bool is_hung(const Sighting& seen, const QuorumRules& rules) {
+bool is_hung(const WorkerStatus& seen, const QuorumRules& rules) {
   return seen.beat.phase != Phase::kAsking && seen.progress_age_s > rules.join_timeout_s;
 }
 
@@ -117,15 +117,15 @@ Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed) {
   return beat;
 }
 
-std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
+std::optional<Quorum> decide_quorum(std::vector<WorkerStatus> workers, const QuorumRules& rules,
                                     double watching_s) {
-  std::erase_if(sightings, [&](const Sighting& seen) { return is_lost(seen, rules); });
-  std::ranges::sort(sightings, {}, [](const Sighting& seen) { return seen.beat.worker; });
-  std::vector<Sighting> asking;
+  std::erase_if(workers, [&](const WorkerStatus& seen) { return is_lost(seen, rules); });
+  std::ranges::sort(workers, {}, [](const WorkerStatus& seen) { return seen.beat.worker; });
+  std::vector<WorkerStatus> asking;
   std::size_t num_training = 0, num_healing = 0;
   Newness newest, newest_busy;  // of those that ask; of those that train or heal
   double longest_wait_s = 0;
-  for (const Sighting& seen : sightings) {
+  for (const WorkerStatus& seen : workers) {
     if (seen.beat.phase == Phase::kAsking) {
       asking.push_back(seen);
       newest = std::max(newest, newness_of(seen.beat));
@@ -140,12 +140,11 @@ std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const Quoru
   const bool is_majority = asking.size() > num_training;
   const bool has_waited = longest_wait_s >= rules.join_timeout_s;
   const bool is_complete = num_training + num_healing == 0;
-  const bool knows_all =
-      sightings.size() >= count(rules.num_workers) || watching_s >= rules.stale_s;
+  const bool knows_all = workers.size() >= count(rules.num_workers) || watching_s >= rules.stale_s;
   if (!knows_all || !is_enough || !is_majority || (!is_complete && !has_waited)) return {};
   if (newest < newest_busy) return {};  // however long they have waited
   Quorum quorum = {.outer_steps = newest.outer_steps};
-  for (const Sighting& seen : asking) quorum.members.push_back(member_of(seen.beat));
+  for (const WorkerStatus& seen : asking) quorum.members.push_back(member_of(seen.beat));
   assign_donors(quorum, majority_hash(asking, newest));
   return quorum;
 }

@@ -45,18 +45,49 @@
 // Nothing here communicates.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "step9_diloco/elastic/heartbeat.hpp"
-
 namespace ladder {
 
+// Quorums in the order in which they were formed, also by one lighthouse after another.
+struct QuorumNumber {
+  std::uint64_t lighthouse_epoch = 0;
+  std::int64_t id = 0;  // begins anew with each epoch
+
+  auto operator<=>(const QuorumNumber&) const = default;
+};
+
+// What a worker does, as it says itself.
+enum class Phase { kTraining, kAsking, kHealing };
+
+// What a worker says of itself. A process that starts again begins another epoch of the same
+// worker, with a higher number as far as clocks agree.
+struct Heartbeat {
+  int worker = 0;
+  std::uint64_t epoch = 0;
+  Phase phase = Phase::kTraining;
+  std::int64_t request = 0;       // quorums asked for in this epoch, this one included
+  std::int64_t last_ended = 0;    // the last of them whose round is over, as far as it goes
+  bool has_finished = false;      // its training: it only helps others to heal
+  std::int64_t progress = 0;      // grows with every inner step
+  QuorumNumber last_quorum = {};  // in which its state was agreed on: that it has, or heals to
+  std::int64_t outer_steps = 0;   // committed ones of that state, as far as it knows
+  std::string state_hash = {};    // of the global copy and the outer momentum, at its last request
+  double weight = 1;              // in the average
+  std::string address = {};       // where it receives data
+  std::vector<std::uint64_t> missed =
+      {};  // epochs of workers that it does not hear: unreachable.hpp
+
+  bool operator==(const Heartbeat&) const = default;
+};
+
 // A heartbeat, and what the lighthouse's clock says about it.
-struct Sighting {
+struct WorkerStatus {
   Heartbeat beat;
   double beat_age_s = 0;      // since a new heartbeat arrived
   double progress_age_s = 0;  // since its progress grew
@@ -73,8 +104,8 @@ struct QuorumRules {
   bool operator==(const QuorumRules&) const = default;
 };
 
-bool is_lost(const Sighting& seen, const QuorumRules& rules);
-bool is_hung(const Sighting& seen, const QuorumRules& rules);
+bool is_lost(const WorkerStatus& seen, const QuorumRules& rules);
+bool is_hung(const WorkerStatus& seen, const QuorumRules& rules);
 
 struct Member {
   int worker = 0;
@@ -134,10 +165,10 @@ class QuorumCounter {
 // outer step.
 Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed);
 
-// The quorum of these workers, with epoch and id 0; or nothing yet. One sighting per worker.
+// The quorum of these workers, with epoch and id 0; or nothing yet. One status per worker.
 // `watching_s`: since the lighthouse has seen its first heartbeat, or the first after all were
 // lost.
-std::optional<Quorum> decide_quorum(std::vector<Sighting> sightings, const QuorumRules& rules,
+std::optional<Quorum> decide_quorum(std::vector<WorkerStatus> workers, const QuorumRules& rules,
                                     double watching_s = 1e9);
 
 }  // namespace ladder

@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kTick = 0.1;  // seconds
 
-using Decide =
-    std::function<std::optional<Quorum>(const std::vector<Sighting>&, const QuorumRules&, double)>;
+using Decide = std::function<std::optional<Quorum>(const std::vector<WorkerStatus>&,
+                                                   const QuorumRules&, double)>;
 
 struct Checkpoint {
   QuorumNumber last_quorum;
@@ -246,8 +246,8 @@ class History {
     return true;
   }
 
-  std::vector<Sighting> sightings() const {
-    std::vector<Sighting> list;
+  std::vector<WorkerStatus> workers() const {
+    std::vector<WorkerStatus> list;
     for (const SimulatedWorker& worker : workers_) {
       if (worker.beat_s < lighthouse_s_) continue;
       const auto age_s = [&](double since_s) { return now_s_ - std::max(since_s, lighthouse_s_); };
@@ -286,7 +286,7 @@ class History {
   void decide() {
     for (const SimulatedWorker& worker : workers_)
       if (worker.beat_s >= lighthouse_s_) counter_.hear(worker.beat.last_quorum);
-    std::optional<Quorum> quorum = decide_(sightings(), rules_, now_s_ - lighthouse_s_);
+    std::optional<Quorum> quorum = decide_(workers(), rules_, now_s_ - lighthouse_s_);
     if (!quorum) return;
     const auto last = keys_.find(last_quorum_);
     if (last != keys_.end()) {  // ends the last round
@@ -353,8 +353,8 @@ int num_caught(const Decide& decide) {
 
 // The histories are hard enough: they catch a rule that does not know what busy workers have,
 TEST(QuorumHistory, CatchesARuleThatIgnoresBusyWorkers) {
-  EXPECT_GT(num_caught([](std::vector<Sighting> seen, const QuorumRules& rules, double now_s) {
-              for (Sighting& one : seen) {
+  EXPECT_GT(num_caught([](std::vector<WorkerStatus> seen, const QuorumRules& rules, double now_s) {
+              for (WorkerStatus& one : seen) {
                 if (one.beat.phase == Phase::kAsking) continue;
                 one.beat.outer_steps = 0;
                 one.beat.last_quorum = {};
@@ -366,8 +366,8 @@ TEST(QuorumHistory, CatchesARuleThatIgnoresBusyWorkers) {
 
 // one for which the longer state is the newer one, however old its quorum is,
 TEST(QuorumHistory, CatchesARuleThatTakesTheLongerStateForTheNewerOne) {
-  EXPECT_GT(num_caught([](std::vector<Sighting> seen, const QuorumRules& rules, double now_s) {
-              for (Sighting& one : seen)
+  EXPECT_GT(num_caught([](std::vector<WorkerStatus> seen, const QuorumRules& rules, double now_s) {
+              for (WorkerStatus& one : seen)
                 one.beat.last_quorum.lighthouse_epoch =
                     static_cast<std::uint64_t>(one.beat.outer_steps);
               return decide_quorum(seen, rules, now_s);

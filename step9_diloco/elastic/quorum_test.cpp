@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Sighting asking(int worker, std::int64_t outer_steps = 0, const std::string& hash = "a") {
+WorkerStatus asking(int worker, std::int64_t outer_steps = 0, const std::string& hash = "a") {
   return {.beat = {.worker = worker,
                    .phase = Phase::kAsking,
                    .request = 1,
@@ -18,7 +18,7 @@ Sighting asking(int worker, std::int64_t outer_steps = 0, const std::string& has
                    .state_hash = hash}};
 }
 
-Sighting training(int worker) {
+WorkerStatus training(int worker) {
   return {.beat = {.worker = worker, .phase = Phase::kTraining}};
 }
 
@@ -36,32 +36,32 @@ TEST(Quorum, AllThatAskInTheOrderOfTheWorkers) {
 }
 
 TEST(Quorum, WaitsForATrainingWorkerUntilTheJoinTimeout) {
-  std::vector<Sighting> seen = {asking(0), asking(1), training(2)};
+  std::vector<WorkerStatus> seen = {asking(0), asking(1), training(2)};
   EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
   seen[0].asking_s = 3;
   EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
 TEST(Quorum, AHungTrainerIsNotWaitedFor) {
-  std::vector<Sighting> seen = {asking(0), asking(1), training(2)};
+  std::vector<WorkerStatus> seen = {asking(0), asking(1), training(2)};
   seen[2].progress_age_s = 3.1;
   EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
 TEST(Quorum, OneOfTwoNeverGoesOffAlone) {
-  std::vector<Sighting> seen = {asking(0), training(1)};
+  std::vector<WorkerStatus> seen = {asking(0), training(1)};
   seen[0].asking_s = 1000;
   EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
 TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
-  std::vector<Sighting> seen = {asking(0, 7), asking(1, 7), training(2)};
+  std::vector<WorkerStatus> seen = {asking(0, 7), asking(1, 7), training(2)};
   seen[0].asking_s = 1000;
   seen[2].beat.outer_steps = 8;
   for (const Phase phase : {Phase::kTraining, Phase::kHealing}) {
     seen[2].beat.phase = phase;
     EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-    std::vector<Sighting> without = seen;
+    std::vector<WorkerStatus> without = seen;
     without[2].progress_age_s = 3.1;
     EXPECT_TRUE(decide_quorum(without, {.join_timeout_s = 3}).has_value());
     without = seen;
@@ -74,7 +74,7 @@ TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
 
 // Workers 0 and 1 come back with outer steps that were undone while they were away.
 TEST(Quorum, TheStateOfTheLaterQuorumIsNewerHoweverManyOuterStepsItHas) {
-  std::vector<Sighting> seen = {asking(0, 7, "old"), asking(1, 7, "old"), asking(2, 3, "new")};
+  std::vector<WorkerStatus> seen = {asking(0, 7, "old"), asking(1, 7, "old"), asking(2, 3, "new")};
   seen[0].beat.last_quorum = seen[1].beat.last_quorum = {8, 97};
   seen[2].beat.last_quorum = {9, 5};
   const auto quorum = decide_quorum(seen, {});
@@ -88,7 +88,7 @@ TEST(Quorum, TheStateOfTheLaterQuorumIsNewerHoweverManyOuterStepsItHas) {
 
 // One knows already that the round is committed.
 TEST(Quorum, OfOneQuorumTheStateWithMoreOuterStepsIsNewer) {
-  std::vector<Sighting> seen = {asking(0, 7, "a"), asking(1, 8, "b")};
+  std::vector<WorkerStatus> seen = {asking(0, 7, "a"), asking(1, 8, "b")};
   seen[0].beat.last_quorum = seen[1].beat.last_quorum = {8, 97};
   EXPECT_EQ(decide_quorum(seen, {})->member(0).donor, 1);
 }
@@ -116,7 +116,7 @@ TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {
 }
 
 TEST(Quorum, TheFinishedHelpButDoNotContribute) {
-  std::vector<Sighting> seen = {asking(0, 2), asking(1, 1)};
+  std::vector<WorkerStatus> seen = {asking(0, 2), asking(1, 1)};
   seen[0].beat.has_finished = true;
   const auto quorum = decide_quorum(seen, {});
   EXPECT_EQ(quorum->member(1).donor, 0);
@@ -124,7 +124,7 @@ TEST(Quorum, TheFinishedHelpButDoNotContribute) {
 }
 
 TEST(Quorum, ThoseThatHealAreWaitedForUntilTheJoinTimeout) {
-  std::vector<Sighting> seen = {asking(0, 2), asking(1, 2), training(2)};
+  std::vector<WorkerStatus> seen = {asking(0, 2), asking(1, 2), training(2)};
   seen[2].beat.phase = Phase::kHealing;
   EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
   seen[0].asking_s = 3;
@@ -136,13 +136,13 @@ TEST(Quorum, ANewLighthouseWaitsForThoseThatItDoesNotKnowYet) {
   EXPECT_FALSE(decide_quorum({asking(0), asking(1)}, rules, 0.9).has_value());
   EXPECT_TRUE(decide_quorum({asking(0), asking(1)}, rules, 1.0).has_value());
   EXPECT_TRUE(decide_quorum({asking(0), asking(1), asking(2)}, rules, 0.0).has_value());
-  std::vector<Sighting> seen = {asking(0), asking(1), asking(2)};
+  std::vector<WorkerStatus> seen = {asking(0), asking(1), asking(2)};
   seen[2].beat_age_s = 2;  // it may be frozen along with the lighthouse
   EXPECT_FALSE(decide_quorum(seen, rules, 0.9).has_value());
 }
 
 TEST(Quorum, DonorsTakeTurns) {
-  std::vector<Sighting> seen = {asking(0, 2), asking(1, 2), asking(2, 1), asking(3, 1)};
+  std::vector<WorkerStatus> seen = {asking(0, 2), asking(1, 2), asking(2, 1), asking(3, 1)};
   const auto first = decide_quorum(seen, {});
   EXPECT_EQ(first->outer_steps, 2);
   EXPECT_NE(first->member(2).donor, first->member(3).donor);
@@ -158,13 +158,14 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
   for (int code = 0; code < kNumStates * kNumStates * kNumStates * kNumStates; ++code) {
     for (const int min_workers : {1, 2, 3}) {
       for (const double waited_s : {0.0, 4.9, 5.0}) {
-        std::vector<Sighting> seen;
+        std::vector<WorkerStatus> seen;
         std::map<int, int> count;
         for (int worker = 0, rest = code; worker < 4; ++worker, rest /= kNumStates) {
           const int state = rest % kNumStates;
           ++count[state];
           if (state == kAbsent) continue;
-          Sighting one = state == kAsks || state == kLostAsking ? asking(worker) : training(worker);
+          WorkerStatus one =
+              state == kAsks || state == kLostAsking ? asking(worker) : training(worker);
           if (state == kLost || state == kLostAsking) one.beat_age_s = 1.1;
           if (state == kHung) one.progress_age_s = 5.1;
           if (state == kHeals) one.beat.phase = Phase::kHealing;
@@ -183,7 +184,7 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
         ++num_formed;
         ASSERT_EQ(quorum->members.size(), static_cast<std::size_t>(count[kAsks]));
         for (const Member& member : quorum->members) {
-          ASSERT_TRUE(std::ranges::any_of(seen, [&](const Sighting& one) {
+          ASSERT_TRUE(std::ranges::any_of(seen, [&](const WorkerStatus& one) {
             return one.beat.worker == member.worker && one.beat.phase == Phase::kAsking &&
                    one.beat_age_s <= 1;
           }));
@@ -198,7 +199,7 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
 TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
   for (int num = 1; num <= 4; ++num) {
     for (int code = 0; code < 1 << (2 * num); ++code) {
-      std::vector<Sighting> seen;
+      std::vector<WorkerStatus> seen;
       for (int worker = 0; worker < num; ++worker) {
         const int bits = code >> (2 * worker) & 3;
         seen.push_back(asking(worker, bits & 1, bits & 2 ? "b" : "a"));
@@ -206,9 +207,10 @@ TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
       const auto quorum = decide_quorum(seen, {});
       ASSERT_TRUE(quorum.has_value());
       std::int64_t newest = 0;
-      for (const Sighting& one : seen) newest = std::max(newest, one.beat.outer_steps);
+      for (const WorkerStatus& one : seen) newest = std::max(newest, one.beat.outer_steps);
       std::map<std::string, int> votes;
-      for (const Sighting& one : seen) votes[one.beat.state_hash] += one.beat.outer_steps == newest;
+      for (const WorkerStatus& one : seen)
+        votes[one.beat.state_hash] += one.beat.outer_steps == newest;
       const std::vector<Member> healthy = quorum->contributors();  // nobody has finished
       ASSERT_FALSE(healthy.empty()) << code;
       ASSERT_EQ(quorum->outer_steps, newest);

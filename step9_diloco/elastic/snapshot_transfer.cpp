@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "step9_diloco/elastic/piece_requests.hpp"
 
 namespace ladder {
 namespace {
 
+constexpr std::int64_t kWindow = 16;    // pieces that are asked for, and not there yet
 constexpr double kSilence = 0.1;        // seconds between two signs of life of one that waits
 constexpr std::size_t kMaxEarly = 256;  // requests
 
@@ -47,7 +47,7 @@ bool SnapshotServer::is_serving(double idle_seconds) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(served_, [&](const Served& served) {
     const double piece_s = served.asked_s / static_cast<double>(served.num_requests + 1);
-    const double window_s = 1.5 * static_cast<double>(PieceRequests::kWindow) * piece_s;
+    const double window_s = 1.5 * static_cast<double>(kWindow) * piece_s;
     return served.since_request.seconds() <= std::max(idle_seconds, window_s);
   });
 }
@@ -98,27 +98,28 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   const std::int64_t total = snapshot_bytes(state);
   const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
   log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
-  const auto has_piece = [&](std::int64_t piece) {
-    return mailbox.has_piece(MessageKind::kState, donor.worker, piece);
+  const auto ask_for = [&](std::int64_t piece) {
+    messenger.send(donor.address, {.kind = MessageKind::kRequest,
+                                   .lighthouse_epoch = quorum.lighthouse_epoch,
+                                   .quorum = quorum.id,
+                                   .round = quorum.outer_steps,
+                                   .sender = worker,
+                                   .epoch = quorum.member(worker).epoch,
+                                   .offset = piece * kPieceBytes,
+                                   .total = total});
   };
-  PieceRequests requests(num_pieces);
-  const Timer timer;
-  Timer since_piece;
-  std::int64_t num_there = 0;
+  Timer since_piece, since_request;
+  std::int64_t num_there = 0, num_asked = 0;
   while (num_there < num_pieces && since_piece.seconds() < seconds && goes_on()) {
-    for (const std::int64_t piece : requests.due(timer.seconds(), has_piece)) {
-      messenger.send(donor.address, {.kind = MessageKind::kRequest,
-                                     .lighthouse_epoch = quorum.lighthouse_epoch,
-                                     .quorum = quorum.id,
-                                     .round = quorum.outer_steps,
-                                     .sender = worker,
-                                     .epoch = quorum.member(worker).epoch,
-                                     .offset = piece * kPieceBytes,
-                                     .total = total});
+    while (num_asked < std::min(num_pieces, num_there + kWindow)) ask_for(num_asked++);
+    if (std::min(since_piece.seconds(), since_request.seconds()) > seconds / 4) {  // what is lost
+      for (std::int64_t piece = 0; piece < num_asked; ++piece)
+        if (!mailbox.has_piece(MessageKind::kState, donor.worker, piece)) ask_for(piece);
+      since_request.restart();
     }
     const std::int64_t known = num_there;
     num_there = mailbox.await_pieces(MessageKind::kState, donor.worker, known,
-                                     std::min(requests.retry_s(), kSilence));
+                                     std::min(seconds / 4, kSilence));
     if (num_there > known) since_piece.restart();
   }
   const std::optional<InFlightBuffer> snapshot =

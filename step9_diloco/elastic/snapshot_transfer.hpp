@@ -1,8 +1,11 @@
 // How a snapshot travels from a healthy worker, the donor, to one that heals.
 //
-// Whoever heals asks for it piece by piece (piece_requests.hpp), into a buffer of its own; its
-// tensors change only once all is there and has no fault. Until then it can still turn to another
-// donor.
+// Whoever heals asks for it piece by piece: for a window of pieces at first, and for another one
+// with each that arrives. So the donor never has more than a window in its queue, and a slow link
+// is always busy. TCP carries all that it can; what is lost all the same, with a connection that
+// breaks or because it was damaged, is asked for again once nothing has arrived for a quarter of
+// the deadline. The pieces go into a buffer of its own; its tensors change only once all is there
+// and has no fault. Until then it can still turn to another donor.
 #pragma once
 
 #include <cstdint>

@@ -4,16 +4,14 @@
 //   toy_worker LIGHTHOUSE WORKER NUM_WORKERS FOLDER [NAME=VALUE …]
 //
 // save_at=N: saves its state after N outer steps; resume=1: starts from that. slow_at=N slow_ms=T:
-// its inner steps take T ms after N outer steps. The other settings are read below.
+// its inner steps take T ms after N outer steps. mute_at=N: after N inner steps it gives others no
+// values any more, as if a firewall kept them back. The other settings are read below.
 //
 // It writes FOLDER/log, a line per event with the time in seconds, and ends at the outer step in
 // FOLDER/../stop, once that file is there. Of a round: commit or failed, outer steps, the hash of
 // the global copy and momentum, contributors, inner steps of this worker that the average is about.
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -109,17 +107,6 @@ QuorumNumber load_state(const WorkerState& state, const std::string& folder) {
   return last_quorum;
 }
 
-// ---- A firewall: from some step on, what is not for the lighthouse is lost on the way -----------
-
-std::atomic<int> open_port = 0;  // the only one; 0: all are open
-
-int port_of_peer(int fd) {
-  sockaddr_in peer = {};
-  socklen_t size = sizeof peer;
-  ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
-  return ntohs(peer.sin_port);
-}
-
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
         const Settings& settings) {
   const at::NoGradGuard no_grad;
@@ -179,6 +166,7 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
   };
   const auto pause = duration("step_ms", 2), slow_pause = duration("slow_ms", 0);
   const auto slow_at = static_cast<std::int64_t>(number(settings, "slow_at", -1));
+  const auto mute_at = static_cast<std::int64_t>(number(settings, "mute_at", 1e9));
   const auto save_at = static_cast<std::int64_t>(number(settings, "save_at", -1));
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
   std::int64_t last_step = -1;  // outer; −1: not known yet
@@ -200,16 +188,19 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
       model.params()[5] = std::nan("");
       events.write("is sick");
     }
-    if (num_steps == static_cast<std::int64_t>(number(settings, "mute_at", 0))) {
-      open_port = host_port(lighthouse).port;
-      events.write("is mute");
-    }
+    if (num_steps == mute_at) events.write("is mute");
     if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
       events.write("naps");
       std::this_thread::sleep_for(std::chrono::duration<double>(number(settings, "nap", 0)));
     }
     const DilocoAction due = plan_diloco(options, num_steps);
-    if (due.starts && averager.form_quorum()) diloco.start_average();
+    if (due.starts && averager.form_quorum()) {
+      const std::vector<Member>& members = averager.quorum().members;
+      if (averager.counts().num_commits == 0)
+        events.write("listens at " + averager.quorum().member(worker).address);
+      const bool is_mute = num_steps >= mute_at && members.size() > 1;
+      if (!is_mute) diloco.start_average();
+    }
     if (!due.finishes) continue;
     const bool is_committed = finish_round(diloco, averager);
     events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
@@ -228,13 +219,6 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
 
 }  // namespace
 }  // namespace ladder
-
-// In place of the C library's, also for ZeroMQ.
-extern "C" ssize_t send(int fd, const void* bytes, size_t size, int flags) {
-  const int open_port = ladder::open_port;
-  if (open_port != 0 && ladder::port_of_peer(fd) != open_port) return static_cast<ssize_t>(size);
-  return ::sendto(fd, bytes, size, flags, nullptr, 0);
-}
 
 int main(int argc, char** argv) {
   try {

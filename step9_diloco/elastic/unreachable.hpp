@@ -39,7 +39,7 @@ class MissedRounds {
   std::map<std::uint64_t, int> rounds_;  // in a row, by epoch
 };
 
-// The workers to leave out, of those that are neither lost nor hung. One sighting per worker.
-std::set<int> unheard_workers(std::vector<Sighting> sightings, const QuorumRules& rules);
+// The workers to leave out, of those that are neither lost nor hung. One status per worker.
+std::set<int> unreachable_workers(std::vector<WorkerStatus> workers, const QuorumRules& rules);
 
 }  // namespace ladder

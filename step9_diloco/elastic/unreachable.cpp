@@ -1,4 +1,4 @@
-#include "step9_diloco/elastic/unheard.hpp"
+#include "step9_diloco/elastic/unreachable.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -11,8 +11,8 @@ bool misses(const Heartbeat& one, const Heartbeat& other) {
 }
 
 // With those that are not behind it.
-std::int64_t count_pairs(const Heartbeat& one, const std::vector<Sighting>& sightings) {
-  return std::ranges::count_if(sightings, [&](const Sighting& seen) {
+std::int64_t count_pairs(const Heartbeat& one, const std::vector<WorkerStatus>& workers) {
+  return std::ranges::count_if(workers, [&](const WorkerStatus& seen) {
     const Heartbeat& other = seen.beat;
     return newness_of(other) >= newness_of(one) && (misses(one, other) || misses(other, one));
   });
@@ -37,18 +37,19 @@ std::vector<std::uint64_t> MissedRounds::epochs() const {
   return epochs;
 }
 
-std::set<int> unheard_workers(std::vector<Sighting> sightings, const QuorumRules& rules) {
-  std::erase_if(sightings,
-                [&](const Sighting& seen) { return is_lost(seen, rules) || is_hung(seen, rules); });
-  std::set<int> unheard;
+std::set<int> unreachable_workers(std::vector<WorkerStatus> workers, const QuorumRules& rules) {
+  std::erase_if(workers, [&](const WorkerStatus& seen) {
+    return is_lost(seen, rules) || is_hung(seen, rules);
+  });
+  std::set<int> unreachable;
   while (true) {
     std::pair<std::int64_t, int> worst = {0, -1};  // pairs, worker
-    for (const Sighting& seen : sightings)
-      worst = std::max(worst, {count_pairs(seen.beat, sightings), seen.beat.worker});
-    if (worst.first == 0) return unheard;
-    unheard.insert(worst.second);
-    std::erase_if(sightings,
-                  [&](const Sighting& seen) { return seen.beat.worker == worst.second; });
+    for (const WorkerStatus& seen : workers)
+      worst = std::max(worst, {count_pairs(seen.beat, workers), seen.beat.worker});
+    if (worst.first == 0) return unreachable;
+    unreachable.insert(worst.second);
+    std::erase_if(workers,
+                  [&](const WorkerStatus& seen) { return seen.beat.worker == worst.second; });
   }
 }
 

@@ -1,0 +1,46 @@
+// A ZeroMQ socket that listens on this machine, and lets in only those that have the run's keys.
+//
+// Without keys it listens on the loopback only. With keys, every connection is encrypted and
+// authenticated by CURVE, ZeroMQ's use of Curve25519 (rfc.zeromq.org/spec/26): both sides must own
+// the pair's secret key (curve_keys.hpp), and one that does not is turned away before any message
+// of its is read.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <zmq.hpp>
+
+#include "step9_diloco/elastic/curve_keys.hpp"
+#include "step9_diloco/elastic/log.hpp"
+
+namespace ladder {
+
+// For a socket that connects to a Listener with these keys.
+void use_keys(zmq::socket_t& socket, const CurveKeys& keys);
+
+class Listener {
+ public:
+  // `host`: an address of this machine, "0.0.0.0" for all of them. `port`: 0 for any free one. A
+  // connection that sends a part of a message with more than `most_bytes` is cut. Throws CheckError
+  // if it cannot listen. Lifetime: the context outlives it, and has no other listener.
+  Listener(zmq::context_t& context, zmq::socket_type type, const std::string& host, int port,
+           std::int64_t most_bytes, const std::optional<CurveKeys>& keys, Log log);
+
+  // Waits so long for a message; it is then in the socket. Answers handshakes meanwhile.
+  bool wait(std::chrono::milliseconds patience);
+
+  zmq::socket_t& socket() { return socket_; }
+  int port() const { return port_; }
+
+ private:
+  void answer_handshake();
+
+  std::optional<CurveKeys> keys_;
+  Log log_;
+  zmq::socket_t socket_, handshakes_;
+  int port_ = 0;
+};
+
+}  // namespace ladder
