@@ -66,7 +66,7 @@ TEST_F(MembershipTest, AllSeeTheSameDecision) {
   for (int round = 0; round < 30; ++round) {
     form_quorum();
     const std::vector<Decision> seen = at_once([&](int worker, Membership& membership) {
-      const double patience_s = worker == 3 ? 0.0005 * round : 30;
+      const double patience_s = worker == 3 ? 0.0005 * (round - 10) : 30;
       const Decision decision = membership.await_decision(/*is_ready=*/true, patience_s);
       membership.end_round(decision == Decision::kCommit);
       return decision;
