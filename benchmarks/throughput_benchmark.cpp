@@ -17,6 +17,7 @@
 #include "common/comm/contract/rank_values.hpp"
 #include "common/comm/world.hpp"
 #include "common/train/run_main.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"

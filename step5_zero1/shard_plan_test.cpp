@@ -14,6 +14,7 @@
 #include "common/optim/norm.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/train/cost.hpp"
+#include "common/train/start.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 #include "step5_zero1/train.hpp"
 

@@ -7,6 +7,7 @@
 #include "common/testing/lazy_communicator.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/start.hpp"
 #include "step9_diloco/compressed_averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/train.hpp"

@@ -8,11 +8,11 @@
 #include <filesystem>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 namespace {

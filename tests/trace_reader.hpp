@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
 

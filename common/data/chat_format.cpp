@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "common/core/check.hpp"
-#include "common/core/strict_json.hpp"
+#include "common/core/json.hpp"
 #include "common/data/mapped_file.hpp"
 
 namespace ladder {
@@ -96,7 +96,7 @@ TokenList ChatFormat::prompt(const std::string& user_message, Tokenizer& tokeniz
 }
 
 std::string chat_template() {
-  return std::string(kTemplate) + kPromptOfTemplate;
+  return concat(kTemplate, kPromptOfTemplate);
 }
 
 void check_chat_template(const fs::path& folder) {
@@ -104,8 +104,7 @@ void check_chat_template(const fs::path& folder) {
   if (fs::exists(file)) return check_is_ours(std::string(MappedFile(file.string()).bytes()), file);
   const fs::path config = folder / "tokenizer_config.json";
   if (!fs::exists(config)) return;
-  const auto object =
-      parse_strict_json<nlohmann::json>(MappedFile(config.string()).bytes(), config.string());
+  const auto object = parse_sorted_json(MappedFile(config.string()).bytes(), config.string());
   const auto found = object.find("chat_template");
   if (found == object.end() || found->is_null()) return;
   check(found->is_string(), config.string(), ": \"chat_template\" is of type ", found->type_name(),

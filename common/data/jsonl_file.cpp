@@ -5,8 +5,7 @@
 #include <string_view>
 
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
-#include "common/core/strict_json.hpp"
+#include "common/core/json.hpp"
 #include "common/data/mapped_file.hpp"
 
 namespace ladder {
@@ -36,7 +35,7 @@ bool asks_for_nothing(const json& value) {
 // Parses the object on a line; `place` is its file:line.
 json parse_line(std::string_view line, const std::string& place) {
   try {
-    json object = parse_strict_json<nlohmann::json>(line, place);
+    json object = parse_sorted_json(line, place);
     check(object.is_object(), place, ": expected a JSON object, but this is of type ",
           object.type_name());
     return object;

@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/train/options/command_line.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 
-// Parses these words, the program's name left out.
+// What these words say, the program's name left out.
 inline CommandLine parse_words(const Trainer& trainer, std::vector<const char*> words) {
   words.insert(words.begin(), "program");
-  return parse_command_line(static_cast<int>(words.size()), words.data(), trainer);
+  CommandLine line = parse_command_line(static_cast<int>(words.size()), words.data(), trainer);
+  finalize(line);
+  return line;
 }
 
 // Expects a UsageError whose message has all these parts.

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

@@ -1,7 +1,7 @@
 // What --dry-run --json prints: the plans of a step as data, for ./ladder plan.
 #pragma once
 
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/trainer.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {

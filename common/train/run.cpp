@@ -12,8 +12,8 @@
 #include "common/core/check.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/pretrained/pretrained.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 
@@ -110,12 +110,9 @@ void Run::resume(TrainState state) {
     load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
-    const bool is_pretrained = starts_from_pretrained(options_);
-    resumed_hashes_ = is_pretrained
-                          ? load_pretrained(options_, state.parameters)
-                          : load_parameters(checkpoint_in("--init-from", output.init_from), state);
-    console_.line("starting from the parameters of " +
-                  (is_pretrained ? describe_pretrained(options_) : output.init_from));
+    const Start start(output.init_from);
+    resumed_hashes_ = start.load(state, options_.model.tie_embeddings);
+    console_.line("starting from the parameters of " + start.describe());
   }
   report_.first_step = step_;
 }

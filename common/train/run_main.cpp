@@ -39,6 +39,7 @@
 #include "common/train/report/rank_lines.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
+#include "common/train/start.hpp"
 #include "common/train/stop_signal.hpp"
 #include "common/train/trace_file.hpp"
 
@@ -219,20 +220,17 @@ int check_and_train(const TrainOptions& options, const Trainer& trainer, World& 
                            [&] { return train_and_report(options, trainer, world, log); });
 }
 
-bool is_for_training(const CommandLine& line) {
-  return !line.should_exit && !line.picture_file && line.dry_run_ranks == 0;
-}
-
 // A command line that is wrong on only one rank must end the others too, which wait for that rank
 // in the World's constructor.
 CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int rank, int num_ranks) {
   try {
-    const CommandLine line = parse_command_line(argc, argv, trainer);
+    CommandLine line = parse_command_line(argc, argv, trainer);
+    finalize(line);
     check_usage(line.options.num_ranks == 0 || num_ranks == 1, "--transport ",
                 to_string(line.options.transport),
                 " starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
-    if (is_for_training(line)) check_memory(line.options, trainer, ranks_here(line.options));
+    if (!line.is_question()) check_memory(line.options, trainer, ranks_here(line.options));
     return line;
   } catch (const std::exception& error) {
     // torchrun ends the others itself

@@ -18,6 +18,7 @@
 #include "common/train/dry_run_json.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "common/core/json.hpp"
 #include "common/core/trace.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

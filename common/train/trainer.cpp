@@ -1,4 +1,5 @@
 #include "common/train/trainer.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 

@@ -7,7 +7,7 @@
 
 #include "common/comm/traffic.hpp"
 #include "common/comm/world.hpp"
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 

@@ -9,6 +9,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 

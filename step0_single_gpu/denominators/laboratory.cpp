@@ -11,6 +11,7 @@
 #include "common/core/compute_threads.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/norm.hpp"
+#include "common/train/start.hpp"
 #include "step0_single_gpu/objective.hpp"
 
 namespace ladder::lab {

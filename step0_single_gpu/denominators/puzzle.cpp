@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/core/seed.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder::lab {
 namespace {

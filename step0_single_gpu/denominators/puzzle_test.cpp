@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/json.hpp"
 #include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {

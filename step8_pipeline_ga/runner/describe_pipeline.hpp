@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 

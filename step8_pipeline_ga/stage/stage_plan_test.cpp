@@ -7,6 +7,7 @@
 
 #include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/start.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
 namespace ladder {

@@ -9,6 +9,7 @@
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {

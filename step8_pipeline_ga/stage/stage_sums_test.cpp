@@ -8,6 +8,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {

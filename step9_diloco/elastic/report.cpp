@@ -1,8 +1,7 @@
 #include "step9_diloco/elastic/report.hpp"
 
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
 namespace {

@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/core/timer.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 namespace {

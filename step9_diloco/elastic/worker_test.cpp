@@ -5,6 +5,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/start.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 

@@ -1,8 +1,9 @@
 #include "tests/parity/configurations.hpp"
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
-#include "common/train/json.hpp"
+#include "common/train/start.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 
 namespace ladder {

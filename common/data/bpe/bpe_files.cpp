@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "common/core/check.hpp"
-#include "common/core/strict_json.hpp"
+#include "common/core/json.hpp"
 #include "common/data/bpe/json_settings.hpp"
 #include "common/data/bpe/pre_tokenizer_file.hpp"
 #include "common/data/mapped_file.hpp"
@@ -34,9 +34,8 @@ auto with_file(const fs::path& path, const Read& read) {
 
 json read_object(const fs::path& path) {
   const std::string place = path.string();
-  json object = with_file(path, [&](std::string_view bytes) {
-    return parse_strict_json<nlohmann::json>(bytes, place);
-  });
+  json object =
+      with_file(path, [&](std::string_view bytes) { return parse_sorted_json(bytes, place); });
   check(object.is_object(), place, ": is not a JSON object");
   return object;
 }

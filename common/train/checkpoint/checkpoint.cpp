@@ -6,7 +6,7 @@
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
+#include "common/core/json.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 
@@ -344,13 +344,14 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
 }
 
 fs::path checkpoint_in(const std::string& option, const fs::path& folder) {
-  check(fs::is_directory(folder), option, " ", folder.string(), ": no such folder");
-  if (fs::exists(folder / "state.json")) return folder;
+  std::error_code ignored;
+  check(fs::is_directory(folder, ignored), option, " ", folder.string(), ": no such folder");
+  if (fs::exists(folder / "state.json", ignored)) return folder;
   const std::optional<fs::path> newest = newest_checkpoint(folder);
   check(newest.has_value(), option, " ", folder.string(),
         ": holds neither a checkpoint (state.json) nor a run with checkpoints",
         option == "--init-from" ? ", nor a Hugging Face model (config.json)" : "",
-        fs::exists(folder / "config.json")
+        fs::exists(folder / "config.json", ignored)
             ? "; of a Hugging Face folder, --init-from FOLDER --steps 0 makes one"
             : "");
   return *newest;

@@ -18,10 +18,10 @@
 #include <optional>
 #include <string>
 
+#include "common/core/json.hpp"
 #include "common/model/model_options.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/train/checkpoint/train_state.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

@@ -6,8 +6,7 @@
 #include <set>
 
 #include "common/core/check.hpp"
-#include "common/core/json_problem.hpp"
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
 namespace {

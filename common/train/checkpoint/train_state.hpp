@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "common/core/json.hpp"
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

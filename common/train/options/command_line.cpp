@@ -7,8 +7,6 @@
 
 #include "common/core/check.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/options/option_values.hpp"
-#include "common/train/pretrained/pretrained.hpp"
 
 namespace ladder {
 namespace {
@@ -66,25 +64,6 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
   return {};
 }
 
-// The options as a --config file, without those that follow from others. Such a file has no escapes
-// and no "#" but for comments, so a value that would need one is left out.
-std::string config_text(const TrainOptions& options) {
-  const Json values = to_json(options);
-  std::string text;
-  for (const auto& [name, value] : values.items()) {
-    const std::string quoted = to_text(value);
-    if (options.derived.contains(name)) {
-      text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
-    } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
-      text +=
-          concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");
-    } else {
-      text += concat(name, " = ", quoted, "\n");
-    }
-  }
-  return text;
-}
-
 // For an option without a value, at the end of the line or before an "=" that nothing follows. The
 // parser's own message begins with the option's name.
 std::string explain_missing_value(const CLI::App& app, const std::string& message) {
@@ -103,10 +82,6 @@ void refuse_unknown(const CLI::App& app) {
                           " (--help lists those of ", app.get_name(), ")"));
 }
 
-}  // namespace
-
-namespace {
-
 // --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
 struct Requests {
   bool print_config = false, is_json = false;
@@ -115,13 +90,6 @@ struct Requests {
   CLI::Option* dry_run_option = nullptr;
   CLI::Option* picture_option = nullptr;
 };
-
-// Then what it would start from need not be there yet.
-bool is_only_asked(const Requests& requests) {
-  const CLI::Option* picture = requests.picture_option;
-  return requests.print_config || requests.dry_run_option->count() > 0 ||
-         (picture != nullptr && picture->count() > 0);
-}
 
 void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests) {
   const auto describe = [](CLI::Option* option, const char* type) {
@@ -153,10 +121,7 @@ void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests)
 }
 
 void answer(const Requests& requests, CommandLine& line) {
-  if (requests.print_config) {
-    line.should_exit = true;
-    line.text = config_text(line.options);
-  }
+  line.should_exit = requests.print_config;
   if (requests.picture_option != nullptr && requests.picture_option->count() > 0) {
     const std::string& file = requests.picture_file;
     check_usage(file.empty() || file.ends_with(".svg"), requests.picture_option->get_name(),
@@ -176,6 +141,23 @@ void answer(const Requests& requests, CommandLine& line) {
 }
 
 }  // namespace
+
+std::string config_text(const TrainOptions& options) {
+  const Json values = to_json(options);
+  std::string text;
+  for (const auto& [name, value] : values.items()) {
+    const std::string quoted = to_text(value);
+    if (options.derived.contains(name)) {
+      text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
+    } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
+      text +=
+          concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");
+    } else {
+      text += concat(name, " = ", quoted, "\n");
+    }
+  }
+  return text;
+}
 
 CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer) {
   CommandLine line;
@@ -205,8 +187,6 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
   // Any GPU that this can run on multiplies bf16 many times faster than fp32.
   if (line.options.device.is_cuda() && !line.options.given.contains("precision"))
     line.options.model.precision.params = at::kBFloat16;
-  if (!is_only_asked(requests)) check_start(line.options);
-  finalize(line.options);
   answer(requests, line);
   return line;
 }

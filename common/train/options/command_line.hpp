@@ -12,16 +12,23 @@ namespace ladder {
 struct CommandLine {
   TrainOptions options;
   bool should_exit = false;  // --help, --print-config: print `text` and exit
-  std::string text;
-  int dry_run_ranks = 0;  // --dry-run: for how many ranks; 0: train
-  bool is_json = false;   // --json: what --dry-run shows, as data
+  std::string text;          // that of --print-config follows with finalize()
+  int dry_run_ranks = 0;     // --dry-run: for how many ranks; 0: train
+  bool is_json = false;      // --json: what --dry-run shows, as data
   // The step's picture (Trainer): the SVG file to write, empty for text on the terminal.
   std::optional<std::string> picture_file;
+
+  // Nothing is trained: it is only asked what the run would be.
+  bool is_question() const { return should_exit || picture_file || dry_run_ranks > 0; }
 };
 
-// Reads and validates the command line and the file of --config; the command line takes precedence.
-// Throws UsageError naming the option, its value and the way out; for an unknown option, also the
+// Reads the words of the command line and of the file of --config; the command line takes
+// precedence. Opens no other file: finalize() (start.hpp) opens what the words name. Throws UsageError naming the option, its value and the way out; for an unknown option, also the
 // most similar one that exists.
 CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer);
+
+// The options as a --config file, without those that follow from others. Such a file has no escapes
+// and no "#" but for comments, so a value that would need one is left out.
+std::string config_text(const TrainOptions& options);
 
 }  // namespace ladder

@@ -121,8 +121,9 @@ TEST(Options, OnAGpuTheDefaultIsBf16) {
                  {"--nccl-timeout is 0"});
   expect_refused({"--device", "cuda", "--transport", "nccl", "--link", "50:1"},
                  {"--link 50:1", "--transport mpi"});
-  expect_refused({"--device", "cuda", "--transport", "threads", "--ranks", "2"},
-                 {"--transport threads is for the CPU", "./ladder train step_x --ranks 2"});
+  expect_refused(
+      {"--device", "cuda", "--transport", "threads", "--ranks", "2"},
+      {"--device cuda is not for --transport threads", "./ladder train step_x --ranks 2"});
 }
 
 TEST(Options, CollectivesAreCheckedWithOrWithoutATimeOut) {

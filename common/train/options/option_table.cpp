@@ -1,38 +1,60 @@
 #include "common/train/options/option_table.hpp"
 
 #include <CLI/CLI.hpp>
+#include <map>
 
 namespace ladder {
+
+std::string expected_value(const CLI::Option& option) {
+  static const std::map<std::string, std::string> kWords = {
+      {"TEXT", "text"},
+      {"FILE", "a file name"},
+      {"FLOAT", "a number"},
+      {"INT", "a whole number"},
+      {"UINT", "a whole number from 0 to 18446744073709551615"}};
+  const std::string type = option.get_type_name();
+  const auto words = kWords.find(type);
+  std::string expected = words == kWords.end() ? "" : words->second;
+  for (const char c : expected.empty() ? type : "") {
+    if (c != '[' && c != ']') expected += c == '|' ? " or " : std::string(1, c);
+  }
+  const std::string& example = option.get_default_str();
+  return expected +
+         (example.empty() ? "" : concat(", for example ", option.get_name(), " ", example));
+}
+
+namespace {
+
+// Throws UsageError if the text is not a value, as in `--steps ""`, or is the name of an option: in
+// `--out --steps 3` a value was forgotten, and --steps is not a folder. A text option may be empty.
+void check_is_value(const CLI::App& app, const CLI::Option& option, const std::string& text) {
+  const bool is_option =
+      text.starts_with("--") && app.get_option_no_throw(text.substr(0, text.find('='))) != nullptr;
+  check_usage(!is_option && (!text.empty() || option.get_type_name() == "TEXT"), option.get_name(),
+              " needs a value: ", expected_value(option));
+}
+
+}  // namespace
 
 OptionTable::OptionTable(CLI::App& parser, TrainOptions& options) : parser_(parser) {
   declare_common_options(*this, options);
   options.own.declare(*this);
 }
 
-CLI::Option* OptionTable::add_to_parser(const Texts& texts,
-                                        const std::function<bool(const std::string&)>& assign) {
-  const auto read = [&parser = parser_, name = texts.name, assign](const std::string& text) {
+OptionTable::Row OptionTable::add(const Texts& texts, const Json& value, const Assign& assign,
+                                  bool can_be_alone) {
+  const auto read = [=, &parser = parser_, name = texts.name](const std::string& text) {
     const CLI::Option& option = *parser.get_option(name);
-    if (option.get_expected_min() > 0) check_is_value(parser, option, text);
+    if (!can_be_alone) check_is_value(parser, option, text);
     check_usage(assign(text), name, " is '", excerpt(text), "', it must be ",
                 expected_value(option));
   };
-  return parser_.add_option_function<std::string>(texts.name, read, texts.help)
+  // Of an option that can be alone, CLI11 would take a default for the value.
+  parser_.add_option_function<std::string>(texts.name, read, texts.help)
       ->type_name(texts.type)
-      ->default_str(texts.current)
-      ->group(heading_);
-}
-
-OptionTable::Row OptionTable::add(const Texts& texts, const Json& value,
-                                  const std::function<bool(const std::string&)>& assign) {
-  add_to_parser(texts, assign);
-  values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
-  return {*this, texts.name + 2};
-}
-
-OptionTable::Row OptionTable::add_or_alone(const Texts& texts, const Json& value,
-                                           const std::function<bool(const std::string&)>& assign) {
-  add_to_parser(texts, assign)->expected(0, 1);  // CLI11 would take a default for the value
+      ->default_str(can_be_alone ? "" : texts.current)
+      ->group(heading_)
+      ->expected(can_be_alone ? 0 : 1, 1);
   values_[texts.name + 2] = values_under_[heading_][texts.name + 2] = value;
   return {*this, texts.name + 2};
 }
@@ -41,7 +63,7 @@ OptionTable::Row OptionTable::flag(const char* name, bool& member, const char* h
   const auto assign = [&member](const std::string& text) {
     return parse_value(text.empty() ? "true" : text, member);
   };
-  return add_or_alone({name, concat("[", kBoolType, "]"), "", help}, member, assign);
+  return add({name, concat("[", kBoolType, "]"), "", help}, member, assign, /*can_be_alone=*/true);
 }
 
 void OptionTable::moved(const char* name, const char* where) {

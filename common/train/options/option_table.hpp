@@ -17,8 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/train/json.hpp"
-#include "common/train/options/option_ranges.hpp"
+#include "common/core/json.hpp"
 #include "common/train/options/option_values.hpp"
 #include "common/train/options/options.hpp"
 
@@ -71,7 +70,8 @@ class OptionTable {
       member = alone;
       return text.empty() || parse_value(text, member);
     };
-    return add_or_alone({name, concat("[", type_name<Number>(), "]"), "", help}, member, assign);
+    return add({name, concat("[", type_name<Number>(), "]"), "", help}, member, assign,
+               /*can_be_alone=*/true);
   }
   // An option of true or false; without a value it means true.
   Row flag(const char* name, bool& member, const char* help);
@@ -113,13 +113,9 @@ class OptionTable {
     std::string type, current;
     const char* help;
   };
-  // `assign` takes a value as text, and returns false if it is invalid.
-  Row add(const Texts& texts, const Json& value,
-          const std::function<bool(const std::string&)>& assign);
-  Row add_or_alone(const Texts& texts, const Json& value,
-                   const std::function<bool(const std::string&)>& assign);
-  CLI::Option* add_to_parser(const Texts& texts,
-                             const std::function<bool(const std::string&)>& assign);
+  // Takes a value as text, and returns false if it is invalid.
+  using Assign = std::function<bool(const std::string&)>;
+  Row add(const Texts& texts, const Json& value, const Assign& assign, bool can_be_alone = false);
 
   CLI::App& parser_;
   Json values_ = Json::object();
@@ -134,6 +130,9 @@ inline constexpr const char* kModelHeading = "Model";
 
 // Declares the options that all steps have.
 void declare_common_options(OptionTable& table, TrainOptions& options);
+
+// What the option expects, for messages: "a whole number, for example --steps 200".
+std::string expected_value(const CLI::Option& option);
 
 // Throws UsageError naming the first option whose value alone is impossible.
 void check_ranges(TrainOptions options);

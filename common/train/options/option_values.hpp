@@ -1,16 +1,13 @@
-// The values of options: from text, to text, and the message for one that is missing or wrong.
+// The values of options: from text, to text, which ones are allowed, and the message for one that is
+// missing or wrong.
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
 #include "common/core/check.hpp"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace ladder {
 
@@ -55,6 +52,21 @@ void check_is_in(const Range<Number>& range, const char* name, Number value) {
               range.is_below ? "below " : "at most ", range.most);
 }
 
+// Bounds are far beyond any use; and within them, what is computed from several options stays
+// finite.
+inline constexpr int kMostRanks = 1024;  // also stages and workers
+inline constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+inline constexpr std::int64_t kMostRows = std::int64_t{1} << 31;
+inline constexpr std::int64_t kMostTokenIds = std::int64_t{1} << 32;  // they have 4 bytes
+inline constexpr double kMostFloat = 1e30;
+inline constexpr Range<double> kPositive = {.least = 0, .most = kMostFloat, .is_above = true};
+inline constexpr Range<double> kNotNegative = {0, kMostFloat};
+inline constexpr Range<double> kShare = {0, 1};
+inline constexpr Range<double> kDecayRate = {.least = 0, .most = 1, .is_below = true};
+inline constexpr Range<std::int64_t> kCount = {0, kMostSteps};
+inline constexpr Range<std::int64_t> kPositiveCount = {1, kMostSteps};
+inline constexpr Range<std::int64_t> kRows = {1, kMostRows};
+
 template <class Value>
 std::string default_text(const Value& value) {
   if constexpr (std::is_same_v<Value, bool>) return value ? "true" : "false";
@@ -69,12 +81,5 @@ std::string type_name() {
   if constexpr (std::is_floating_point_v<Value>) return "FLOAT";
   return std::is_signed_v<Value> ? "INT" : "UINT";
 }
-
-// What the option expects, for messages: "a whole number, for example --steps 200".
-std::string expected_value(const CLI::Option& option);
-
-// Throws UsageError if the text is not a value, as in `--steps ""`, or is the name of an option: in
-// `--out --steps 3` a value was forgotten, and --steps is not a folder. A text option may be empty.
-void check_is_value(const CLI::App& app, const CLI::Option& option, const std::string& text);
 
 }  // namespace ladder

@@ -9,12 +9,12 @@
 #include <string>
 
 #include "common/comm/world.hpp"
+#include "common/core/json.hpp"
 #include "common/data/options.hpp"
 #include "common/model/model_options.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
-#include "common/train/json.hpp"
 #include "common/train/options/step_options.hpp"
 
 namespace ladder {
@@ -94,10 +94,9 @@ struct TrainOptions {
   }
 };
 
-// Copies shared values into the parts (the named model's shape, where an option has not been given,
-// the model's vocabulary, the data's context and seed) and checks everything that can be checked without opening the data. Throws UsageError.
-// parse_command_line() calls it; code that fills in the struct itself must call it too.
-void finalize(TrainOptions& options);
+// Checks what several options say together, once finalize() (start.hpp) has filled them in. Throws
+// UsageError.
+void check_together(const TrainOptions& options);
 
 // The number of ranks: --ranks, or as many as the launcher has started.
 int num_ranks_of(const TrainOptions& options);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/train/json.hpp"
+#include "common/core/json.hpp"
 
 namespace ladder {
 

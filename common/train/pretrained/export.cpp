@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "common/core/check.hpp"
-#include "common/core/strict_json.hpp"
+#include "common/core/json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/chat_format.hpp"
 #include "common/model/build_layers.hpp"
@@ -15,9 +15,9 @@
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/partial_folder.hpp"
 #include "common/train/pretrained/byte_tokenizer_files.hpp"
-#include "common/train/pretrained/checkpoint_model.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -83,7 +83,7 @@ Json with_tokens(Json config, const SpecialTokens& tokens) {
 // Changes a file of settings, which is a new one if it is missing.
 void edit_json(const fs::path& path, const nlohmann::json& changes) {
   auto settings = nlohmann::json::object();
-  if (fs::exists(path)) settings = parse_strict_json<nlohmann::json>(read_text_file(path), path);
+  if (fs::exists(path)) settings = parse_sorted_json(read_text_file(path), path);
   settings.update(changes);
   write_json(path, settings);
 }
@@ -127,7 +127,7 @@ SpecialTokens write_tokenizer(const std::string& name, const fs::path& checkpoin
 void export_checkpoint(const fs::path& checkpoint, const fs::path& folder, at::ScalarType dtype) {
   const LoadedCheckpoint saved = describe_checkpoint(checkpoint);
   TrainOptions options;
-  options.model = model_of_checkpoint(checkpoint);
+  options.model = Start(checkpoint).model();
   PartialFolder partial(folder, folder.string());
   const fs::path& to = partial.path();
   const bool is_chat = saved.config.value("rows", Json()) == "chat";

@@ -22,8 +22,8 @@
 #include "common/train/pretrained/byte_tokenizer_files.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
 #include "common/train/pretrained/model_config.hpp"
-#include "common/train/pretrained/pretrained.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -91,12 +91,8 @@ TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
   config_ = config_of_run(small_llama());
   export_checkpoint(save(values_), folder_.path("out"), at::kFloat);
   EXPECT_EQ(json_in("config.json")["architectures"], Json::array({"LlamaForCausalLM"}));
-  TrainOptions options;
-  options.output.init_from = folder_.path("out");
-  options.data.tokenizer = "bytes";
-  options.model.vocab_size = 6;
-  take_shape(options);
-  const ModelOptions &model = options.model, wanted = small_llama();
+  const Start start(folder_.path("out"));
+  const ModelOptions model = start.model(), wanted = small_llama();
   EXPECT_EQ(model.family, wanted.family);
   EXPECT_EQ(model.heads, wanted.heads);
   EXPECT_EQ(model.kv_heads, wanted.kv_heads);
@@ -107,7 +103,7 @@ TEST_F(ExportTest, ALlamaIsWrittenAndReadAgain) {
   std::vector<NamedTensor> parameters;
   for (const auto& [name, tensor] : values_)
     parameters.push_back({name, read[name] = at::zeros_like(tensor)});
-  load_pretrained(options, whole_tensors(parameters));
+  start.load({.parameters = whole_tensors(parameters)}, model.tie_embeddings);
   for (const auto& [name, tensor] : values_) EXPECT_TRUE(at::equal(read[name], tensor)) << name;
   const SafetensorsReader file(folder_.path("out/model.safetensors"));
   for (const StoredTensor& tensor : file.tensors()) EXPECT_THAT(tensor.name, StartsWith("model."));

@@ -7,7 +7,7 @@
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/pretrained/hugging_face_folder.hpp"
-#include "common/train/pretrained/pretrained.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -40,7 +40,8 @@ class HostileFolderTest : public ::testing::Test {
     std::vector<NamedTensor> parameters;
     for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
       parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
-    load_pretrained(options_, whole_tensors(parameters));
+    const TrainState state{.parameters = whole_tensors(parameters)};
+    Start(path("")).load(state, options_.model.tie_embeddings);
   }
   void load() {
     finalize(options_);
@@ -73,7 +74,7 @@ TEST_F(HostileFolderTest, AFileThatEndsAnywhereIsRefusedByName) {
     const std::string good = read_text_file(path(name));
     for (std::size_t size = good.size(); size-- > 0;) {
       fs::resize_file(path(name), size);
-      EXPECT_THAT([&] { name == "config.json" ? take_shape(options_) : load_parameters(); },
+      EXPECT_THAT([&] { name == "config.json" ? finalize(options_) : load_parameters(); },
                   ThrowsMessage<CheckError>(HasSubstr(path(name) + ": ")));
     }
     write(name, good);

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "common/core/check.hpp"
+#include "common/core/json.hpp"
 #include "common/core/precision.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 namespace {

@@ -17,7 +17,7 @@ constexpr std::int32_t kLlmCMagic = 20240326;
 constexpr std::array<std::int32_t, 2> kTokenMagics = {20240520, 20240801};
 constexpr std::int64_t kHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::int32_t kMostExtent = 1 << 18;  // of vocabulary and channels: no product overflows
-constexpr std::int32_t kMostLayers = 1 << 16;
+constexpr std::int32_t kMostLayersOfFile = 1 << 16;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ void LlmCFile::read_words() {
   check(version == 3 || version == 5, path_, ": has version ", version,
         " of llm.c's format, Ladder reads 3 (fp32) and 5 (bf16)");
   for (const std::int32_t extent : {context, vocab_size, layers, heads, channels, padded})
-    check(extent > 0 && extent <= kMostExtent && layers <= kMostLayers, path_,
+    check(extent > 0 && extent <= kMostExtent && layers <= kMostLayersOfFile, path_,
           ": damaged: it says that the model has ", layers, " layers, ", heads, " heads, ",
           channels, " channels, ", vocab_size, " of ", padded, " embeddings and ", context,
           " positions");

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/core/check.hpp"
-#include "common/train/options/option_ranges.hpp"
+#include "common/train/options/option_values.hpp"
 
 namespace ladder {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <string>
 
+#include "common/core/json.hpp"
 #include "common/model/model_options.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

@@ -1,5 +1,3 @@
-#include "common/train/pretrained/pretrained.hpp"
-
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +10,7 @@
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/pretrained/llm_c_file.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -36,15 +35,17 @@ class PretrainedTest : public ::testing::Test {
     write_safetensors(folder_.path("model.safetensors"), tensors);
   }
 
+  Start start() const { return Start(options_.output.init_from); }
+
   // The parameters of a model of the run's, once loaded.
   TensorsByName load() {
     finalize(options_);
     std::vector<NamedTensor> parameters;
     for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
       parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
-    const StateTensors state = whole_tensors(parameters);
-    const std::string hash = load_pretrained(options_, state);
-    EXPECT_EQ(hash, tensor_hash(state));
+    const TrainState state{.parameters = whole_tensors(parameters)};
+    const std::string hash = start().load(state, options_.model.tie_embeddings);
+    EXPECT_EQ(hash, tensor_hash(state.parameters));
     TensorsByName loaded;
     for (const auto& [name, tensor] : parameters) loaded[name] = tensor.detach();
     return loaded;
@@ -68,7 +69,7 @@ class PretrainedTest : public ::testing::Test {
 
 TEST_F(PretrainedTest, ReadsWhatTheFolderHolds) {
   write_model(values_);
-  EXPECT_TRUE(starts_from_pretrained(options_));
+  EXPECT_TRUE(start().is_of_another_program());
   expect_equal(load(), values_);
   EXPECT_EQ(options_.model.layers, 2);
   EXPECT_EQ(options_.model.context, 4);
@@ -143,7 +144,7 @@ TEST_F(PretrainedTest, ACheckpointGivesItsShape) {
   };
   for (const std::string& path : {checkpoint.string(), folder_.path("gpt2")}) {
     const ModelOptions model = finalized(path);
-    EXPECT_FALSE(starts_from_pretrained(options_));
+    EXPECT_FALSE(start().is_of_another_program());
     EXPECT_EQ(model.layers, 2);
     EXPECT_EQ(model.channels, 4);
     EXPECT_EQ(model.context, 4);
@@ -277,9 +278,10 @@ TEST_F(PretrainedTest, TheVocabularyMayBeLargerThanThatOfTheDataNotSmaller) {
 
 TEST_F(PretrainedTest, TextNeedsATokenizer) {
   const auto expect_refused = [&](const char* part) {
-    EXPECT_THAT([&] { check_start(options_); }, ThrowsMessage<UsageError>(HasSubstr(part)));
+    EXPECT_THAT([&] { start().check_can_begin(options_); },
+                ThrowsMessage<UsageError>(HasSubstr(part)));
   };
-  EXPECT_NO_THROW(check_start(options_));  // the data are token ids
+  EXPECT_NO_THROW(start().check_can_begin(options_));  // the data are token ids
   for (const char* text : {"corpus", "mine.txt", "mine.jsonl"}) {
     options_.data.source = text;
     expect_refused("brings no tokenizer");
@@ -287,7 +289,7 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
   }
   for (const std::string& named : {std::string("bytes"), folder_.path("another")}) {
     options_.data.tokenizer = named;
-    EXPECT_NO_THROW(check_start(options_));
+    EXPECT_NO_THROW(start().check_can_begin(options_));
   }
   options_.data.tokenizer = "auto";
   options_.data.source = "ids.bin";
@@ -297,13 +299,13 @@ TEST_F(PretrainedTest, TextNeedsATokenizer) {
   expect_refused("gpt2.bin: brings no tokenizer");
   options_.output.init_from = folder_.path();
   folder_.write("tokenizer.json", "{}");
-  EXPECT_NO_THROW(check_start(options_));
+  EXPECT_NO_THROW(start().check_can_begin(options_));
 }
 
 TEST_F(PretrainedTest, AFolderWithoutAModelIsRefusedFirst) {
   fs::create_directory(folder_.path("empty"));
   options_.output.init_from = folder_.path("empty");
-  EXPECT_THAT([&] { check_start(options_); },
+  EXPECT_THAT([&] { start().check_can_begin(options_); },
               ThrowsMessage<CheckError>(HasSubstr("empty: holds neither a checkpoint")));
 }
 
@@ -359,7 +361,7 @@ std::string llm_c_file(const TensorsByName& values, std::int32_t version, std::i
 TEST_F(PretrainedTest, ReadsLlmCsCheckpoints) {
   for (const std::int64_t padding : {0, 3}) {
     options_.output.init_from = folder_.write("gpt2.bin", llm_c_file(values_, 3, padding));
-    EXPECT_TRUE(starts_from_pretrained(options_));
+    EXPECT_TRUE(start().is_of_another_program());
     expect_equal(load(), values_);
     EXPECT_EQ(options_.model.vocab_size, 6);
   }

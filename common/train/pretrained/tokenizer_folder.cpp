@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "common/core/strict_json.hpp"
+#include "common/core/json.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
 #include "common/data/tokenizer_source.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -25,8 +25,7 @@ constexpr const char* kFiles[] = {
 constexpr std::uintmax_t kMostSettingsBytes = 1 << 20;
 
 nlohmann::json settings_in(const fs::path& path) {
-  const auto settings =
-      parse_strict_json<nlohmann::json>(read_text_file(path, kMostSettingsBytes), path);
+  const auto settings = parse_sorted_json(read_text_file(path, kMostSettingsBytes), path);
   check(settings.is_object(), path.string(), ": is not an object of settings");
   return settings;
 }

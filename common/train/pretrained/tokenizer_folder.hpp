@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "common/core/json.hpp"
 #include "common/data/options.hpp"
-#include "common/train/json.hpp"
 
 namespace ladder {
 

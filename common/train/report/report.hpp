@@ -12,10 +12,10 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/comm/traffic.hpp"
+#include "common/core/json.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 #include "common/data/batch_stream.hpp"
-#include "common/train/json.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/step_record.hpp"
 

@@ -1,5 +1,6 @@
 // JSON as Ladder reads and writes it: doubles read back to the same bits, values that are not
-// finite are null, and a file with a duplicate key is refused.
+// finite are null, and no two readers make different things of a file: an object with the same key
+// twice is refused, of which most readers silently keep the last value.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +8,20 @@
 #include <string>
 #include <string_view>
 
-#include "common/core/json_problem.hpp"
-
 namespace ladder {
 
 // Keys keep the order in which they are written. Lookups and insertions take time linear in an
 // object's number of keys.
 using Json = nlohmann::ordered_json;
+// For what other programs write, however large: keys are sorted, and found in logarithmic time.
+using SortedJson = nlohmann::json;
 
 // Throws CheckError with `origin` (a file's name) and the place of the error. Refuses more than 32
 // levels or `most_members` keys in one object: Ladder writes no such file, and no file may keep a
 // reader busy for hours.
 Json parse_json(std::string_view text, const std::string& origin, std::size_t most_members = 1000);
+// The same with 100 levels, and any number of keys.
+SortedJson parse_sorted_json(std::string_view text, const std::string& origin);
 
 // Returns the member `name`, a count: a whole number from 0 to 2^53. Throws CheckError with
 // `origin` and the value for anything else.
@@ -27,5 +30,13 @@ std::int64_t count_in(const Json& object, const char* name, const std::string& o
 // As text, on one line or indented. Bytes that are not UTF-8, as in the sample of a byte model,
 // become U+FFFD.
 std::string to_text(const Json& json, int indent = -1);
+
+// At most as much of a text as fits on a few lines of a terminal.
+std::string excerpt(std::string_view text);
+
+// The JSON library's error messages in our own words:
+// "[json.exception.parse_error.101] parse error at line 1, column 2: …" becomes "line 1, column 2:
+// …".
+std::string json_problem(std::string_view message);
 
 }  // namespace ladder

@@ -1,0 +1,81 @@
+#include "common/core/json.hpp"
+
+#include <limits>
+#include <unordered_set>
+#include <vector>
+
+#include "common/core/check.hpp"
+
+namespace ladder {
+namespace {
+
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 53;  // JSON readers may hold it as a double
+
+template <class AnyJson>
+AnyJson parse(std::string_view text, const std::string& origin, int most_levels,
+              std::size_t most_members) {
+  std::vector<std::unordered_set<std::string>> open_objects;
+  const auto refuse = [&](int depth, typename AnyJson::parse_event_t event, AnyJson& value) {
+    check(depth <= most_levels, origin, ": nests deeper than ", most_levels, " levels");
+    if (event == AnyJson::parse_event_t::object_start) open_objects.emplace_back();
+    if (event == AnyJson::parse_event_t::object_end) open_objects.pop_back();
+    if (event == AnyJson::parse_event_t::key) {
+      const auto key = value.template get<std::string>();
+      std::unordered_set<std::string>& keys = open_objects.back();
+      check(
+          keys.insert(key).second, origin, ": the key \"", [&] { return excerpt(key); },
+          "\" occurs twice");
+      check(keys.size() <= most_members, origin, ": an object has more than ", most_members,
+            " keys");
+    }
+    return true;
+  };
+  try {
+    return AnyJson::parse(text.begin(), text.end(), refuse);
+  } catch (const typename AnyJson::exception& error) {
+    throw CheckError(concat(origin, ": not valid JSON: ", excerpt(json_problem(error.what()))));
+  }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& origin, std::size_t most_members) {
+  return parse<Json>(text, origin, /*most_levels=*/32, most_members);
+}
+
+SortedJson parse_sorted_json(std::string_view text, const std::string& origin) {
+  return parse<SortedJson>(text, origin, /*most_levels=*/100,
+                           std::numeric_limits<std::size_t>::max());
+}
+
+std::int64_t count_in(const Json& object, const char* name, const std::string& origin) {
+  check(object.is_object() && object.contains(name), origin, ": damaged: \"", name,
+        "\" is missing");
+  const Json& value = object[name];
+  const auto in_range = [](std::int64_t number) { return number >= 0 && number <= kMaxCount; };
+  const bool is_count = value.is_number_unsigned()
+                            ? value.get<std::uint64_t>() <= std::uint64_t{kMaxCount}
+                            : value.is_number_integer() && in_range(value.get<std::int64_t>());
+  check(is_count, origin, ": damaged: \"", name, "\" is ", excerpt(to_text(value)),
+        ", it must be a whole number from 0 to ", kMaxCount);
+  return value.get<std::int64_t>();
+}
+
+std::string to_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kMostBytes = 300;
+  if (text.size() <= kMostBytes) return std::string(text);
+  return concat(text.substr(0, kMostBytes), "… (", text.size(), " bytes)");
+}
+
+std::string json_problem(std::string_view message) {
+  if (message.starts_with("[json.exception.")) message.remove_prefix(message.find("] ") + 2);
+  constexpr std::string_view kParseError = "parse error at ";
+  if (message.starts_with(kParseError)) message.remove_prefix(kParseError.size());
+  return std::string(message);
+}
+
+}  // namespace ladder

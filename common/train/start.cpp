@@ -1,0 +1,336 @@
+#include "common/train/start.hpp"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "common/core/check.hpp"
+#include "common/data/bpe/bpe_files.hpp"
+#include "common/data/tokenizer_source.hpp"
+#include "common/model/build_layers.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
+#include "common/train/checkpoint/disk.hpp"
+#include "common/train/options/option_table.hpp"
+#include "common/train/pretrained/hugging_face_folder.hpp"
+#include "common/train/pretrained/llm_c_file.hpp"
+#include "common/train/pretrained/model_config.hpp"
+
+namespace ladder {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
+
+// The model of a checkpoint of ours: from the options in state.json and the tensors in
+// model.safetensors.
+ModelOptions model_of_checkpoint(const fs::path& checkpoint) {
+  const Json config = describe_checkpoint(checkpoint).config;
+  const std::string path = checkpoint / "state.json";
+  TrainOptions options;
+  ModelOptions& model = options.model;
+  const SafetensorsReader stored(checkpoint / "model.safetensors");
+  for (const auto& [name, dtype, shape] : stored.tensors()) {
+    const bool is_of_llama = name == "embed_tokens.weight";
+    if (is_of_llama) model.family = ModelFamily::kLlama;
+    if ((is_of_llama || name == "wte.weight") && !shape.empty()) model.vocab_size = shape[0];
+    if (name == "lm_head.weight") model.tie_embeddings = false;
+  }
+  model.layers = count_in(config, "layers", path);
+  model.heads = count_in(config, "heads", path);
+  model.channels = count_in(config, "channels", path);
+  model.context = count_in(config, "context", path);
+  try {  // older checkpoints have only the options above
+    model.kv_heads = config.value("kv-heads", model.kv_heads);
+    model.mlp_channels = config.value("mlp-channels", model.mlp_channels);
+    model.rope_theta = config.value("rope-theta", model.rope_theta);
+    model.norm_eps = config.value("norm-eps", model.norm_eps);
+    check_ranges(options);
+    return completed(model);
+  } catch (const Json::exception& error) {
+    throw CheckError(concat(path, ": damaged: ", json_problem(error.what())));
+  } catch (const UsageError& error) {
+    throw CheckError(concat(path, ": damaged: ", error.what()));
+  }
+}
+
+ModelConfig config_in(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  return parse_model_config(read_text_file(file, kMostConfigBytes), file);
+}
+
+std::string to_text(ModelFamily family) {
+  return family == ModelFamily::kGpt2 ? "gpt2" : "llama";
+}
+std::string to_text(bool value) {
+  return value ? "true" : "false";
+}
+template <class Number>
+std::string to_text(Number value) {
+  return concat(value);
+}
+
+// Sets options of the shape, unless they were given and say something else.
+class ShapeTaker {
+ public:
+  ShapeTaker(TrainOptions& options, std::string file) : options_(options), file_(std::move(file)) {}
+
+  template <class Value>
+  void take(const char* name, Value& member, const Value& value) const {
+    check_usage(!options_.given.contains(name) || member == value, "--", name, " ", to_text(member),
+                " contradicts ", file_, ", whose model has ", to_text(value), ": leave it out");
+    member = value;
+    options_.derived.insert(name);
+  }
+
+  void take_context(const ModelOptions& longest) const {
+    std::int64_t& context = options_.model.context;
+    check_usage(!options_.given.contains("context") || context <= longest.context, "--context ",
+                context, " is longer than the model of ", file_, " can read: at most ",
+                longest.context);
+    const bool is_learned = longest.family == ModelFamily::kGpt2;
+    if (!options_.given.contains("context"))
+      context = is_learned ? longest.context : std::min(context, longest.context);
+  }
+
+  // Learned positions of a run of ours stay as they are; rotary ones may be more or fewer.
+  void take_own_context(const ModelOptions& trained) const {
+    if (trained.family == ModelFamily::kGpt2)
+      take("context", options_.model.context, trained.context);
+    else if (!options_.given.contains("context"))
+      options_.model.context = trained.context;
+  }
+
+  void take_vocabulary(std::int64_t size) const {
+    const std::int64_t in_data = options_.model.vocab_size;
+    check_usage(in_data <= size, file_, ": its model knows ", size,
+                " token ids, but the data have ", in_data,
+                options_.data.vocab_size > 0 ? " (--vocab-size)" : ", those of --tokenizer ",
+                options_.data.vocab_size > 0 ? "" : options_.data.tokenizer);
+    options_.model.vocab_size = size;
+  }
+
+ private:
+  TrainOptions& options_;
+  std::string file_;
+};
+
+// The options that give a model its shape, but for the family, the context and the vocabulary, for
+// which more than one value may be right. Calls visit(name without dashes, pointer to member).
+template <class Visit>
+void visit_shape(const Visit& visit) {
+  visit("layers", &ModelOptions::layers);
+  visit("heads", &ModelOptions::heads);
+  visit("kv-heads", &ModelOptions::kv_heads);
+  visit("channels", &ModelOptions::channels);
+  visit("mlp-channels", &ModelOptions::mlp_channels);
+  visit("tie-embeddings", &ModelOptions::tie_embeddings);
+  visit("rope-theta", &ModelOptions::rope_theta);
+  visit("norm-eps", &ModelOptions::norm_eps);
+}
+
+bool is_same_shape(const ModelOptions& a, const ModelOptions& b) {
+  bool is_same = a.vocab_size == b.vocab_size;
+  visit_shape([&](const char*, auto member) { is_same = is_same && a.*member == b.*member; });
+  return is_same;
+}
+
+// Takes the model's shape from where the run starts. The context is --context; else that of our
+// run, or the longest of a GPT-2, whose positions are learned. Throws UsageError if an option was
+// given that contradicts it, or if the data have more token ids than the model.
+void take_shape(const Start& start, TrainOptions& options) {
+  const ModelOptions found = start.model();
+  const std::string file = start.shape_file();
+  TrainOptions taken = options;
+  ModelOptions& model = taken.model;
+  const ShapeTaker shape(taken, file);
+  shape.take("model", model.family, found.family);
+  const std::optional<ModelOptions> named = shape_of(options.named_model);
+  check_usage(
+      !options.given.contains("model") || !named || is_same_shape(*named, found), "--model ",
+      [&] { return to_json(options)["model"].get<std::string>(); },
+      " has another shape than the model of ", file, ": leave it out");
+  visit_shape(
+      [&](const char* name, auto member) { shape.take(name, model.*member, found.*member); });
+  start.is_of_another_program() ? shape.take_context(found) : shape.take_own_context(found);
+  shape.take_vocabulary(found.vocab_size);
+  try {
+    check_ranges(taken);
+    validate(taken.model);
+  } catch (const UsageError& error) {  // the user has given none of it
+    throw CheckError(concat(file, ": ", error.what()));
+  }
+  options = taken;
+}
+
+// Token ids of which nothing but the model says how many there are.
+bool needs_models_vocabulary(const DataOptions& data) {
+  return has_unknown_tokens(data) && data.vocab_size == 0;
+}
+
+// What --model names, but for the options that the user has given as well. Its vocabulary may be
+// larger than the data's.
+void take_named_shape(TrainOptions& options, const ModelOptions& named) {
+  ModelOptions& model = options.model;
+  visit_shape([&](const char* option, auto member) {
+    if (!options.given.contains(option)) model.*member = named.*member;
+  });
+  check_usage(model.vocab_size <= named.vocab_size, "--vocab-size ", model.vocab_size,
+              " is more than the model of --model has, which knows ", named.vocab_size,
+              " tokens; take data with fewer, or leave --model out and give a shape");
+  model.vocab_size = named.vocab_size;
+}
+
+void finalize_model(TrainOptions& options) {
+  ModelOptions& model = options.model;
+  if (options.given.contains("model")) model.family = family_of(options.named_model);
+  const Start start(options.output.init_from);
+  const bool is_told_by_model = start.has_model() && needs_models_vocabulary(options.data);
+  model.vocab_size = is_told_by_model ? 0 : vocab_size_of(options.data);
+  if (start.has_model()) {
+    take_shape(start, options);
+    if (is_told_by_model) options.data.vocab_size = model.vocab_size;
+  } else if (const std::optional<ModelOptions> named = shape_of(options.named_model)) {
+    take_named_shape(options, *named);
+  }
+  if (!options.given.contains("model")) options.named_model = named_model(model.family);
+  validate(model);
+}
+
+std::string sizes(const std::vector<std::int64_t>& shape) {
+  return concat(at::IntArrayRef(shape));
+}
+
+// Positions that the run does not use may be there.
+bool fits(const PretrainedTensor& found, const StoredTensor& wanted) {
+  std::vector<std::int64_t> shape = found.shape;
+  if (found.name == "wpe.weight" && !shape.empty() && !wanted.shape.empty())
+    shape[0] = std::min(shape[0], wanted.shape[0]);
+  return shape == wanted.shape;
+}
+
+void check_fits(const std::vector<PretrainedTensor>& found, const StateTensors& wanted,
+                const std::string& from) {
+  std::map<std::string, const PretrainedTensor*> by_name;
+  for (const PretrainedTensor& tensor : found) by_name[tensor.name] = &tensor;
+  for (const StoredTensor& tensor : wanted.stored) {
+    const auto place = by_name.find(tensor.name);
+    check(place != by_name.end(), from, ": holds no tensor \"", tensor.name,
+          "\", which this model needs");
+    check(fits(*place->second, tensor), place->second->file, ": \"", tensor.name,
+          "\" has the shape ", sizes(place->second->shape), ", the model needs ",
+          sizes(tensor.shape));
+    by_name.erase(place);
+  }
+  if (by_name.empty()) return;
+  const PretrainedTensor& extra = *by_name.begin()->second;
+  throw CheckError(concat(extra.file, ": holds \"", excerpt(extra.name),
+                          "\", which this model has no place for"));
+}
+
+}  // namespace
+
+Start::Start(fs::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const bool is_own = fs::exists(path_ / "state.json", ignored);
+  if (path_.empty()) return;
+  if (fs::is_regular_file(path_, ignored)) {
+    kind_ = Kind::kLlmC;
+  } else if (!is_own && fs::exists(path_ / "config.json", ignored)) {
+    kind_ = Kind::kHuggingFace;
+  } else if (is_own || newest_checkpoint(path_)) {
+    kind_ = Kind::kRun;
+  }
+}
+
+void Start::check_can_begin(const TrainOptions& options) const {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  check_usage(fs::exists(path_, ignored), "--init-from ", path_.string(),
+              ": no such file or folder. ", how_to_fetch(path_));
+  if (!is_of_another_program()) {
+    const std::string& out = options.output.out;
+    const bool is_own = !out.empty() && lies_in(path_, out);  // then Run says so
+    if (!is_own) checkpoint_in("--init-from", path_);
+    return;
+  }
+  DataOptions data = options.data;
+  data.pretrained = path_;
+  for (const std::string& source : {options.data.source, options.data.validation_source}) {
+    data.source = source;
+    check_usage(
+        source.empty() || has_unknown_tokens(data) || is_tokenizer_named(data), "--init-from ",
+        path_.string(), ": brings no tokenizer.json, so nothing says which ",
+        "tokens its model has for the text of ", source,
+        ": give --tokenizer FOLDER with its tokenizer's files, or --tokenizer bytes if the ",
+        "model is to learn bytes as tokens");
+  }
+}
+
+fs::path Start::shape_file() const {
+  if (kind_ == Kind::kLlmC) return path_;
+  if (kind_ == Kind::kHuggingFace) return path_ / "config.json";
+  return checkpoint_in("--init-from", path_) / "state.json";
+}
+
+ModelOptions Start::model() const {
+  if (kind_ == Kind::kLlmC) return LlmCFile(path_).model();
+  if (kind_ == Kind::kHuggingFace) return config_in(path_).model;
+  return model_of_checkpoint(shape_file().parent_path());
+}
+
+std::string Start::load(const TrainState& state, bool has_tied_head) const {
+  if (!is_of_another_program()) return load_parameters(checkpoint_in("--init-from", path_), state);
+  std::unique_ptr<PretrainedWeights> weights;
+  if (kind_ == Kind::kLlmC)
+    weights = std::make_unique<LlmCFile>(path_);
+  else
+    weights = std::make_unique<HuggingFaceFolder>(path_, has_tied_head);
+  check_fits(weights->tensors(), state.parameters, path_.string());
+  TensorHash hash;
+  for (const StoredTensor& tensor : state.parameters.stored) {
+    state.parameters.fill(tensor.name, [&](const std::string& name, const at::Tensor& values) {
+      weights->read(name, values);
+      hash.update(name, values);
+    });
+  }
+  return hash.digest();
+}
+
+std::string Start::describe() const {
+  if (kind_ == Kind::kRun) return path_.string();
+  if (kind_ == Kind::kLlmC) return concat(path_.string(), ", a GPT-2 of llm.c");
+  const ModelConfig config = config_in(path_);
+  return concat(path_.string(), ", a Hugging Face folder (", to_text(config.model.family), ")",
+                config.has_dropout ? "; its config.json asks for dropout, and here training is "
+                                     "without"
+                                   : "");
+}
+
+void finalize(TrainOptions& options) {
+  check_ranges(options);
+  options.derived.clear();
+  options.data.pretrained = options.output.init_from;
+  options.data.bpe = nullptr;  // of an earlier call
+  if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);
+  finalize_model(options);
+  options.data.context = options.model.context;
+  options.data.seed = options.optimizer.seed = options.seed;
+  options.data.is_pinned = options.device.is_cuda();
+  options.shape = {.rows = options.data.rows};
+  options.own.finalize(options);
+  check_together(options);
+}
+
+void finalize(CommandLine& line) {
+  if (!line.text.empty()) return;  // --help
+  TrainOptions& options = line.options;
+  const Start start(options.output.init_from);
+  if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
+    start.check_can_begin(options);
+  finalize(options);
+  if (line.should_exit) line.text = config_text(options);
+}
+
+}  // namespace ladder
