@@ -24,109 +24,89 @@ void step(Communicator& comm) {
   comm.all_reduce(at::ones({10}))->wait();
 }
 
-void missing_rank(Communicator& comm) {
-  if (comm.rank() == 1) return;
-  step(comm);
-}
-
-void other_order(Communicator& comm) {
-  const at::Tensor weight = at::ones({6}), bias = at::ones({2});
-  comm.all_reduce(comm.rank() == 1 ? bias : weight)->wait();
-  comm.all_reduce(comm.rank() == 1 ? weight : bias)->wait();
-}
-
-void other_size(Communicator& comm) {
-  comm.all_reduce(at::ones({comm.rank() == 1 ? 7 : 8}))->wait();
-}
-
-void other_dtype(Communicator& comm) {
-  comm.all_reduce(at::ones({8}, comm.rank() == 1 ? at::kInt : at::kFloat))->wait();
-}
-
-void other_root(Communicator& comm) {
-  comm.broadcast(at::ones({8}), comm.rank() == 1 ? 1 : 0)->wait();
-}
-
-void only_rank_1(Communicator& comm) {
-  if (comm.rank() == 1) all_reduce_sum(1.0, comm);
-  step(comm);
-}
-
-// All ranks, in a ring.
-void sends_first(Communicator& comm) {
-  const at::Tensor own = at::ones({kNoBufferHolds}), other = at::ones({kNoBufferHolds});
-  const int size = comm.size();
-  comm.send(own, (comm.rank() + 1) % size, 5)->wait();
-  comm.recv(other, (comm.rank() + size - 1) % size, 5)->wait();
-}
-
-void other_message(Communicator& comm) {
-  if (comm.rank() == 0) comm.send(at::ones({8}), 1, 0)->wait();
-  if (comm.rank() == 1) comm.recv(at::ones({9}), 0, 0)->wait();
-}
-
-void exception(Communicator& comm) {
-  check(comm.rank() != 1, "sample 17 cannot be read");
-  step(comm);
-}
-
-void two_groups(Communicator& comm) {
-  const auto a = comm.split(0, comm.rank()), b = comm.split(0, comm.rank());
-  (comm.rank() == 1 ? b : a)->all_reduce(at::ones({3}))->wait();
-  (comm.rank() == 1 ? a : b)->all_reduce(at::ones({3}))->wait();
-}
-
-void silent_rank(Communicator& comm) {
-  while (comm.rank() == 1) ::pause();
-  step(comm);
-}
-
-void frozen_rank_0(Communicator& comm) {
-  if (comm.rank() == 0) std::raise(SIGSTOP);
-  step(comm);
-}
-
-void killed_rank_0(Communicator& comm) {
-  if (comm.rank() == 0) std::raise(SIGKILL);
-  step(comm);
-}
-
-void split_of_one(Communicator& comm) {
-  if (comm.rank() == 1) comm.split(0, 0);
-  step(comm);
-}
-
 struct End {};  // thrown: this rank has done its work
 
-// Rank 1 ends, and then the others fail.
-void others_fail(Communicator& comm) {
-  if (comm.rank() == 1) throw End();
-  ::usleep(100'000);
-  throw CheckError("sample 17 cannot be read");
-}
-
-void none(Communicator& comm) {
-  const auto part = comm.split(comm.rank() % 2, -comm.rank());
-  step(*part);
-}
-
 using Mistake = void (*)(Communicator&);
-const std::map<std::string, Mistake> kMistakes = {{"missing_rank", missing_rank},
-                                                  {"other_order", other_order},
-                                                  {"other_size", other_size},
-                                                  {"other_dtype", other_dtype},
-                                                  {"other_root", other_root},
-                                                  {"only_rank_1", only_rank_1},
-                                                  {"sends_first", sends_first},
-                                                  {"exception", exception},
-                                                  {"two_groups", two_groups},
-                                                  {"other_message", other_message},
-                                                  {"none", none},
-                                                  {"others_fail", others_fail},
-                                                  {"split_of_one", split_of_one},
-                                                  {"silent_rank", silent_rank},
-                                                  {"frozen_rank_0", frozen_rank_0},
-                                                  {"killed_rank_0", killed_rank_0}};
+const std::map<std::string, Mistake> kMistakes = {
+    {"missing_rank",
+     [](Communicator& comm) {
+       if (comm.rank() == 1) return;
+       step(comm);
+     }},
+    {"other_order",
+     [](Communicator& comm) {
+       const at::Tensor weight = at::ones({6}), bias = at::ones({2});
+       comm.all_reduce(comm.rank() == 1 ? bias : weight)->wait();
+       comm.all_reduce(comm.rank() == 1 ? weight : bias)->wait();
+     }},
+    {"other_size",
+     [](Communicator& comm) { comm.all_reduce(at::ones({comm.rank() == 1 ? 7 : 8}))->wait(); }},
+    {"other_dtype",
+     [](Communicator& comm) {
+       comm.all_reduce(at::ones({8}, comm.rank() == 1 ? at::kInt : at::kFloat))->wait();
+     }},
+    {"other_root",
+     [](Communicator& comm) { comm.broadcast(at::ones({8}), comm.rank() == 1 ? 1 : 0)->wait(); }},
+    {"only_rank_1",
+     [](Communicator& comm) {
+       if (comm.rank() == 1) all_reduce_sum(1.0, comm);
+       step(comm);
+     }},
+    // All ranks, in a ring.
+    {"sends_first",
+     [](Communicator& comm) {
+       const at::Tensor own = at::ones({kNoBufferHolds}), other = at::ones({kNoBufferHolds});
+       const int size = comm.size();
+       comm.send(own, (comm.rank() + 1) % size, 5)->wait();
+       comm.recv(other, (comm.rank() + size - 1) % size, 5)->wait();
+     }},
+    {"other_message",
+     [](Communicator& comm) {
+       if (comm.rank() == 0) comm.send(at::ones({8}), 1, 0)->wait();
+       if (comm.rank() == 1) comm.recv(at::ones({9}), 0, 0)->wait();
+     }},
+    {"exception",
+     [](Communicator& comm) {
+       check(comm.rank() != 1, "sample 17 cannot be read");
+       step(comm);
+     }},
+    {"two_groups",
+     [](Communicator& comm) {
+       const auto a = comm.split(0, comm.rank()), b = comm.split(0, comm.rank());
+       (comm.rank() == 1 ? b : a)->all_reduce(at::ones({3}))->wait();
+       (comm.rank() == 1 ? a : b)->all_reduce(at::ones({3}))->wait();
+     }},
+    {"silent_rank",
+     [](Communicator& comm) {
+       while (comm.rank() == 1) ::pause();
+       step(comm);
+     }},
+    {"frozen_rank_0",
+     [](Communicator& comm) {
+       if (comm.rank() == 0) std::raise(SIGSTOP);
+       step(comm);
+     }},
+    {"killed_rank_0",
+     [](Communicator& comm) {
+       if (comm.rank() == 0) std::raise(SIGKILL);
+       step(comm);
+     }},
+    {"split_of_one",
+     [](Communicator& comm) {
+       if (comm.rank() == 1) comm.split(0, 0);
+       step(comm);
+     }},
+    // Rank 1 ends, and then the others fail.
+    {"others_fail",
+     [](Communicator& comm) {
+       if (comm.rank() == 1) throw End();
+       ::usleep(100'000);
+       throw CheckError("sample 17 cannot be read");
+     }},
+    {"none", [](Communicator& comm) {
+       const auto part = comm.split(comm.rank() % 2, -comm.rank());
+       step(*part);
+     }}};
 
 int run_rank(World& world, Mistake mistake, double timeout_s) {
   return check_collectives(world, timeout_s, [&] {

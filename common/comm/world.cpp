@@ -23,6 +23,11 @@
 namespace ladder {
 namespace {
 
+constexpr std::pair<Transport, const char*> kTransports[] = {
+    {Transport::kAuto, "auto"},          {Transport::kSelf, "self"},   {Transport::kMpi, "mpi"},
+    {Transport::kThreads, "threads"},    {Transport::kStore, "store"}, {Transport::kNccl, "nccl"},
+    {Transport::kSimulated, "simulated"}};
+
 Transport resolve(Transport transport, int num_ranks) {
   const bool is_torchrun = launcher() == Launcher::kTorchrun;
   const bool is_open = transport == Transport::kAuto || transport == Transport::kNccl;
@@ -69,31 +74,16 @@ bool mpi_is_running() {  // whether or not this World started it
 }  // namespace
 
 Transport parse_transport(const std::string& name) {
-  for (const Transport transport :
-       {Transport::kAuto, Transport::kSelf, Transport::kMpi, Transport::kThreads, Transport::kStore,
-        Transport::kNccl, Transport::kSimulated}) {
-    if (name == to_string(transport)) return transport;
+  for (const auto& [transport, its_name] : kTransports) {
+    if (name == its_name) return transport;
   }
   throw UsageError(concat("--transport is '", name,
-                          "', it must be auto, self, mpi, threads, store, ", "nccl or simulated"));
+                          "', it must be auto, self, mpi, threads, store, nccl or simulated"));
 }
 
 const char* to_string(Transport transport) {
-  switch (transport) {
-    case Transport::kAuto:
-      return "auto";
-    case Transport::kSelf:
-      return "self";
-    case Transport::kMpi:
-      return "mpi";
-    case Transport::kThreads:
-      return "threads";
-    case Transport::kStore:
-      return "store";
-    case Transport::kNccl:
-      return "nccl";
-    case Transport::kSimulated:
-      return "simulated";
+  for (const auto& [known, its_name] : kTransports) {
+    if (transport == known) return its_name;
   }
   throw CheckError(concat("no such transport: ", static_cast<int>(transport)));
 }

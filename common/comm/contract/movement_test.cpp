@@ -61,24 +61,6 @@ TEST_ON_RANKS(Movement, BroadcastFromEveryRoot) {
   }
 }
 
-TEST_ON_RANKS(Movement, MessagesOfOneTagKeepTheirOrder) {
-  if (size_ == 1) return;  // no rank to send to
-  const int next = (rank_ + 1) % size_;
-  const int previous = (rank_ + size_ - 1) % size_;
-  std::vector<WorkPtr> works;
-  for (int i = 0; i < 6; ++i) {  // tags 0 and 1 in turn, of increasing length
-    works.push_back(comm_.send(at::full({i + 1}, float(rank_ * 10 + i)), next, i % 2));
-  }
-  for (const int tag : {1, 0}) {  // received tag by tag, last tag first
-    for (int i = tag; i < 6; i += 2) {
-      const at::Tensor tensor = at::zeros({i + 1});
-      comm_.recv(tensor, previous, tag)->wait();
-      EXPECT_TRUE(bits_equal(tensor, at::full({i + 1}, float(previous * 10 + i))));
-    }
-  }
-  for (const WorkPtr& work : works) work->wait();
-}
-
 TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   if (size_ == 1) return;
   const int next = (rank_ + 1) % size_;
@@ -92,21 +74,6 @@ TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   }
   for (auto it = works.rbegin(); it != works.rend(); ++it) (*it)->wait();
   EXPECT_TRUE(bits_equal(received, at::arange(20, at::kFloat).unsqueeze(1).expand({20, 3})));
-}
-
-TEST_ON_RANKS(Movement, PointToPointDoesNotMeetCollectives) {
-  if (size_ == 1) return;
-  const at::Tensor received = at::zeros({4});
-  WorkPtr work;  // on tag 0 between ranks 0 and 1, pending during the collectives
-  if (rank_ == 1) work = comm_.recv(received, 0, 0);
-  for (int i = 0; i < 3; ++i) {
-    const at::Tensor tensor = at::ones({4 * size_});
-    comm_.all_reduce(tensor)->wait();
-    EXPECT_TRUE(bits_equal(tensor, at::full({4 * size_}, float(size_))));
-  }
-  if (rank_ == 0) work = comm_.send(at::full({4}, 5.0f), 1, 0);
-  if (work) work->wait();
-  EXPECT_TRUE(bits_equal(received, at::full({4}, rank_ == 1 ? 5.0f : 0.0f)));
 }
 
 // The same ring does not end with synchronous sends, nor in a group split from them, whatever the

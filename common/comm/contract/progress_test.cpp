@@ -1,6 +1,4 @@
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,17 +43,6 @@ TEST_ON_RANKS(Progress, ManyInFlightAreWaitedForInAnyOrder) {
   }
 }
 
-TEST_ON_RANKS(Progress, DifferentRanksWaitInDifferentOrders) {
-  std::vector<Started> all;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) all.push_back(start(comm_, seed));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t turn = static_cast<std::size_t>(rank_) * 5;
-    const Started& started = all[(i + turn) % all.size()];
-    started.work->wait();
-    expect_sum(started, comm_);
-  }
-}
-
 TEST_ON_RANKS(Progress, TestAloneFinishes) {
   std::vector<Started> all;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) all.push_back(start(comm_, seed));
@@ -63,19 +50,6 @@ TEST_ON_RANKS(Progress, TestAloneFinishes) {
     while (!started.work->test()) std::this_thread::yield();
     expect_sum(started, comm_);
   }
-}
-
-// Rank 0 waits for the first group's operation, the others for the second's: each needs the other's
-// fold.
-TEST_ON_RANKS(Progress, GroupsMoveEachOtherOn) {
-  const auto other = comm_.split(0, 0);
-  const Started first = start(comm_, 3);
-  const Started second = start(*other, 4);
-  const bool is_even = rank_ % 2 == 0;
-  (is_even ? first : second).work->wait();
-  (is_even ? second : first).work->wait();
-  expect_sum(first, comm_);
-  expect_sum(second, *other);
 }
 
 TEST_ON_RANKS(Progress, BarrierAndSplitMoveOperationsOn) {
@@ -89,25 +63,6 @@ TEST_ON_RANKS(Progress, BarrierAndSplitMoveOperationsOn) {
   second.work->wait();
   expect_sum(first, comm_);
   expect_sum(second, comm_);
-}
-
-TEST_ON_RANKS(Progress, CollectivesOfDifferentKindsDoNotMix) {
-  const at::Tensor sum = values_of(rank_, 3000, at::kFloat);
-  const at::Tensor shard = at::zeros({1000});
-  const at::Tensor gathered = at::zeros({1000 * size_});
-  const at::Tensor from_last = at::full({1000}, rank_ == size_ - 1 ? 9.0f : 0.0f);
-  const WorkPtr a = comm_.all_reduce(sum);
-  const WorkPtr b = comm_.reduce_scatter(values_of(rank_, 1000 * size_, at::kFloat, 2), shard);
-  const WorkPtr c = comm_.all_gather(values_of(rank_, 1000, at::kFloat, 3), gathered);
-  const WorkPtr d = comm_.broadcast(from_last, size_ - 1);
-  for (const WorkPtr* work : {&d, &c, &b, &a}) (*work)->wait();
-  EXPECT_TRUE(bits_equal(sum, fold_of_all(size_, 3000, at::kFloat)));
-  EXPECT_TRUE(bits_equal(
-      shard, fold_of_all(size_, 1000 * size_, at::kFloat, 2).narrow(0, 1000 * rank_, 1000)));
-  for (int r = 0; r < size_; ++r) {
-    EXPECT_TRUE(bits_equal(gathered.narrow(0, 1000 * r, 1000), values_of(r, 1000, at::kFloat, 3)));
-  }
-  EXPECT_TRUE(bits_equal(from_last, at::full({1000}, 9.0f)));
 }
 
 TEST_ON_RANKS(Progress, WorkOutlivesItsCommunicator) {

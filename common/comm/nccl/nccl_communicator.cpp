@@ -1,5 +1,7 @@
 #include "common/comm/nccl/nccl_communicator.hpp"
 
+#include <nccl.h>
+
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
@@ -12,10 +14,10 @@
 #include <vector>
 
 #include "common/comm/argument_checks.hpp"
-#include "common/comm/nccl/nccl_calls.hpp"
-#include "common/comm/nccl/nccl_fold.hpp"
+#include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/nccl/nccl_watchdog.hpp"
 #include "common/comm/nccl/staged_communicator.hpp"
+#include "common/comm/rank_order_fold.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
@@ -26,6 +28,12 @@ namespace {
 
 using at::cuda::CUDAEvent;
 using at::cuda::CUDAStream;
+
+void check_nccl(ncclResult_t result, const char* call) {
+  if (result != ncclSuccess)
+    throw CheckError(
+        concat(call, ": ", ncclGetErrorString(result), ": ", ncclGetLastError(nullptr)));
+}
 
 int runtime_version() {
   int version = 0;
@@ -78,6 +86,49 @@ void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream)
     default:
       return check_call(ncclBroadcast(data, data, tensor.nbytes(), ncclUint8, root, comm, stream));
   }
+}
+
+// Sums in rank order over NCCL, which itself adds up in an order of its own.
+//
+//   scatter and fold   every rank sends slice q of its tensor to rank q, which adds up what arrives
+//                      in rank order: a reduce_scatter
+//   gather             every rank sends its slice to all others: with the former, an all_reduce
+//
+// Both only queue their work, on the slices of a tensor on the GPU, with room; its memory and the
+// room's must stay until the stream is done with them.
+// As one group of NCCL's, in which neither a send nor a receive has to come first.
+template <class Sent, class Received>
+void exchange_with_peers(const RankSlices& slices, Sent sent_to, Received received_from,
+                         ncclComm_t comm, cudaStream_t stream) {
+  check_nccl(ncclGroupStart(), "ncclGroupStart");
+  try {
+    for (int peer = 0; peer < slices.size(); ++peer) {
+      if (peer == slices.rank()) continue;
+      const RankSlices::Bytes out = sent_to(peer), in = received_from(peer);
+      if (!out.empty())
+        check_nccl(ncclSend(out.data(), out.size(), ncclUint8, peer, comm, stream), "ncclSend");
+      if (!in.empty())
+        check_nccl(ncclRecv(in.data(), in.size(), ncclUint8, peer, comm, stream), "ncclRecv");
+    }
+  } catch (...) {
+    ncclGroupEnd();  // NCCL aborts no communicator inside a group
+    throw;
+  }
+  check_nccl(ncclGroupEnd(), "ncclGroupEnd");
+}
+
+void scatter_and_fold(const RankSlices& slices, std::byte* target, ncclComm_t comm,
+                      cudaStream_t stream) {
+  exchange_with_peers(
+      slices, [&](int peer) { return slices.slice(peer); },
+      [&](int peer) { return slices.arriving(peer); }, comm, stream);
+  fold_on_gpu(slices.pieces(), target, slices.dtype(), slices.own_numel(), stream);
+}
+
+void gather(const RankSlices& slices, ncclComm_t comm, cudaStream_t stream) {
+  exchange_with_peers(
+      slices, [&](int /*peer*/) { return slices.own(); },
+      [&](int peer) { return slices.slice(peer); }, comm, stream);
 }
 
 // A group's id, made by rank 0.
@@ -174,8 +225,8 @@ class NcclCommunicator::NcclWork final : public Work {
 
 NcclCommunicator::NcclCommunicator(std::unique_ptr<Communicator> control,
                                    std::shared_ptr<CommStream> comm_stream)
-    : control_(std::move(control)), comm_stream_(std::move(comm_stream)) {
-  group_ = std::make_shared<Group>(agree_on_id(*control_), size(), rank(), comm_stream_);
+    : ForwardingCommunicator(std::move(control)), comm_stream_(std::move(comm_stream)) {
+  group_ = std::make_shared<Group>(agree_on_id(inner_), size(), rank(), comm_stream_);
 }
 
 NcclCommunicator::~NcclCommunicator() = default;
@@ -191,15 +242,8 @@ std::unique_ptr<NcclCommunicator> NcclCommunicator::create(std::unique_ptr<Commu
                            std::make_shared<CommStream>(options)));
 }
 
-int NcclCommunicator::rank() const {
-  return control_->rank();
-}
-int NcclCommunicator::size() const {
-  return control_->size();
-}
-
 Traffic NcclCommunicator::traffic() const {
-  Traffic sum = control_->traffic();
+  Traffic sum = inner_.traffic();
   return sum += comm_stream_->meter;
 }
 
@@ -210,7 +254,7 @@ WorkPtr NcclCommunicator::start(const Operation& operation) {
     comm_stream_->stream.synchronize();
   }
   if (operation.is_barrier() || operation.is_message() || operation.tensor.is_cpu())
-    return control_->start(operation);
+    return inner_.start(operation);
   if (!operation.is_sum() || comm_stream_->options.reduction == Reduction::kNative) {
     return queue(operation, {},
                  [&](ncclComm_t comm, cudaStream_t stream) { call_nccl(operation, comm, stream); });
@@ -250,7 +294,7 @@ WorkPtr NcclCommunicator::queue(const Operation& operation, const at::Tensor& sc
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
-  std::unique_ptr<Communicator> part = control_->split(color, key);
+  std::unique_ptr<Communicator> part = inner_.split(color, key);
   if (part == nullptr) return nullptr;
   return std::unique_ptr<Communicator>(new NcclCommunicator(std::move(part), comm_stream_));
 }

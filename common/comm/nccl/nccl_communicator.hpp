@@ -32,7 +32,7 @@
 #include <memory>
 #include <string>
 
-#include "common/comm/communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 
 namespace ladder {
 
@@ -46,7 +46,7 @@ struct NcclOptions {
 // The version of the NCCL library that this process has loaded, for example "2.28.9".
 std::string nccl_version();
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public ForwardingCommunicator {
  public:
   // The group of control's ranks, on the current device of each. Collective over control, which
   // carries NCCL's id. Throws UsageError if two ranks have the same GPU, and CheckError if NCCL's
@@ -55,8 +55,6 @@ class NcclCommunicator final : public Communicator {
                                                   const NcclOptions& options = {});
   ~NcclCommunicator() override;
 
-  int rank() const override;
-  int size() const override;
   WorkPtr start(const Operation& operation) override;  // a barrier waits for the GPU as well
   std::unique_ptr<Communicator> split(int color, int key) override;
   Traffic traffic() const override;
@@ -70,7 +68,6 @@ class NcclCommunicator final : public Communicator {
   template <class Launch>
   WorkPtr queue(const Operation& operation, const at::Tensor& scratch, Launch launch);
 
-  std::unique_ptr<Communicator> control_;
   std::shared_ptr<CommStream> comm_stream_;
   std::shared_ptr<Group> group_;  // shared with the operations in flight
 };
