@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,14 +27,19 @@ class ActivationWatch {
                   std::function<void(const std::string&)> on_fault)
       : computations_(std::move(computations)), on_fault_(std::move(on_fault)) {}
 
-  // A forward of this chunk begins: of the microbatch that comes next. Returns it.
-  std::int64_t begin_forward(int chunk) {
-    const std::int64_t microbatch = num_forwards_[chunk]++;
-    begin({chunk, microbatch}, ActionKind::kForward, ActionKind::kForward);
-    return microbatch;
-  }
-  void begin_backward(const Pass& place) {
-    begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
+  // Lifetime: as long as the model runs.
+  void watch(JudgedPipeline& model) {
+    model.on_begin = [this](int chunk) {
+      place_ = {chunk, num_forwards_[chunk]++};
+      begin(place_, ActionKind::kForward, ActionKind::kForward);
+    };
+    model.on_end = [this](const at::Tensor& x, const at::Tensor& y, const at::Tensor& z) {
+      keep("what autograd has saved", place_, y);
+      keep("the input", place_, x);
+      z.register_hook([this, place = place_](const at::Tensor& /*gradient*/) {
+        begin(place, ActionKind::kBackward, ActionKind::kInputBackward);
+      });
+    };
   }
 
   // Until the backward of its chunk is over, or the input half of it.
@@ -77,6 +83,7 @@ class ActivationWatch {
   std::vector<Action> computations_;
   std::function<void(const std::string&)> on_fault_;
   std::map<int, std::int64_t> num_forwards_;  // begun, by chunk
+  Pass place_;                                // of the forward that is running
   std::vector<Kept> kept_;
   bool has_fault_ = false;
 };

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/check.hpp"
 #include "common/core/unit.hpp"
 #include "common/model/model.hpp"
 #include "common/model/modules.hpp"
@@ -39,8 +40,7 @@ class JudgedPipeline {
   // Called in the forward of each chunk: when it begins, and with what it has computed when it
   // ends.
   std::function<void(int chunk)> on_begin;
-  std::function<void(int chunk, const at::Tensor& x, const at::Tensor& y, const at::Tensor& z)>
-      on_end;
+  std::function<void(const at::Tensor& x, const at::Tensor& y, const at::Tensor& z)> on_end;
 
   // 16-bit parameters have fp32 gradients, as in training.
   JudgedPipeline(int num_stages, int num_chunks, at::ScalarType type = at::kFloat)
@@ -161,7 +161,7 @@ class JudgedPipeline {
     chunk.layers.push_back({unit, [this, c, linear, gain](const at::Tensor& x) {
                               if (on_begin) on_begin(c);
                               const at::Tensor y = linear(x.sin()).tanh(), z = y * gain;
-                              if (on_end) on_end(c, x, y, z);
+                              if (on_end) on_end(x, y, z);
                               return z;
                             }});
     if (c + 1 == num_chunks) {

@@ -42,22 +42,13 @@ class RunnerChecks : public PartChecks {
       const auto gradients =
           model.gradients(batch, static_cast<double>(batch.num_targets()), run_.loss_scale);
       ActivationWatch watch(script.computations(), [&](const std::string& what) { say(what); });
-      model.on_begin = [&](int chunk) { place_ = {chunk, watch.begin_forward(chunk)}; };
-      model.on_end = [&](int /*chunk*/, const at::Tensor& x, const at::Tensor& y,
-                         const at::Tensor& z) {
-        watch.keep("what autograd has saved", place_, y);
-        watch.keep("the input", place_, x);
-        z.register_hook([&watch, place = place_](const at::Tensor& /*gradient*/) {
-          watch.begin_backward(place);
-        });
-      };
-      std::int64_t num_weight_gradients = 0;
-      std::map<std::string, std::int64_t> num_by_name;
-      std::map<std::string, at::Tensor> announced;  // gradients, when they were announced last
+      watch.watch(model);
+      const std::vector<NamedTensor> leaves = model.leaves_of(comm.rank());
+      calls_ = {};
       const OnWeightGradient on_weight_gradient = [&](const at::Tensor& parameter) {
-        expect_only_one_has_grown(parameter, model.leaves_of(comm.rank()), announced);
-        ++num_weight_gradients;
-        ++num_by_name[name_of(parameter, model.leaves_of(comm.rank()))];
+        expect_only_one_has_grown(parameter, leaves);
+        ++calls_.by_name[name_of(parameter, leaves)];
+        ++calls_.count;
       };
       std::size_t num_messages = 0;
       comm.follow(script.messages());
@@ -65,25 +56,17 @@ class RunnerChecks : public PartChecks {
         const Pass place = {message.action.chunk, message.action.microbatch};
         if (message.action.kind == ActionKind::kRecvGradient)
           watch.keep("the received gradient", place, tensor);
-        if (message.action.kind == ActionKind::kSendGradient) {
+        if (message.action.kind == ActionKind::kSendGradient)
           expect_gradient(concat("what B", place.second, " of chunk ", place.first,
                                  " leaves to be sent, the gradient of its input,"),
                           tensor, gradients.of_inputs.at(place));
-        }
-        expect_calls("before '" + to_string(message.action) + "'", num_weight_gradients,
+        expect_calls("before '" + to_string(message.action) + "'", calls_.count,
                      script.num_weight_gradients(num_messages++, gradients));
       };
       const double loss =
           run(comm, model, planner, batch, run_.is_heard ? on_weight_gradient : OnWeightGradient());
       watch.finish();
-      const auto sums = script.sums(gradients);
-      for (const NamedTensor& leaf : model.leaves_of(comm.rank()))
-        expect_gradient("the gradient of '" + leaf.name + "'" + shared_by(leaf.name, model),
-                        leaf.tensor.grad(), sums.at(leaf.name));
-      expect_calls("in all", num_weight_gradients,
-                   script.num_weight_gradients(script.messages().size(), gradients));
-      for (const auto& [name, count] : num_by_name)
-        expect_calls("with '" + name + "'", count, script.num_weight_halves_of(name));
+      expect_sums(model, leaves, script, gradients);
       const bool is_last = comm.rank() + 1 == comm.size();
       expect(prefix() + "the loss that is returned", loss, is_last ? gradients.loss : 0.0);
     });
@@ -147,7 +130,7 @@ class RunnerChecks : public PartChecks {
   }
   Planner planner_of(int num_stages) const {
     return [=, run = run_](std::int64_t m) {
-      return RightSchedule::plan(run.schedule, num_stages, m, run.chunks_per_stage);
+      return GreedyPlan::plan(run.schedule, num_stages, m, run.chunks_per_stage);
     };
   }
   at::ScalarType type() const { return run_.loss_scale == 1 ? at::kFloat : at::kHalf; }
@@ -195,14 +178,25 @@ class RunnerChecks : public PartChecks {
   std::string prefix() const { return concat(name_, ", ", run_name(), ": "); }
   void say(const std::string& what) { fault(prefix() + what); }
 
+  void expect_sums(const JudgedPipeline& model, const std::vector<NamedTensor>& leaves,
+                   const StageScript& script, const JudgedPipeline::Gradients& gradients) {
+    const auto sums = script.sums(gradients);
+    for (const NamedTensor& leaf : leaves)
+      expect_gradient("the gradient of '" + leaf.name + "'" + shared_by(leaf.name, model),
+                      leaf.tensor.grad(), sums.at(leaf.name));
+    expect_calls("in all", calls_.count,
+                 script.num_weight_gradients(script.messages().size(), gradients));
+    for (const auto& [name, count] : calls_.by_name)
+      expect_calls("with '" + name + "'", count, script.num_weight_halves_of(name));
+  }
+
   // "As soon as a separate weight half has added to its gradient": no other one is waiting.
   void expect_only_one_has_grown(const at::Tensor& parameter,
-                                 const std::vector<NamedTensor>& leaves,
-                                 std::map<std::string, at::Tensor>& announced) {
+                                 const std::vector<NamedTensor>& leaves) {
     for (const auto& [name, tensor] : leaves) {
       if (!JudgedPipeline::is_of_linear_layer(name) || !tensor.grad().defined()) continue;
       const bool is_it = tensor.is_same(parameter);
-      at::Tensor& before = announced[name];
+      at::Tensor& before = calls_.announced[name];
       const bool has_grown = !before.defined() || !before.equal(tensor.grad());
       before = tensor.grad().clone();
       if (has_grown != is_it && !std::exchange(has_wrong_count_, true))
@@ -251,9 +245,15 @@ class RunnerChecks : public PartChecks {
     return ", which several chunks of the stage read,";
   }
 
+  struct Calls {  // of on_weight_gradient
+    std::int64_t count = 0;
+    std::map<std::string, std::int64_t> by_name;
+    std::map<std::string, at::Tensor> announced;  // gradients, at the last call
+  };
+
   Run run_;
+  Calls calls_;
   bool has_wrong_gradient_ = false, has_wrong_count_ = false;
-  Pass place_;  // of the forward that is running
 };
 
 }  // namespace ladder::step8

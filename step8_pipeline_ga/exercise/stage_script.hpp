@@ -1,5 +1,5 @@
-// For the judge, part 2: all that a stage has to do for a batch, in flushes, by plans that are
-// right.
+// For the judge, part 2: plans that are right, whatever the answer to part 1 is, and all that a
+// stage has to do for a batch by them.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,84 @@
 
 #include "step8_pipeline_ga/exercise/judged_pipeline.hpp"
 #include "step8_pipeline_ga/exercise/plan_communicator.hpp"
-#include "step8_pipeline_ga/exercise/right_schedule.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder::step8 {
+
+// Knows no schedule's order, only how much its stages may remember: each goes forward while it
+// remembers less than that, later chunks first, and otherwise backward. check_plan() says that the
+// plan is right.
+class GreedyPlan {
+ public:
+  static PipelinePlan plan(Schedule schedule, int num_stages, std::int64_t num_microbatches,
+                           int chunks_per_stage) {
+    GreedyPlan greedy(schedule, {num_stages, chunks_per_stage, num_microbatches, {}});
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (int stage = 0; stage < num_stages; ++stage) goes_on |= greedy.compute_next(stage);
+    }
+    check_plan(greedy.plan_);
+    return greedy.plan_;
+  }
+
+ private:
+  GreedyPlan(Schedule schedule, PipelinePlan plan)
+      : schedule_(schedule),
+        backward_(schedule == Schedule::kZeroBubble ? ActionKind::kInputBackward
+                                                    : ActionKind::kBackward),
+        plan_(std::move(plan)),
+        num_live_(static_cast<std::size_t>(plan_.num_stages)) {
+    plan_.stages.resize(num_live_.size());
+  }
+
+  bool compute_next(int stage) {
+    const auto& [num_stages, num_own, num_microbatches, stages] = plan_;
+    const std::int64_t most =
+        most_live_microbatches(schedule_, num_stages, num_microbatches, num_own, stage);
+    const bool may_go_forward = num_live_[static_cast<std::size_t>(stage)] < most;
+    for (const ActionKind kind : {ActionKind::kForward, backward_, ActionKind::kWeightBackward}) {
+      if (kind == ActionKind::kForward && !may_go_forward) continue;
+      for (int nth = num_own - 1; nth >= 0; --nth) {
+        if (compute(kind, stage + nth * num_stages)) return true;
+      }
+    }
+    return false;
+  }
+
+  // The chunk's next microbatch, if what it needs is there.
+  bool compute(ActionKind kind, int chunk) {
+    std::int64_t& microbatch = num_done_[{kind, chunk}];
+    if (microbatch == num_ready(kind, chunk)) return false;
+    const auto list = [&](const Action& action) {
+      plan_.stages[static_cast<std::size_t>(plan_.stage_of(action.chunk))].push_back(action);
+    };
+    list({kind, chunk, microbatch});
+    const bool is_forward = kind == ActionKind::kForward;
+    const Action send = {is_forward ? ActionKind::kSendActivation : ActionKind::kSendGradient,
+                         chunk, microbatch++};
+    const bool leaves_model = chunk == (is_forward ? plan_.num_chunks() - 1 : 0);
+    if (kind != ActionKind::kWeightBackward && !leaves_model) list(send), list(other_end(send));
+    std::int64_t& num_live = num_live_[static_cast<std::size_t>(plan_.stage_of(chunk))];
+    if (kind != ActionKind::kInputBackward) num_live += is_forward ? 1 : -1;
+    return true;
+  }
+
+  std::int64_t num_ready(ActionKind kind, int chunk) {
+    const std::int64_t all = plan_.num_microbatches;
+    const auto num_done = [&](ActionKind of, int at) { return num_done_[{of, at}]; };
+    if (kind == ActionKind::kForward) return chunk == 0 ? all : num_done(kind, chunk - 1);
+    if (kind == ActionKind::kWeightBackward) return num_done(ActionKind::kInputBackward, chunk);
+    const bool is_last = chunk + 1 == plan_.num_chunks();
+    return is_last ? num_done(ActionKind::kForward, chunk) : num_done(kind, chunk + 1);
+  }
+
+  Schedule schedule_;
+  ActionKind backward_;
+  PipelinePlan plan_;
+  std::vector<std::int64_t> num_live_;                           // on each stage
+  std::map<std::pair<ActionKind, int>, std::int64_t> num_done_;  // microbatches, by kind and chunk
+};
 
 class StageScript {
  public:
