@@ -1,6 +1,7 @@
 #include "step8_pipeline_ga/cost_card.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
@@ -13,25 +14,21 @@
 namespace ladder::step8 {
 namespace {
 
-// Each microbatch goes from so many of the stage's chunks to the next one, and comes to so many.
-Traffic messages(const TrainOptions& options, const BatchCounts& batches, std::int64_t num_sent,
-                 std::int64_t num_received) {
-  Traffic traffic;
+// Of a forward through all chunks, or of the backward: each chunk sends every microbatch on, but the
+// model's last one, and receives it, but the first one.
+Traffic messages(const TrainOptions& options, const BatchCounts& batches, const Place& place,
+                 bool is_backward) {
+  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
+  std::int64_t num_sent = own - (place.stage == place.num_stages - 1 ? 1 : 0);
+  std::int64_t num_received = own - (place.stage == 0 ? 1 : 0);
+  if (is_backward) std::swap(num_sent, num_received);
   const std::int64_t calls = num_sent * batches.microbatches;
   const std::int64_t bytes_per_row = options.shape.rows_per_sample * options.model.context *
                                      options.model.channels * options.model.precision.param_bytes();
+  Traffic traffic;
   traffic[CommOp::kSend] = {calls, num_sent * batches.rows * bytes_per_row, calls};
   traffic[CommOp::kRecv] = {.calls = num_received * batches.microbatches};
   return traffic;
-}
-
-// The stage's chunks without the model's first one, and without its last one.
-struct Chunks {
-  std::int64_t not_first, not_last;
-};
-Chunks chunks_of(const TrainOptions& options, const Place& place) {
-  const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;
-  return {own - (place.stage == 0 ? 1 : 0), own - (place.stage == place.num_stages - 1 ? 1 : 0)};
 }
 
 // What a chunk holds of one microbatch, in bytes: until its backward is over; at most in it; and of
@@ -148,8 +145,7 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank) {
 
 Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
                         const Place& place) {
-  const auto [not_first, not_last] = chunks_of(options, place);
-  return messages(options, batches, not_last, not_first);
+  return messages(options, batches, place, /*is_backward=*/false);
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
@@ -170,9 +166,8 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
     Traffic counts = scalars_traffic(1, place.num_replicas, place.replica);
     sent += counts *= steps.batches.microbatches;
   }
-  const auto [not_first, not_last] = chunks_of(options, place);
   sent += forward_traffic(options, steps.batches, place);
-  return sent += messages(options, steps.batches, not_first, not_last);  // gradients, backward
+  return sent += messages(options, steps.batches, place, /*is_backward=*/true);
 }
 
 }  // namespace ladder::step8

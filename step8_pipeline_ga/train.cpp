@@ -8,14 +8,12 @@
 #include "common/train/step_sums.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
-#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 #include "step8_pipeline_ga/stage/stage_state.hpp"
-#include "step8_pipeline_ga/stage/stage_sums.hpp"
 
 namespace ladder::step8 {
 

@@ -5,7 +5,7 @@
 #include "step4_bucketed_ddp/bucket_options.hpp"
 #include "step8_pipeline_ga/cost_card.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step8_pipeline_ga/runner/describe_pipeline.hpp"
+#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder::step8 {

@@ -2,33 +2,46 @@
 // reference, or a teacher. 4 bytes per parameter of the stage, 2 in 16 bits.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "common/comm/mesh.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/options/options.hpp"
-#include "step8_pipeline_ga/runner/pipeline_runner.hpp"
-#include "step8_pipeline_ga/stage/stage_plan.hpp"
+#include "step8_pipeline_ga/runner/stage_pipeline.hpp"
+#include "step8_pipeline_ga/stage/stage_state.hpp"
 
 namespace ladder {
 
 class InferenceModel {
  public:
   // Its parameters are those of a new model. Lifetime: the mesh's communicators outlive it.
-  InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh);
+  InferenceModel(const TrainOptions& options, const StagePlan& plan, const Mesh& mesh)
+      : plan_(plan),
+        mesh_(mesh),
+        unshaped_(unshaped_options(options.model)),
+        flat_(plan.layout),
+        pipeline_(stage_pipeline(options, plan, flat_, mesh_.stages)) {}
 
   // This stage's parameters, to be written to.
   const at::Tensor& params() const { return flat_.params(); }
 
   // Reads this stage's part of a checkpoint. Local. Throws CheckError if it is damaged, or belongs
   // to another model or tokenizer.
-  void load(const std::filesystem::path& checkpoint, const std::string& tokenizer);
+  void load(const std::filesystem::path& checkpoint, const std::string& tokenizer) {
+    TrainState state;
+    state.parameters = stage_parameters(plan_, flat_, mesh_);
+    state.tokenizer = tokenizer;
+    state.unshaped = unshaped_;
+    load_parameters(checkpoint, state);
+  }
 
   // Runs the microbatches forward, and calls `visit` with the outputs of each, on the last stage.
   // Collective over the stages.
-  void forward(const Microbatches& batch, const OutputVisitor& visit);
+  void forward(const Microbatches& batch, const OutputVisitor& visit) {
+    pipeline_.forward(batch, visit);
+  }
 
  private:
   StagePlan plan_;

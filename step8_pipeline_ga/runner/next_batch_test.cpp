@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -22,21 +20,17 @@ using Pairs = std::vector<std::pair<double, double>>;  // documents and microbat
 
 class NextBatch : public RankTest {
  protected:
-  Communicator& comm() { return comm_; }
-
   // One document per row, in the order of the file.
   BatchStream documents(std::int64_t num_documents, std::int64_t rows) {
-    const std::string path = (folder_.path() / "documents.jsonl").string();
-    std::ofstream file(path);
-    for (std::int64_t i = 0; i < num_documents; ++i) file << "{\"answer\": \"abc\"}\n";
-    file.close();
+    std::string lines;
+    for (std::int64_t i = 0; i < num_documents; ++i) lines += "{\"answer\": \"abc\"}\n";
     DataOptions data;
-    data.source = path;
+    data.source = folder_.write("documents.jsonl", lines);
     data.rows = Rows::kDocuments;
     data.order = SampleOrder::kSequential;
     data.microbatch_size = rows;
     data.context = 8;
-    return {data, data_shard(comm().rank(), comm().size(), Tail::kPad)};
+    return {data, data_shard(comm_.rank(), comm_.size(), Tail::kPad)};
   }
   static TrainOptions wanting(std::int64_t docs_per_step) {
     TrainOptions options;
@@ -46,7 +40,7 @@ class NextBatch : public RankTest {
   Pairs steps(BatchStream& batches, std::int64_t docs_per_step, int count) {
     Pairs found;
     for (int i = 0; i < count; ++i) {
-      const StepBatch batch = next_batch(batches, wanting(docs_per_step), comm());
+      const StepBatch batch = next_batch(batches, wanting(docs_per_step), comm_);
       EXPECT_EQ(batch.metrics.at(0).first, "documents");
       EXPECT_EQ(batch.metrics.at(1).first, "microbatches");
       EXPECT_EQ(batch.metrics[1].second, batch.microbatches.size());
@@ -60,7 +54,7 @@ class NextBatch : public RankTest {
 
 // n documents in each microbatch, those of all replicas together.
 TEST_ON_RANKS(NextBatch, TheMicrobatchThatOvershootsIsKept) {
-  const std::int64_t n = comm().size();
+  const std::int64_t n = comm_.size();
   BatchStream two = documents(1000 * n, 2), three = documents(1000 * n, 3),
               four = documents(1000 * n, 4);
   EXPECT_THAT(steps(two, 6 * n, 2), ElementsAre(std::pair(6 * n, 3), std::pair(6 * n, 3)));
@@ -70,7 +64,7 @@ TEST_ON_RANKS(NextBatch, TheMicrobatchThatOvershootsIsKept) {
 }
 
 TEST_ON_RANKS(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
-  const std::int64_t n = comm().size();
+  const std::int64_t n = comm_.size();
   BatchStream batches = documents(11 * n, 2);  // microbatches of 2 2 2 2 2 1
   EXPECT_THAT(steps(batches, 8 * n, 4), ElementsAre(std::pair(8 * n, 4), std::pair(3 * n, 2),  //
                                                     std::pair(8 * n, 4), std::pair(3 * n, 2)));
@@ -79,12 +73,12 @@ TEST_ON_RANKS(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
 }
 
 TEST_ON_RANKS(NextBatch, ContinuesFromAnyStep) {
-  const std::int64_t n = comm().size();
+  const std::int64_t n = comm_.size();
   BatchStream whole = documents(11 * n, 2), resumed = documents(11 * n, 2);
   for (int i = 0; i < 7; ++i) {
     resumed.seek(whole.position());
-    const StepBatch wanted = next_batch(whole, wanting(5 * n), comm());
-    const StepBatch found = next_batch(resumed, wanting(5 * n), comm());
+    const StepBatch wanted = next_batch(whole, wanting(5 * n), comm_);
+    const StepBatch found = next_batch(resumed, wanting(5 * n), comm_);
     EXPECT_EQ(found.metrics, wanted.metrics);
     for (std::int64_t m = 0; m < wanted.microbatches.size(); ++m)
       EXPECT_EQ(found.microbatches[m].samples, wanted.microbatches[m].samples);
@@ -93,55 +87,43 @@ TEST_ON_RANKS(NextBatch, ContinuesFromAnyStep) {
 
 // Documents are spread unevenly over the replicas, but all fetch as often.
 TEST_ON_RANKS(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
-  const std::string path = (folder_.path() / "ragged.jsonl").string();
-  std::ofstream file(path);
+  std::string lines;
   for (int i = 0; i < 200; ++i)
-    file << "{\"answer\": \"" << std::string(static_cast<std::size_t>(i * i % 97), 'x') << "\"}\n";
-  file.close();
+    lines +=
+        concat("{\"answer\": \"", std::string(static_cast<std::size_t>(i * i % 97), 'x'), "\"}\n");
   DataOptions data;
-  data.source = path;
+  data.source = folder_.write("ragged.jsonl", lines);
   data.microbatch_size = 3;
   data.context = 16;
-  BatchStream batches(data, data_shard(comm().rank(), comm().size(), Tail::kDrop));
+  BatchStream batches(data, data_shard(comm_.rank(), comm_.size(), Tail::kDrop));
   for (int step = 0; step < 60; ++step) {
-    const StepBatch batch = next_batch(batches, wanting(7), comm());
+    const StepBatch batch = next_batch(batches, wanting(7), comm_);
     const auto own = static_cast<double>(batch.microbatches.size());
-    EXPECT_EQ(all_reduce_sum(own, comm()), own * comm().size()) << step;
+    EXPECT_EQ(all_reduce_sum(own, comm_), own * comm_.size()) << step;
     EXPECT_TRUE(batch.metrics[0].second >= 7 || batches.is_epoch_over()) << step;
   }
   EXPECT_GT(batches.position().epoch, 0);
 }
 
-TEST_ON_RANKS(NextBatch, WithoutTheOptionItIsTheStreamsStep) {
-  BatchStream batches = documents(100, 2), same = documents(100, 2);
-  const StepBatch batch = next_batch(batches, wanting(0), comm());
-  EXPECT_TRUE(batch.metrics.empty());
-  EXPECT_EQ(batch.microbatches[0].samples, same.next()[0].samples);
-}
-
-// Every step would be a whole epoch, however large: a .txt file is one document.
-TEST_ON_RANKS(NextBatch, MoreDocumentsThanThereAreAreRefused) {
-  const std::int64_t n = comm().size();
+// More documents than there are: every step would be a whole epoch, however large. Or data that do
+// not mark any.
+TEST_ON_RANKS(NextBatch, DocumentsThatCannotBeCountedAreRefused) {
+  const std::int64_t n = comm_.size();
   BatchStream batches = documents(11 * n, 2);
   const auto message = AllOf(HasSubstr(concat("--docs-per-step ", 11 * n + 1)),
                              HasSubstr(concat(11 * n, " document")), HasSubstr("give at most"));
-  EXPECT_THAT([&] { next_batch(batches, wanting(11 * n + 1), comm()); },
+  EXPECT_THAT([&] { next_batch(batches, wanting(11 * n + 1), comm_); },
               ThrowsMessage<UsageError>(message));
   EXPECT_THAT(steps(batches, 11 * n, 1), ElementsAre(std::pair(11 * n, 6)));
-}
 
-TEST_ON_RANKS(NextBatch, DataWithoutDocumentsAreRefused) {
-  const std::string path = (folder_.path() / "tokens.bin").string();
-  std::ofstream(path, std::ios::binary) << std::string(400, '\1');
-  DataOptions data;
-  data.source = path;
-  data.vocab_size = 1000;
-  data.context = 8;
   TrainOptions options = wanting(5);
-  options.data = data;
-  BatchStream batches(data, data_shard(comm().rank(), comm().size(), Tail::kPad));
-  EXPECT_THAT([&] { next_batch(batches, options, comm()); },
-              ThrowsMessage<UsageError>(AllOf(HasSubstr("--docs-per-step 5"), HasSubstr(path))));
+  options.data.source = folder_.write("tokens.bin", std::string(400, '\1'));
+  options.data.vocab_size = 1000;
+  options.data.context = 8;
+  BatchStream tokens(options.data, data_shard(comm_.rank(), comm_.size(), Tail::kPad));
+  EXPECT_THAT([&] { next_batch(tokens, options, comm_); },
+              ThrowsMessage<UsageError>(
+                  AllOf(HasSubstr("--docs-per-step 5"), HasSubstr(options.data.source))));
 }
 
 }  // namespace

@@ -40,7 +40,6 @@
 #include "common/model/model.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
-#include "step8_pipeline_ga/schedule/pipeline_timeline.hpp"
 
 namespace ladder {
 

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
 #include "common/model/modules.hpp"
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
@@ -143,34 +142,6 @@ PipelinePlan partly_cut_plan(std::int64_t num_microbatches) {
 
 class PipelineRunnerTest : public RankTest {};
 
-// Two flushes, the second one shorter, of microbatches with different numbers of rows.
-TEST_ON_RANKS(PipelineRunnerTest, GradientsAndLossAreThoseOfOneProcess) {
-  for (const Shape& shape : shapes()) {
-    SCOPED_TRACE(concat(to_string(shape.schedule), " of ", shape.num_microbatches));
-    const Stage stage(shape);
-    const Microbatches batch = batch_of(2 * shape.num_microbatches - 1);
-    const double num_targets = static_cast<double>(batch.num_targets());
-    const Model whole = whole_model(stage.num_layers());
-    double wanted_loss = 0;
-    for (const Microbatch& microbatch : batch) {
-      const at::Tensor share =
-          kSquares.loss_sum(whole.forward(microbatch.tokens), microbatch) / num_targets;
-      share.backward();
-      wanted_loss += share.item<double>();
-    }
-    const double loss =
-        stage.runner().accumulate_gradients(kSquares, batch, num_targets, shape.num_microbatches);
-    EXPECT_EQ(loss, stage.is_last() ? wanted_loss : 0);
-    for (std::size_t i = 0; i < stage.chunks().size(); ++i) {
-      for (std::size_t t = 0; t < 2; ++t) {
-        const at::Tensor& wanted = whole.layers[stage.layer_of(i)].unit.tensors[t].tensor.grad();
-        EXPECT_GT(wanted.abs().max().item<float>(), 0);
-        EXPECT_TRUE(bits_equal(stage.chunks()[i].layers[0].unit.tensors[t].tensor.grad(), wanted));
-      }
-    }
-  }
-}
-
 TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
   for (const Shape& shape : shapes()) {
     const Stage stage(shape);
@@ -224,25 +195,6 @@ TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
   const StopSignal forgets;
 }
 
-// The gradients of separate weight halves are announced, one by one, as often as there are
-// microbatches; others are not.
-TEST_ON_RANKS(PipelineRunnerTest, AnnouncesWhatNoHookDoes) {
-  const int halves = Stage::comm().rank() > 0 ? 2 * 5 : 0;  // the first input has no gradient
-  for (const auto& [schedule, wanted] :
-       {std::pair{Schedule::k1f1b, 0}, {Schedule::kZeroBubble, halves}}) {
-    const Stage stage({schedule, 5});
-    int num_announced = 0;
-    const Microbatches batch = batch_of(5);
-    stage.runner().accumulate_gradients(kSquares, batch, 1, 5, [&](const at::Tensor& parameter) {
-      ++num_announced;
-      const Unit& unit = stage.chunks()[0].layers[0].unit;
-      EXPECT_TRUE(parameter.is_same(unit.tensors[0].tensor) ||
-                  parameter.is_same(unit.tensors[1].tensor));
-    });
-    EXPECT_EQ(num_announced, wanted);
-  }
-}
-
 TEST_ON_RANKS(PipelineRunnerTest, APlanMayCutSomeBackwardsOnly) {
   const Stage whole({Schedule::kGpipe, 5}), partly_cut({Schedule::kGpipe, 5});
   const Microbatches batch = batch_of(5);
@@ -255,33 +207,6 @@ TEST_ON_RANKS(PipelineRunnerTest, APlanMayCutSomeBackwardsOnly) {
     EXPECT_TRUE(bits_equal(partly_cut.chunks()[0].layers[0].unit.tensors[t].tensor.grad(),
                            whole.chunks()[0].layers[0].unit.tensors[t].tensor.grad()));
   }
-}
-
-// After a run nothing is left; 1F1B remembers at most p − r microbatches, however many there are.
-TEST_ON_PROCESSES(PipelineRunnerTest, KeepsNoActivationLongerThanThePlanDoes) {
-  install_memory_ledger();
-  const auto peak = [](Schedule schedule, std::int64_t num_microbatches) {
-    const Stage stage({schedule, num_microbatches});
-    std::vector<Microbatch> equal(static_cast<std::size_t>(num_microbatches), batch_of(1)[0]);
-    const Microbatches batch(std::move(equal));
-    PipelineRunner runner = stage.runner();
-    runner.accumulate_gradients(kSquares, batch, 1, num_microbatches);  // now its plan is made
-    reset_memory_peaks();
-    const std::int64_t before = read_memory().total_live_bytes;
-    runner.accumulate_gradients(kSquares, batch, 1, num_microbatches);
-    EXPECT_EQ(read_memory().total_live_bytes, before);
-    return read_memory().peak_bytes - before;
-  };
-  const std::int64_t one_more = peak(Schedule::kGpipe, 12) - peak(Schedule::kGpipe, 11);
-  EXPECT_GE(one_more, 4 * 2 * kTokens * kChannels);
-  const std::int64_t saved = peak(Schedule::kGpipe, 12) - peak(Schedule::k1f1b, 12);
-  const int num_live = Stage::comm().size() - Stage::comm().rank();
-  // A later stage may also hold the next activation, which has arrived already, and the last
-  // gradient.
-  const std::int64_t messages = Stage::comm().rank() > 0 ? 2 * 4 * 2 * kTokens * kChannels : 0;
-  EXPECT_LE(saved, (12 - num_live) * one_more);
-  EXPECT_GE(saved, (12 - num_live) * one_more - messages);
-  EXPECT_EQ(peak(Schedule::k1f1b, 9), peak(Schedule::k1f1b, 12));
 }
 
 TEST_ON_RANKS(PipelineRunnerTest, RecordsWhatItComputes) {

@@ -2,8 +2,12 @@
 
 #include <utility>
 
+#include "common/core/check.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/schedule/schedule_check.hpp"
+#include "step8_pipeline_ga/schedule/schedule_drawing.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
 
@@ -26,6 +30,59 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
   }
   return {std::move(chunks), options.model.channels, stages, planner_of(options, stages.size()),
           at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
+}
+
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
+                              int num_replicas) {
+  const std::int64_t docs = options.get<PipelineOptions>().docs_per_step;
+  const std::string flushes =
+      docs > 0 ? concat("as many microbatches as hold ", docs, " documents")
+               : concat(options.data.num_microbatches, " microbatch(es) per flush, ",
+                        options.get<PipelineOptions>().accumulation, " flush(es)");
+  const std::string rows = docs > 0 ? "" : concat(rows_per_step(options, num_replicas), " ");
+  return concat(to_string(cut), "global batch: ", rows, "rows (", options.data.microbatch_size,
+                " per microbatch, ", flushes, ", ", num_replicas, " replica(s)), schedule ",
+                to_string(options.get<PipelineOptions>().schedule));
+}
+
+std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg) {
+  const auto& pipeline = options.get<PipelineOptions>();
+  const int num_stages = pipeline.num_stages > 0 ? pipeline.num_stages : world_size;
+  constexpr std::int64_t kMost = 100'000;
+  const std::int64_t num_forwards =
+      num_stages * pipeline.chunks_per_stage * options.data.num_microbatches;
+  check_usage(num_forwards <= kMost, "--show-schedule of ", num_stages,
+              " stages (--pipeline-stages), ", pipeline.chunks_per_stage,
+              " chunk(s) per stage (--chunks-per-stage) and ", options.data.num_microbatches,
+              " microbatches (--num-microbatches) has ", num_forwards,
+              " forwards to draw; choose fewer, at most ", kMost);
+  const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
+  check_plan(plan);
+  const Timeline timeline = simulate(plan, {});
+  const std::string title = concat(to_string(pipeline.schedule), ", ", num_stages, " stages, ",
+                                   plan.num_microbatches, " microbatches");
+  return is_svg ? draw_svg(timeline, title, "slots") : title + "\n" + draw_text(timeline, "slots");
+}
+
+Json schedule_json(const TrainOptions& options, int world_size) {
+  if (!options.shape.has_fixed_size) return nullptr;
+  const int num_stages = num_stages_of(options, world_size);
+  const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
+  Json stages = Json::array();
+  for (const std::vector<Action>& actions : plan.stages) {
+    Json& stage = stages.emplace_back(Json::array());
+    for (const auto& [kind, chunk, microbatch] : actions) {
+      if (!is_message(kind))
+        stage.push_back(concat("FBIW"[static_cast<int>(kind)], chunk, ".", microbatch));
+    }
+  }
+  const PipelineCut cut = cut_layers(layer_costs(options), num_stages, plan.chunks_per_stage);
+  return {{"chunks", cut.chunks}, {"stages", stages}};
+}
+
+double bubble(const TrainOptions& options, int world_size) {
+  const Planner planner = planner_of(options, num_stages_of(options, world_size));
+  return summarize(simulate(planner(options.data.num_microbatches), {})).bubble_per_ideal;
 }
 
 }  // namespace ladder

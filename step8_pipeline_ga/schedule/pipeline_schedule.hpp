@@ -62,6 +62,13 @@ struct PipelinePlan {
   bool operator==(const PipelinePlan&) const = default;
 };
 
+// When an action was executed, or would be.
+struct TimedAction {
+  Action action;
+  double begin_s = 0, end_s = 0;  // since a moment that is the same for all stages
+};
+using Timeline = std::vector<std::vector<TimedAction>>;  // for each stage, in order of time
+
 // Plans one run of the pipeline (a flush). Any num_microbatches from 1 will do. Throws CheckError
 // for counts below 1, for several chunks per stage in another schedule than kInterleaved, and for
 // several chunks on a single stage, where there is nothing to interleave.

@@ -94,6 +94,8 @@ std::string number_of(const Action& action, const Picture& picture) {
 
 // ---- text ----
 
+constexpr int kMaxColumns = 160;
+
 // A whole number of columns for the shortest computation, if there is room.
 double columns_per_second(const Picture& picture, int max_columns) {
   int longest_label = 0;
@@ -126,14 +128,12 @@ std::string row(const std::vector<TimedAction>& stage, const Picture& picture, d
 
 }  // namespace
 
-std::string draw_text(const Timeline& timeline, const std::string& measured_in, int max_columns) {
+std::string draw_text(const Timeline& timeline, const std::string& measured_in) {
   const Picture picture = picture_of(timeline);
   const std::size_t name_width = concat("stage ", timeline.size()).size();
-  const int frame = static_cast<int>(name_width) + 3;
-  check(max_columns > frame, "draw_text: max_columns is ", max_columns, "; it must be more than ",
-        frame);
   const bool is_empty = picture.summary.total_s <= 0;
-  const double scale = is_empty ? 0 : columns_per_second(picture, max_columns - frame);
+  const double scale =
+      is_empty ? 0 : columns_per_second(picture, kMaxColumns - static_cast<int>(name_width) - 3);
   std::string text;
   for (std::size_t stage = 0; stage < timeline.size(); ++stage) {
     std::string name = concat("stage ", stage);

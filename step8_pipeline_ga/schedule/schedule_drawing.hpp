@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "step8_pipeline_ga/schedule/pipeline_timeline.hpp"
+#include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
 
 namespace ladder {
 
@@ -18,11 +18,9 @@ namespace ladder {
 //   F forward, B backward, with the number of the microbatch; . idle
 //   15 slots; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
 //
-// The shortest computation has room for its number, unless a row would get longer than
-// max_columns; then numbers are left out where they do not fit. Throws CheckError if max_columns
-// has no room at all.
-std::string draw_text(const Timeline& timeline, const std::string& measured_in = "s",
-                      int max_columns = 160);
+// The shortest computation has room for its number, unless a row would get longer than 160 columns;
+// then numbers are left out where they do not fit.
+std::string draw_text(const Timeline& timeline, const std::string& measured_in = "s");
 
 // A stand-alone SVG file, for light and for dark pages and narrow screens, with `title` and the
 // figures in words.

@@ -64,6 +64,22 @@ std::int64_t longest_round(int num_stages, std::int64_t num_microbatches) {
   return (num_microbatches + num_rounds - 1) / num_rounds;
 }
 
+std::vector<std::int64_t> peak_live(const Timeline& timeline) {
+  std::vector<std::int64_t> peaks;
+  for (const std::vector<TimedAction>& stage : timeline) {
+    std::int64_t live = 0, peak = 0;
+    bool has_backward = false;
+    for (const TimedAction& timed : stage) {
+      const ActionKind kind = timed.action.kind;
+      if (kind == ActionKind::kForward) peak = std::max(peak, ++live);
+      if (kind == ActionKind::kBackward || kind == ActionKind::kWeightBackward)
+        --live, has_backward = true;
+    }
+    peaks.push_back(has_backward ? peak : 0);
+  }
+  return peaks;
+}
+
 }  // namespace
 
 Timeline simulate(const PipelinePlan& plan, const PipelineCosts& costs) {
@@ -106,21 +122,6 @@ TimelineSummary summarize(const Timeline& timeline) {
   const double all_s = static_cast<double>(timeline.size()) * (end_s - begin_s);
   const double idle_s = all_s - computing_s;
   return {end_s - begin_s, idle_s / computing_s, idle_s / all_s, peak_live(timeline)};
-}
-
-std::vector<std::int64_t> peak_live(const Timeline& timeline, ActionKind last_use) {
-  std::vector<std::int64_t> peaks;
-  for (const std::vector<TimedAction>& stage : timeline) {
-    std::int64_t live = 0, peak = 0;
-    bool has_backward = false;
-    for (const TimedAction& timed : stage) {
-      const ActionKind kind = timed.action.kind;
-      if (kind == ActionKind::kForward) peak = std::max(peak, ++live);
-      if (kind == ActionKind::kBackward || kind == last_use) --live, has_backward = true;
-    }
-    peaks.push_back(has_backward ? peak : 0);
-  }
-  return peaks;
 }
 
 double ideal_s(Schedule schedule, std::int64_t num_microbatches, int chunks_per_stage,

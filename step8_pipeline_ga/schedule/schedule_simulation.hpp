@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "step8_pipeline_ga/schedule/pipeline_schedule.hpp"
-#include "step8_pipeline_ga/schedule/pipeline_timeline.hpp"
 
 namespace ladder {
 
@@ -30,22 +29,17 @@ Timeline simulate(const PipelinePlan& plan, const PipelineCosts& costs);
 
 // The bubble is the time that stages are idle, all stages together. Two ratios bear its name.
 struct TimelineSummary {
-  double total_s = 0;              // from the first begin to the last end
-  double bubble_per_ideal = 0;     // idle / computing, as in the papers: 1 means half of the total
-  double bubble_per_total = 0;     // idle / (idle + computing)
-  std::vector<std::int64_t> live;  // for each stage, peak_live(timeline)
+  double total_s = 0;           // from the first begin to the last end
+  double bubble_per_ideal = 0;  // idle / computing, as in the papers: 1 means half of the total
+  double bubble_per_total = 0;  // idle / (idle + computing)
+  // For each stage, how many forwards it has to remember at most, each until the whole backward or
+  // the weight half ends: a linear layer's weight half needs the layer's input. Chunks count one by
+  // one. 0 if there are no backwards at all.
+  std::vector<std::int64_t> live;
 };
 
 // Of a simulated or a measured timeline. Messages in it count as idle time.
 TimelineSummary summarize(const Timeline& timeline);
-
-// For each stage, how many forwards it has to remember at most: each from its begin until
-// `last_use` ends, or the whole backward. A linear layer's weight half needs the layer's input, so
-// a stage that cuts backwards in two remembers until then. kInputBackward instead tells how many
-// are on their way through later stages. Chunks count one by one. 0 if there are no backwards at
-// all.
-std::vector<std::int64_t> peak_live(const Timeline& timeline,
-                                    ActionKind last_use = ActionKind::kWeightBackward);
 
 // The formulas, for plan_pipeline() with the same arguments and messages that take no time. The
 // time without any bubble:
@@ -58,7 +52,7 @@ double ideal_s(Schedule schedule, std::int64_t num_microbatches, int chunks_per_
 double formula_s(Schedule schedule, int num_stages, std::int64_t num_microbatches,
                  int chunks_per_stage, const PipelineCosts& costs);
 
-// peak_live() of a stage.
+// TimelineSummary::live of a stage.
 std::int64_t most_live_microbatches(Schedule schedule, int num_stages,
                                     std::int64_t num_microbatches, int chunks_per_stage, int stage);
 

@@ -7,14 +7,20 @@
 // are different stages, the last one has a copy. The copy counts in neither norm nor checkpoint.
 //
 // A plan is a value; it depends only on the options, the number of stages and the stage.
+//
+// Collective over the stages: the functions that take their communicator. Every stage of a replica
+//                             calls them at the same point.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/comm/communicator.hpp"
 #include "common/optim/flat_layout.hpp"
+#include "common/optim/flat_model.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
@@ -43,5 +49,19 @@ struct StagePlan {
 
 // Throws what cut_layers() throws.
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage);
+
+// The norm of the whole model's parameters or gradients, of which `flat` [plan.layout.numel] is
+// this stage's part. To the bit that of one process: each stage fills in its own block sums, one
+// double per 1024 elements, and all of them are added up in the whole model's order.
+double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages);
+
+// The group of the first and the last stage, if they share a tied embedding; null on all other
+// stages, and everywhere if there is nothing to share.
+std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages);
+
+// Adds up the two parts of the tied embedding's gradient, on both stages: one all-reduce of V·C
+// elements. Does nothing without a group. Both then take the same optimizer steps, so that the copy
+// stays equal to the original.
+void all_reduce_tied_gradient(const StagePlan& plan, FlatGradients& grads, Communicator* tied);
 
 }  // namespace ladder

@@ -1,6 +1,5 @@
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
