@@ -3,7 +3,7 @@
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
-#   step5_zero1        the program
+#   step5_zero1        the program, whose main() all steps share: common/train/step_main.cpp
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
 #   step5_zero1_judge  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
@@ -68,7 +68,10 @@ function(ladder_add_step step)
   _ladder_target(${step}_train)
   set_property(GLOBAL APPEND PROPERTY LADDER_TRAINERS ${step}_train)
   target_link_libraries(${step}_train PUBLIC ${step}_idea)
-  add_executable(${step} "${folder}/main.cpp")
+  file(STRINGS "${folder}/train.hpp" namespace REGEX "^namespace ladder::")
+  string(REGEX MATCH "ladder::[a-z0-9_]+" namespace "${namespace}")
+  add_executable(${step} "${LADDER_ROOT}/common/train/step_main.cpp")
+  target_compile_definitions(${step} PRIVATE LADDER_TRAIN_HEADER="${folder}/train.hpp" LADDER_STEP=${namespace})
   _ladder_target(${step})
   target_link_libraries(${step} PRIVATE ${step}_train)
 

@@ -6,7 +6,6 @@
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
-#include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step2_sharded_data/data_shard.hpp"

@@ -5,7 +5,6 @@
 #include "common/train/generate.hpp"
 #include "common/train/run.hpp"
 #include "common/train/same_start.hpp"
-#include "common/train/step_sums.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"

@@ -1,4 +1,4 @@
-#include "common/train/own_answers.hpp"
+#include "common/train/report/report.hpp"
 
 namespace ladder {
 

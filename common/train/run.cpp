@@ -1,6 +1,7 @@
 #include "common/train/run.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -401,6 +402,12 @@ void Run::finish(const TrainState& state) {
   } else if (is_stopping_) {
     console_.line("a signal came in the last step: the run is saved, and no more was done");
   }
+}
+
+StepSums all_reduce_sum(const StepSums& own, Communicator& comm, CallSite where) {
+  std::array<double, 2> sums = {own.loss, own.is_stop_requested ? 1.0 : 0.0};
+  all_reduce_sum(sums, comm, where);
+  return {sums[0], sums[1] > 0};
 }
 
 }  // namespace ladder

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/communicator.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
@@ -136,5 +137,15 @@ class Run {
   CpuTimer computing_;           // of a simulated rank, in this step
   double simulated_wait_s_ = 0;  // when the step began
 };
+
+// What all ranks tell each other at the end of an optimizer step.
+struct StepSums {
+  double loss = 0;                 // a rank's part of the step's loss; their sum is the loss
+  bool is_stop_requested = false;  // this rank has received a signal; one is enough to stop all
+};
+
+// Sums over all ranks in one all-reduce of two doubles, folded in rank order. Collective, blocking.
+StepSums all_reduce_sum(const StepSums& own, Communicator& comm,
+                        CallSite where = CallSite::current());
 
 }  // namespace ladder

@@ -11,7 +11,6 @@
 #include "common/optim/flat_model.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/train/run.hpp"
-#include "common/train/step_sums.hpp"
 #include "step0_single_gpu/accumulate_gradients.hpp"
 
 namespace ladder::hang {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "common/model/attention.hpp"
-#include "common/train/own_answers.hpp"
 
 namespace ladder {
 namespace {

@@ -108,4 +108,8 @@ Json finite_or_null(double value);
 // gets the result, the others null. A simulated rank gets a report of itself alone.
 Json gather_report(const TrainReport& report, const TrainOptions& options, Communicator& comm);
 
+// The exercises whose solutions are replaced by the learner's own files (LADDER_EXERCISE):
+// "step4_bucketed_ddp, step5_zero1"; empty: none.
+const std::string& own_answers();
+
 }  // namespace ladder
