@@ -17,14 +17,14 @@ import itertools
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
+
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, run_all  # noqa: E402
+from processes import BUILD, on_ranks, run_all  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
 OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
@@ -88,43 +88,16 @@ def svg(rows, link):
     width, height, top, gap, left = 330, 230, 150, 60, 52
     losses = [point[2] for row in rows for point in row["curve"]]
     low, high = int(min(losses) * 2) / 2, int(max(losses) * 2 + 1) / 2
-    out = []
-    for panel, (index, label) in enumerate([(0, "inner steps"), (1, f"seconds on a link of {link}")]):
-        x0 = left + panel * (width + gap)
+    ticks, out = [tick / 2 for tick in range(int(low * 2), int(high * 2) + 1)], []
+    for index, label in enumerate(["inner steps", f"seconds on a link of {link}"]):
         most = max(point[index] for row in rows for point in row["curve"])
-
-        def place(point, x0=x0, most=most, index=index):
-            return x0 + point[index] / most * width, top + (high - point[2]) / (high - low) * height
-
-        for tick in range(int(low * 2), int(high * 2) + 1):
-            y = top + (high - tick / 2) / (high - low) * height
-            out.append(f'<line x1="{x0}" y1="{y:.1f}" x2="{x0 + width}" y2="{y:.1f}" class="grid"/>')
-            out.append(f'<text x="{x0 - 6}" y="{y + 5:.1f}" text-anchor="end">{tick / 2:g}</text>')
-        for share in (0, 0.5, 1):
-            out.append(f'<text x="{x0 + share * width:.0f}" y="{top + height + 20}" text-anchor="middle">{share * most:.0f}</text>')
-        out.append(f'<text x="{x0 + width / 2:.0f}" y="{top + height + 42}" text-anchor="middle">{label}</text>')
-        for row, run in zip(rows, RUNS):
-            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, row["curve"]))
-            kind = "first" if row is rows[0] else "run"
-            out.append(f'<polyline points="{points}" class="{kind}" stroke="{run[2]}"/>')
-    for number, (row, run) in enumerate(zip(rows, RUNS)):
-        kind = "first" if row is rows[0] else "run"
-        x, y = left - 32, 28 + number * 23
-        out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{run[2]}"/>')
-        out.append(f'<text x="{x + 26}" y="{y + 5}">{row["name"]}: {run[1]}</text>')
+        curves = [Curve(f"{row['name']}: {run[1]}", run[2], [(point[index], point[2]) for point in row["curve"]]) for row, run in zip(rows, RUNS)]
+        out += Panel(left + index * (width + gap), top, width, height, most, low, high).draw(curves, ticks, None, label)
+    for number, curve in enumerate(curves):
+        out += legend(curve, left - 32, 28 + number * 23)
     out.append(f'<text x="{left - 32}" y="{top - 16}">validation loss, nats per token</text>')
-    style = (
-        "text{font:15px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}"
-        "polyline,line.run,line.first{fill:none;stroke-width:2}.back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}"
-    )
-    total, bottom = left + 2 * width + gap + 28, top + height + 60
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom}" role="img">'
-        f"<title>Validation loss of step 4 and step 9, over steps and over time</title><style>{style}</style>\n"
-        f'<rect x="1" y="1" width="{total - 2}" height="{bottom - 2}" rx="14" class="back"/>\n'
-        + "\n".join(out)
-        + "\n</svg>\n"
-    )
+    title = "Validation loss of step 4 and step 9, over steps and over time"
+    return page(left + 2 * width + gap + 28, top + height + 60, title, out)
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------------
@@ -134,12 +107,11 @@ def train(arguments, program, options, out):
     """Runs one trainer on all workers; returns its report."""
     rows = str(ROWS // arguments.workers)
     command = [
-        "mpirun", "-n", str(arguments.workers), "--oversubscribe", "--bind-to", "none",
         str(arguments.build / program / program), "--quiet", "--out", str(out), *MODEL, "--micro-batch-size", rows,
         "--steps", str(arguments.steps), "--eval-every", str(arguments.eval_every), "--eval-samples", "64",
         "--link", arguments.link, *options, *arguments.options,
     ]  # fmt: skip
-    run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    run_all([on_ranks(arguments.workers, command)])
     return json.loads((out / "report.json").read_text())
 
 
@@ -163,8 +135,7 @@ def main():
     arguments = parse_arguments()
     if arguments.self_test:
         return self_test()
-    out = arguments.out or ROOT / "runs" / time.strftime("diloco-%Y%m%d-%H%M%S")
-    out.mkdir(parents=True, exist_ok=True)
+    out = result_folder("diloco", arguments.out)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, what, _, program, options) in enumerate(RUNS):
@@ -172,7 +143,7 @@ def main():
             rows.append(row_of(name, train(arguments, program, options, Path(folder) / str(number))))
     print(f"{arguments.workers} workers, {arguments.steps} inner steps, link {arguments.link} (us : Gbit/s)\n")
     print_table(rows)
-    (out / "diloco.json").write_text(json.dumps({"link": arguments.link, "workers": arguments.workers, "runs": rows}, indent=1) + "\n")
+    write_json(out / "diloco.json", {"link": arguments.link, "workers": arguments.workers, "runs": rows})
     gbps = float(arguments.link.split(":")[1])
     (out / "diloco.svg").write_text(svg(rows, f"{gbps * 1000:g} Mbit/s"))
     print(f"\nwrote {out}/diloco.json and diloco.svg")

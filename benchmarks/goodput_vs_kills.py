@@ -18,7 +18,6 @@ Standard library only.
 """
 
 import argparse
-import json
 import random
 import subprocess
 import sys
@@ -27,8 +26,9 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
+
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
 
@@ -185,32 +185,18 @@ def svg(rows, workers):
     """Goodput over the rate of kills, and the share of the time that workers are there."""
     width, height, top, left = 460, 220, 60, 52
     most = max(row["kills_per_minute"] for row in rows) or 1
-    out = []
-    for tick in range(6):
-        y = top + height - tick / 5 * height
-        out.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + width}" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{left - 8}" y="{y + 5:.1f}" text-anchor="end">{tick / 5:g}</text>')
-    for name, text, colour, x in [("present", "workers that are there", "#999999", left), ("goodput", "goodput", "#4477aa", left + 220)]:
-        points = [(left + row["kills_per_minute"] / most * width, top + height - max(0, row[name]) * height) for row in rows]
-        out.append(f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" stroke="{colour}"/>')
-        out.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{colour}"/>' for a, b in points)
-        out.append(f'<line x1="{x}" y1="30" x2="{x + 20}" y2="30" stroke="{colour}" stroke-width="2"/><text x="{x + 26}" y="35">{text}</text>')
-    for row in rows:
-        x = left + row["kills_per_minute"] / most * width
-        out.append(f'<text x="{x:.0f}" y="{top + height + 20}" text-anchor="middle">{row["kills_per_minute"]:g}</text>')
-    out.append(f'<text x="{left + width / 2:.0f}" y="{top + height + 42}" text-anchor="middle">kills per minute, among {workers} workers</text>')
-    style = (
-        "text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
-        ".back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}"
-    )
-    total, bottom = left + width + 28, top + height + 60
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom}" role="img">'
-        f"<title>Goodput of {workers} workers over the rate at which they are killed</title><style>{style}</style>\n"
-        f'<rect x="1" y="1" width="{total - 2}" height="{bottom - 2}" rx="14" class="back"/>\n'
-        + "\n".join(out)
-        + "\n</svg>\n"
-    )
+    panel = Panel(left, top, width, height, most, 0, 1)
+    curves = [
+        Curve(text, colour, [(row["kills_per_minute"], max(0, row[name])) for row in rows])
+        for name, text, colour in [("present", "workers that are there", "#999999"), ("goodput", "goodput", "#4477aa")]
+    ]
+    rates = {row["kills_per_minute"]: f"{row['kills_per_minute']:g}" for row in rows}
+    out = panel.draw(curves, [tick / 5 for tick in range(6)], rates, f"kills per minute, among {workers} workers")
+    for number, curve in enumerate(curves):
+        places = [panel.place(*point) for point in curve.points]
+        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]
+        out += legend(curve, left + 220 * number, 30)
+    return page(left + width + 28, top + height + 60, f"Goodput of {workers} workers over the rate at which they are killed", out)
 
 
 def rates_of(text):
@@ -235,8 +221,7 @@ def main():
         return self_test()
     if arguments.workers < 2:
         parser.error(f"--workers is {arguments.workers}: one of them must stay alive, so there must be 2")
-    out = arguments.out or ROOT / "runs" / time.strftime("goodput-%Y%m%d-%H%M%S")
-    out.mkdir(parents=True, exist_ok=True)
+    out = result_folder("goodput", arguments.out)
     rows, faults = [], []
     with noted_signals() as noted, tempfile.TemporaryDirectory() as folder:
         for number, rate in enumerate(arguments.kills):
@@ -251,7 +236,7 @@ def main():
     print(f"{arguments.workers} workers, inner steps of {STEP_MS} ms, {SYNC_EVERY} per round; time-outs of {TIME_OUT_S} s; "
           f"back after {arguments.restart:g} s\n")  # fmt: skip
     print_table(rows)
-    (out / "goodput.json").write_text(json.dumps({"workers": arguments.workers, "runs": rows}, indent=1) + "\n")
+    write_json(out / "goodput.json", {"workers": arguments.workers, "runs": rows})
     (out / "goodput.svg").write_text(svg(rows, arguments.workers))
     print(f"\nwrote {out}/goodput.json and goodput.svg")
     for line in faults:

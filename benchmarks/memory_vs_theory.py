@@ -26,15 +26,16 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
+from figures import page, result_folder, write_json  # noqa: E402
+
 from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, run_all  # noqa: E402
+from processes import BUILD, on_ranks, run_all  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
@@ -146,17 +147,11 @@ def svg(rows):
         x += GROUP_GAP
         width = max(width, x)
     width = max(width, legend(out, has_fp32))
-    style = (
-        "text{font:14px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}.theory{stroke:#222;stroke-width:2.5}"
-        + (".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}" if has_fp32 else "")
-    )
+    style = ".theory{stroke:#222;stroke-width:2.5}"
+    if has_fp32:
+        style += ".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}"
     title = "Bytes of model state per parameter, held between steps by the fullest rank"
-    body = "\n".join(out).replace("WIDTH", str(width))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {floor + 48}" role="img">'
-        f"<title>{title}</title><style>{style}</style>\n"
-        f'<rect width="{width}" height="{floor + 48}" fill="#fbfaf7"/>\n{body}\n</svg>\n'
-    )
+    return page(width, floor + 48, title, [shape.replace("WIDTH", str(width)) for shape in out], style)
 
 
 def grid(floor, scale):
@@ -233,9 +228,7 @@ def train(build, stage, ranks, options, out):
     """Runs one stage; returns its report."""
     program = build / stage.step / stage.step
     command = [str(program), "--quiet", "--out", str(out), *stage.own_options(ranks), *options]
-    if ranks > 1 and stage.ranks == "N":
-        command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command]
-    run_all([command], {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    run_all([on_ranks(ranks if stage.ranks == "N" else 1, command)])
     return json.loads((out / "report.json").read_text())
 
 
@@ -284,13 +277,11 @@ def measure(arguments, options):
 
 
 def write(folder, rows, faults, options):
-    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "memory.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    content = {"options": options, "unit": "bytes, of the fullest rank", "rows": rows, "mismatches": faults}
-    (folder / "memory.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(folder / "memory.json", {"options": options, "unit": "bytes, of the fullest rank", "rows": rows, "mismatches": faults})
     (folder / "memory.svg").write_text(svg(rows))
 
 
@@ -381,7 +372,7 @@ def main():
     print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
           "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
           "MiB: libraries, MPI and the heap's own needs come on top of the tensors.")  # fmt: skip
-    folder = arguments.out or ROOT / "runs" / time.strftime("memory-%Y%m%d-%H%M%S")
+    folder = result_folder("memory", arguments.out)
     write(folder, rows, faults, options)
     print(f"\nwritten: {os.path.relpath(folder)}/memory.csv, .json, .svg")
     for fault in faults:

@@ -36,8 +36,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import BUILD, run_all
-from race import MPI_AS_ROOT, VOCABULARY, Race, check_same_model, make_parser, on_ranks, parse, print_figures
+from processes import BUILD, on_ranks, run_all
+from race import VOCABULARY, Race, check_same_model, make_parser, parse, print_figures
 from race import ratios_of, require_program, run_rounds, shape_text, write_figures
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
@@ -73,7 +73,7 @@ def blocks_of_stages(race, arguments):
     command = race.step_command(arguments.step8, 0, Path(tempfile.mkdtemp(dir=race.folder)))
     command.remove("--quiet")
     command += ["--num-microbatches", str(p), "--pipeline-stages", str(p)]
-    text = run_all([on_ranks(p, command)], MPI_AS_ROOT)[0]
+    text = run_all([on_ranks(p, command)])[0]
     counts = []
     for stage in range(p):
         layers = re.search(rf"^.*stage {stage}: (.*) \(\d+ %", text, re.MULTILINE)

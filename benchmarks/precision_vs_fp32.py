@@ -25,7 +25,6 @@ import re
 import struct
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +32,9 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = ROOT / "step0_single_gpu/precision"
 sys.path.insert(0, str(ROOT / "scripts"))
+import compare_runs  # noqa: E402
+from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
+
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
@@ -128,15 +130,9 @@ def price_list(rows):
 
 def read_tensors(path):
     """{name: its numbers} of a model.safetensors (docs/checkpoint.md)."""
-    data = path.read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    tensors = {}
-    for name, entry in json.loads(data[8 : 8 + length]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            tensors[name] = array.array("f", data[8 + length + begin : 8 + length + end])
-            if sys.byteorder == "big":
-                tensors[name].byteswap()
+    tensors = {name: array.array("f", data) for name, (_, data) in compare_runs.read_tensors(path).items()}
+    for numbers in tensors.values() if sys.byteorder == "big" else ():
+        numbers.byteswap()
     return tensors
 
 
@@ -229,50 +225,23 @@ WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and l
 def svg(rows, within):
     """Two panels side by side: validation loss over steps, and its distance from fp32's, as far as it may go."""
     drawn = [(row, variant) for row, variant in zip(rows, VARIANTS) if variant.colour]
-    top = 30 + 18 * ((len(drawn) + 1) // 2) + 26
+    top, second = 30 + 18 * ((len(drawn) + 1) // 2) + 26, LEFT + WIDTH + GAP
     losses = [loss for row, _ in drawn for _, loss in row["curve"]]
     low, high = math.floor(min(losses) * 2) / 2, math.ceil(max(losses) * 2) / 2
-    out = [f'<clipPath id="near"><rect x="{LEFT + WIDTH + GAP}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>']
+    most = rows[0]["curve"][-1][0]
+    curves = [Curve(row["name"], variant.colour, row["curve"]) for row, variant in drawn]
     ticks = [low + i / 2 for i in range(round((high - low) * 2) + 1)]
-    out += panel(LEFT, top, (low, high), ticks, drawn, lambda row: row["curve"], "validation loss, nats per token")
+    out = Panel(LEFT, top, WIDTH, HEIGHT, most, low, high).draw(curves, ticks, None, "steps")
+    magnified = [curve._replace(points=distances(row, rows[0])) for curve, (row, _) in zip(curves, drawn)]
     ticks = [i * within / 2 for i in range(-2, 3)]
-    out += panel(LEFT + WIDTH + GAP, top, (-within, within), ticks, drawn, lambda row: distances(row, rows[0]), "above fp32's, magnified")
-    for number, (row, variant) in enumerate(drawn):
-        x, y = LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18
-        kind = "first" if row is rows[0] else "run"
-        out.append(f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" class="{kind}" stroke="{variant.colour}"/>')
-        out.append(f'<text x="{x + 26}" y="{y + 4}">{row["name"]}</text>')
-    style = (
-        "text{font:14px sans-serif;fill:#222}.grid{stroke:#999;stroke-opacity:.35}"
-        "polyline,line.run,line.first{fill:none;stroke-width:2}"
-    )
-    width, height = LEFT + 2 * WIDTH + GAP + 20, top + HEIGHT + 48
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-        f"<title>Validation loss in 16 bits and in fp32, over steps</title><style>{style}</style>\n"
-        f'<rect width="{width}" height="{height}" fill="#fbfaf7"/>\n' + "\n".join(out) + "\n</svg>\n"
-    )
-
-
-def panel(x0, top, ends, ticks, drawn, curve_of, label):
-    low, high = ends
-    most = drawn[0][0]["curve"][-1][0]
-    out = []
-    for tick in ticks:
-        y = top + (high - tick) / (high - low) * HEIGHT
-        out.append(f'<line x1="{x0}" y1="{y:.1f}" x2="{x0 + WIDTH}" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{x0 - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'.replace(">-", ">−"))
-    for share in (0, 0.5, 1):
-        out.append(f'<text x="{x0 + share * WIDTH:.0f}" y="{top + HEIGHT + 18}" text-anchor="middle">{share * most:.0f}</text>')
-    out.append(f'<text x="{x0 + WIDTH / 2:.0f}" y="{top + HEIGHT + 38}" text-anchor="middle">steps</text>')
-    out.append(f'<text x="{x0 - 40}" y="{top - 14}">{label}</text>')
-    for row, variant in drawn:
-        points = [(x0 + step / most * WIDTH, top + (high - value) / (high - low) * HEIGHT) for step, value in curve_of(row)]
-        kind = "first" if row is drawn[0][0] else "run"
-        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        clip = ' clip-path="url(#near)"' if x0 > LEFT else ""
-        out.append(f'<polyline points="{text}" class="{kind}" stroke="{variant.colour}"{clip}/>')
-    return out
+    near = Panel(second, top, WIDTH, HEIGHT, most, -within, within).draw(magnified, ticks, None, "steps")
+    out.append(f'<clipPath id="near"><rect x="{second}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>')
+    out += [shape.replace("<polyline", '<polyline clip-path="url(#near)"') for shape in near]
+    for x, label in ((LEFT, "validation loss, nats per token"), (second, "above fp32's, magnified")):
+        out.append(f'<text x="{x - 40}" y="{top - 14}">{label}</text>')
+    for number, curve in enumerate(curves):
+        out += legend(curve, LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18)
+    return page(second + WIDTH + 20, top + HEIGHT + 48, "Validation loss in 16 bits and in fp32, over steps", out)
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------------
@@ -387,8 +356,7 @@ def main():
     arguments = parse_arguments()
     if arguments.self_test:
         return self_test()
-    out = arguments.out or ROOT / "runs" / time.strftime("precision-%Y%m%d-%H%M%S")
-    out.mkdir(parents=True, exist_ok=True)
+    out = result_folder("precision", arguments.out)
     with tempfile.TemporaryDirectory() as folder:
         rows = measure_learning(arguments, Path(folder))
         gradient_of = GradientOf(arguments, Path(folder))
@@ -397,7 +365,7 @@ def main():
     print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
     print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
     content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
-    (out / "precision.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_json(out / "precision.json", content)
     figure = svg(rows, arguments.within)
     (out / "precision.svg").write_text(figure)
     print(f"\nwritten: {os.path.relpath(out)}/precision.json and precision.svg")
@@ -455,7 +423,7 @@ def self_test():
     check((errors["worst"], errors["worst_tensor"], errors["changed"]) == (1.0, "b", 0.5), f"an error is wrong: {errors}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        header = b'{"a":{"data_offsets":[0,8]},"b":{"data_offsets":[8,12]}}'
+        header = b'{"a":{"shape":[2],"data_offsets":[0,8]},"b":{"shape":[1],"data_offsets":[8,12]}}'
         path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 1.5, -2.0, 0.25))
         tensors = {name: list(numbers) for name, numbers in read_tensors(path).items()}
         check(tensors == {"a": [1.5, -2.0], "b": [0.25]}, f"a file is misread: {tensors}")

@@ -19,6 +19,12 @@ BUILD = Path(os.environ.get("LADDER_BUILD", Path(__file__).resolve().parent.pare
 # Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
 SIGNALS = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 10  # mpirun needs a second or two to take its ranks down
+MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def on_ranks(ranks, command):
+    """The command under mpirun, unless one rank is enough."""
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command] if ranks > 1 else command
 
 
 @contextlib.contextmanager
@@ -69,7 +75,7 @@ def run_all(commands, environment=None):
         with noted_signals() as noted:
             try:
                 for command, (out, err) in zip(commands, outputs):
-                    env = {**os.environ, **(environment or {})}
+                    env = {**os.environ, **MPI_AS_ROOT, **(environment or {})}
                     children.append(subprocess.Popen(command, stdout=out, stderr=err, env=env))
                 while not noted and not any(child.poll() for child in children):
                     if all(child.poll() is not None for child in children):

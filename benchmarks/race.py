@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import run_all
+from processes import on_ranks, run_all
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 258
@@ -27,14 +27,6 @@ LOSSES_COMPARED = 30
 # A trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind torch.nn.Linear. With these
 # options it uses the same BLAS, so what is left of a ratio is not the matrix product.
 PEERS_PRODUCTS = ("--products", "blas")
-
-
-MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-
-def on_ranks(ranks, command):
-    """The command under mpirun, unless one rank is enough."""
-    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", *command] if ranks > 1 else command
 
 
 def make_parser(description):
@@ -105,7 +97,7 @@ class Race:
         for out in outs:
             command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
             commands.append(on_ranks(ranks, command))
-        run_all(commands, MPI_AS_ROOT)
+        run_all(commands)
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         for out in outs:
             shutil.rmtree(out)  # its checkpoint: 1.5 GB for GPT-2's 124 million parameters
