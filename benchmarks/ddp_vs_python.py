@@ -21,12 +21,10 @@ step 4 the loss of all ranks, in Python DDP that of the rank.
 """
 
 import statistics
-import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, make_parser, parse, print_figures
-from race import ratios_of, require_program, require_ratio, run_rounds, shape_text, write_figures
+from race import make_parser, parse_ranks, race_on_ranks, require_program, require_ratio
 
 NAMES = {
     "step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "step0-blas": "step 0, BLAS",
@@ -45,9 +43,7 @@ def parse_arguments():
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step4", default=BUILD / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
     parser.add_argument("--bucket-mb", type=float, help="step 4's, in MiB (default: its own)")
-    arguments = parse(parser)
-    if arguments.ranks < 2:
-        parser.error("--ranks must be at least 2")
+    arguments = parse_ranks(parser)
     require_program(parser, "--step0", arguments.step0)
     require_program(parser, "--step4", arguments.step4)
     return arguments
@@ -55,29 +51,9 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    ranks = arguments.ranks
-    print(f"{ranks} ranks; {shape_text(arguments)}")
-    with tempfile.TemporaryDirectory(prefix="ladder-ddp-") as folder:
-        race = Race(arguments, folder, arguments.step0, ranks)
-        buckets = [] if arguments.bucket_mb is None else ["--bucket-mb", str(arguments.bucket_mb)]
-        runs = {
-            "step0": lambda steps: race.run_step(arguments.step0, steps),
-            "copies": lambda steps: race.run_step(arguments.step0, steps, copies=ranks),
-            "step4": lambda steps: race.run_step(arguments.step4, steps, *buckets, ranks=ranks),
-            "step0-blas": lambda steps: race.run_step(arguments.step0, steps, *PEERS_PRODUCTS),
-            "step4-blas": lambda steps: race.run_step(arguments.step4, steps, *buckets, *PEERS_PRODUCTS, ranks=ranks),
-            "module": lambda steps: race.run_python("module", steps),
-            "ddp": lambda steps: race.run_python("module", steps, ranks),
-        }
-        for same in [("step0", "step0-blas", "module"), ("step4", "step4-blas", "ddp")]:
-            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in same}, NAMES)
-        alone = ("step0", "step0-blas", "module")
-        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
-
-    ratios = ratios_of(NAMES, RATIOS, tokens_per_s)
-    print_figures(NAMES, tokens_per_s, ratios)
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
-    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
+    buckets = [] if arguments.bucket_mb is None else ["--bucket-mb", str(arguments.bucket_mb)]
+    steps = {"step4": (arguments.step4, buckets)}
+    ratios = race_on_ranks(arguments, arguments.step0, steps, ["ddp"], NAMES, RATIOS, has_copies=True)
     require_ratio(arguments, statistics.median(ratios[f"{NAMES['step4']} / {NAMES['step0']}"]))
 
 

@@ -21,8 +21,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
-
+from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, on_ranks, run_all  # noqa: E402
 
@@ -92,7 +91,7 @@ def svg(rows, link):
     for index, label in enumerate(["inner steps", f"seconds on a link of {link}"]):
         most = max(point[index] for row in rows for point in row["curve"])
         curves = [Curve(f"{row['name']}: {run[1]}", run[2], [(point[index], point[2]) for point in row["curve"]]) for row, run in zip(rows, RUNS)]
-        out += Panel(left + index * (width + gap), top, width, height, most, low, high).draw(curves, ticks, None, label)
+        out += Panel(left + index * (width + gap), top, width, height, most, low, high).draw(curves, numbers(ticks), label)
     for number, curve in enumerate(curves):
         out += legend(curve, left - 32, 28 + number * 23)
     out.append(f'<text x="{left - 32}" y="{top - 16}">validation loss, nats per token</text>')

@@ -27,8 +27,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
-
+from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
 
@@ -190,8 +189,8 @@ def svg(rows, workers):
         Curve(text, colour, [(row["kills_per_minute"], max(0, row[name])) for row in rows])
         for name, text, colour in [("present", "workers that are there", "#999999"), ("goodput", "goodput", "#4477aa")]
     ]
-    rates = {row["kills_per_minute"]: f"{row['kills_per_minute']:g}" for row in rows}
-    out = panel.draw(curves, [tick / 5 for tick in range(6)], rates, f"kills per minute, among {workers} workers")
+    rates = numbers(row["kills_per_minute"] for row in rows)
+    out = panel.draw(curves, numbers(tick / 5 for tick in range(6)), f"kills per minute, among {workers} workers", rates)
     for number, curve in enumerate(curves):
         places = [panel.place(*point) for point in curve.points]
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{curve.colour}"/>' for x, y in places]

@@ -46,7 +46,7 @@ from launcher.steps import trainer_in  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD  # noqa: E402
 from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, check_same_model, cpu_name  # noqa: E402
-from race import flops_per_token, make_parser, parse, require_program, run_rounds, write_figures  # noqa: E402
+from race import flops_per_token, make_parser, parse, print_load, require_program, run_rounds, write_figures  # noqa: E402
 from zero_vs_python import STEPS  # noqa: E402
 
 RESULTS = ROOT / "benchmarks/gpu_results"
@@ -268,7 +268,7 @@ def measure(a):
     print("\n" + steps_table(tokens_per_s, peak_bytes))
     peak = f"a share of {a.peak_tflops:g} TFLOP/s (dense bf16)" if a.peak_tflops else "no peak without --peak-tflops"
     print(f"\nMFU: {flops / 1e6:.1f} MFLOP a token by PaLM's formula, 6·parameters + 12·L·C·T; {peak}.")
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    print_load(loads)
     backends = {kind: run["attention_backend"] for kind, run in first.items() if run.get("attention_backend")}
     if backends:
         print("Attention: " + "; ".join(f"{NAMES[kind]} {backend}" for kind, backend in backends.items()))

@@ -31,8 +31,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from figures import page, result_folder, write_json  # noqa: E402
-
+from launcher.figures import page, result_folder, write_json  # noqa: E402
 from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, on_ranks, run_all  # noqa: E402

@@ -38,7 +38,7 @@ from pathlib import Path
 
 from processes import BUILD, on_ranks, run_all
 from race import VOCABULARY, Race, check_same_model, make_parser, parse, print_figures
-from race import ratios_of, require_program, run_rounds, shape_text, write_figures
+from race import print_load, ratios_of, require_program, run_rounds, shape_text, write_figures
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 # The losses of the first steps, before two programs that round differently drift apart.
@@ -192,7 +192,7 @@ def main():
     print_figures(names, tokens_per_s, ratios)
     summary = print_summary(a, share, tokens_per_s)
     memory = print_memory(a, blocks, peaks)
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    print_load(loads)
     write_figures(a, {"tokens_per_second": tokens_per_s, "ratios": ratios, "summary": summary, "memory": memory, "load": loads})
     if a.at_least and (lowest := min(statistics.median(values) for values in ratios.values())) < a.at_least:
         sys.exit(f"step 8 / PyTorch is {lowest:.3f} in the worst case, below {a.at_least}")

@@ -33,8 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = ROOT / "step0_single_gpu/precision"
 sys.path.insert(0, str(ROOT / "scripts"))
 import compare_runs  # noqa: E402
-from figures import Curve, Panel, legend, page, result_folder, write_json  # noqa: E402
-
+from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD, run_all  # noqa: E402
 
@@ -231,10 +230,10 @@ def svg(rows, within):
     most = rows[0]["curve"][-1][0]
     curves = [Curve(row["name"], variant.colour, row["curve"]) for row, variant in drawn]
     ticks = [low + i / 2 for i in range(round((high - low) * 2) + 1)]
-    out = Panel(LEFT, top, WIDTH, HEIGHT, most, low, high).draw(curves, ticks, None, "steps")
+    out = Panel(LEFT, top, WIDTH, HEIGHT, most, low, high).draw(curves, numbers(ticks), "steps")
     magnified = [curve._replace(points=distances(row, rows[0])) for curve, (row, _) in zip(curves, drawn)]
     ticks = [i * within / 2 for i in range(-2, 3)]
-    near = Panel(second, top, WIDTH, HEIGHT, most, -within, within).draw(magnified, ticks, None, "steps")
+    near = Panel(second, top, WIDTH, HEIGHT, most, -within, within).draw(magnified, numbers(ticks), "steps")
     out.append(f'<clipPath id="near"><rect x="{second}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/></clipPath>')
     out += [shape.replace("<polyline", '<polyline clip-path="url(#near)"') for shape in near]
     for x, label in ((LEFT, "validation loss, nats per token"), (second, "above fp32's, magnified")):

@@ -172,6 +172,10 @@ def shape_text(a, rows="rows a step and rank"):
             f"steps each\n{cpu_name()}")  # fmt: skip
 
 
+def print_load(loads):
+    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+
+
 def write_figures(arguments, figures):
     """What --json asks for: the options and the figures."""
     if arguments.json:
@@ -192,7 +196,7 @@ def print_figures(names, tokens_per_s, ratios):
 
 
 def ratios_of(names, pairs, tokens_per_s):
-    """For each pair of kinds the tokens per second of the one over those of the other, round by round."""
+    """{names: the tokens per second of the one over those of the other, round by round} for each pair of kinds."""
     return {f"{names[a]} / {names[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in pairs}
 
 
@@ -225,6 +229,45 @@ def run_rounds(arguments, race, runs, num_microbatches, on_run=lambda kind, run:
     return tokens_per_s, loads
 
 
-def require_ratio(arguments, ratio):
+def require_ratio(arguments, ratio, what="the median ratio"):
     if arguments.at_least and ratio < arguments.at_least:
-        sys.exit(f"the median ratio is below {arguments.at_least}")
+        sys.exit(f"{what} {ratio:.3f} is below {arguments.at_least}")
+
+
+def parse_ranks(parser):
+    arguments = parse(parser)
+    if arguments.ranks < 2:
+        parser.error("--ranks must be at least 2")
+    return arguments
+
+
+def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False):
+    """Step 0 and nn.Module on one rank, next to steps, {kind: (program, options)}, and peers in Python on several. Each of
+    ours also runs with the matrix product of the peers. First checks that all with as many rows train the same model.
+    Returns the ratios of these pairs."""
+    ranks = arguments.ranks
+    print(f"{ranks} ranks; {shape_text(arguments)}")
+    with tempfile.TemporaryDirectory(prefix="ladder-race-") as folder:
+        race, runs = Race(arguments, folder, step0, ranks), {}
+
+        def ours(program, *options, **more):
+            return lambda num_steps: race.run_step(program, num_steps, *options, **more)
+
+        def python(num_ranks, parallel="ddp"):
+            return lambda num_steps: race.run_python("module", num_steps, num_ranks, parallel)
+
+        for suffix, products in {"": (), "-blas": PEERS_PRODUCTS}.items():
+            runs["step0" + suffix] = ours(step0, *products)
+            runs |= {kind + suffix: ours(program, *options, *products, ranks=ranks) for kind, (program, options) in steps.items()}
+        if has_copies:
+            runs["copies"] = ours(step0, copies=ranks)
+        runs |= {"module": python(1)} | {kind: python(ranks, kind) for kind in peers}
+        alone = ("step0", "step0-blas", "module")
+        for group in (alone, [kind for kind in runs if kind not in (*alone, "copies")]):
+            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in group}, names)
+        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
+    ratios = ratios_of(names, pairs, tokens_per_s)
+    print_figures(names, tokens_per_s, ratios)
+    print_load(loads)
+    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
+    return ratios

@@ -20,7 +20,6 @@ parameters, which the Python programs do not compute.
 """
 
 import importlib.util
-import os
 import statistics
 import sys
 import tempfile
@@ -28,7 +27,8 @@ from pathlib import Path
 
 from processes import BUILD
 from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model
-from race import flops_per_token, make_parser, parse, require_program, require_ratio, shape_text, write_figures
+from race import flops_per_token, make_parser, parse, print_load, require_program, require_ratio, run_rounds, shape_text
+from race import write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
 STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
@@ -61,7 +61,6 @@ def main():
         print(f"Hugging Face GPT-2 is left out; with it: {sys.executable} -m pip install transformers")
     print(shape_text(arguments))
 
-    medians, loads = {kind: [] for kind in kinds}, []
     with tempfile.TemporaryDirectory(prefix="ladder-speed-") as folder:
         race = Race(arguments, folder, arguments.program)
 
@@ -73,14 +72,12 @@ def main():
 
         first = {kind: run(kind, LOSSES_COMPARED) for kind in kinds}
         check_same_model(first, NAMES, BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE)
-        for _ in range(arguments.rounds):
-            loads.append(os.getloadavg()[0])
-            for kind in kinds:
-                seconds = run(kind, race.num_steps)["step_seconds"]
-                medians[kind].append(statistics.median(seconds[arguments.warmup_steps :]))
+        runs = {kind: lambda num_steps, kind=kind: run(kind, num_steps) for kind in kinds}
+        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1)
 
     num_parameters = first["step0"]["num_parameters"]
     tokens = arguments.micro_batch_size * arguments.context
+    medians = {kind: [tokens / speed for speed in speeds] for kind, speeds in tokens_per_s.items()}
     flops = flops_per_token(arguments, num_parameters)
     best_python = [min(medians[kind][r] for kind in kinds if kind not in OURS) for r in range(arguments.rounds)]
     ours = [kind for kind in kinds if kind in OURS]
@@ -101,7 +98,7 @@ def main():
         print("a bf16 step's time over an fp32 step's: " + " ".join(f"{share:.3f}" for share in shares)
               + f"   median {statistics.median(shares):.3f}")  # fmt: skip
     print(f"GFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
+    print_load(loads)
 
     write_figures(arguments, {
         "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,

@@ -20,12 +20,10 @@ one token file the same losses within rounding.
 """
 
 import statistics
-import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model, make_parser, parse, print_figures
-from race import ratios_of, require_program, run_rounds, shape_text, write_figures
+from race import make_parser, parse_ranks, race_on_ranks, require_program, require_ratio
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
 PEERS = {"ddp": "Python DDP", "zero1": "Python ZeRO-1", "fsdp-zero2": "FSDP2, as ZeRO-2", "fsdp-zero3": "FSDP2, as ZeRO-3"}
@@ -51,9 +49,7 @@ def parse_arguments():
     parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="of steps 4 to 7 and of their peers")
     parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
-    arguments = parse(parser)
-    if arguments.ranks < 2:
-        parser.error("--ranks must be at least 2")
+    arguments = parse_ranks(parser)
     for step in ("step0_single_gpu", *STEPS.values()):
         require_program(parser, "--build", arguments.build / step / step)
     return arguments
@@ -61,33 +57,11 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    ranks, build = arguments.ranks, arguments.build
-    print(f"{ranks} ranks; {shape_text(arguments)}")
-    with tempfile.TemporaryDirectory(prefix="ladder-zero-") as folder:
-        step0 = build / "step0_single_gpu/step0_single_gpu"
-        race = Race(arguments, folder, step0, ranks)
-        runs = {}
-        for suffix, products in {"": (), "-blas": PEERS_PRODUCTS}.items():
-            runs["step0" + suffix] = lambda steps, more=products: race.run_step(step0, steps, *more)
-            for kind, step in STEPS.items():
-                runs[kind + suffix] = lambda steps, program=build / step / step, more=products: race.run_step(
-                    program, steps, *more, ranks=ranks
-                )
-        runs["module"] = lambda steps: race.run_python("module", steps)
-        for kind in PEERS:
-            runs[kind] = lambda steps, kind=kind: race.run_python("module", steps, ranks, kind)
-        alone = ("step0", "step0-blas", "module")
-        check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in runs if kind not in alone}, NAMES)
-        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
-    ratios = ratios_of(NAMES, RATIOS, tokens_per_s)
-    print_figures(NAMES, tokens_per_s, ratios)
-    print("Load of the machine before each round: " + " ".join(f"{load:.1f}" for load in loads))
-    write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
-    if arguments.at_least:
-        for kind in STEPS:
-            ratio = statistics.median(ratios[f"{NAMES[kind]} / {NAMES['step0']}"])
-            if ratio < arguments.at_least:
-                raise SystemExit(f"{NAMES[kind]}: the median ratio {ratio:.3f} is below {arguments.at_least}")
+    steps = {kind: (arguments.build / step / step, ()) for kind, step in STEPS.items()}
+    step0 = arguments.build / "step0_single_gpu/step0_single_gpu"
+    ratios = race_on_ranks(arguments, step0, steps, PEERS, NAMES, RATIOS)
+    for kind in STEPS:
+        require_ratio(arguments, statistics.median(ratios[f"{NAMES[kind]} / {NAMES['step0']}"]), f"{NAMES[kind]}: the median ratio")
 
 
 if __name__ == "__main__":

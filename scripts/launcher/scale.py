@@ -17,6 +17,7 @@ from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, option_of, read_link, say, usage_error
+from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import mpirun
 from launcher.processes import call
 from launcher.steps import resolve_step, trainer_in
@@ -170,57 +171,35 @@ def shown(point: Point | None) -> str:
 
 def draw(steps: list[str], links: list[str], points: list[Point], measured: list[Point]) -> str:
     """A panel for each step, all with the same axes; both logarithmic."""
-    scale, all_points = LOGARITHMIC, [*points, *measured]
-    most_ranks = max(point.ranks for point in all_points)
+    place, all_points = LOGARITHMIC.place, [*points, *measured]
     low, high = min(1000 * p.seconds for p in all_points) / 1.2, max(1000 * p.seconds for p in all_points) * 1.2
-    out = [legend_of(links, bool(measured))]
-    panel_width = max(PANEL, (WIDTH - LEFT) // len(steps) - LEFT)
-
-    def place(point, left):
-        x = left + scale.place(point.ranks) / max(scale.place(most_ranks), 1e-9) * panel_width
-        share = (scale.place(1000 * point.seconds) - scale.place(low)) / (scale.place(high) - scale.place(low))
-        return x, TOP + HEIGHT * (1 - share)
-
-    for panel, step in enumerate(steps):
-        left = LEFT + panel * (panel_width + LEFT)
-        out.append(f'<text x="{left}" y="{TOP - 10}">{step}, ms per step</text>')
-        for tick in scale.ticks(low, high):
-            _, y = place(Point(step, "", 1, tick / 1000, None), left)
-            out.append(f'<path d="M{left} {y:.1f}h{panel_width}" class="grid"/><text x="{left - 6}" y="{y + 4:.1f}" class="end">{tick:g}</text>')
-        for ranks in sorted({point.ranks for point in points}):
-            x, _ = place(Point(step, "", ranks, high / 1000, None), left)
-            out.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 20}" class="middle">{ranks}</text>')
-        out.append(f'<text x="{left + panel_width / 2}" y="{TOP + HEIGHT + 42}" class="middle">ranks</text>')
+    most_ranks = max(place(point.ranks) for point in all_points)
+    width, out = max(PANEL, (WIDTH - LEFT) // len(steps) - LEFT), []
+    ticks = {place(tick): f"{tick:g}" for tick in LOGARITHMIC.ticks(low, high)}
+    ranks = {place(ranks): str(ranks) for ranks in sorted({point.ranks for point in points})}
+    for number, step in enumerate(steps):
+        panel = Panel(LEFT + number * (width + LEFT), TOP, width, HEIGHT, max(most_ranks, 1e-9), place(low), place(high))
+        curves = [curve_of(i, link, [p for p in points if (p.step, p.link) == (step, link)]) for i, link in enumerate(links)]
+        out += [f'<text x="{panel.x}" y="{TOP - 10}">{step}, ms per step</text>', *panel.draw(curves, ticks, "ranks", ranks)]
         for i, link in enumerate(links):
-            line = [place(point, left) for point in points if (point.step, point.link) == (step, link)]
-            out.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in line)}" {look_of(i)}/>')
-            out += [marker(i, *place(point, left)) for point in measured if (point.step, point.link) == (step, link)]
-    width, height = LEFT + len(steps) * (panel_width + LEFT), TOP + HEIGHT + 56
-    style = ("text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}.end{text-anchor:end}"
-             ".middle{text-anchor:middle}polyline,.line{fill:none;stroke-width:2.5}")  # fmt: skip
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-            f"<title>Milliseconds per optimizer step over the number of ranks</title><desc>{described(points)}</desc>"
-            f'<style>{style}</style>\n<rect width="{width}" height="{height}" fill="#fbfaf7"/>\n' + "\n".join(out) + "\n</svg>\n")  # fmt: skip
+            real = curve_of(i, link, [p for p in measured if (p.step, p.link) == (step, link)])
+            out += [marker(i, *panel.place(*point)) for point in real.points]
+    for i, curve in enumerate(curves):
+        out += [*legend(curve, 12 + i * 180, 20), *([marker(i, 22 + i * 180, 20)] if measured else [])]
+    if measured:
+        out.append('<text x="12" y="46">lines: one simulated rank; markers: measured on real ones</text>')
+    title = "Milliseconds per optimizer step over the number of ranks"
+    return page(LEFT + len(steps) * (width + LEFT), TOP + HEIGHT + 56, title, out, description=described(points))
 
 
-def look_of(i: int) -> str:
-    return f'stroke="{COLOURS[i % len(COLOURS)]}" stroke-dasharray="{DASHES[i % len(DASHES)]}"'
+def curve_of(i: int, link: str, points: list[Point]) -> Curve:
+    latency, gbps = link.split(":")
+    places = [(LOGARITHMIC.place(point.ranks), LOGARITHMIC.place(1000 * point.seconds)) for point in points]
+    return Curve(f"{latency} µs, {gbps} Gbit/s", COLOURS[i % len(COLOURS)], places, DASHES[i % len(DASHES)])
 
 
 def marker(i: int, x: float, y: float) -> str:
     return f'<path d="{MARKERS[i % len(MARKERS)]}" transform="translate({x:.1f} {y:.1f})" fill="{COLOURS[i % len(COLOURS)]}"/>'
-
-
-def legend_of(links: list[str], has_measured: bool) -> str:
-    out = []
-    for i, link in enumerate(links):
-        latency, gbps = link.split(":")
-        x = 12 + i * 180
-        out.append(f'<path d="M{x} 20h28" class="line" {look_of(i)}/>{marker(i, x + 14, 20) if has_measured else ""}'
-                   f'<text x="{x + 34}" y="25">{latency} µs, {gbps} Gbit/s</text>')  # fmt: skip
-    if has_measured:
-        out.append('<text x="12" y="46">lines: one simulated rank; markers: measured on real ones</text>')
-    return "\n".join(out)
 
 
 def described(points: list[Point]) -> str:

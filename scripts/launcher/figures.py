@@ -1,17 +1,21 @@
-"""What a benchmark shows: curves as SVG, and the folder for its files. Standard library only."""
+"""Curves as SVG in a page of their own, and the folder of a benchmark's results. Standard library only."""
 
 import json
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from launcher.checkout import ROOT
 
 
 class Curve(NamedTuple):
     name: str  # in the legend
     colour: str
     points: list  # (x, y)
+    dashes: str = "none"
+
+    def look(self):
+        return f'stroke="{self.colour}" stroke-dasharray="{self.dashes}"'
 
 
 class Panel(NamedTuple):
@@ -28,33 +32,39 @@ class Panel(NamedTuple):
     def place(self, x, y):
         return self.x + x / self.most * self.width, self.y + (self.high - y) / (self.high - self.low) * self.height
 
-    def draw(self, curves, ticks, marks, label):
-        """With lines at the heights `ticks`, numbers below it, {x: text} or three of them, and what they are."""
+    def draw(self, curves, ticks, label, marks=None):
+        """With lines at `ticks`, {height: text}; below it numbers, {x: text} or three of them, and what they are."""
         out = []
-        for tick in ticks:
+        for tick, text in ticks.items():
             _, y = self.place(0, tick)
             out.append(f'<line x1="{self.x}" y1="{y:.1f}" x2="{self.x + self.width}" y2="{y:.1f}" class="grid"/>')
-            out.append(f'<text x="{self.x - 6}" y="{y + 5:.1f}" text-anchor="end">{tick:g}</text>'.replace(">-", ">−"))
+            out.append(f'<text x="{self.x - 6}" y="{y + 5:.1f}" text-anchor="end">{text}</text>')
         for at, text in (marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}).items():
             out.append(f'<text x="{self.place(at, 0)[0]:.0f}" y="{self.y + self.height + 20}" text-anchor="middle">{text}</text>')
         middle, below = self.x + self.width / 2, self.y + self.height + 42
         out.append(f'<text x="{middle:.0f}" y="{below}" text-anchor="middle">{label}</text>')
         for curve in curves:
             text = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.place(*point) for point in curve.points))
-            out.append(f'<polyline points="{text}" stroke="{curve.colour}"/>')
+            out.append(f'<polyline points="{text}" {curve.look()}/>')
         return out
 
 
+def numbers(values):
+    """What they are called beside a panel."""
+    return {value: f"{value:g}".replace("-", "−") for value in values}
+
+
 def legend(curve, x, y):
-    return [f'<line x1="{x}" y1="{y}" x2="{x + 20}" y2="{y}" stroke="{curve.colour}" stroke-width="2"/>', f'<text x="{x + 26}" y="{y + 5}">{curve.name}</text>']
+    return [f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>', f'<text x="{x + 26}" y="{y + 5}">{curve.name}</text>']
 
 
-def page(width, height, title, drawn, more_style=""):
+def page(width, height, title, drawn, more_style="", description=""):
     style = "text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
     style += ".back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}" + more_style
+    described = f"<desc>{description}</desc>" if description else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-        f"<title>{title}</title><style>{style}</style>\n"
+        f"<title>{title}</title>{described}<style>{style}</style>\n"
         f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
 
