@@ -5,8 +5,8 @@
 #include <string>
 
 #include "common/comm/communicator.hpp"
-#include "common/optim/flat_model.hpp"
 #include "common/core/json.hpp"
+#include "common/optim/flat_model.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/stage/stage_plan.hpp"
