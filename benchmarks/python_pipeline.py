@@ -11,7 +11,6 @@ Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list; 
 """
 
 import json
-import os
 import time
 
 import numpy as np

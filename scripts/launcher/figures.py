@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from launcher.checkout import ROOT
