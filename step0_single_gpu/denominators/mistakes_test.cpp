@@ -54,7 +54,8 @@ class OneParameter : public ::testing::Test {
   FlatGradients grads_;
 };
 
-// Sums 30 and 30: 60/40 = 1.5 is right, (1 + 3)/2 = 2.0 is not.
+// Sums 30 and 30: 60/40 = 1.5 is right, (1 + 3)/2 = 2.0 is not. The error is -cov(n, x) / mean(n),
+// 10/20.
 TEST_F(OneParameter, ThirtyAndTenTargetsWithMeans1And3) {
   const GlobalBatch batch = {{Microbatches({row(30, 1), row(10, 3)})}};
   expect(Mistake::kNone, batch, {1.5, 1.5});

@@ -14,7 +14,6 @@
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {
 namespace {
@@ -24,6 +23,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
+
+const Corpus& built_in_corpus() {
+  static const Corpus corpus;
+  return corpus;
+}
 
 std::string file_of(const std::string& name) {
   return std::string(LADDER_LAB) + "/" + name;
@@ -57,7 +61,7 @@ void expect_alike(const Json& a, const Json& b, const std::string& where) {
 TEST(Reports, AreThoseThatTheProgramWrites) {
   const std::vector<Mistake> hidden = hidden_mistakes(1);
   for (std::size_t i = 0; i < hidden.size(); ++i) {
-    const std::string fresh = puzzle_report(kRuns[i], hidden[i], 1, documents());
+    const std::string fresh = puzzle_report(kRuns[i], hidden[i], 1, built_in_corpus());
     expect_alike(committed(kRuns[i]), parse_json(fresh, "a new report"), concat("run ", kRuns[i]));
     for (const Mistake mistake : kAllMistakes)
       EXPECT_EQ(fresh.find(name_of(mistake)), std::string::npos) << "it gives itself away";
@@ -87,7 +91,7 @@ TEST(Reports, SayEnoughForADiagnosis) {
   for (std::size_t i = 0; i < hidden.size(); ++i)
     EXPECT_STREQ(name_of(diagnose(committed(kRuns[i]))), name_of(hidden[i])) << kRuns[i];
   // Not among the five.
-  const std::string padding = puzzle_report('a', Mistake::kPadding, 1, documents());
+  const std::string padding = puzzle_report('a', Mistake::kPadding, 1, built_in_corpus());
   EXPECT_EQ(diagnose(parse_json(padding, "padding")), Mistake::kPadding);
 }
 

@@ -1,4 +1,5 @@
-// What an optimizer makes of a wrong gradient, and the table that shows it.
+// A real model: how wrong the mistakes are, what an optimizer makes of it, and the table that shows
+// it.
 #include "step0_single_gpu/denominators/effects.hpp"
 
 #include <ATen/ops/arange.h>
@@ -10,7 +11,6 @@
 
 #include "common/optim/optimizer.hpp"
 #include "common/testing/closeness.hpp"
-#include "step0_single_gpu/denominators/lab_testing.hpp"
 
 namespace ladder::lab {
 namespace {
@@ -18,6 +18,87 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// Opened once for all tests.
+const Corpus& documents() {
+  static const Corpus corpus(Rows::kDocuments);
+  return corpus;
+}
+const Corpus& windows() {
+  static const Corpus corpus(Rows::kWindows);
+  return corpus;
+}
+
+// Sums in fp32 against sums in double.
+constexpr double kRounding = 1e-5;
+
+// The raw gradient of the first step.
+at::Tensor gradient_from(Mistake mistake, Laboratory& lab, const GlobalBatch& batch) {
+  lab.grads().zero();
+  accumulate(mistake, lab.loss_sum(), batch, lab.grads());
+  return lab.grads().flat().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+}
+
+// Windows have 256 targets each, so a mean of means is the mean; only scaling twice stays wrong.
+TEST(EqualMicrobatches, ForgiveAllButScalingTwice) {
+  for (const Cut& cut : {Cut{}, Cut{2, 1, 4, 1}}) {
+    Laboratory lab({.cut = cut}, windows());
+    const GlobalBatch batch = lab.next();
+    const at::Tensor right = gradient_from(Mistake::kNone, lab, batch);
+    for (const Mistake mistake : kAllMistakes) {
+      const double error = relative_distance(gradient_from(mistake, lab, batch), right);
+      const bool is_wrong = mistake == Mistake::kScaledAgain && cut.flushes > 1;
+      EXPECT_EQ(is_wrong, error > kRounding) << name_of(mistake) << ": " << error;
+    }
+  }
+  Laboratory lab({}, windows());
+  const double right = evaluate(Mistake::kNone, lab.loss_sum(), lab.validation());
+  for (const Mistake mistake : {Mistake::kValidationMeans, Mistake::kPadding})
+    EXPECT_NEAR(evaluate(mistake, lab.loss_sum(), lab.validation()), right, kRounding);
+}
+
+// Σ over microbatches of scale times the gradient of the mean loss, as engines without one
+// denominator compute it.
+at::Tensor scaled_means(Laboratory& lab, const GlobalBatch& batch, double scale) {
+  lab.grads().zero();
+  for (const auto& flushes : batch) {
+    for (const Microbatches& flush : flushes) {
+      for (const Microbatch& m : flush)
+        (lab.loss_sum()(m) / static_cast<double>(m.num_targets) * scale).backward();
+    }
+  }
+  return lab.grads().flat().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+}
+
+// 32 rows: through a pipeline in 4 flushes of 4 microbatches, or without one in 4 microbatches.
+constexpr Cut kPipeline = {.ranks = 1, .flushes = 4, .microbatches = 4, .rows = 2};
+constexpr Cut kNoPipeline = {.ranks = 1, .flushes = 4, .microbatches = 1, .rows = 8};
+
+TEST(LossScale, FollowsFromOneDenominatorIfMicrobatchesAreEqual) {
+  Laboratory pipeline({.cut = kPipeline}, windows()), plain({.cut = kNoPipeline}, windows());
+  const GlobalBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
+  const at::Tensor right = gradient_from(Mistake::kNone, pipeline, cut_for_pipeline);
+  EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kNone, plain, cut_for_plain), right, kRounding));
+  EXPECT_TRUE(close_in_norm(scaled_means(pipeline, cut_for_pipeline, 1.0 / 16), right, kRounding));
+  EXPECT_TRUE(close_in_norm(scaled_means(plain, cut_for_plain, 1.0 / 4), right, kRounding));
+}
+
+// README.md has these figures: the same rows, cut in two ways, have one right gradient and two
+// wrong ones.
+TEST(LossScale, IsWrongByThisMuchIfTheyAreNot) {
+  Laboratory pipeline({.cut = kPipeline}, documents()), plain({.cut = kNoPipeline}, documents());
+  const GlobalBatch cut_for_pipeline = pipeline.next(), cut_for_plain = plain.next();
+  const at::Tensor right = gradient_from(Mistake::kNone, pipeline, cut_for_pipeline);
+  EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kNone, plain, cut_for_plain), right, kRounding));
+  const at::Tensor scaled = scaled_means(pipeline, cut_for_pipeline, 1.0 / 16);
+  const at::Tensor scaled_plain = scaled_means(plain, cut_for_plain, 1.0 / 4);
+  EXPECT_NEAR(relative_distance(scaled, right), 0.0208, 0.0002);
+  EXPECT_NEAR(relative_distance(scaled_plain, right), 0.0189, 0.0002);
+  EXPECT_NEAR(relative_distance(scaled, scaled_plain), 0.0051, 0.0002);
+  // And it is what the first mistake computes.
+  EXPECT_TRUE(close_in_norm(gradient_from(Mistake::kMeanOfMeans, pipeline, cut_for_pipeline),
+                            scaled, kRounding));
+}
 
 // Where three steps along these gradients, times a factor, lead.
 at::Tensor walk(OptimizerKind kind, double factor) {
