@@ -90,36 +90,29 @@ class Failure : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Failure, ARankThatThrows) {
+// Without data, with fewer, and with as many samples and tokens of another text.
+TEST_F(Failure, ARankThatThrowsOrReadsOtherData) {
+  std::string reversed = read_text_file(folder_.path("a/text.txt"));
+  std::reverse(reversed.begin(), reversed.end());
   fs::remove(folder_.path("b/text.txt"));
   for (const std::string& step : kSteps) {
     EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step)), 1),
                 AllOf(HasSubstr("rank 1: error: "), HasSubstr("text.txt")));
   }
+  const auto expect_other = [&](const std::string& step, const char* what) {
+    EXPECT_THAT(expect_end(two_ranks(trainer(step), trainer(step)), 1),
+                AllOf(HasSubstr(concat("error: ", what)), HasSubstr(" on rank 1, ")));
+  };
+  folder_.write("b/text.txt", "only a few words for rank one, and no more than that");
+  for (const std::string& step : kSteps) expect_other(step, "samples in the training data: ");
+  folder_.write("b/text.txt", reversed);
+  expect_other(kSteps[2], "hash of the training data: ");
 }
 
 TEST_F(Failure, AnErrorOfAllRanksIsSaidOnce) {
-  const std::string output = expect_end(
-      two_ranks(trainer(kSteps[2], "--data none.txt"), trainer(kSteps[2], "--data none.txt")), 1);
-  EXPECT_THAT(output, AllOf(HasSubstr("rank 0: error: "), Not(HasSubstr("rank 1: error: "))));
-}
-
-TEST_F(Failure, OneRankWithFewerData) {
-  folder_.write("b/text.txt", "only a few words for rank one, and no more than that");
-  for (const std::string& step : kSteps) {
-    EXPECT_THAT(
-        expect_end(two_ranks(trainer(step), trainer(step)), 1),
-        AllOf(HasSubstr("error: samples in the training data: "), HasSubstr(" on rank 1, ")));
-  }
-}
-
-// As many samples and tokens of another text.
-TEST_F(Failure, OneRankWithOtherData) {
-  std::string text = read_text_file(folder_.path("a/text.txt"));
-  std::reverse(text.begin(), text.end());
-  folder_.write("b/text.txt", text);
-  EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[2]), trainer(kSteps[2])), 1),
-              AllOf(HasSubstr("error: hash of the training data: "), HasSubstr(" on rank 1, ")));
+  const std::string command = trainer(kSteps[2], "--data none.txt");
+  EXPECT_THAT(expect_end(two_ranks(command, command), 1),
+              AllOf(HasSubstr("rank 0: error: "), Not(HasSubstr("rank 1: error: "))));
 }
 
 TEST_F(Failure, DifferentOptions) {
@@ -139,44 +132,32 @@ TEST_F(Failure, DifferentOptions) {
   EXPECT_FALSE(fs::exists(folder_.path("run")));
 }
 
+// Each rank goes on from a run of its own: of another length; as long, but of another seed, which a
+// step that broadcasts would hide; or a new one starts from it, and a step that holds slices would
+// train half of each.
 TEST_F(Failure, DifferentCheckpoints) {
-  const std::string step = program(kSteps[3]);
-  for (const char* folder : {"a", "b"}) {
-    const int num_steps = folder[0] == 'a' ? 2 : 3;
-    Words command = words(concat(step, kSmall, "--quiet --steps ", num_steps, " --out run"));
-    ASSERT_EQ(run_program(command, folder_.path(folder)).exit_code, 0);
-  }
-  const std::string resumed = concat(step, kSmall, "--quiet --steps 9 --out run --resume auto");
-  EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
-              HasSubstr("error: steps taken: 3 on rank 1, 2 on rank 0"));
-}
-
-// The same step, but of different runs: only the parameters would be broadcast.
-TEST_F(Failure, DifferentCheckpointsOfTheSameStep) {
-  const std::string command = concat(program(kSteps[3]), kSmall, "--quiet --out run --steps ");
-  for (const char* folder : {"a", "b"}) {
-    const Words run = words(concat(command, "2 --seed ", folder[0] == 'a' ? 1 : 2));
-    ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
-  }
-  const std::string resumed = command + "9 --resume auto";
-  EXPECT_THAT(expect_end(two_ranks(resumed, resumed), 1),
-              HasSubstr("error: hashes of the checkpoint to resume from: "));
-}
-
-// The starts of new runs, but of two different models: a step that broadcasts would hide this, and
-// one that holds slices would train half of each.
-TEST_F(Failure, DifferentCheckpointsToStartFrom) {
-  for (const char* folder : {"a", "b"}) {
-    const int seed = folder[0] == 'a' ? 1 : 2;
-    const Words run =
-        words(concat(program(kSteps[3]), kSmall, "--quiet --steps 0 --out start --seed ", seed));
-    ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
-  }
-  for (const std::string& step : {kSteps[4], kSteps[6]}) {
+  struct Difference {
+    std::string step, of_a, of_b, goes_on, message;
+  };
+  const std::string hashes = "hashes of the checkpoint to resume from: ";
+  const std::string starts = "--init-from run --out ../new --steps 2";
+  for (const Difference& difference : std::vector<Difference>{
+           {kSteps[3], "--steps 2", "--steps 3", "--out run --resume auto --steps 9",
+            "steps taken: 3 on rank 1, 2 on rank 0"},
+           {kSteps[3], "--steps 2 --seed 1", "--steps 2 --seed 2",
+            "--out run --resume auto --steps 9", hashes},
+           {kSteps[4], "--steps 0 --seed 1", "--steps 0 --seed 2", starts, hashes},
+           {kSteps[6], "--steps 0 --seed 1", "--steps 0 --seed 2", starts, hashes}}) {
+    for (const char* folder : {"a", "b"}) {
+      fs::remove_all(folder_.path(concat(folder, "/run")));
+      const std::string& own = *folder == 'a' ? difference.of_a : difference.of_b;
+      const Words run = words(concat(program(kSteps[3]), kSmall, "--quiet --out run ", own));
+      ASSERT_EQ(run_program(run, folder_.path(folder)).exit_code, 0);
+    }
     const std::string command =
-        concat(program(step), kSmall, "--quiet --steps 2 --init-from start --out ../run");
+        concat(program(difference.step), kSmall, "--quiet ", difference.goes_on);
     EXPECT_THAT(expect_end(two_ranks(command, command), 1),
-                HasSubstr("error: hashes of the checkpoint to resume from: "));
+                HasSubstr("error: " + difference.message));
   }
 }
 
@@ -232,16 +213,27 @@ TEST_F(Failure, ADiskThatIsFull) {
   }
 }
 
-TEST_F(Failure, ARankThatIsKilled) {
+// Killed, it ends all. Told to stop, all of them save and stop.
+TEST_F(Failure, ASignalToOneRankReachesAll) {
   for (const std::string& step : kSteps) {
-    Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
-    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-    std::vector<pid_t> ranks = run.children();
-    ASSERT_EQ(ranks.size(), 2u);
-    ::kill(*std::max_element(ranks.begin(), ranks.end()), SIGKILL);  // the one that started last
-    EXPECT_NE(run.wait(kSeconds), 0);
-    EXPECT_THAT(run.output(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
-    fs::remove_all(folder_.path("run"));
+    for (const int signal : {SIGKILL, SIGUSR1}) {
+      Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
+      ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+      const std::vector<pid_t> ranks = run.children();
+      ASSERT_EQ(ranks.size(), 2u);
+      ::kill(*std::max_element(ranks.begin(), ranks.end()), signal);  // the one that started last
+      const int exit_code = run.wait(kSeconds);
+      if (signal == SIGKILL) {
+        EXPECT_NE(exit_code, 0);
+        EXPECT_THAT(run.output(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
+      } else {
+        EXPECT_EQ(exit_code, 75) << run.output();
+        const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
+        EXPECT_TRUE(report["was_stopped"].get<bool>());
+        EXPECT_EQ(report["world_size"], 2);
+      }
+      fs::remove_all(folder_.path("run"));
+    }
   }
 }
 
@@ -273,22 +265,6 @@ TEST_F(Failure, ARankThatExitsBeforeItBegins) {
   folder_.write("exit.sh", "exit 3");
   EXPECT_THAT(expect_end(two_ranks(trainer(kSteps[3]), "/bin/sh ../exit.sh"), 3),
               HasSubstr("exit"));
-}
-
-// Only one rank is told to stop: all of them save and stop.
-TEST_F(Failure, ASignalToOneRankStopsAll) {
-  for (const std::string& step : kSteps) {
-    Program run(two_ranks(trainer(step), trainer(step)), folder_.path());
-    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-    std::vector<pid_t> ranks = run.children();
-    ASSERT_EQ(ranks.size(), 2u);
-    ::kill(*std::max_element(ranks.begin(), ranks.end()), SIGUSR1);
-    EXPECT_EQ(run.wait(kSeconds), 75) << run.output();
-    const Json report = parse_json(read_text_file(folder_.path("run/report.json")), "report");
-    EXPECT_TRUE(report["was_stopped"].get<bool>());
-    EXPECT_EQ(report["world_size"], 2);
-    fs::remove_all(folder_.path("run"));
-  }
 }
 
 TEST_F(Failure, AParameterThatOneRankDoesNotUse) {

@@ -50,6 +50,11 @@ class Step0Process : public ::testing::Test {
   ProgramResult run(const Arguments& more) const {
     return run_program(command(more), folder_.path());
   }
+  // In this folder, where a run that has begun goes on.
+  static Arguments with_out(Arguments options, const std::string& out) {
+    options.insert(options.end(), {"--out", out, "--resume", "auto"});
+    return options;
+  }
   Json report(const std::string& out) const {
     return parse_json(read_text_file(folder_.path(out + "/report.json")), out);
   }
@@ -86,11 +91,8 @@ TEST_F(Step0Process, WritesTheWholeReport) {
   EXPECT_GT(json["data_bytes_read"][0].get<std::int64_t>(), 0);
   std::ifstream metrics(folder_.path("run/metrics.jsonl"));
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(metrics), {}, '\n'), 30);
-}
 
-TEST_F(Step0Process, MemoryBetweenStepsIsTheoryToTheByte) {
-  ASSERT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 0);
-  const Json json = report("run");
+  // Between steps it holds what theory says, to the byte.
   const Json memory = json["memory"][0], theory = json["memory_theory"][0];
   std::int64_t sum = 0;
   for (const char* category : {"parameters", "gradients", "optimizer"}) {
@@ -168,48 +170,42 @@ TEST_F(Step0Process, SizesThatNoMachineHasAreRefusedAtOnce) {
               std::distance(fs::directory_iterator(folder_.path("runs")), {}) == 1);
 }
 
-TEST_F(Step0Process, WithoutOutAFreshFolderIsMadeEachTime) {
+// A fresh one without --out. A folder with nothing but a lock is no run; one with a run is in use,
+// takes no checkpoint of another model, and keeps its report if no step is left to take.
+TEST_F(Step0Process, FoldersOfRuns) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(run({"--steps", "1", "--quiet"}).exit_code, 0);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path("runs")), {}), 2);
-}
 
-TEST_F(Step0Process, AnotherModelsCheckpointIsRefusedAndNothingChanges) {
+  fs::create_directory(folder_.path("run"));
+  folder_.write("run/.lock", "");
   ASSERT_EQ(run({"--steps", "3", "--out", "run"}).exit_code, 0);
-  const std::string before = read_text_file(folder_.path("run/metrics.jsonl"));
-  const ProgramResult result =
+  const std::string metrics = read_text_file(folder_.path("run/metrics.jsonl"));
+  const std::string first_report = read_text_file(folder_.path("run/report.json"));
+  const ProgramResult other =
       run({"--steps", "5", "--out", "run", "--resume", "auto", "--channels", "32"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.output, AllOf(HasSubstr("[60]"), HasSubstr("[96]")));
-  EXPECT_EQ(read_text_file(folder_.path("run/metrics.jsonl")), before);
-  EXPECT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 1);  // in use
-}
-
-TEST_F(Step0Process, ARunWithNoStepLeftKeepsItsReport) {
-  ASSERT_EQ(run({"--steps", "3", "--out", "run"}).exit_code, 0);
-  const std::string before = read_text_file(folder_.path("run/report.json"));
-  const ProgramResult result = run({"--steps", "3", "--out", "run", "--resume", "auto"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output, HasSubstr("no step was left to take"));
-  EXPECT_EQ(read_text_file(folder_.path("run/report.json")), before);
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.output, AllOf(HasSubstr("[60]"), HasSubstr("[96]")));
+  EXPECT_EQ(run({"--steps", "5", "--out", "run"}).exit_code, 1);
+  const ProgramResult done = run({"--steps", "3", "--out", "run", "--resume", "auto"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.output, HasSubstr("no step was left to take"));
+  EXPECT_EQ(read_text_file(folder_.path("run/metrics.jsonl")), metrics);
+  EXPECT_EQ(read_text_file(folder_.path("run/report.json")), first_report);
 }
 
 TEST_F(Step0Process, SignalsSaveAndStopAndTheRestFollowsBitForBit) {
   const Arguments options = {"--steps", "400", "--save-every", "1000"};
-  const auto with = [&](Arguments more) {
-    more.insert(more.end(), options.begin(), options.end());
-    return more;
-  };
-  ASSERT_EQ(run(with({"--out", "whole"})).exit_code, 0);
+  ASSERT_EQ(run(with_out(options, "whole")).exit_code, 0);
   for (const int number : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) {
     const std::string out = concat("signal", number);
-    Program program(command(with({"--out", out})), folder_.path());
+    Program program(command(with_out(options, out)), folder_.path());
     ASSERT_TRUE(program.wait_for_output("step 20/400")) << program.output();
     program.signal(number);
     EXPECT_EQ(program.wait(), 75) << program.output();
     EXPECT_THAT(program.output(), HasSubstr("stopped on a signal"));
     const std::size_t taken = report(out)["losses"].size();
     EXPECT_LT(taken, 400u);
-    ASSERT_EQ(run(with({"--out", out, "--resume", "auto"})).exit_code, 0);
+    ASSERT_EQ(run(with_out(options, out)).exit_code, 0);
     EXPECT_EQ(report(out)["first_step"], taken);
     EXPECT_EQ(report(out)["param_hash"], report("whole")["param_hash"]);
     EXPECT_EQ(report(out)["losses"].back(), report("whole")["losses"].back());
@@ -291,22 +287,20 @@ TEST_F(Step0Process, UnderNohupAHangUpStopsNothing) {
 // The command of a job that may have to be started again: --init-from is for its first start alone.
 TEST_F(Step0Process, ARunFromOtherParametersResumesWithItsOwnCommand) {
   ASSERT_EQ(run({"--steps", "2", "--seed", "9", "--out", "start"}).exit_code, 0);
-  const auto with_out = [](const char* out) {
-    return Arguments{"--steps",     "60",    "--save-every", "7",    "--keep", "0",
-                     "--init-from", "start", "--resume",     "auto", "--out",  out};
-  };
-  ASSERT_EQ(run(with_out("whole")).exit_code, 0);
-  Program program(command(with_out("stopped")), folder_.path());
+  const Arguments options = {"--steps", "60", "--save-every", "7",
+                             "--keep",  "0",  "--init-from",  "start"};
+  ASSERT_EQ(run(with_out(options, "whole")).exit_code, 0);
+  Program program(command(with_out(options, "stopped")), folder_.path());
   ASSERT_TRUE(program.wait_for_output("starting from the parameters of start")) << program.output();
   ASSERT_TRUE(program.wait_for_output("step 9/")) << program.output();
   program.signal(SIGKILL);
   program.wait();
-  const ProgramResult rest = run(with_out("stopped"));
+  const ProgramResult rest = run(with_out(options, "stopped"));
   ASSERT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_THAT(rest.output, HasSubstr("resumed after step "));
   EXPECT_EQ(report("stopped")["param_hash"], report("whole")["param_hash"]);
   // Not from its own checkpoints: they are what is resumed.
-  Arguments own = with_out("whole");
+  Arguments own = with_out(options, "whole");
   own[7] = "whole/checkpoints";
   const ProgramResult refused = run(own);
   EXPECT_EQ(refused.exit_code, 1) << refused.output;
@@ -318,16 +312,12 @@ TEST_F(Step0Process, ARunFromOtherParametersResumesWithItsOwnCommand) {
 // resumes from a whole checkpoint, and its end is that of an uninterrupted run.
 TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
   const Arguments options = {"--steps", "300", "--save-every", "2"};
-  const auto with = [&](Arguments more) {
-    more.insert(more.end(), options.begin(), options.end());
-    return more;
-  };
-  ASSERT_EQ(run(with({"--out", "whole"})).exit_code, 0);
+  ASSERT_EQ(run(with_out(options, "whole")).exit_code, 0);
   Random random(
       static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
   int exit_code = -1, kills = 0;
   while (exit_code != 0 && kills < 200) {
-    Program program(command(with({"--out", "killed", "--resume", "auto"})), folder_.path());
+    Program program(command(with_out(options, "killed")), folder_.path());
     if (kills < 12) {
       program.wait_for_output("step ");
       std::this_thread::sleep_for(std::chrono::microseconds(random.below(60000)));
@@ -344,37 +334,34 @@ TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
   }
 }
 
-// SGD with this learning rate produces a model whose next loss is not finite.
-const Arguments kDiverging = {"--optimizer",  "sgd", "--lr",        "1e30", "--clip-norm", "0",
-                              "--save-every", "2",   "--log-every", "1",    "--keep",      "3"};
-
+// SGD with this learning rate produces a model whose next loss is not finite: the run ends with an
+// error, saves nothing, and leaves older checkpoints to go on from.
 TEST_F(Step0Process, ARunThatDivergesEndsWithAnErrorAndSavesNothing) {
-  Arguments options = kDiverging;
-  options.insert(options.end(), {"--steps", "40", "--out", "run"});
-  const ProgramResult result = run(options);
+  const auto sgd = [](const Arguments& more) {
+    Arguments all = {"--optimizer", "sgd", "--save-every", "2", "--keep", "3", "--out", "run"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Arguments diverging = sgd({"--lr", "1e30", "--clip-norm", "0", "--steps", "40"});
+  const ProgramResult result = run(diverging);
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("error: step 2: the loss is not finite"),
                                    HasSubstr("--lr (now 1e+30)"), HasSubstr("--clip-norm 1")));
   EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints")));
   EXPECT_FALSE(fs::exists(folder_.path("run/report.json")));
-}
+  fs::remove_all(folder_.path("run"));
 
-TEST_F(Step0Process, ARunThatDivergesLeavesTheOlderCheckpointsToGoOnFrom) {
-  const Arguments good = {"--optimizer", "sgd", "--save-every", "2", "--keep", "3", "--out", "run"};
-  const auto more = [](Arguments options, const Arguments& others) {
-    options.insert(options.end(), others.begin(), others.end());
-    return options;
-  };
-  ASSERT_EQ(run(more(good, {"--steps", "4"})).exit_code, 0);
+  ASSERT_EQ(run(sgd({"--steps", "4"})).exit_code, 0);
   const std::string model = folder_.path("run/checkpoints/step_000004/model.safetensors");
   const std::string before = read_text_file(model);
-  const ProgramResult result =
-      run(more(kDiverging, {"--steps", "40", "--out", "run", "--resume", "auto"}));
-  EXPECT_EQ(result.exit_code, 1) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("error: step 6: "), HasSubstr("step_000004")));
+  Arguments resumed = diverging;
+  resumed.insert(resumed.end(), {"--resume", "auto"});
+  const ProgramResult later = run(resumed);
+  EXPECT_EQ(later.exit_code, 1) << later.output;
+  EXPECT_THAT(later.output, AllOf(HasSubstr("error: step 6: "), HasSubstr("step_000004")));
   EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
   EXPECT_EQ(read_text_file(model), before);
-  const ProgramResult rest = run(more(good, {"--steps", "10", "--resume", "auto"}));
+  const ProgramResult rest = run(sgd({"--steps", "10", "--resume", "auto"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.output;
   EXPECT_EQ(report("run")["first_step"], 4);
   EXPECT_EQ(report("run")["losses"].size(), 6u);
@@ -409,12 +396,6 @@ TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
   fourth.signal(SIGTERM);
   EXPECT_EQ(fourth.wait(), 75) << fourth.output();
   EXPECT_FALSE(fs::exists(folder_.path("run/.lock")));
-}
-
-TEST_F(Step0Process, AFolderWithNothingButALockIsNoRun) {
-  fs::create_directory(folder_.path("run"));
-  folder_.write("run/.lock", "");
-  EXPECT_EQ(run({"--steps", "1", "--out", "run"}).exit_code, 0);
 }
 
 #ifdef LADDER_MPIEXEC
