@@ -1,5 +1,5 @@
 # ladder_add_step(step5_zero1 IDEA sharded_optimizer [more_idea] [EXERCISE sharded_optimizer] BUILDS_ON step4_bucketed_ddp
-#                 TESTS a_test.cpp … [RANKS 1 2 3 4])
+#                 [TESTS a_test.cpp …] [RANKS 1 2 3 4])
 #
 #   step5_zero1_idea   library: the idea's files IDEA.cpp and the cost card, with the ideas of the steps before
 #   step5_zero1_train  library: train(), which the tests of other steps link as well
@@ -7,9 +7,10 @@
 #   step5_zero1_test   TESTS; with RANKS run under MPI, once per number of ranks
 #   step5_zero1_judge  judges the learner's file in exercises/step5_zero1/, or else the solution; ./ladder exercise builds it
 #   step5_zero1_exercise_test   the solution passes, the answers of exercise/sharded_optimizer.wrong do not
-#   step5_zero1_stub_test   exercise/stub_test.cpp: the stubs compile and fail for the right reason
+#   step5_zero1_stub_test   the judge says of the stubs what is not implemented
 #
-# Where there is an exercise/NAME.solution, NAME.cpp is what the learner is to mend, and that diff mends it.
+# Where there is an exercise/NAME.solution, NAME.cpp is what the learner is to mend, and that diff mends it. STUB_SAYS is
+# then what the judge says of it.
 #
 # EXERCISE names the ideas that the learner writes, by default the first; each has a .stub in exercise/. With
 # -DLADDER_EXERCISE=step5_zero1 their files are taken from exercises/step5_zero1/, the learner's own, for this trainer
@@ -20,7 +21,7 @@
 # add_subdirectory(CHAPTER) unless LADDER_IDEA_ONLY. It needs no exercise: without a folder exercise/ there is none. Without
 # a train.cpp it trains with its step's, to which its trainer() passes something else.
 function(ladder_add_step step)
-  cmake_parse_arguments(arg "" "BUILDS_ON" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
+  cmake_parse_arguments(arg "" "BUILDS_ON;STUB_SAYS" "IDEA;EXERCISE;TESTS;RANKS" ${ARGN})
   if(TARGET ${step}_idea)
     return()
   endif()
@@ -75,23 +76,53 @@ function(ladder_add_step step)
   _ladder_target(${step})
   target_link_libraries(${step} PRIVATE ${step}_train)
 
-  list(TRANSFORM arg_TESTS PREPEND "${folder}/")
-  ladder_add_test(${step}_test SOURCES ${arg_TESTS} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
+  if(arg_TESTS)
+    list(TRANSFORM arg_TESTS PREPEND "${folder}/")
+    ladder_add_test(${step}_test SOURCES ${arg_TESTS} LINK ${step}_train RANKS ${arg_RANKS} THREADS ${arg_RANKS} OR_ALONE)
+  endif()
   if(NOT arg_EXERCISE)
     return()
   endif()
-  set(checks "${folder}/exercise/checks.cpp")
-  ladder_own_answers(${step} ${solutions})
-  ladder_add_judge(${step}_judge SOURCES "${checks}" ${own_answers} LINK ${step}_train ladder_judge)
-  ladder_plant_answers("${folder}/exercise" ${solutions})
+  ladder_add_exercise(${step} "${folder}/exercise" SOLUTIONS ${solutions} LINK ${step}_train ladder_judge
+    STUB_SAYS ${arg_STUB_SAYS} RANKS ${arg_RANKS})
+endfunction()
+
+# ladder_add_exercise(collectives FOLDER CHECKS checks.cpp … SOLUTIONS a.cpp … LINK … RANKS 1 2 3 4)
+#
+# Adds NAME_judge, NAME_exercise_test and NAME_stub_test, as above. FOLDER has CHECKS (checks.cpp unless it has more), and a
+# .stub and a .wrong for each solution. STUB_SAYS is what the judge says of the stub, unless it says what is not implemented.
+function(ladder_add_exercise name folder)
+  if(NOT LADDER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "STUB_SAYS" "CHECKS;SOLUTIONS;LINK;RANKS" ${ARGN})
+  if(NOT arg_CHECKS)
+    set(arg_CHECKS checks.cpp)
+  endif()
+  list(TRANSFORM arg_CHECKS PREPEND "${folder}/")
+  add_library(${name}_checks OBJECT ${arg_CHECKS})
+  _ladder_target(${name}_checks)
+  target_link_libraries(${name}_checks PUBLIC ${arg_LINK} ladder_testing)
+
+  ladder_own_answers(${name} ${arg_SOLUTIONS})
+  # Tests call judge_linked() themselves, so the program is not part of "all".
+  add_executable(${name}_judge EXCLUDE_FROM_ALL ${own_answers})
+  _ladder_target(${name}_judge)
+  target_link_libraries(${name}_judge PRIVATE ${name}_checks ladder_testing_judge_main)
+
+  ladder_plant_answers("${folder}" ${arg_SOLUTIONS})
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
-  ladder_add_test(${step}_exercise_test
-    SOURCES "${checks}" "${LADDER_ROOT}/step0_single_gpu/judge/exercise_test.cpp" ${planted}
-    LINK ${step}_train ladder_judge RANKS ${ranks} OR_ALONE)
-  ladder_make_stubs("${folder}/exercise" ${solutions})
-  ladder_add_test(${step}_stub_test LINK ${step}_idea  # whose other files the stubs may need
-    SOURCES ${stubs} "${folder}/exercise/stub_test.cpp")
+  set(judge "${LADDER_ROOT}/step0_single_gpu/judge")
+  ladder_add_test(${name}_exercise_test SOURCES "${judge}/exercise_test.cpp" ${planted} LINK ${name}_checks
+    RANKS ${ranks} OR_ALONE)
+
+  if(NOT arg_STUB_SAYS)
+    set(arg_STUB_SAYS "not implemented: ${name}: ")
+  endif()
+  ladder_make_stubs("${folder}" ${arg_SOLUTIONS})
+  ladder_add_test(${name}_stub_test SOURCES "${judge}/stub_test.cpp" ${stubs} LINK ${name}_checks)
+  target_compile_definitions(${name}_stub_test PRIVATE LADDER_STUB_SAYS="${arg_STUB_SAYS}")
 endfunction()
 
 # Sets `stubs`: a file in the build folder for each solution, which scripts/make_stub makes from it and FOLDER/NAME.stub.
@@ -135,15 +166,4 @@ function(ladder_own_answers exercise)  # SOLUTION…
     endif()
   endforeach()
   set(own_answers ${own_answers} PARENT_SCOPE)
-endfunction()
-
-# The program that judges the linked answer of an exercise. Tests call judge_linked() themselves, so it is not part of "all".
-function(ladder_add_judge name)
-  if(NOT LADDER_TESTS)
-    return()
-  endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
-  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
-  _ladder_target(${name})
-  target_link_libraries(${name} PRIVATE ${arg_LINK} ladder_testing_judge_main)
 endfunction()

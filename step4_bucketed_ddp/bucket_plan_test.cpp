@@ -59,8 +59,9 @@ TEST(BucketPlan, ExactlyFullStillFits) {
   EXPECT_THAT(numels(layout, 1), ElementsAre(16, 256));  // each larger than the capacity
 }
 
-// Every trainable element is in one bucket, in order, whatever the capacity is.
-TEST(BucketPlan, CoversTheLayoutOnceFromItsEnd) {
+// Every trainable element is in one bucket, in order, whatever the capacity is; and every bucket but
+// the last one is full: the tensor that the next one begins with does not fit.
+TEST(BucketPlan, CoversTheLayoutOnceFromItsEndInFullBuckets) {
   const FlatLayout layout = plan_flat_layout(funnel());
   for (std::int64_t capacity = 1; capacity < 5 * layout.numel; capacity += 97) {
     std::int64_t end = layout.numel, next = 17;
@@ -69,21 +70,12 @@ TEST(BucketPlan, CoversTheLayoutOnceFromItsEnd) {
       end = bucket.start;
       for (const std::int64_t tensor : bucket.tensors) EXPECT_EQ(tensor, next--);
       EXPECT_TRUE(bucket.numel * 4 <= capacity || bucket.tensors.size() == 1);
+      if (next < 0) continue;
+      const FlatTensor& too_large = layout.tensors[static_cast<std::size_t>(next)];
+      EXPECT_GT(4 * (bucket.numel + too_large.padded_numel), capacity);
     }
     EXPECT_EQ(end, 0);
     EXPECT_EQ(next, -1);
-  }
-}
-
-// Every bucket but the last one is full: the tensor that the next one begins with does not fit.
-TEST(BucketPlan, ABucketTakesAllThatFits) {
-  const FlatLayout layout = plan_flat_layout(funnel());
-  for (std::int64_t capacity = 1; capacity < 5 * layout.numel; capacity += 97) {
-    const std::vector<GradientBucket> plan = plan_buckets(layout, capacity);
-    for (std::size_t i = 0; i + 1 < plan.size(); ++i) {
-      const auto next = static_cast<std::size_t>(plan[i + 1].tensors.front());
-      EXPECT_GT(4 * (plan[i].numel + layout.tensors[next].padded_numel), capacity);
-    }
   }
 }
 

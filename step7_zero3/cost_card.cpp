@@ -1,13 +1,29 @@
 // The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include <algorithm>
+
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
-#include "step5_zero1/shard_plan.hpp"
-#include "step6_zero2/sharder_cost.hpp"
-#include "step7_zero3/peak.hpp"
+#include "step6_zero2/gradient_sharder.hpp"
 #include "step7_zero3/prefetch_options.hpp"
+#include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/train.hpp"
 
-namespace ladder::step7 {
+namespace ladder {
+
+std::int64_t peak_whole_numel(const FlatLayout& layout, int prefetch, bool is_tied) {
+  const auto num_units = static_cast<std::int64_t>(layout.units.size());
+  std::int64_t most = 0;
+  for (std::int64_t first = 0; first < num_units; ++first) {
+    const std::int64_t end = std::min(first + prefetch + 1, num_units);
+    std::int64_t whole = is_tied && first > 0 ? layout.units[0].numel : 0;
+    for (std::int64_t u = first; u < end; ++u)
+      whole += layout.units[static_cast<std::size_t>(u)].numel;
+    most = std::max(most, whole);
+  }
+  return most;
+}
+
+namespace step7 {
 
 StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const std::int64_t own = layout_of(options, shard_multiple(world_size)).numel / world_size;
@@ -55,4 +71,5 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*ra
                                {fold_bytes(options, unit, bytes_each, world_size), 4.0 * unit});
 }
 
-}  // namespace ladder::step7
+}  // namespace step7
+}  // namespace ladder

@@ -13,7 +13,6 @@
 #include "step5_zero1/exercise/hostile_model.hpp"
 #include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
-#include "step6_zero2/sharder_cost.hpp"
 #include "step6_zero2/train.hpp"
 
 namespace ladder {

@@ -12,7 +12,6 @@
 #include "common/testing/recording_communicator.hpp"
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step7_zero3/exercise/small_model.hpp"
-#include "step7_zero3/peak.hpp"
 #include "step7_zero3/sharded_model.hpp"
 #include "step7_zero3/train.hpp"
 
