@@ -12,7 +12,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/start.hpp"
-#include "step0_single_gpu/judge/measured.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step5_zero1/train.hpp"

@@ -1,10 +1,13 @@
-// Compares two runs bit by bit and reports where they diverge.
+// What a run must end like: compares it with step 0's bit by bit, and what it held and sent with
+// theory, to the byte.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "common/train/report/report.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/train/trainer.hpp"
+#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 
@@ -14,6 +17,10 @@ struct FinishedRun {
   TrainReport report;
   std::string folder = {};
 };
+
+// A run of step 0 with these options, in which this process plays so many replicas. It is saved in
+// `out`. Local.
+FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out);
 
 // What differs, if anything does: a line for each series, with the first such step and the
 // difference; the hash of the final parameters; and a line for each tensor of them, with the number
@@ -25,5 +32,16 @@ Differences compare_runs(const FinishedRun& run, const FinishedRun& wanted);
 
 // All lines, each beginning with the names of both runs; nothing if they are equal to the bit.
 std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& wanted);
+
+// A line for each amount that differs, with both values and, for memory, what that may mean;
+// nothing if there is none. `report`: this rank's. `before`: what was held before the run, such as
+// the rest of one that has failed.
+//
+// has_scratch: an operation may be in flight between steps; its scratch is not compared.
+std::vector<std::string> differences_from_theory(const Trainer& trainer,
+                                                 const TrainOptions& options,
+                                                 const TrainReport& report,
+                                                 const MemoryReading& before, int world_size,
+                                                 int rank, bool has_scratch = false);
 
 }  // namespace ladder

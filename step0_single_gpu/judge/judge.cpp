@@ -10,8 +10,6 @@
 #include "common/train/build_model.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step0_single_gpu/judge/explanation.hpp"
-#include "step0_single_gpu/judge/measured.hpp"
-#include "step0_single_gpu/judge/oracle.hpp"
 
 namespace ladder {
 namespace {

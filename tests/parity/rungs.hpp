@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/train/trainer.hpp"
-#include "step0_single_gpu/judge/oracle.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 
 namespace ladder {
 
