@@ -1,7 +1,5 @@
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
-#include <algorithm>
-
 #include "common/core/check.hpp"
 #include "common/core/trace.hpp"
 
@@ -40,15 +38,6 @@ void GradientBucketer::arm(std::int64_t num_microbatches) {
     bucket.num_waiting = bucket.tensors.size();
     for (const std::size_t tensor : bucket.tensors) pending_[tensor].num_passes = num_microbatches;
   }
-}
-
-void GradientBucketer::count_gradient(const at::Tensor& parameter) {
-  const std::vector<NamedTensor>& leaves = grads_.leaves();
-  const auto leaf = std::find_if(leaves.begin(), leaves.end(), [&](const NamedTensor& named) {
-    return named.tensor.is_same(parameter);
-  });
-  check(leaf != leaves.end(), "GradientBucketer: a gradient of a tensor that is not in the model");
-  on_gradient(static_cast<std::size_t>(leaf - leaves.begin()));
 }
 
 void GradientBucketer::on_gradient(std::size_t tensor) {

@@ -47,8 +47,6 @@ class GradientBucketer {
 
   void arm(std::int64_t num_microbatches);
   void wait();
-  // For a gradient that a backward has added without a hook: a pipeline's separate weight halves.
-  void count_gradient(const at::Tensor& parameter);
 
  private:
   void on_gradient(std::size_t tensor);  // a backward has added to this tensor's gradient

@@ -6,20 +6,21 @@
 #include <string>
 #include <thread>
 
-#include "common/comm/self_communicator.hpp"
 #include "common/core/trace.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step4_bucketed_ddp/exercise/small_model.hpp"
 
 namespace ladder {
 namespace {
 
+class GradientBucketerTest : public RankTest {};
+
 // As on a GPU, where backward runs on a thread of autograd.
-TEST(GradientBucketer, TracesTheBucketsThatAnotherThreadSends) {
+TEST_ON_RANKS(GradientBucketerTest, TracesTheBucketsThatAnotherThreadSends) {
   TraceLog log;
   const TraceScope scope(&log);
-  SelfCommunicator alone;
   step4::SmallModel model;
-  GradientBucketer bucketer(model.grads, model.plan, alone);
+  GradientBucketer bucketer(model.grads, model.plan, comm_);
   bucketer.arm(1);
   std::thread([&] { model.backward(step4::kForward); }).join();
   bucketer.wait();

@@ -7,6 +7,7 @@
 #include "common/train/same_start.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_bucketer.hpp"
+#include "step4_bucketed_ddp/gradient_hooks.hpp"
 #include "step8_pipeline_ga/runner/next_batch.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
@@ -37,15 +38,15 @@ TrainReport train(const TrainOptions& options, World& world, const MakeObjective
   broadcast_parameters(flat, mesh.data_parallel);
   objective->start(run, batches);
   const auto tied = tied_stages(plan, mesh.stages);  // null, but for a tied model's two ends
-  const auto count = [&](const at::Tensor& parameter) { bucketer.count_gradient(parameter); };
 
   while (run.next_step()) {
     auto [batch, metrics] = next_batch(batches, options, mesh.data_parallel);
     objective->prepare(batch, {.epoch = batches.position().epoch});
     const double denominator = all_reduce_sum(objective->count(batch), mesh.data_parallel);
     bucketer.arm(batch.size());
-    const double loss = pipeline.accumulate_gradients(
-        *objective, batch, denominator, flush_size(options, batch), count, run.loss_scale());
+    const double loss =
+        pipeline.accumulate_gradients(*objective, batch, denominator, flush_size(options, batch),
+                                      call_gradient_hook, run.loss_scale());
     bucketer.wait();
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
