@@ -6,6 +6,9 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "common/comm/self_communicator.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/judge_main.hpp"
@@ -47,6 +50,8 @@ struct Setup {
   ReferenceDdp ddp;
   LossSum loss_sum = ddp.wrap(model.loss_sum);
 };
+
+using Act = std::function<void(Setup&)>;
 
 class Checks : public Examination {
  public:
@@ -196,15 +201,14 @@ class Checks : public Examination {
       fault("an evaluation keeps activations: its loss requires gradients");
   }
 
-  void refuses(const std::string& what, const std::vector<std::string>& words,
-               const std::function<void(Setup&)>& prepare,
-               const std::function<void(Setup&)>& call) {
+  // The last act must throw, and those before it must not.
+  void refuses(const std::string& what, std::vector<std::string> words,
+               const std::vector<Act>& acts) {
+    words.push_back(concat("rank ", comm_.rank()));
     examine(what, [&](Communicator& comm) {
       Setup setup(comm);
-      prepare(setup);
-      std::vector<std::string> all = words;
-      all.push_back(concat("rank ", comm.rank()));
-      expect_error(what, all, [&] { call(setup); });
+      std::for_each(acts.begin(), acts.end() - 1, [&](const Act& act) { act(setup); });
+      expect_error(what, words, [&] { acts.back()(setup); });
     });
   }
 };
@@ -216,59 +220,29 @@ std::vector<std::string> check(Communicator& comm) {
   checks.sends_in_the_last_backward();
   checks.counts_all_objectives();
   checks.keeps_models_apart();
-  const auto nothing = [](Setup&) {};
-  const auto wait = [](Setup& setup) { setup.ddp.wait(); };
-  const auto arm = [](std::int64_t count) {
+  const auto arm = [](std::int64_t count) -> Act {
     return [count](Setup& setup) { setup.ddp.arm(count); };
   };
-  const auto step_of_1 = [](Setup& setup) {
-    setup.ddp.arm(1);
-    setup.backward();
-  };
-  checks.refuses("arm(0)", {}, nothing, arm(0));
-  checks.refuses("arm(-1)", {"-1"}, nothing, arm(-1));
-  checks.refuses("arm() after arm()", {}, arm(1), arm(1));
-  checks.refuses("arm() after a whole backward, without wait(),", {}, step_of_1, arm(1));
-  checks.refuses("wait() without arm()", {"wait() without arm()"}, nothing, wait);
-  checks.refuses(
-      "a second wait()", {"wait() without arm()"},
-      [&](Setup& setup) {
-        step_of_1(setup);
-        setup.ddp.wait();
-      },
-      wait);
-  checks.refuses(
-      "wait() after one microbatch of two", {},
-      [](Setup& setup) {
-        setup.ddp.arm(2);
-        setup.backward();
-      },
-      wait);
-  checks.refuses(
-      "wait() after one microbatch of 4294967297", {},
-      [](Setup& setup) {
-        setup.ddp.arm((std::int64_t{1} << 32) + 1);
-        setup.backward();
-      },
-      wait);
-  checks.refuses("the forward of a second microbatch after arm(1)", {}, step_of_1,
-                 [](Setup& setup) { setup.forward(); });
-  checks.refuses(
-      "wait() after a backward without 'large'", {"large"},
-      [&](Setup& setup) {
-        setup.model.uses_large = false;
-        step_of_1(setup);
-      },
-      wait);
-  checks.refuses(
-      "wait() after two backwards, the second without 'large',", {"large"},
-      [](Setup& setup) {
-        setup.ddp.arm(2);
-        setup.backward();
-        setup.model.uses_large = false;
-        setup.backward();
-      },
-      wait);
+  const Act forward = [](Setup& setup) { setup.forward(); };
+  const Act backward = [](Setup& setup) { setup.backward(); };
+  const Act wait = [](Setup& setup) { setup.ddp.wait(); };
+  const Act leave_large_out = [](Setup& setup) { setup.model.uses_large = false; };
+  constexpr std::int64_t kBeyond32Bits = (std::int64_t{1} << 32) + 1;
+  checks.refuses("arm(0)", {}, {arm(0)});
+  checks.refuses("arm(-1)", {"-1"}, {arm(-1)});
+  checks.refuses("arm() after arm()", {}, {arm(1), arm(1)});
+  checks.refuses("arm() after a whole backward, without wait(),", {}, {arm(1), backward, arm(1)});
+  checks.refuses("wait() without arm()", {"wait() without arm()"}, {wait});
+  checks.refuses("a second wait()", {"wait() without arm()"}, {arm(1), backward, wait, wait});
+  checks.refuses("wait() after one microbatch of two", {}, {arm(2), backward, wait});
+  checks.refuses("wait() after one microbatch of 4294967297", {},
+                 {arm(kBeyond32Bits), backward, wait});
+  checks.refuses("the forward of a second microbatch after arm(1)", {},
+                 {arm(1), backward, forward});
+  checks.refuses("wait() after a backward without 'large'", {"large"},
+                 {arm(1), leave_large_out, backward, wait});
+  checks.refuses("wait() after two backwards, the second without 'large',", {"large"},
+                 {arm(2), backward, leave_large_out, backward, wait});
   return checks.faults();
 }
 

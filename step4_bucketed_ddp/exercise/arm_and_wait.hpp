@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,52 +60,45 @@ void step_within_a_step(Subject& one, const Model& ones_model, Subject& other,
   one.wait();
 }
 
-// `checks` has refuses(what, words, call): call(subject, model) must throw a CheckError with these
-// words and the rank. A model goes backward over tensors in an order. `all`: all that are trained;
-// the last one is `first_again`, which a second backward adds to first. `incomplete`: all but
-// `missing`.
+// What a loop does with a bucketer or a sharder, and with its model. `order`: the tensors that
+// backward goes over.
+template <class Subject, class Model>
+struct Acts {
+  using Act = std::function<void(Subject& subject, const Model& model)>;
+  static Act arm(std::int64_t count) {
+    return [count](Subject& subject, const Model& /*model*/) { subject.arm(count); };
+  }
+  static Act backward(const std::vector<std::size_t>& order) {
+    return [order](Subject& /*subject*/, const Model& model) { model.backward(order); };
+  }
+  static Act wait() {
+    return [](Subject& subject, const Model& /*model*/) { subject.wait(); };
+  }
+};
+
+// `checks` has Loop, its Acts, and refuses(what, words, acts): one of them must throw a CheckError
+// with these words and the rank. `all`: all that are trained; the last one is `first_again`, which a
+// second backward adds to first. `incomplete`: all but `missing`.
 template <class Checks>
 void refuses_wrong_counts(Checks& checks, const std::vector<std::size_t>& all,
                           const std::string& first_again,
                           const std::vector<std::size_t>& incomplete, const std::string& missing) {
-  for (const bool is_first : {true, false}) {
-    checks.refuses(concat("wait() after two backwards, the ", is_first ? "first" : "second",
-                          " without '", missing, "',"),
-                   {missing, "of 2 gradients"}, [&](auto& subject, const auto& model) {
-                     subject.arm(2);
-                     model.backward(is_first ? incomplete : all);
-                     model.backward(is_first ? all : incomplete);
-                     subject.wait();
-                   });
-  }
+  const auto arm = [](std::int64_t count) { return Checks::Loop::arm(count); };
+  const auto backward = Checks::Loop::backward(all), part = Checks::Loop::backward(incomplete),
+             wait = Checks::Loop::wait();
+  const std::vector<std::string> names_it = {missing, "of 2 gradients"};
+  checks.refuses(concat("wait() after two backwards, the first without '", missing, "',"), names_it,
+                 {arm(2), part, backward, wait});
+  checks.refuses(concat("wait() after two backwards, the second without '", missing, "',"),
+                 names_it, {arm(2), backward, part, wait});
   checks.refuses("wait() after one backward of 4294967297", {"of 4294967297 gradients"},
-                 [&](auto& subject, const auto& model) {
-                   subject.arm((std::int64_t{1} << 32) + 1);
-                   model.backward(all);
-                   subject.wait();
-                 });
-  checks.refuses("a second backward after arm(1)", {first_again},
-                 [&](auto& subject, const auto& model) {
-                   subject.arm(1);
-                   model.backward(all);
-                   model.backward(all);
-                 });
-  checks.refuses("wait() without arm()", {},
-                 [](auto& subject, const auto& /*model*/) { subject.wait(); });
-  for (const int count : {0, -1}) {
-    checks.refuses(concat("arm(", count, ")"), {},
-                   [count](auto& subject, const auto& /*model*/) { subject.arm(count); });
-  }
-  checks.refuses("arm() after arm()", {}, [](auto& subject, const auto& /*model*/) {
-    subject.arm(1);
-    subject.arm(1);
-  });
-  checks.refuses("arm() after a whole backward, without wait(),", {},
-                 [&](auto& subject, const auto& model) {
-                   subject.arm(1);
-                   model.backward(all);
-                   subject.arm(1);
-                 });
+                 {arm((std::int64_t{1} << 32) + 1), backward, wait});
+  checks.refuses("a second backward after arm(1)", {first_again}, {arm(1), backward, backward});
+  checks.refuses("wait() without arm()", {}, {wait});
+  checks.refuses("arm(0)", {}, {arm(0)});
+  checks.refuses("arm(-1)", {}, {arm(-1)});
+  checks.refuses("arm() after arm()", {}, {arm(1), arm(1)});
+  checks.refuses("arm() after a whole backward, without wait(),", {}, {arm(1), backward, arm(1)});
 }
 
 }  // namespace ladder

@@ -127,14 +127,17 @@ class Checks : public Examination {
     });
   }
 
+  using Loop = Acts<GradientBucketer, SmallModel>;
   void refuses(const std::string& what, std::vector<std::string> words,
-               const std::function<void(GradientBucketer&, SmallModel&)>& call) {
+               const std::vector<Loop::Act>& acts) {
     words.push_back(concat("rank ", comm_.rank()));
     examine(what, [&](Communicator& comm) {
       RankAlone alone(comm);
       SmallModel model;
       GradientBucketer bucketer(model.grads, model.plan, alone);
-      expect_error(what, words, [&] { call(bucketer, model); });
+      expect_error(what, words, [&] {
+        for (const Loop::Act& act : acts) act(bucketer, model);
+      });
     });
   }
 
@@ -162,25 +165,14 @@ std::vector<std::string> check(Communicator& comm) {
   checks.reduces_as_it_is_told();
   checks.holds_no_copy();
   checks.ignores_backwards_that_nobody_armed();
+  using Loop = Checks::Loop;
   checks.refuses("wait() after a backward without 'b.weight'", {"b.weight"},
-                 [&](GradientBucketer& bucketer, const SmallModel& model) {
-                   bucketer.arm(1);
-                   model.backward(incomplete);
-                   bucketer.wait();
-                 });
+                 {Loop::arm(1), Loop::backward(incomplete), Loop::wait()});
   refuses_wrong_counts(checks, kForward, "c.bias", incomplete, "b.weight");
   checks.refuses("a second gradient of 'c.bias' after arm(1), while its bucket waits,", {"c.bias"},
-                 [](GradientBucketer& bucketer, const SmallModel& model) {
-                   bucketer.arm(1);
-                   model.backward({6});
-                   model.backward({6});
-                 });
-  checks.refuses("a second wait()", {}, [](GradientBucketer& bucketer, const SmallModel& model) {
-    bucketer.arm(1);
-    model.backward(kForward);
-    bucketer.wait();
-    bucketer.wait();
-  });
+                 {Loop::arm(1), Loop::backward({6}), Loop::backward({6})});
+  checks.refuses("a second wait()", {},
+                 {Loop::arm(1), Loop::backward(kForward), Loop::wait(), Loop::wait()});
   checks.removes_its_hooks();
   return checks.faults();
 }

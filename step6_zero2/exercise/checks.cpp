@@ -1,5 +1,6 @@
 // Judges a sharder: the trainer shows what is summed, held between steps and sent; these checks show
 // when a unit leaves, what comes and goes meanwhile, and what must be refused.
+#include <ATen/Context.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -11,7 +12,6 @@
 #include "step0_single_gpu/judge/judge.hpp"
 #include "step4_bucketed_ddp/exercise/arm_and_wait.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
-#include "step6_zero2/exercise/uninitialized_memory.hpp"
 #include "step6_zero2/gradient_sharder.hpp"
 #include "step6_zero2/train.hpp"
 
@@ -23,6 +23,16 @@ using Order = std::vector<std::size_t>;  // of leaves; backward goes from the la
 const Order kForward = {0, 1, 2, 3, 6, 8};
 const Order kMixed = {8, 0, 1, 6, 2, 3};    // completes 'block' first, then 'embedding' and 'head'
 const Order kIncomplete = {0, 1, 3, 6, 8};  // without 'block.bias'
+
+// What at::empty() returns is full of NaN, for as long as this lives. Fresh memory is often zero by
+// chance, which would hide that somebody forgot to write there.
+class UninitializedIsNan {
+ public:
+  UninitializedIsNan() { at::globalContext().setDeterministicAlgorithms(true, false); }
+  ~UninitializedIsNan() { at::globalContext().setDeterministicAlgorithms(false, false); }
+  UninitializedIsNan(const UninitializedIsNan&) = delete;
+  UninitializedIsNan& operator=(const UninitializedIsNan&) = delete;
+};
 
 // The units of step 5's hostile model, three of which are trained. Each gradient is 1.
 struct Model {
@@ -153,14 +163,17 @@ class Checks : public Examination {
     });
   }
 
+  using Loop = Acts<GradientSharder, Model>;
   void refuses(const std::string& what, std::vector<std::string> words,
-               const std::function<void(GradientSharder&, const Model&)>& call) {
+               const std::vector<Loop::Act>& acts) {
     words.push_back(concat("rank ", comm_.rank()));
     examine(what, [&](Communicator& comm) {
       RankAlone alone(comm);
       const Model model(alone);
       GradientSharder sharder(model.plan, model.flat.leaves(), alone);
-      expect_error(what, words, [&] { call(sharder, model); });
+      expect_error(what, words, [&] {
+        for (const Loop::Act& act : acts) act(sharder, model);
+      });
     });
   }
 };
