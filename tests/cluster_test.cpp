@@ -55,37 +55,70 @@ class Cluster : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(Cluster, MpirunOverHostsTrainsToTheSameBits) {
-  const std::string options = "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out ";
-  expect_end(script("mpirun_hosts.sh") + "--hosts localhost:2 " +
-                 trainer("step4_bucketed_ddp", options + "hosts"),
+#ifdef LADDER_TORCHRUN
+// On a port that no other test uses at the same time.
+std::string torchrun_script() {
+  return concat("env LADDER_TORCHRUN=", one_word(LADDER_TORCHRUN), " ",
+                one_word(LADDER_SOURCE "/scripts/cluster/torchrun.sh"),
+                " --master localhost:", 20000 + ::getpid() % 10000, " ");
+}
+#endif
+
+// Torchrun with the store that it serves, and where rank 0 has to serve one.
+TEST_F(Cluster, EveryLauncherTrainsToTheSameBits) {
+  const auto step4 = [](const std::string& out) {
+    return trainer("step4_bucketed_ddp",
+                   "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out " + out);
+  };
+  std::vector<std::string> runs = {"hosts"};
+  expect_end(script("mpirun_hosts.sh") + "--hosts localhost:2 " + step4("hosts"), 0);
+#ifdef LADDER_TORCHRUN
+  runs.insert(runs.end(), {"torchrun", "rank_0_serves"});
+  expect_end(torchrun_script() + "--ranks-per-node 2 " + step4("torchrun"), 0);
+  expect_end(concat("env OMP_NUM_THREADS=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ",
+                    one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 2 --no-python ",
+                    step4("rank_0_serves")),
              0);
-  expect_end(
-      concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", trainer("step4_bucketed_ddp", options + "plain")),
-      0);
+#endif
+  expect_end(concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", step4("plain")), 0);
   const std::string same = expect_end(
       concat("python3 ", one_word(LADDER_SOURCE "/scripts/compare_runs.py"), " hosts plain"), 0);
   EXPECT_THAT(same, HasSubstr("equal to the bit: 5 steps"));
-  const Json found = report_of("hosts"), wanted = report_of("plain");
-  EXPECT_EQ(found["world_size"], 2);
-  for (const char* key : {"losses", "grad_norms", "param_norms", "val_losses", "param_hash",
-                          "world_size", "traffic", "data_bytes_read"}) {
-    EXPECT_EQ(found[key], wanted[key]) << key;
+  const Json wanted = report_of("plain");
+  for (const std::string& out : runs) {
+    SCOPED_TRACE(out);
+    const Json found = report_of(out);
+    EXPECT_EQ(found["world_size"], 2);
+    for (const char* key : {"losses", "grad_norms", "param_norms", "val_losses", "param_hash",
+                            "traffic", "data_bytes_read"}) {
+      EXPECT_EQ(found[key], wanted[key]) << key;
+    }
+    for (const int rank : {0, 1}) {
+      std::int64_t bytes_sent = 0;
+      for (const Json& operation : found["traffic"][rank])
+        bytes_sent += operation["bytes_sent"].get<std::int64_t>();
+      EXPECT_EQ(bytes_sent, found["traffic_theory"][rank]["bytes_sent"]) << "rank " << rank;
+    }
   }
 }
 
-TEST_F(Cluster, MpirunOverHostsPassesExitCodesAndSignalsOn) {
+// Torchrun has an exit code of its own.
+TEST_F(Cluster, SignalsAndExitCodesArePassedOn) {
   const std::string over_hosts = script("mpirun_hosts.sh") + "--hosts localhost:2 ";
   EXPECT_THAT(expect_end(over_hosts + trainer("step4_bucketed_ddp", "--stepz 1"), 2),
               HasSubstr("rank 0: error: unknown option --stepz"));
-  Program run(words(over_hosts + trainer("step4_bucketed_ddp",
-                                         "--steps 100000 --log-every 1 "
-                                         "--out run")),
-              folder_.path());
-  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(kSeconds), 75) << run.output();
-  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+  std::vector<std::pair<std::string, int>> launchers = {{over_hosts, 75}};
+#ifdef LADDER_TORCHRUN
+  launchers.emplace_back(torchrun_script() + "--ranks-per-node 2 ", 1);
+#endif
+  for (const auto& [launcher, exit_code] : launchers) {
+    const std::string options = concat("--steps 100000 --log-every 1 --out run", exit_code);
+    Program run(words(launcher + trainer("step4_bucketed_ddp", options)), folder_.path());
+    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
+    run.signal(SIGTERM);
+    EXPECT_EQ(run.wait(kSeconds), exit_code) << run.output();
+    EXPECT_TRUE(report_of(concat("run", exit_code))["was_stopped"].get<bool>());
+  }
 }
 
 // Ctrl-C under "| tee LOG" ends tee as well: nobody reads what mpirun and the launcher say.
@@ -193,13 +226,6 @@ TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
 }
 
 #ifdef LADDER_TORCHRUN
-// On a port that no other test uses at the same time.
-std::string torchrun_script() {
-  return concat("env LADDER_TORCHRUN=", one_word(LADDER_TORCHRUN), " ",
-                one_word(LADDER_SOURCE "/scripts/cluster/torchrun.sh"),
-                " --master localhost:", 20000 + ::getpid() % 10000, " ");
-}
-
 // The layout that the script prints is what torchrun's processes find.
 TEST_F(Cluster, TorchrunStartsTheLayoutThatTheScriptPrints) {
   folder_.write("say.sh", "#!/bin/sh\necho $RANK $LOCAL_RANK of $WORLD_SIZE >said_$RANK\n");
@@ -213,47 +239,6 @@ TEST_F(Cluster, TorchrunStartsTheLayoutThatTheScriptPrints) {
               concat(rank, " ", rank, " of 2\n"));
     EXPECT_THAT(layout, HasSubstr(concat("\n", rank, "     localhost            ", rank, "     ")));
   }
-}
-
-// Once with the store that torchrun serves, and once where rank 0 has to serve one.
-TEST_F(Cluster, TorchrunTrainsToTheSameBits) {
-  const auto step4 = [](const std::string& out) {
-    return trainer("step4_bucketed_ddp",
-                   "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out " + out);
-  };
-  expect_end(torchrun_script() + "--ranks-per-node 2 " + step4("torchrun"), 0);
-  expect_end(concat("env OMP_NUM_THREADS=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ",
-                    one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 2 --no-python ",
-                    step4("rank_0_serves")),
-             0);
-  expect_end(concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", step4("mpirun")), 0);
-  const Json wanted = report_of("mpirun");
-  for (const char* const out : {"torchrun", "rank_0_serves"}) {
-    const Json found = report_of(out);
-    EXPECT_EQ(found["world_size"], 2);
-    for (const char* key : {"losses", "grad_norms", "param_norms", "val_losses", "param_hash",
-                            "traffic", "data_bytes_read"}) {
-      EXPECT_EQ(found[key], wanted[key]) << out << " " << key;
-    }
-    for (const int rank : {0, 1}) {
-      std::int64_t bytes_sent = 0;
-      for (const Json& operation : found["traffic"][rank]) {
-        bytes_sent += operation["bytes_sent"].get<std::int64_t>();
-      }
-      EXPECT_EQ(bytes_sent, found["traffic_theory"][rank]["bytes_sent"]) << out << " rank " << rank;
-    }
-  }
-}
-
-TEST_F(Cluster, TorchrunPassesSignalsOn) {
-  const std::string options = "--steps 100000 --log-every 1 --out run";
-  Program run(
-      words(torchrun_script() + "--ranks-per-node 2 " + trainer("step4_bucketed_ddp", options)),
-      folder_.path());
-  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-  run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
-  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
 }
 
 // Rank 0 waits for a rank that has failed, and learns it from the store.

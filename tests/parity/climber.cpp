@@ -7,7 +7,7 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "step0_single_gpu/judge/measured.hpp"
+#include "step0_single_gpu/judge/comparison.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/closed_form.hpp"
 
@@ -55,6 +55,17 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
 FinishedRun Climber::ask_oracle(const TrainOptions& options, Fold fold, int num_ranks) {
   return ladder::ask_oracle(options, fold, num_ranks,
                             concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++));
+}
+
+FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& options, Fold fold,
+                                   int num_ranks) {
+  FinishedRun wanted = run;
+  if (rank() == 0) {
+    wanted = ask_oracle(options, fold, num_ranks);
+    EXPECT_THAT(differences(run, wanted), ::testing::IsEmpty());
+  }
+  wait_for_all();
+  return wanted;
 }
 
 // Replicas with the same seed are equal even without a broadcast, so each replica gets its own seed
