@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 namespace {
@@ -60,24 +58,6 @@ TEST_F(Step0Test, LearnsOneBatchByHeart) {
   const TrainReport report = train(options_);
   EXPECT_GT(report.losses.front(), 5.0);
   EXPECT_LT(report.losses.back(), 0.05);
-}
-
-TEST_F(Step0Test, HoldsSixteenBytesPerElementAndNothingElse) {
-  install_memory_ledger();
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
-    options_.optimizer.kind = kind;
-    finalize(options_);
-    const std::int64_t before = read_memory().total_live_bytes;
-    const TrainReport report = train(options_);
-    const StateBytes theory = step0::state_bytes(options_, 1, 0);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kParameters), theory.parameters);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kGradients), theory.gradients);
-    EXPECT_EQ(report.memory.live(MemoryCategory::kOptimizer), theory.optimizer);
-    EXPECT_EQ(report.memory.total_live_bytes - before,
-              theory.parameters + theory.gradients + theory.optimizer);
-    EXPECT_EQ(theory.optimizer, kind == OptimizerKind::kAdamW ? 2 * theory.parameters : 0);
-    EXPECT_GT(report.memory.peak(MemoryCategory::kActivations), 0);
-  }
 }
 
 TEST_F(Step0Test, ClippingBoundsTheStepNotTheReport) {
@@ -142,47 +122,6 @@ TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
   EXPECT_GT(*fewest, 0);
 }
 
-// One uninterrupted run, and the same one interrupted in the middle of an epoch and continued.
-TEST_F(Step0Test, ResumeContinuesBitForBit) {
-  struct Case {
-    OptimizerKind kind;
-    std::int64_t cut, ranks;
-    bool is_tied;
-  };
-  for (const auto& [kind, cut, ranks, is_tied] :
-       {Case{OptimizerKind::kAdamW, 1, 1, true}, Case{OptimizerKind::kAdamW, 13, 3, false},
-        Case{OptimizerKind::kSgd, 13, 1, false}, Case{OptimizerKind::kSgd, 39, 3, true}}) {
-    TrainOptions whole = options_;
-    whole.optimizer.kind = kind;
-    whole.set<OracleOptions>().simulate_ranks = ranks;
-    whole.model.tie_embeddings = is_tied;
-    const TrainReport uninterrupted = train(whole);
-    TrainOptions second = whole;
-    second.output.save_every = cut;
-    second.output.keep = 0;
-    second.output.out = folder_.path(concat("run", static_cast<int>(kind), "-", cut));
-    train(second);
-    char name[32];
-    std::snprintf(name, sizeof name, "/checkpoints/step_%06d", static_cast<int>(cut));
-    second.output.resume = second.output.out + name;
-    second.output.out += "-resumed";
-    const TrainReport resumed = train(second);
-    ASSERT_EQ(resumed.first_step, cut);
-    EXPECT_EQ(resumed.param_hash, uninterrupted.param_hash)
-        << "cut at " << cut << ", " << ranks << " ranks";
-    EXPECT_EQ(resumed.losses,
-              std::vector<double>(uninterrupted.losses.begin() + cut, uninterrupted.losses.end()));
-    EXPECT_EQ(resumed.grad_norms.back(), uninterrupted.grad_norms.back());
-  }
-}
-
-TEST_F(Step0Test, OneSimulatedRankIsStep0) {
-  const TrainReport plain = train(options_);
-  options_.set<OracleOptions>().fold = Fold::kRanksFirst;
-  options_.set<OracleOptions>().simulate_ranks = 1;
-  EXPECT_EQ(train(options_).param_hash, plain.param_hash);
-}
-
 TEST_F(Step0Test, InitFromStartsAfreshFromTheParameters) {
   options_.output.out = folder_.path("first");
   const TrainReport first = train(options_);
@@ -192,12 +131,6 @@ TEST_F(Step0Test, InitFromStartsAfreshFromTheParameters) {
   const TrainReport second = train(options_);
   EXPECT_EQ(second.first_step, 0);
   EXPECT_EQ(second.param_hash, first.param_hash);
-}
-
-TEST_F(Step0Test, WritesASample) {
-  options_.output.sample = "the quick";
-  options_.num_steps = 100;
-  EXPECT_FALSE(train(options_).sample.empty());
 }
 
 TEST_F(Step0Test, EvaluatesOnTheValidationData) {

@@ -8,11 +8,7 @@
 #include <cmath>
 
 #include "common/comm/traffic_theory.hpp"
-#include "common/core/check.hpp"
-#include "common/data/batch_stream.hpp"
-#include "common/model/build_layers.hpp"
 #include "common/testing/rank_test.hpp"
-#include "common/testing/temp_folder.hpp"
 #include "common/train/stop_signal.hpp"
 
 namespace ladder {
@@ -20,48 +16,17 @@ namespace {
 
 class ShardedEvaluate : public RankTest {
  protected:
-  // Documents of different lengths, three a microbatch.
-  Microbatches validation(std::int64_t num_rows) const {
-    const DataOptions data{.source = documents_,
-                           .validation_source = documents_,
-                           .rows = Rows::kDocuments,
-                           .microbatch_size = 3,
-                           .context = 16,
-                           .validation_samples = num_rows};
-    return BatchStream(data, whole_data(Tail::kDrop)).validation();
+  static Microbatches numbered(std::int64_t count) {
+    std::vector<Microbatch> list;
+    for (std::int64_t i = 0; i < count; ++i) list.push_back({at::full({1}, i, at::kLong), {}, 1});
+    return Microbatches(std::move(list));
   }
-
-  TempFolder folder_;
-  const std::string documents_ = folder_.write("documents.jsonl", [] {
-    std::string lines;
-    for (std::size_t i = 0; i < 20; ++i)
-      lines += concat("{\"context\": \"", i, std::string(i * 7 % 13, 'x'), "\"}\n");
-    return lines;
-  }());
 };
-
-// To the bit: with a ragged last microbatch, with one for each rank, with fewer than ranks.
-TEST_ON_RANKS(ShardedEvaluate, IsThatOfOneProcess) {
-  const Model model = build_layers(
-      {.vocab_size = 258, .context = 16, .layers = 1, .heads = 2, .channels = 16}, /*seed=*/1);
-  const LossSum loss_sum = loss_of(model, kNextToken);
-  for (const std::int64_t num_rows : {1, 3, 4, 12, 20}) {
-    const Microbatches batches = validation(num_rows);
-    EXPECT_EQ(batches.size(), (num_rows + 2) / 3);
-    const double loss = evaluate(loss_sum, batches, comm_);
-    EXPECT_GT(loss, 5.0);
-    EXPECT_EQ(loss, evaluate(loss_sum, batches)) << num_rows << " rows";
-  }
-}
 
 // In double 1e16 + 1 is 1e16: another order of the sum, or a sum per rank, would show.
 TEST_ON_RANKS(ShardedEvaluate, AddsUpInTheOrderOfTheMicrobatches) {
   const std::vector<double> sums = {1e16, 1, -1e16, 1, 1e16, -1e16, 1, 1};
-  std::vector<Microbatch> list;
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    list.push_back({at::full({1}, static_cast<std::int64_t>(i), at::kLong), {}, 1});
-  }
-  const Microbatches batches(std::move(list));
+  const Microbatches batches = numbered(8);
   const LossSum loss_sum = [&](const Microbatch& m) {
     return at::full({}, sums[static_cast<std::size_t>(m.tokens.item<std::int64_t>())], at::kDouble);
   };
@@ -70,7 +35,7 @@ TEST_ON_RANKS(ShardedEvaluate, AddsUpInTheOrderOfTheMicrobatches) {
 }
 
 TEST_ON_RANKS(ShardedEvaluate, EachRankRunsItsOwnMicrobatchesForward) {
-  const Microbatches batches = validation(20);
+  const Microbatches batches = numbered(7);
   std::int64_t num_forward = 0;
   const LossSum loss_sum = [&](const Microbatch&) {
     EXPECT_FALSE(at::GradMode::is_enabled());
@@ -90,7 +55,7 @@ TEST_ON_RANKS(ShardedEvaluate, AStopOfOneRankEndsIt) {
     if (rank_ == size_ - 1) StopSignal::raise();
     return at::ones({});
   };
-  EXPECT_EQ(evaluate(loss_sum, validation(20), comm_), kStoppedLoss);
+  EXPECT_EQ(evaluate(loss_sum, numbered(7), comm_), kStoppedLoss);
   if (rank_ == size_ - 1) {
     EXPECT_EQ(num_forwards, 1);
   }
@@ -106,13 +71,11 @@ TEST_ON_RANKS(ShardedEvaluate, HasNoValueWithoutATarget) {
 
 TEST_ON_RANKS(ShardedEvaluate, SendsOneDoublePerMicrobatchInOneAllReduce) {
   const LossSum loss_sum = [](const Microbatch&) { return at::ones({}); };
-  for (const std::int64_t num_rows : {1, 20}) {
-    const Microbatches batches = validation(num_rows);
+  for (const std::int64_t count : {1, 7}) {
     const Traffic before = comm_.traffic();
-    evaluate(loss_sum, batches, comm_);
+    evaluate(loss_sum, numbered(count), comm_);
     Traffic sent = comm_.traffic();
-    sent -= before;
-    EXPECT_EQ(sent, all_reduce_traffic(batches.size(), 8, size_, rank_)) << num_rows << " rows";
+    EXPECT_EQ(sent -= before, all_reduce_traffic(count, 8, size_, rank_)) << count;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <string>
 
 #include "common/testing/time_limit.hpp"
 
@@ -30,13 +31,22 @@ int recurse(volatile int* depth) {  // NOLINT(misc-no-recursion)
   return *depth < 0 ? frame[0] : recurse(depth) + frame[0];
 }
 
-TEST(CurrentCheck, IsNamedByASegmentationFault) {
-  const auto crash = [] {
-    start_check();
-    std::raise(SIGSEGV);
-  };
-  EXPECT_EXIT(crash(), KilledBySignal(SIGSEGV),
+// A process that starts a check, renames it, and crashes.
+void crash_in(const char* check, int signal) {
+  start_check();
+  set_current_check(check);
+  std::raise(signal);
+}
+
+TEST(CurrentCheck, IsNamedByACrash) {
+  EXPECT_EXIT(crash_in("two steps", SIGSEGV), KilledBySignal(SIGSEGV),
               "^rank 3: a segmentation fault in the check 'two steps'\n$");
+  EXPECT_EXIT(crash_in("two steps", SIGABRT), KilledBySignal(SIGABRT),
+              "^rank 3: an abort in the check 'two steps'\n$");
+  EXPECT_EXIT(crash_in("", SIGABRT), KilledBySignal(SIGABRT), "^rank 3: an abort\n$");  // over
+  const std::string long_name(5000, 'x');
+  EXPECT_EXIT(crash_in(long_name.c_str(), SIGABRT), KilledBySignal(SIGABRT),
+              "in the check 'x*'\n$");
 }
 
 TEST(CurrentCheck, IsNamedByAnOverflowOfTheStack) {
@@ -51,14 +61,6 @@ TEST(CurrentCheck, IsNamedByAnOverflowOfTheStack) {
   EXPECT_EXIT(crash(), KilledBySignal(SIGSEGV), "a segmentation fault in the check 'two steps'");
 }
 
-TEST(CurrentCheck, IsNamedByAnAbort) {
-  const auto crash = [] {
-    start_check();
-    std::abort();
-  };
-  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "rank 3: an abort in the check 'two steps'");
-}
-
 TEST(CurrentCheck, IsNamedByTheTimeLimit) {
   const auto hang = [] {
     setenv("LADDER_TIME_SCALE", "0.01", /*overwrite=*/1);
@@ -68,24 +70,6 @@ TEST(CurrentCheck, IsNamedByTheTimeLimit) {
   };
   EXPECT_EXIT(hang(), ExitedWithCode(1),
               "^rank 3: the judge takes longer than 1 s in the check 'two steps'\n$");
-}
-
-TEST(CurrentCheck, IsNotNamedOnceItIsOver) {
-  const auto crash = [] {
-    start_check();
-    set_current_check("");
-    std::abort();
-  };
-  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "^rank 3: an abort\n$");
-}
-
-TEST(CurrentCheck, MayHaveALongName) {
-  const auto crash = [] {
-    start_check();
-    set_current_check(std::string(5000, 'x'));
-    std::abort();
-  };
-  EXPECT_EXIT(crash(), KilledBySignal(SIGABRT), "in the check 'x*'\n$");
 }
 
 }  // namespace
