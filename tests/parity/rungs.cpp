@@ -22,32 +22,29 @@ const Rung& oracle() {
 
 const std::vector<Rung>& rungs() {
   static const std::vector<Rung> all = {
-      {step1::trainer(), {"step0_single_gpu"}},
-      {step2::trainer(), {"step1_ddp_reference", "step0_single_gpu"}},
-      {step3::trainer(), {"step2_sharded_data", "step0_single_gpu"}},
-      {step4::trainer(), {"step3_naive_dp", "step0_single_gpu"}},
-      {step5::trainer(), {"step4_bucketed_ddp", "step0_single_gpu"}},
-      {step6::trainer(), {"step5_zero1", "step0_single_gpu"}, Fold::kRanksFirst},
-      {step7::trainer(),
-       {"step6_zero2", "step0_single_gpu"},
-       Fold::kRanksFirst,
-       /*starts_by_broadcast=*/false},
+      {step1::trainer()},
+      {step2::trainer()},
+      {step3::trainer()},
+      {step4::trainer()},
+      {step5::trainer()},
+      {step6::trainer(), Fold::kRanksFirst},
+      {step7::trainer(), Fold::kRanksFirst, /*starts_by_broadcast=*/false},
   };
   return all;
 }
 
 const Rung& pipeline() {
-  static const Rung rung = {step8::trainer(), {"step0_single_gpu", "step4_bucketed_ddp"}};
+  static const Rung rung = {step8::trainer()};
   return rung;
 }
 
 const Rung& pipeline_with_objectives() {
-  static const Rung rung = {objectives::trainer(), {"step8_pipeline_ga"}};
+  static const Rung rung = {objectives::trainer()};
   return rung;
 }
 
 const Rung& diloco() {
-  static const Rung rung = {step9::trainer(), {}};
+  static const Rung rung = {step9::trainer()};
   return rung;
 }
 

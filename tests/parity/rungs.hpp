@@ -1,4 +1,4 @@
-// The parity ladder as data: the trainers, and which of them must equal which.
+// The parity ladder as data: the trainers. Each must equal the one before it, and step 0, to the bit.
 #pragma once
 
 #include <string>
@@ -11,7 +11,6 @@ namespace ladder {
 
 struct Rung {
   Trainer trainer;
-  std::vector<std::string> equals;  // to the bit; the first is the previous step
   // The order of its sums. Rungs with different orders are equal with one microbatch; with several
   // they are equal up to rounding.
   Fold fold = Fold::kMicrobatchesFirst;
