@@ -214,7 +214,7 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
   if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
-  links_->server.serve(quorum_, take_snapshot(state_), links_->messenger);
+  links_->server.serve(quorum_, take_snapshot(state_));
   return true;
 }
 

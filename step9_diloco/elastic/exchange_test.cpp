@@ -97,7 +97,7 @@ TEST(Damage, ADamagedPieceOfAStateIsSentAgain) {
   quorum.members[0].state_hash = shared_hash(state_of(given));
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
-  donor.server.serve(quorum, take_snapshot(state_of(given)), donor.messenger);
+  donor.server.serve(quorum, take_snapshot(state_of(given)));
   EXPECT_TRUE(heal(
       quorum, 1, state_of(taken), healing.messenger, healing.mailbox, 5, [] { return true; },
       say_nothing));
@@ -110,7 +110,7 @@ TEST(Damage, AStateIsGivenToWhomItIsMeantFor) {
   Peer donor(0), healing(1);
   const WorkerState state = state_of(at::zeros({100}));
   Quorum quorum = quorum_of_two(donor.messenger.address(), healing.messenger.address());
-  donor.server.serve(quorum, take_snapshot(state), donor.messenger);  // nobody heals in this quorum
+  donor.server.serve(quorum, take_snapshot(state));  // nobody heals in this quorum
   quorum.members[1].donor = 0;
   healing.mailbox.begin(quorum);
   EXPECT_FALSE(heal(

@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,11 +22,13 @@
 #include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/listener.hpp"
+#include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/report.hpp"
 
 namespace ladder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -58,25 +59,18 @@ struct Commit {
 
 // This machine's address in the network; the loopback's if it has none.
 std::string network_host() {
-  ifaddrs* list = nullptr;
-  check(::getifaddrs(&list) == 0, "cannot list the addresses of this machine");
-  std::string host = "127.0.0.1";
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    char text[INET_ADDRSTRLEN] = {};
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text,
-                sizeof text);
-    if (!is_loopback(text)) host = text;
+  try {
+    return own_host({"192.0.2.1", 9});  // nobody's: nothing is sent there
+  } catch (const CheckError&) {
+    return "127.0.0.1";
   }
-  ::freeifaddrs(list);
-  return host;
 }
 
 // A lighthouse and some workers in a folder.
-class Crew {
+class Group {
  public:
   enum Lock { kNone, kKey, kPublic };  // with a key; with a key, and reached by the network
-  explicit Crew(int num_workers, std::string settings = "", Lock lock = kNone)
+  explicit Group(int num_workers, std::string settings = "", Lock lock = kNone)
       : num_workers_(num_workers), settings_(std::move(settings)) {
     if (lock != kNone) {
       write_curve_keys(key());
@@ -265,410 +259,406 @@ double now_s() {
 constexpr double kHoldUp = 1 + 0.5 + 1;
 
 TEST(Failures, NobodyFailsIfNothingHappens) {
-  Crew crew(3, "min_workers=3");
-  crew.start_all();
-  crew.wait_for_commits(0, 30);
-  crew.finish();
+  Group group(3, "min_workers=3");
+  group.start_all();
+  group.wait_for_commits(0, 30);
+  group.finish();
   for (int worker = 0; worker < 3; ++worker) {
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("heals")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("heals")));
   }
 }
 
 TEST(Failures, AWorkerKilledBeforeItsVoteIsLeftBehindAndHealed) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(2);
-  crew.start(1, "kill='has the average' after=10");
-  crew.wait_for_commits(0, 1);
-  EXPECT_EQ(crew.wait(1), 128 + SIGKILL);
+  Group group(3);
+  group.start(0);
+  group.start(2);
+  group.start(1, "kill='has the average' after=10");
+  group.wait_for_commits(0, 1);
+  EXPECT_EQ(group.wait(1), 128 + SIGKILL);
   const double killed_s = now_s();
-  crew.wait_for_commits(0, 10);
-  crew.wait_for_commits(2, 1);
-  const double gap_s = crew.longest_gap_s(0, killed_s);
+  group.wait_for_commits(0, 10);
+  group.wait_for_commits(2, 1);
+  const double gap_s = group.longest_gap_s(0, killed_s);
   std::cout << "held up the others for " << gap_s << " s\n";
   EXPECT_LT(gap_s, kHoldUp);
-  EXPECT_TRUE(crew.fails(0) || crew.fails(2));
-  crew.start(1);
-  crew.wait_for_log(1, "has healed from worker");
-  crew.wait_for_commits(1, 3);
-  crew.finish();
+  EXPECT_TRUE(group.fails(0) || group.fails(2));
+  group.start(1);
+  group.wait_for_log(1, "has healed from worker");
+  group.wait_for_commits(1, 3);
+  group.finish();
 }
 
 TEST(Failures, AWorkerKilledWhileItTrainsCostsTheOthersOneTimeoutAtMost) {
-  Crew crew(3);
-  crew.start_all();
+  Group group(3);
+  group.start_all();
   for (int kills = 0; kills < 3; ++kills) {
-    crew.wait_for_all(5);
+    group.wait_for_all(5);
     const double killed_s = now_s();
-    crew.kill(2);
-    crew.wait_for_commits(0, 5);
-    std::cout << "held up the others for " << crew.longest_gap_s(0, killed_s) << " s\n";
-    EXPECT_LT(crew.longest_gap_s(0, killed_s), kHoldUp);
-    crew.start(2);
+    group.kill(2);
+    group.wait_for_commits(0, 5);
+    std::cout << "held up the others for " << group.longest_gap_s(0, killed_s) << " s\n";
+    EXPECT_LT(group.longest_gap_s(0, killed_s), kHoldUp);
+    group.start(2);
   }
-  crew.wait_for_commits(2, 3);
-  crew.finish();
+  group.wait_for_commits(2, 3);
+  group.finish();
 }
 
 TEST(Failures, TwoKilledAtOnce) {
-  Crew crew(3);
-  crew.start_all();
-  crew.wait_for_all(5);
-  crew.signal(0, SIGKILL);
-  crew.signal(1, SIGKILL);
-  crew.kill(0);
-  crew.kill(1);
-  crew.wait_for_commits(2, 5);
-  crew.start(0);
-  crew.start(1);
-  crew.wait_for_log(0, "has healed from worker 2");
-  crew.wait_for_log(1, "has healed from worker");
-  crew.finish();
+  Group group(3);
+  group.start_all();
+  group.wait_for_all(5);
+  group.signal(0, SIGKILL);
+  group.signal(1, SIGKILL);
+  group.kill(0);
+  group.kill(1);
+  group.wait_for_commits(2, 5);
+  group.start(0);
+  group.start(1);
+  group.wait_for_log(0, "has healed from worker 2");
+  group.wait_for_log(1, "has healed from worker");
+  group.finish();
 }
 
 // Workers 0 and 1 come back from the checkpoint of a round that is over. Worker 2 knows its
 // outcome, but is busy for longer than the join time-out. They must not take that round's outer
 // step again.
 TEST(Failures, ACommittedStepIsNotUndoneWhileOneThatKnowsItIsBusy) {
-  Crew crew(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
-  crew.start(0, "save_at=6");
-  crew.start(1, "save_at=6");
-  crew.start(2, "slow_at=7 slow_ms=300");
-  crew.wait_for_log(2, "is slow from now on");
-  crew.kill(0);
-  crew.kill(1);
-  crew.start(0, "resume=1");
-  crew.start(1, "resume=1");
-  crew.wait_for_commits(0, 2);
-  crew.wait_for_commits(1, 2);
-  EXPECT_THAT(crew.new_log(0), HasSubstr("has healed from worker 2")) << crew.describe();
-  EXPECT_THAT(crew.new_log(1), HasSubstr("has healed from worker 2")) << crew.describe();
-  EXPECT_THAT(crew.log(2), Not(HasSubstr("heals")));
-  crew.finish();
+  Group group(3, "sync_every=16 fragments=1 join_timeout=1.4 round_timeout=1.4");
+  group.start(0, "save_at=6");
+  group.start(1, "save_at=6");
+  group.start(2, "slow_at=7 slow_ms=300");
+  group.wait_for_log(2, "is slow from now on");
+  group.kill(0);
+  group.kill(1);
+  group.start(0, "resume=1");
+  group.start(1, "resume=1");
+  group.wait_for_commits(0, 2);
+  group.wait_for_commits(1, 2);
+  EXPECT_THAT(group.new_log(0), HasSubstr("has healed from worker 2")) << group.describe();
+  EXPECT_THAT(group.new_log(1), HasSubstr("has healed from worker 2")) << group.describe();
+  EXPECT_THAT(group.log(2), Not(HasSubstr("heals")));
+  group.finish();
 }
 
 TEST(Failures, FewerThanTheMinimumWaitForTheOthers) {
-  Crew crew(2, "min_workers=2");
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
-  crew.kill(1);
+  Group group(2, "min_workers=2");
+  group.start_all();
+  group.wait_for_commits(0, 5);
+  group.kill(1);
   pause(2.5);
-  const std::int64_t before = crew.outer_steps(0);
+  const std::int64_t before = group.outer_steps(0);
   pause(1);
-  EXPECT_EQ(crew.outer_steps(0), before);
-  crew.start(1);
-  crew.wait_for_commits(1, 3);
-  crew.finish();
-  for (const Commit& commit : Crew::commits_in(crew.log(0))) EXPECT_EQ(commit.num_workers, 2);
-  EXPECT_THAT(crew.log(0), HasSubstr("averages nothing in quorum"));  // but gives its state
+  EXPECT_EQ(group.outer_steps(0), before);
+  group.start(1);
+  group.wait_for_commits(1, 3);
+  group.finish();
+  for (const Commit& commit : Group::commits_in(group.log(0))) EXPECT_EQ(commit.num_workers, 2);
+  EXPECT_THAT(group.log(0), HasSubstr("averages nothing in quorum"));  // but gives its state
 }
 
 // Worker 0 goes on alone for long while the others are frozen, and is frozen when they go on. What
 // these two have committed counts when it is back, although it has more outer steps.
 TEST(Failures, AWorkerThatWasGoneUndoesNothingHoweverFarItWentAlone) {
-  Crew crew(3);
-  crew.start_all();
-  crew.wait_for_all(3);
-  for (const int worker : {1, 2}) crew.signal(worker, SIGSTOP);
-  crew.wait_for_commits(0, 150);
-  crew.signal(0, SIGSTOP);
-  const std::int64_t alone = crew.outer_steps(0);
-  for (const int worker : {1, 2}) crew.signal(worker, SIGCONT);
-  crew.wait_for_commits(1, 3);
-  const std::int64_t together = crew.outer_steps(1);
+  Group group(3);
+  group.start_all();
+  group.wait_for_all(3);
+  for (const int worker : {1, 2}) group.signal(worker, SIGSTOP);
+  group.wait_for_commits(0, 150);
+  group.signal(0, SIGSTOP);
+  const std::int64_t alone = group.outer_steps(0);
+  for (const int worker : {1, 2}) group.signal(worker, SIGCONT);
+  group.wait_for_commits(1, 3);
+  const std::int64_t together = group.outer_steps(1);
   EXPECT_GT(alone, together);
-  const std::size_t before = crew.new_log(0).size();
-  crew.signal(0, SIGCONT);
-  crew.wait_for_log(0, "has healed from worker", before);
-  crew.wait_for_all(3);
-  crew.finish(/*has_branches=*/true);
+  const std::size_t before = group.new_log(0).size();
+  group.signal(0, SIGCONT);
+  group.wait_for_log(0, "has healed from worker", before);
+  group.wait_for_all(3);
+  group.finish(/*has_branches=*/true);
 }
 
 // Worker 1's values never arrive. A stop does not wait for them, and costs the other no more.
 TEST(Failures, AStopEndsAnAverageInFlight) {
-  Crew crew(2, "join_timeout=5 round_timeout=300");
-  crew.start(0);
-  crew.start(1, "mute_at=30");
-  crew.wait_for_log(1, "is mute");
+  Group group(2, "join_timeout=5 round_timeout=300");
+  group.start(0);
+  group.start(1, "mute_at=30");
+  group.wait_for_log(1, "is mute");
   pause(2);  // until they ask again, and get no further
   const Timer timer;
-  crew.signal(0, SIGTERM);
-  EXPECT_EQ(crew.wait(0), 75);
-  EXPECT_LT(timer.seconds(), 15) << crew.describe();
-  EXPECT_THAT(crew.log(0), HasSubstr("waits no longer: it is asked to stop"));
-  crew.wait_for_commits(1, 3);
+  group.signal(0, SIGTERM);
+  EXPECT_EQ(group.wait(0), 75);
+  EXPECT_LT(timer.seconds(), 15) << group.describe();
+  EXPECT_THAT(group.log(0), HasSubstr("waits no longer: it is asked to stop"));
+  group.wait_for_commits(1, 3);
 }
 
 TEST(Failures, ALighthouseThatIsStartedAgain) {
-  Crew crew(3);
-  crew.start_all();
+  Group group(3);
+  group.start_all();
   for (int kills = 0; kills < 3; ++kills) {
-    crew.wait_for_all(7 + kills);
-    const std::int64_t before = crew.outer_steps(0);
+    group.wait_for_all(7 + kills);
+    const std::int64_t before = group.outer_steps(0);
     const double killed_s = now_s();
-    crew.kill_lighthouse();
+    group.kill_lighthouse();
     pause(0.5 * kills);
-    crew.start_lighthouse();
-    crew.wait_for_all(3);
-    EXPECT_GT(crew.outer_steps(0), before);
-    std::cout << "held up the workers for " << crew.longest_gap_s(0, killed_s) << " s, of which "
+    group.start_lighthouse();
+    group.wait_for_all(3);
+    EXPECT_GT(group.outer_steps(0), before);
+    std::cout << "held up the workers for " << group.longest_gap_s(0, killed_s) << " s, of which "
               << 0.5 * kills << " s without a lighthouse\n";
   }
-  EXPECT_THAT(crew.log(1), HasSubstr("joins again, after a restart of the lighthouse"));
-  crew.finish();
+  EXPECT_THAT(group.log(1), HasSubstr("joins again, after a restart of the lighthouse"));
+  group.finish();
 }
 
 TEST(Failures, AFrozenLighthouse) {
-  Crew crew(3);
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
-  crew.lighthouse().signal(SIGSTOP);
+  Group group(3);
+  group.start_all();
+  group.wait_for_commits(0, 5);
+  group.lighthouse().signal(SIGSTOP);
   pause(3);
-  crew.lighthouse().signal(SIGCONT);
-  crew.wait_for_all(5);
-  crew.finish();
+  group.lighthouse().signal(SIGCONT);
+  group.wait_for_all(5);
+  group.finish();
 }
 
-// It has the average and is about to vote. The others time out and abort; when it wakes, it must
-// obey, and be healed.
-TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(2);
-  crew.wait_for_commits(0, 3);
+// Worker 1 stops: it has the average and is about to vote. The others time out and abort. Returns
+// what worker 1 had said until then.
+std::string stop_before_vote(Group& group) {
+  group.start(0);
+  group.start(2);
+  group.wait_for_commits(0, 3);
   // Counted from before it can stop: on a busy machine the round may have failed before this test
   // sees that it has.
-  const std::string others = crew.new_log(0) + crew.new_log(2);
-  crew.start(1, "stop='has the average' after=10");
-  crew.wait_for_log(1, "stops");
-  const std::string before = crew.new_log(1);
-  crew.wait_until("a round fails", [&] {
-    return count(crew.new_log(0) + crew.new_log(2), "failed") > count(others, "failed");
+  const std::string others = group.new_log(0) + group.new_log(2);
+  group.start(1, "stop='has the average' after=10");
+  group.wait_for_log(1, "stops");
+  group.wait_until("a round fails", [&] {
+    return count(group.new_log(0) + group.new_log(2), "failed") > count(others, "failed");
   });
-  crew.wait_for_commits(0, 10);
-  const std::int64_t committed = crew.outer_steps(1);
-  crew.signal(1, SIGCONT);
-  crew.wait_for_log(1, "has healed from worker", before.size());
-  crew.wait_for_commits(1, 3);
-  const std::string after = crew.new_log(1).substr(before.size());
-  EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));
-  EXPECT_THAT(after.substr(0, after.find("heals from")), HasSubstr("is aborted"));
-  const std::vector<Commit> commits = Crew::commits_in(after);
+  return group.new_log(1);
+}
+
+// When it wakes, it must obey, and be healed.
+TEST(Failures, AWorkerStoppedBeforeItsVoteDoesNotDecideAlone) {
+  Group group(3);
+  const std::string before = stop_before_vote(group);
+  group.wait_for_commits(0, 10);
+  const std::int64_t committed = group.outer_steps(1);
+  group.signal(1, SIGCONT);
+  group.wait_for_log(1, "has healed from worker", before.size());
+  group.wait_for_commits(1, 3);
+  const std::string after = group.new_log(1).substr(before.size());
+  EXPECT_THAT(after.substr(0, after.find("heals from")),
+              AllOf(HasSubstr("is aborted"), Not(HasSubstr("commit "))));
+  const std::vector<Commit> commits = Group::commits_in(after);
   ASSERT_FALSE(commits.empty());
   EXPECT_GT(commits.front().outer_steps, committed + 5);
-  crew.finish();
+  group.finish();
 }
 
 // As before, but it wakes when nobody remembers the round: the lighthouse was started again.
 TEST(Failures, AWorkerThatWakesAfterTheRoundIsGoneDoesNotDecideAlone) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(2);
-  crew.wait_for_commits(0, 3);
-  const std::string others = crew.new_log(0) + crew.new_log(2);
-  crew.start(1, "stop='has the average' after=10");
-  crew.wait_for_log(1, "stops");
-  const std::string before = crew.new_log(1);
-  crew.wait_until("a round fails", [&] {
-    return count(crew.new_log(0) + crew.new_log(2), "failed") > count(others, "failed");
-  });
-  crew.kill_lighthouse();
-  crew.start_lighthouse();
-  crew.wait_for_commits(0, 5);
-  crew.signal(1, SIGCONT);
-  crew.wait_for_log(1, "has healed from worker", before.size());
-  const std::string after = crew.new_log(1).substr(before.size());
-  EXPECT_THAT(after.substr(0, after.find("heals from")), HasSubstr("is gone, undecided"));
-  EXPECT_THAT(after.substr(0, after.find("heals from")), Not(HasSubstr("commit ")));
-  crew.wait_for_commits(1, 3);
-  crew.finish();
+  Group group(3);
+  const std::string before = stop_before_vote(group);
+  group.kill_lighthouse();
+  group.start_lighthouse();
+  group.wait_for_commits(0, 5);
+  group.signal(1, SIGCONT);
+  group.wait_for_log(1, "has healed from worker", before.size());
+  const std::string after = group.new_log(1).substr(before.size());
+  EXPECT_THAT(after.substr(0, after.find("heals from")),
+              AllOf(HasSubstr("is gone, undecided"), Not(HasSubstr("commit "))));
+  group.wait_for_commits(1, 3);
+  group.finish();
 }
 
 TEST(Failures, ASlowWorkerWithinTheTimeoutFailsNothing) {
-  Crew crew(3, "join_timeout=6 round_timeout=6 min_workers=3");
-  crew.start_all();
+  Group group(3, "join_timeout=6 round_timeout=6 min_workers=3");
+  group.start_all();
   for (int stops = 0; stops < 3; ++stops) {
-    crew.wait_for_commits(0, 5);
-    crew.signal(1, SIGSTOP);
+    group.wait_for_commits(0, 5);
+    group.signal(1, SIGSTOP);
     pause(1);
-    crew.signal(1, SIGCONT);
+    group.signal(1, SIGCONT);
   }
-  crew.wait_for_commits(0, 5);
-  crew.finish();
+  group.wait_for_commits(0, 5);
+  group.finish();
   for (int worker = 0; worker < 3; ++worker) {
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("heals")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("heals")));
   }
 }
 
 // Its heartbeats go on, but its training thread does not: it may cost one join time-out, not one
 // in every round.
 TEST(Failures, AHungTrainerCostsOneTimeoutNotOneInEveryRound) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(1);
-  crew.start(2, "nap_at=20 nap=6");
-  crew.wait_for_log(2, "naps");
+  Group group(3);
+  group.start(0);
+  group.start(1);
+  group.start(2, "nap_at=20 nap=6");
+  group.wait_for_log(2, "naps");
   const double hung_s = now_s();
-  crew.wait_for_commits(0, 20);
+  group.wait_for_commits(0, 20);
   std::cout << "20 rounds beside a hung trainer took " << now_s() - hung_s << " s, the longest "
-            << crew.longest_gap_s(0, hung_s) << " s\n";
+            << group.longest_gap_s(0, hung_s) << " s\n";
   EXPECT_LT(now_s() - hung_s, 5);
-  crew.wait_for_log(2, "has healed from worker");
-  crew.wait_for_commits(2, 3);
-  crew.finish();
+  group.wait_for_log(2, "has healed from worker");
+  group.wait_for_commits(2, 3);
+  group.finish();
 }
 
 TEST(Failures, ADonorKilledWhileItHealsAnother) {
-  Crew crew(4, "width=200000");
-  for (const int worker : {0, 2, 3}) crew.start(worker);
-  for (const int worker : {0, 2, 3}) crew.wait_for_commits(worker, 2);
-  crew.start(1, "kill='gives its state'");  // as the last: nobody heals from it at the start
-  crew.wait_for_commits(1, 2);
-  crew.kill(3);
-  crew.wait_for_commits(0, 2);
-  crew.start(3);
-  EXPECT_EQ(crew.wait(1), 128 + SIGKILL);
-  crew.wait_for_log(3, "could not heal from worker 1");
-  crew.wait_for_log(3, "has healed from worker");
-  crew.wait_for_commits(3, 2);
-  crew.start(1);
-  crew.wait_for_commits(1, 2);
-  crew.finish();
+  Group group(4, "width=200000");
+  for (const int worker : {0, 2, 3}) group.start(worker);
+  for (const int worker : {0, 2, 3}) group.wait_for_commits(worker, 2);
+  group.start(1, "kill='gives its state'");  // as the last: nobody heals from it at the start
+  group.wait_for_commits(1, 2);
+  group.kill(3);
+  group.wait_for_commits(0, 2);
+  group.start(3);
+  EXPECT_EQ(group.wait(1), 128 + SIGKILL);
+  group.wait_for_log(3, "could not heal from worker 1");
+  group.wait_for_log(3, "has healed from worker");
+  group.wait_for_commits(3, 2);
+  group.start(1);
+  group.wait_for_commits(1, 2);
+  group.finish();
 }
 
 // Healing takes longer than a round. Others that did not wait would be a round ahead again and
 // again.
 TEST(Failures, AWorkerThatHealsForLongContributesAgain) {
-  Crew crew(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
-  crew.start_all();
-  crew.wait_for_all(1);
-  crew.kill(2);
-  crew.wait_for_commits(0, 2);
-  crew.start(2);
-  crew.wait_for_log(2, "has healed from worker");
-  crew.wait_for_log(2, "has the average of quorum");
-  crew.finish();
-  EXPECT_EQ(count(crew.new_log(2), "heals from worker"), 1) << crew.describe();
+  Group group(3, "join_timeout=6 round_timeout=3 heal_s=0.5");
+  group.start_all();
+  group.wait_for_all(1);
+  group.kill(2);
+  group.wait_for_commits(0, 2);
+  group.start(2);
+  group.wait_for_log(2, "has healed from worker");
+  group.wait_for_log(2, "has the average of quorum");
+  group.finish();
+  EXPECT_EQ(count(group.new_log(2), "heals from worker"), 1) << group.describe();
 }
 
 // The donor trains on while it serves, and dies in the middle of it.
 TEST(Failures, ADonorKilledInTheMiddleOfALargeState) {
-  Crew crew(3, "width=1000000 join_timeout=3 round_timeout=3");
-  crew.start_all();
-  crew.wait_for_all(1);
-  crew.kill(2);
-  crew.wait_for_commits(0, 1);
-  crew.start(2);
-  crew.wait_for_log(2, "heals from worker 1");
+  Group group(3, "width=1000000 join_timeout=3 round_timeout=3");
+  group.start_all();
+  group.wait_for_all(1);
+  group.kill(2);
+  group.wait_for_commits(0, 1);
+  group.start(2);
+  group.wait_for_log(2, "heals from worker 1");
   pause(0.03);
-  crew.kill(1);
-  crew.wait_for_log(2, "has healed from worker");
-  crew.wait_for_commits(2, 2);
-  crew.finish();
+  group.kill(1);
+  group.wait_for_log(2, "has healed from worker");
+  group.wait_for_commits(2, 2);
+  group.finish();
 }
 
 TEST(Failures, AWorkerWithOtherBitsIsHealedByTheMajority) {
-  Crew crew(3, "min_workers=3");
-  crew.start(0);
-  crew.start(1);
-  crew.start(2, "damage_at=20");
-  crew.wait_for_log(2, "has healed from worker");
-  crew.wait_for_commits(2, 3);
-  crew.finish();
-  EXPECT_THAT(crew.log(0), Not(HasSubstr("heals")));
-  EXPECT_THAT(crew.log(1), Not(HasSubstr("heals")));
+  Group group(3, "min_workers=3");
+  group.start(0);
+  group.start(1);
+  group.start(2, "damage_at=20");
+  group.wait_for_log(2, "has healed from worker");
+  group.wait_for_commits(2, 3);
+  group.finish();
+  EXPECT_THAT(group.log(0), Not(HasSubstr("heals")));
+  EXPECT_THAT(group.log(1), Not(HasSubstr("heals")));
 }
 
 // Its values become NaN. It ends alone, and comes back with the others' state.
 TEST(Failures, ASickWorkerEndsAlone) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(1);
-  crew.start(2, "nan_at=30");
-  EXPECT_EQ(crew.wait(2), 1);
-  EXPECT_THAT(crew.output(2), HasSubstr("worker 2: a value of its params is not finite"));
-  crew.wait_for_commits(0, 5);
-  crew.start(2);
-  crew.wait_for_commits(2, 3);
-  crew.finish();
-  EXPECT_LT(crew.loss(), 0.5);  // as at the start, or less: not NaN
+  Group group(3);
+  group.start(0);
+  group.start(1);
+  group.start(2, "nan_at=30");
+  EXPECT_EQ(group.wait(2), 1);
+  EXPECT_THAT(group.output(2), HasSubstr("worker 2: a value of its params is not finite"));
+  group.wait_for_commits(0, 5);
+  group.start(2);
+  group.wait_for_commits(2, 3);
+  group.finish();
+  EXPECT_LT(group.loss(), 0.5);  // as at the start, or less: not NaN
   for (int worker = 0; worker < 2; ++worker)
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("failed")));
 }
 
 // Its heartbeats arrive, but its data does not. The others say so, and go on without it; it gives
 // up.
 TEST(Failures, AWorkerBehindAFirewallIsLeftOut) {
-  Crew crew(3, "join_timeout=0.5 round_timeout=0.5");
-  crew.start(0);
-  crew.start(1);
-  crew.start(2, "mute_at=30 patience=3");
-  crew.wait_for_log(2, "is mute");
+  Group group(3, "join_timeout=0.5 round_timeout=0.5");
+  group.start(0);
+  group.start(1);
+  group.start(2, "mute_at=30 patience=3");
+  group.wait_for_log(2, "is mute");
   for (int worker = 0; worker < 2; ++worker) {
-    crew.wait_for_log(worker, "has not received the values of worker 2");
-    crew.wait_for_commits(worker, 10);
+    group.wait_for_log(worker, "has not received the values of worker 2");
+    group.wait_for_commits(worker, 10);
   }
-  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("leaves out worker 2"));
-  EXPECT_EQ(crew.wait(2), 75) << crew.describe();
-  EXPECT_THAT(crew.log(2), HasSubstr("gives up after 3 s without a quorum (--patience)"));
-  crew.start(2);  // the firewall is gone
-  crew.wait_for_commits(2, 3);
-  crew.finish();
+  EXPECT_THAT(group.lighthouse_log(), HasSubstr("leaves out worker 2"));
+  EXPECT_EQ(group.wait(2), 75) << group.describe();
+  EXPECT_THAT(group.log(2), HasSubstr("gives up after 3 s without a quorum (--patience)"));
+  group.start(2);  // the firewall is gone
+  group.wait_for_commits(2, 3);
+  group.finish();
 }
 
 TEST(Failures, AnotherModelIsRefused) {
-  Crew crew(3);
-  crew.start(0);
-  crew.start(1);
-  crew.wait_for_commits(0, 5);
-  crew.start(2, "width=900");
-  EXPECT_EQ(crew.wait(2), 1);
-  EXPECT_THAT(crew.output(2), HasSubstr("worker 2 is refused: its model or options are 'toy'"));
-  crew.start(2, "min_workers=2");
-  EXPECT_EQ(crew.wait(2), 1);
-  EXPECT_THAT(crew.output(2), HasSubstr("--min-workers 2"));
-  crew.wait_for_commits(0, 5);
-  crew.finish();
-  EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
+  Group group(3);
+  group.start(0);
+  group.start(1);
+  group.wait_for_commits(0, 5);
+  group.start(2, "width=900");
+  EXPECT_EQ(group.wait(2), 1);
+  EXPECT_THAT(group.output(2), HasSubstr("worker 2 is refused: its model or options are 'toy'"));
+  group.start(2, "min_workers=2");
+  EXPECT_EQ(group.wait(2), 1);
+  EXPECT_THAT(group.output(2), HasSubstr("--min-workers 2"));
+  group.wait_for_commits(0, 5);
+  group.finish();
+  EXPECT_THAT(group.log(0), Not(HasSubstr("failed")));
 }
 
 // As where a machine's own name stands for 127.0.1.1: its worker finds the lighthouse, but no other
 // one could ever send to it.
 TEST(Failures, AWorkerThatOnlyItsOwnMachineReachesIsRefused) {
-  Crew crew(3, "", Crew::kPublic);
+  Group group(3, "", Group::kPublic);
   const bool has_network = network_host() != "127.0.0.1";  // else all are refused
   if (has_network) {
-    crew.start(0);
-    crew.start(1);
-    crew.wait_for_commits(0, 5);
+    group.start(0);
+    group.start(1);
+    group.wait_for_commits(0, 5);
   }
-  crew.start(2, "", "127.0.0.1");
-  EXPECT_EQ(crew.wait(2), 1);
-  EXPECT_THAT(crew.output(2), HasSubstr("worker 2 is refused: it listens on tcp://127.0.0.1:"));
-  EXPECT_THAT(crew.output(2), HasSubstr("--elastic HOST:PORT"));
+  group.start(2, "", "127.0.0.1");
+  EXPECT_EQ(group.wait(2), 1);
+  EXPECT_THAT(group.output(2), HasSubstr("worker 2 is refused: it listens on tcp://127.0.0.1:"));
+  EXPECT_THAT(group.output(2), HasSubstr("--elastic HOST:PORT"));
   if (!has_network) return;
-  crew.wait_for_commits(0, 5);
-  crew.finish();
-  EXPECT_THAT(crew.log(0), Not(HasSubstr("failed")));
+  group.wait_for_commits(0, 5);
+  group.finish();
+  EXPECT_THAT(group.log(0), Not(HasSubstr("failed")));
 }
 
 TEST(Failures, AnotherProcessWithTheSameNumberReplacesTheFirst) {
-  Crew crew(2);
+  Group group(2);
   const TempFolder folder;
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
+  group.start_all();
+  group.wait_for_commits(0, 5);
   Program twin({"sh", "-c",
-                concat("exec ", one_word(LADDER_TOY_WORKER), " ", crew.address(), " 1 2 ",
+                concat("exec ", one_word(LADDER_TOY_WORKER), " ", group.address(), " 1 2 ",
                        one_word(folder.path().string()), " >/dev/null 2>&1")});
-  EXPECT_EQ(crew.wait(1), 1);
-  EXPECT_THAT(crew.output(1),
+  EXPECT_EQ(group.wait(1), 1);
+  EXPECT_THAT(group.output(1),
               HasSubstr("worker 1 is refused: another process has taken its place"));
   twin.signal(SIGKILL);
-  crew.start(1);
-  crew.wait_for_commits(1, 3);
-  crew.finish();
+  group.start(1);
+  group.wait_for_commits(1, 3);
+  group.finish();
 }
 
 // Sends what it likes to the lighthouse.
@@ -689,14 +679,14 @@ class Stranger {
 
 // Somebody who knows nothing of all this connects to a worker and to the lighthouse.
 TEST(Failures, AStrangerIsIgnored) {
-  Crew crew(2, "min_workers=2");
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
-  const std::string mark = "listens at ", log = crew.log(0);
+  Group group(2, "min_workers=2");
+  group.start_all();
+  group.wait_for_commits(0, 5);
+  const std::string mark = "listens at ", log = group.log(0);
   const std::string rest = log.substr(log.find(mark)), address = rest.substr(0, rest.find('\n'));
   Random random(1);
   for (const int port :
-       {std::stoi(address.substr(address.rfind(':') + 1)), host_port(crew.address()).port}) {
+       {std::stoi(address.substr(address.rfind(':') + 1)), host_port(group.address()).port}) {
     for (const std::size_t num_bytes : {0, 1, 10, 64, 100, 1000, 100000}) {
       const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
       sockaddr_in to = {};
@@ -711,25 +701,25 @@ TEST(Failures, AStrangerIsIgnored) {
       ::close(fd);
     }
   }
-  Stranger stranger(crew.address());
+  Stranger stranger(group.address());
   for (const char* const text : {"what is this?", "{}", ""}) stranger.say(text);
-  crew.wait_for_commits(0, 10);
-  crew.finish();
+  group.wait_for_commits(0, 10);
+  group.finish();
   for (int worker = 0; worker < 2; ++worker)
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
-  EXPECT_THAT(crew.lighthouse_log(), HasSubstr("ignores what is no report"));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("failed")));
+  EXPECT_THAT(group.lighthouse_log(), HasSubstr("ignores what is no report"));
 }
 
 // Somebody who reaches the lighthouse's port, but has no key, or another one: says in the name of
 // both workers what would end them.
 TEST(Failures, AStrangerWithoutTheKeyCannotEndTheRun) {
-  Crew crew(2, "min_workers=2", Crew::kKey);
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
+  Group group(2, "min_workers=2", Group::kKey);
+  group.start_all();
+  group.wait_for_commits(0, 5);
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
-  Stranger plain(crew.address()), other(crew.address(), read_curve_keys(folder.path("key")));
-  Stranger friend_of_the_family(crew.address(), read_curve_keys(crew.key()));
+  Stranger plain(group.address()), other(group.address(), read_curve_keys(folder.path("key")));
+  Stranger friend_of_the_family(group.address(), read_curve_keys(group.key()));
   for (std::int64_t i = 0; i < 10; ++i) {
     for (int worker = 0; worker < 2; ++worker) {
       const std::string forged = to_text(
@@ -739,24 +729,24 @@ TEST(Failures, AStrangerWithoutTheKeyCannotEndTheRun) {
     }
     pause(0.02);
   }
-  crew.wait_for_commits(0, 5);
-  EXPECT_EQ(count(crew.lighthouse_log(), " is back"), 0);
-  EXPECT_EQ(count(crew.lighthouse_log(), "ignores"), 0);
+  group.wait_for_commits(0, 5);
+  EXPECT_EQ(count(group.lighthouse_log(), " is back"), 0);
+  EXPECT_EQ(count(group.lighthouse_log(), "ignores"), 0);
   friend_of_the_family.say("what is this?");  // the key alone makes the difference
-  crew.wait_until("the lighthouse hears it",
-                  [&] { return count(crew.lighthouse_log(), "ignores") == 1; });
-  crew.finish();
+  group.wait_until("the lighthouse hears it",
+                   [&] { return count(group.lighthouse_log(), "ignores") == 1; });
+  group.finish();
   for (int worker = 0; worker < 2; ++worker)
-    EXPECT_THAT(crew.log(worker), Not(HasSubstr("failed")));
+    EXPECT_THAT(group.log(worker), Not(HasSubstr("failed")));
 }
 
 TEST(Failures, AnotherKeyIsNamed) {
-  Crew crew(2, "", Crew::kKey);
+  Group group(2, "", Group::kKey);
   const TempFolder folder;
   write_curve_keys(folder.path("key"));
-  crew.start(0, concat("patience=1.5 key=", one_word(folder.path("key"))));
-  EXPECT_EQ(crew.wait(0), 75);
-  EXPECT_THAT(crew.log(0), HasSubstr("does it have this worker's --elastic-key?"));
+  group.start(0, concat("patience=1.5 key=", one_word(folder.path("key"))));
+  EXPECT_EQ(group.wait(0), 75);
+  EXPECT_THAT(group.log(0), HasSubstr("does it have this worker's --elastic-key?"));
 }
 
 // Kills at seeded random moments, sometimes two at once. One worker at least that has all committed
@@ -764,13 +754,13 @@ TEST(Failures, AnotherKeyIsNamed) {
 TEST(Failures, AStorm) {
   const char* const text = std::getenv("LADDER_STORM_KILLS");
   const int num_kills = text == nullptr ? 20 : std::atoi(text);
-  Crew crew(4, "join_timeout=0.6 round_timeout=0.6");
-  crew.start_all();
-  crew.wait_for_commits(0, 5);
+  Group group(4, "join_timeout=0.6 round_timeout=0.6");
+  group.start_all();
+  group.wait_for_commits(0, 5);
   Random random(derive_seed(9, "storm"));
   const Timer timer;
   const auto is_current = [&](int worker) {  // has taken part, as the process that it is now
-    return crew.is_running(worker) && crew.outer_steps(worker) > 0;
+    return group.is_running(worker) && group.outer_steps(worker) > 0;
   };
   int kills = 0;
   while (kills < num_kills) {
@@ -778,20 +768,20 @@ TEST(Failures, AStorm) {
     const auto victim = static_cast<int>(random.below(4));
     int num_others = 0;
     for (int worker = 0; worker < 4; ++worker) num_others += worker != victim && is_current(worker);
-    if (crew.is_running(victim) && num_others > 0) {
-      crew.kill(victim);
+    if (group.is_running(victim) && num_others > 0) {
+      group.kill(victim);
       ++kills;
     }
     for (int worker = 0; worker < 4; ++worker)
-      if (!crew.is_running(worker) && random.below(3) == 0) crew.start(worker);
-    ASSERT_LT(timer.seconds(), 10 + 5 * num_kills) << crew.describe();
+      if (!group.is_running(worker) && random.below(3) == 0) group.start(worker);
+    ASSERT_LT(timer.seconds(), 10 + 5 * num_kills) << group.describe();
   }
   for (int worker = 0; worker < 4; ++worker)
-    if (!crew.is_running(worker)) crew.start(worker);
-  crew.wait_for_all(2);
-  crew.finish();
-  EXPECT_LT(crew.loss(), 0.1);  // of 0.5 at the start
-  std::cout << kills << " kills in " << timer.seconds() << " s; loss " << crew.loss() << "\n";
+    if (!group.is_running(worker)) group.start(worker);
+  group.wait_for_all(2);
+  group.finish();
+  EXPECT_LT(group.loss(), 0.1);  // of 0.5 at the start
+  std::cout << kills << " kills in " << timer.seconds() << " s; loss " << group.loss() << "\n";
 }
 
 }  // namespace

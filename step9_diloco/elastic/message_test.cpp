@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/core/seed.hpp"
-
 namespace ladder {
 namespace {
 
@@ -59,15 +57,6 @@ TEST(Message, SizesThatDoNotFitAreRefused) {
   EXPECT_FALSE(is_read([](Message& m) { m.payload = ""; }));
   EXPECT_FALSE(is_read([](Message& m) { m.kind = MessageKind::kRequest; }));
   EXPECT_FALSE(is_read([](Message& m) { m.kind = static_cast<MessageKind>(kNumMessageKinds); }));
-}
-
-TEST(Message, RandomBytesAreNone) {
-  Random random(1);
-  for (int i = 0; i < 1000; ++i) {
-    std::string bytes(static_cast<std::size_t>(random.below(200)), '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random.next());
-    EXPECT_FALSE(decode(bytes).has_value());
-  }
 }
 
 }  // namespace

@@ -35,25 +35,6 @@ TEST(Quorum, AllThatAskInTheOrderOfTheWorkers) {
   EXPECT_THAT(workers_of(quorum->contributors()), ElementsAre(0, 1, 2));
 }
 
-TEST(Quorum, WaitsForATrainingWorkerUntilTheJoinTimeout) {
-  std::vector<WorkerStatus> seen = {asking(0), asking(1), training(2)};
-  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-  seen[0].asking_s = 3;
-  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-}
-
-TEST(Quorum, AHungTrainerIsNotWaitedFor) {
-  std::vector<WorkerStatus> seen = {asking(0), asking(1), training(2)};
-  seen[2].progress_age_s = 3.1;
-  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-}
-
-TEST(Quorum, OneOfTwoNeverGoesOffAlone) {
-  std::vector<WorkerStatus> seen = {asking(0), training(1)};
-  seen[0].asking_s = 1000;
-  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-}
-
 TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
   std::vector<WorkerStatus> seen = {asking(0, 7), asking(1, 7), training(2)};
   seen[0].asking_s = 1000;
@@ -121,14 +102,6 @@ TEST(Quorum, TheFinishedHelpButDoNotContribute) {
   const auto quorum = decide_quorum(seen, {});
   EXPECT_EQ(quorum->member(1).donor, 0);
   EXPECT_TRUE(quorum->contributors().empty());
-}
-
-TEST(Quorum, ThoseThatHealAreWaitedForUntilTheJoinTimeout) {
-  std::vector<WorkerStatus> seen = {asking(0, 2), asking(1, 2), training(2)};
-  seen[2].beat.phase = Phase::kHealing;
-  EXPECT_FALSE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
-  seen[0].asking_s = 3;
-  EXPECT_TRUE(decide_quorum(seen, {.join_timeout_s = 3}).has_value());
 }
 
 TEST(Quorum, ANewLighthouseWaitsForThoseThatItDoesNotKnowYet) {

@@ -13,13 +13,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "common/core/unit.hpp"
 #include "step9_diloco/elastic/mailbox.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/elastic/worker_state.hpp"
 
 namespace ladder {
+
+// All that a worker's training needs, in place: what another worker may receive in order to go on
+// as this one would. All tensors are contiguous and on the CPU.
+struct WorkerState {
+  // Equal on all healthy workers: global parameters, outer momentum.
+  std::vector<NamedTensor> shared;
+  std::vector<NamedTensor> own;  // the worker's parameters, the state of its inner optimizer
+  std::function<std::int64_t()> outer_steps;            // committed ones
+  std::function<std::vector<std::int64_t>()> counters;  // always as many; the first: outer steps
+  std::function<void(const std::vector<std::int64_t>&)> set_counters;  // from 0 to 2^40
+};
 
 std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`
 std::int64_t snapshot_bytes(const WorkerState& state);

@@ -7,20 +7,14 @@
 namespace ladder {
 namespace {
 
-constexpr std::int64_t kWindow = 16;    // pieces that are asked for, and not there yet
-constexpr double kSilence = 0.1;        // seconds between two signs of life of one that waits
-constexpr std::size_t kMaxEarly = 256;  // requests
+constexpr std::int64_t kWindow = 16;  // pieces that are asked for, and not there yet
+constexpr double kSilence = 0.1;      // seconds between two signs of life of one that waits
 
 }  // namespace
 
-void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot, Messenger& messenger) {
+void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot) {
   const std::lock_guard lock(mutex_);
-  Served& served = served_.emplace_back(Served{quorum, std::move(snapshot), Timer()});
-  std::erase_if(early_, [&](const Message& request) {
-    if (!served.is_meant(request)) return false;
-    answer_from(served, request, messenger);
-    return true;
-  });
+  served_.push_back({quorum, std::move(snapshot), Timer()});
 }
 
 void SnapshotServer::forget(const Quorum& later, double seconds) {
@@ -54,21 +48,11 @@ bool SnapshotServer::is_serving(double idle_seconds) {
 
 void SnapshotServer::answer(const Message& request, Messenger& messenger) {
   const std::lock_guard lock(mutex_);
-  const auto served = std::ranges::find_if(
-      served_, [&](const Served& candidate) { return candidate.is_meant(request); });
-  if (served != served_.end()) {
-    answer_from(*served, request, messenger);
-  } else if (std::ranges::find(early_, request) == early_.end()) {
-    early_.push_back(request);
-    if (early_.size() > kMaxEarly) early_.pop_front();
-  }
-}
-
-bool SnapshotServer::Served::is_meant(const Message& request) const {
-  return quorum.number() == QuorumNumber{request.lighthouse_epoch, request.quorum};
-}
-
-void SnapshotServer::answer_from(Served& served, const Message& request, Messenger& messenger) {
+  const QuorumNumber number = {request.lighthouse_epoch, request.quorum};
+  const auto found = std::ranges::find(served_, number,
+                                       [](const Served& served) { return served.quorum.number(); });
+  if (found == served_.end()) return;
+  Served& served = *found;
   const Quorum& quorum = served.quorum;
   const std::vector<Member> receivers = quorum.receivers(worker_);
   const auto member = std::ranges::find_if(receivers, [&](const Member& candidate) {
@@ -111,8 +95,10 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   Timer since_piece, since_request;
   std::int64_t num_there = 0, num_asked = 0;
   while (num_there < num_pieces && since_piece.seconds() < seconds && goes_on()) {
-    while (num_asked < std::min(num_pieces, num_there + kWindow)) ask_for(num_asked++);
-    if (std::min(since_piece.seconds(), since_request.seconds()) > seconds / 4) {  // what is lost
+    const std::int64_t end = num_there == 0 ? 1 : std::min(num_pieces, num_there + kWindow);
+    while (num_asked < end) ask_for(num_asked++);
+    const double silence_s = std::min(since_piece.seconds(), since_request.seconds());
+    if (silence_s > (num_there == 0 ? kSilence : seconds / 4)) {
       for (std::int64_t piece = 0; piece < num_asked; ++piece)
         if (!mailbox.has_piece(MessageKind::kState, donor.worker, piece)) ask_for(piece);
       since_request.restart();

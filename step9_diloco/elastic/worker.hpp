@@ -10,7 +10,7 @@
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/log.hpp"
-#include "step9_diloco/elastic/worker_state.hpp"
+#include "step9_diloco/elastic/snapshot.hpp"
 
 namespace ladder {
 
