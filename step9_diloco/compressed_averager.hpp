@@ -22,10 +22,12 @@
 // means travel in sends and receives, which need no common order; broadcasts would.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "common/comm/traffic.hpp"
 #include "step9_diloco/averager.hpp"
+#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/wire_format.hpp"
 
 namespace ladder {
@@ -61,5 +63,11 @@ class CompressedAverager final : public Averager {
 // which is on average 2(N−1)/N · encoded_bytes(numel), and a little more in int8, for a slice
 // begins a block.
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
+
+// The averager that a run's options ask for. In fp32 it is GroupAverager: one all-reduce.
+// Lifetime: the communicator outlives it.
+std::unique_ptr<Averager> make_averager(const DilocoOptions& options, Communicator& comm);
+// What one average of it sends.
+Traffic average_traffic(const DilocoOptions& options, std::int64_t numel, int world_size, int rank);
 
 }  // namespace ladder

@@ -2,7 +2,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,8 +11,6 @@
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/testing/rank_test.hpp"
-#include "step9_diloco/diloco.hpp"
-#include "step9_diloco/make_averager.hpp"
 
 namespace ladder {
 namespace {
@@ -143,22 +140,6 @@ TEST_ON_RANKS(CompressedAverages, SendWhatTheFormulaSays) {
   });
 }
 
-TEST_ON_RANKS(CompressedAverages, TheOptionsChooseTheFormatAndTheFormula) {
-  everywhere([](Communicator& comm) {
-    for (const WireFormat format : kWireFormats) {
-      const DilocoOptions options = {.wire = format};
-      const std::unique_ptr<Averager> averager = make_averager(options, comm);
-      const at::Tensor own = values_of(comm.rank(), 1027);
-      Traffic before = comm.traffic();
-      const at::Tensor mean = averaged(own, *averager);
-      Traffic sent = comm.traffic();
-      sent -= before;
-      EXPECT_EQ(sent, average_traffic(options, 1027, comm.size(), comm.rank()));
-      EXPECT_TRUE(mean.equal(mean_by_definition(1027, format, comm.size())));
-    }
-  });
-}
-
 // Nobody else comes before worker 0 is back from start().
 TEST_ON_RANKS(CompressedAverages, StartWaitsForNobody) {
   everywhere([](Communicator& comm) {
@@ -200,44 +181,6 @@ TEST_ON_RANKS(CompressedAverages, AWorkerThatHasDivergedIsSeenByAll) {
           EXPECT_FALSE(std::isfinite(mean[place].item<float>())) << place;
         }
       }
-    }
-  });
-}
-
-// ---- In a run of DiLoCo -----------------------------------------------------------------------
-
-std::vector<Unit> two_tensors() {
-  return {{"unit", {{"weight", at::ones({640})}, {"bias", at::ones({33})}}}};
-}
-
-// Some rounds of training that differs from worker to worker. Returns the global parameters.
-at::Tensor train(WireFormat format, Communicator& comm) {
-  const at::NoGradGuard no_grad;
-  const DilocoOptions options = {
-      .sync_every = 6, .num_fragments = 2, .sync_delay = 1, .alpha = 0.25, .wire = format};
-  FlatModel model(two_tensors()), global(two_tensors());
-  const std::unique_ptr<Averager> averager = make_averager(options, comm);
-  Diloco diloco(model, global, options, *averager);
-  for (std::int64_t step = 1; step <= 24; ++step) {
-    const at::Tensor place = at::arange(model.params().numel(), at::kFloat);
-    model.params().sub_(at::sin(place * static_cast<double>(comm.rank() + step)) * 1e-2);
-    const DilocoAction due = plan_diloco(options, step);
-    if (due.starts) diloco.start_average();
-    if (!due.finishes) continue;
-    EXPECT_TRUE(diloco.finish_round());
-    expect_equal_everywhere(global.params(), comm);
-    expect_equal_everywhere(diloco.velocity(), comm);
-  }
-  return global.params().clone();
-}
-
-TEST_ON_RANKS(CompressedAverages, KeepTheGlobalParametersEqual) {
-  everywhere([](Communicator& comm) {
-    const at::Tensor exact = train(WireFormat::kFp32, comm);
-    for (const WireFormat format : {WireFormat::kBf16, WireFormat::kInt8}) {
-      const at::Tensor params = train(format, comm);
-      EXPECT_FALSE(params.equal(exact)) << "the format has no effect";
-      EXPECT_TRUE(params.allclose(exact, /*rtol=*/0, /*atol=*/5e-3));
     }
   });
 }

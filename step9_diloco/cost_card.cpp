@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "common/train/cost.hpp"
+#include "step9_diloco/compressed_averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/fragments.hpp"
-#include "step9_diloco/make_averager.hpp"
 #include "step9_diloco/wire_format.hpp"
 
 namespace ladder::step9 {

@@ -82,6 +82,11 @@ TEST(DilocoPlan, OneFragmentIsInFlightAtATime) {
   }
 }
 
+TEST(DilocoPlan, TheOuterOptimizersDefaultsAreThePapers) {
+  EXPECT_EQ(DilocoOptions{}.outer_lr, 0.7);
+  EXPECT_EQ(DilocoOptions{}.outer_momentum, 0.9);
+}
+
 TEST(DilocoPlan, ImpossibleOptionsAreRefused) {
   const auto expect_refused = [](const DilocoOptions& options, const char* name) {
     EXPECT_THAT([&] { check_diloco(options); }, ThrowsMessage<UsageError>(HasSubstr(name)));

@@ -14,12 +14,27 @@
 #pragma once
 
 #include "common/comm/communicator.hpp"
+#include "common/train/build_model.hpp"
 #include "common/train/checkpoint/train_state.hpp"
 #include "common/train/run.hpp"
+#include "step0_single_gpu/objective.hpp"
 #include "step9_diloco/diloco.hpp"
-#include "step9_diloco/model_copy.hpp"
 
 namespace ladder {
+
+// A worker has the model twice: its own copy, which it trains, and the global one, which is equal on
+// all workers.
+struct ModelCopy {
+  // With its initial values. `layout` is for a model of the options' precision.
+  ModelCopy(const TrainOptions& options, const FlatLayout& layout)
+      : flat(layout), model(build_model(options, flat)), loss_sum(loss_of(model, kNextToken)) {}
+  ModelCopy(const ModelCopy&) = delete;  // loss_sum refers to the model
+  ModelCopy& operator=(const ModelCopy&) = delete;
+
+  FlatModel flat;
+  Model model;
+  LossSum loss_sum;
+};
 
 // Local, but what it returns is collective to save. The average in flight must be settled.
 // Lifetime: the arguments outlive the state.

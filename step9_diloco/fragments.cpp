@@ -26,20 +26,7 @@ std::vector<Fragment> plan_fragments(const FlatLayout& layout, std::int64_t num_
     fragments.push_back({start_of(first), start_of(end) - start_of(first)});
     first = end;
   }
-  check_fragments(fragments, layout.numel);
   return fragments;
-}
-
-void check_fragments(const std::vector<Fragment>& fragments, std::int64_t numel) {
-  std::int64_t end = 0;
-  for (const Fragment& fragment : fragments) {
-    check(fragment.start == end && fragment.numel > 0,
-          "every parameter belongs to exactly one fragment, but after element ", end,
-          " a fragment begins at ", fragment.start, " and has ", fragment.numel, " elements");
-    end += fragment.numel;
-  }
-  check(end == numel, "every parameter belongs to exactly one fragment, but the fragments end at ",
-        end, " of ", numel, " elements");
 }
 
 }  // namespace ladder

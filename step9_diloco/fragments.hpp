@@ -25,7 +25,4 @@ struct Fragment {
 // tensors.
 std::vector<Fragment> plan_fragments(const FlatLayout& layout, std::int64_t num_fragments);
 
-// Throws CheckError naming the place where fragments overlap, or leave out a part of the buffer.
-void check_fragments(const std::vector<Fragment>& fragments, std::int64_t numel);
-
 }  // namespace ladder

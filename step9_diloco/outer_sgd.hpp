@@ -10,6 +10,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 namespace ladder {
 
@@ -20,7 +21,14 @@ struct OuterSgd {
   // One step. All [n], fp32; `params` and `velocity` are updated in place, and `pseudogradient` is
   // overwritten. Local; allocates nothing.
   void step(const at::Tensor& params, const at::Tensor& velocity,
-            const at::Tensor& pseudogradient) const;
+            const at::Tensor& pseudogradient) const {
+    const at::NoGradGuard no_grad;
+    if (momentum != 0) {
+      velocity.mul_(momentum).add_(pseudogradient);
+      pseudogradient.add_(velocity, momentum);  // now the direction d
+    }
+    params.sub_(pseudogradient, lr);
+  }
 };
 
 }  // namespace ladder

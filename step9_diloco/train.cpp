@@ -13,12 +13,11 @@
 #include "step2_sharded_data/sharded_evaluate.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
 #include "step4_bucketed_ddp/gradient_hooks.hpp"
+#include "step9_diloco/compressed_averager.hpp"
 #include "step9_diloco/diloco.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
 #include "step9_diloco/diloco_state.hpp"
-#include "step9_diloco/make_averager.hpp"
-#include "step9_diloco/model_copy.hpp"
 #include "step9_diloco/round_log.hpp"
 
 namespace ladder::step9 {

@@ -16,7 +16,6 @@
 #include "step9_diloco/elastic/elastic_averager.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/worker.hpp"
-#include "step9_diloco/model_copy.hpp"
 #include "step9_diloco/round_log.hpp"
 
 namespace ladder::elastic {
