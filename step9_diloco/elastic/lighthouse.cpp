@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/unreachable.hpp"
 
@@ -24,8 +25,14 @@ std::uint64_t now_us() {
 
 }  // namespace
 
-Lighthouse::Lighthouse(bool is_public, Log log)
-    : is_public_(is_public), log_(std::move(log)), epoch_(now_us()), counter_(epoch_) {}
+Lighthouse::Lighthouse(bool is_public, Log log, std::function<double()> clock)
+    : is_public_(is_public),
+      log_(std::move(log)),
+      clock_(std::move(clock)),
+      epoch_(now_us()),
+      watching_since_s_(clock_()),
+      last_look_s_(clock_()),
+      counter_(epoch_) {}
 
 Answer Lighthouse::answer(const Report& report) {
   Answer answer = {.number = report.number, .lighthouse_epoch = epoch_};
@@ -71,7 +78,7 @@ bool Lighthouse::is_outdated(const Report& report) {
     if (last.rival) past_epochs_.insert({report.beat.worker, *std::exchange(last.rival, {})});
     return report.number <= last.report.number;
   }
-  if (epoch > last_epoch || last.since_beat.seconds() > report.rules.stale_s) return false;
+  if (epoch > last_epoch || clock_() - last.beat_s > report.rules.stale_s) return false;
   last.rival = epoch;
   return true;
 }
@@ -83,9 +90,9 @@ void Lighthouse::hear(const Report& report) {
   Worker& worker = entry->second;
   const Heartbeat last = worker.report.beat;
   const bool is_other_epoch = is_new || last.epoch != beat.epoch;
-  worker.since_beat.restart();
-  if (is_other_epoch || last.progress != beat.progress) worker.since_progress.restart();
-  if (is_other_epoch || last.request != beat.request) worker.since_asking.restart();
+  worker.beat_s = clock_();
+  if (is_other_epoch || last.progress != beat.progress) worker.progress_s = worker.beat_s;
+  if (is_other_epoch || last.request != beat.request) worker.asked_s = worker.beat_s;
   if (is_other_epoch) {
     if (!is_new) past_epochs_.insert({beat.worker, last.epoch});
     worker.quorum.reset();
@@ -123,24 +130,24 @@ Lighthouse::Round* Lighthouse::find(const QuorumNumber& number) {
 }
 
 void Lighthouse::form_quorum() {
-  const double pause_s = since_look_.seconds();
-  since_look_.restart();
+  const double now_s = clock_(), pause_s = now_s - std::exchange(last_look_s_, now_s);
   std::vector<WorkerStatus> workers;
   QuorumRules rules;
   for (const auto& [number, worker] : workers_) {
     workers.push_back({.beat = known(worker),
-                       .beat_age_s = worker.since_beat.seconds(),
-                       .progress_age_s = worker.since_progress.seconds(),
-                       .asking_s = worker.since_asking.seconds()});
+                       .beat_age_s = now_s - worker.beat_s,
+                       .progress_age_s = now_s - worker.progress_s,
+                       .asking_s = now_s - worker.asked_s});
     rules = worker.report.rules;
   }
   // Nobody is there, or, after a while in which this process was stopped, all heartbeats look old.
   // As after a start, the first to be heard must not go off alone.
   const bool is_anybody_there = std::ranges::any_of(
       workers, [&](const WorkerStatus& worker) { return !is_lost(worker, rules); });
-  if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_.restart();
+  if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_since_s_ = now_s;
   leave_out_unreachable(workers, rules);
-  if (std::optional<Quorum> quorum = decide_quorum(std::move(workers), rules, watching_.seconds()))
+  if (std::optional<Quorum> quorum =
+          decide_quorum(std::move(workers), rules, now_s - watching_since_s_))
     publish(*std::move(quorum));
 }
 
@@ -192,7 +199,7 @@ LighthouseServer::LighthouseServer(int port, bool is_public, Log log,
     : log_(log),
       listener_(context_, zmq::socket_type::router, is_public ? "0.0.0.0" : "127.0.0.1", port,
                 kMaxReportBytes, keys, log),
-      lighthouse_(is_public, log) {
+      lighthouse_(is_public, log, [timer = Timer()] { return timer.seconds(); }) {
   log_(concat("epoch ", lighthouse_.epoch(), " listens on ",
               is_public ? "all addresses" : "127.0.0.1", ", port ", listener_.port()));
 }

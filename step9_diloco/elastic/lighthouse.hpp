@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/timer.hpp"
 #include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
@@ -30,8 +30,8 @@ namespace ladder {
 // All that it decides. Nothing here communicates; not thread-safe.
 class Lighthouse {
  public:
-  // `is_public`: it listens to other machines.
-  Lighthouse(bool is_public, Log log);
+  // `is_public`: it listens to other machines. `clock`: seconds, from any start.
+  Lighthouse(bool is_public, Log log, std::function<double()> clock);
 
   // Hears the report, counts its vote, and answers. A report that is older than the worker's last
   // one, or of a process that has to leave its place to another, changes nothing.
@@ -45,8 +45,8 @@ class Lighthouse {
 
  private:
   struct Worker {
-    Report report;  // the last one
-    Timer since_beat, since_progress, since_asking;
+    Report report;                                   // the last one
+    double beat_s = 0, progress_s = 0, asked_s = 0;  // when it last reported, moved on, asked
     std::optional<Quorum> quorum;        // the last one that it is a member of, in this epoch
     std::optional<std::uint64_t> rival;  // an earlier epoch that has also reported
   };
@@ -67,12 +67,13 @@ class Lighthouse {
 
   bool is_public_;
   Log log_;
+  std::function<double()> clock_;
   std::uint64_t epoch_;
   std::map<int, Worker> workers_;
   std::set<int> left_out_;
   std::set<std::pair<int, std::uint64_t>> past_epochs_;  // of each worker
-  Timer watching_;  // since somebody was there again, or since it could not watch for a while
-  Timer since_look_;
+  double watching_since_s_;  // somebody is there again, or it could not watch for a while before
+  double last_look_s_;
   std::string fingerprint_;  // the first worker's; others must have the same
   QuorumCounter counter_;
   std::deque<Round> rounds_;  // the last ones: all but the very last are decided

@@ -59,9 +59,10 @@ class LighthouseTest : public ::testing::Test {
   Decision vote(const Quorum& quorum, int worker, Vote vote) {
     return report(training(worker, request_, 5, 0), quorum.number(), vote).decision;
   }
-  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
+  void pause() { now_s_ += 0.01; }
 
-  Lighthouse lighthouse_{/*is_public=*/false, say_nothing};
+  double now_s_ = 0;
+  Lighthouse lighthouse_{/*is_public=*/false, say_nothing, [this] { return now_s_; }};
   std::int64_t num_reports_ = 0, request_ = 0;
 };
 
@@ -142,7 +143,7 @@ TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheLaterOneStays) {
   EXPECT_EQ(refusal(8), "");
   EXPECT_THAT(refusal(6), HasSubstr("another process has taken its place"));
   EXPECT_EQ(refusal(5), "");
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // the other one is lost
+  now_s_ += 0.7;  // the other one is lost
   EXPECT_EQ(refusal(5), "");
   EXPECT_THAT(refusal(8), HasSubstr("another process has taken its place"));
 }
@@ -151,7 +152,9 @@ TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheLaterOneStays) {
 // the other way around.
 TEST(Lighthouse, WhoCannotBeReachedIsRefused) {
   const auto refusal = [](bool is_public, const char* address) {
-    return Lighthouse(is_public, say_nothing).answer({.beat = {.address = address}}).refusal;
+    return Lighthouse(is_public, say_nothing, [] { return 0.0; })
+        .answer({.beat = {.address = address}})
+        .refusal;
   };
   EXPECT_EQ(refusal(true, "tcp://10.0.0.1:5"), "");
   EXPECT_THAT(refusal(true, "tcp://127.0.1.1:5"), HasSubstr("--elastic HOST:PORT"));
@@ -164,8 +167,8 @@ TEST_F(LighthouseTest, AfterAPauseItWaitsForAll) {
   report(training(1, 0, 0, 0));
   ask(asking(0, 1, 0));
   lighthouse_.form_quorum();
-  std::this_thread::sleep_for(std::chrono::milliseconds(700));  // beyond kStale
-  for (int i = 0; i < 80; ++i) {                                // worker 1 is lost indeed
+  now_s_ += 0.7;                  // beyond kStale
+  for (int i = 0; i < 80; ++i) {  // worker 1 is lost indeed
     const bool is_early = i < 20;
     EXPECT_FALSE(ask(asking(0, 1, 0)) && is_early);
     lighthouse_.form_quorum();
@@ -250,7 +253,7 @@ TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
 // Of a worker that comes back from another lighthouse, whose clock was ahead.
 TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_GT(Lighthouse(false, say_nothing).epoch(), lighthouse_.epoch());
+  EXPECT_GT(Lighthouse(false, say_nothing, [] { return 0.0; }).epoch(), lighthouse_.epoch());
   const QuorumNumber other = {lighthouse_.epoch() + 1'000'000'000, 97};
   const QuorumNumber first = quorum_of(2).number();
   EXPECT_EQ(first.lighthouse_epoch, lighthouse_.epoch());
