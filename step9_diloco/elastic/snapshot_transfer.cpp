@@ -10,6 +10,17 @@ namespace {
 constexpr std::int64_t kWindow = 16;  // pieces that are asked for, and not there yet
 constexpr double kSilence = 0.1;      // seconds between two signs of life of one that waits
 
+Message request_for(std::int64_t piece, std::int64_t total, const Quorum& quorum, int worker) {
+  return {.kind = MessageKind::kRequest,
+          .lighthouse_epoch = quorum.lighthouse_epoch,
+          .quorum = quorum.id,
+          .round = quorum.outer_steps,
+          .sender = worker,
+          .epoch = quorum.member(worker).epoch,
+          .offset = piece * kPieceBytes,
+          .total = total};
+}
+
 }  // namespace
 
 void SnapshotServer::serve(const Quorum& quorum, InFlightBuffer snapshot) {
@@ -83,14 +94,7 @@ bool heal(const Quorum& quorum, int worker, const WorkerState& state, Messenger&
   const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
   log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
   const auto ask_for = [&](std::int64_t piece) {
-    messenger.send(donor.address, {.kind = MessageKind::kRequest,
-                                   .lighthouse_epoch = quorum.lighthouse_epoch,
-                                   .quorum = quorum.id,
-                                   .round = quorum.outer_steps,
-                                   .sender = worker,
-                                   .epoch = quorum.member(worker).epoch,
-                                   .offset = piece * kPieceBytes,
-                                   .total = total});
+    messenger.send(donor.address, request_for(piece, total, quorum, worker));
   };
   Timer since_piece, since_request;
   std::int64_t num_there = 0, num_asked = 0;

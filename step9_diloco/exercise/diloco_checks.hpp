@@ -11,7 +11,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/part_checks.hpp"
 #include "step9_diloco/diloco.hpp"
-#include "step9_diloco/exercise/recording_averager.hpp"
+#include "step9_diloco/exercise/in_flight.hpp"
 #include "step9_diloco/exercise/wanted_workers.hpp"
 
 namespace ladder::step9 {
