@@ -156,7 +156,6 @@ bool ElasticAverager::form_quorum() {
     last_quorum_ = quorum_.number();
     break;
   }
-  counts_.waiting_s += timer.seconds();
   return !has_given_up_ && has_enough_contributors();
 }
 
@@ -295,14 +294,12 @@ void ElasticAverager::abandon_round() {
 }
 
 std::optional<int> ElasticAverager::finish() {
-  const Timer timer;
   while (round_.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
     note_progress();
     if (StopSignal::was_raised() || links_->membership.is_aborted()) abandon_round();
   }
   const bool is_committed = round_.get();
   counts_.num_bytes_sent = links_->messenger.num_bytes_sent();
-  counts_.waiting_s += timer.seconds();
   check_progress(is_committed);
   if (!is_committed) return {};
   return static_cast<int>(quorum_.contributors().size());

@@ -48,7 +48,6 @@ struct GroupLinks;
 // What happened so far.
 struct ElasticCounts {
   std::int64_t num_commits = 0, num_failures = 0, num_heals = 0;
-  double waiting_s = 0;             // in form_quorum() and finish()
   std::int64_t num_bytes_sent = 0;  // to other workers, headers included
 };
 
