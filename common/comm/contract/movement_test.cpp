@@ -76,7 +76,24 @@ TEST_ON_RANKS(Movement, ReceivesOfOneTagAreServedInTheirOrder) {
   EXPECT_TRUE(bits_equal(received, at::arange(20, at::kFloat).unsqueeze(1).expand({20, 3})));
 }
 
-// The same ring does not end with synchronous sends, nor in a group split from them, whatever the
+// In a new group, whose first collectives have the tags that messages have as well.
+TEST_ON_RANKS(Movement, PointToPointDoesNotMeetCollectives) {
+  if (size_ == 1) return;
+  const auto comm = comm_.split(0, rank_);
+  const at::Tensor received = at::zeros({4});
+  WorkPtr work;  // on tag 0 between ranks 0 and 1, pending during the collectives
+  if (rank_ == 1) work = comm->recv(received, 0, 0);
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor tensor = at::ones({4 * size_});
+    comm->all_reduce(tensor)->wait();
+    EXPECT_TRUE(bits_equal(tensor, at::full({4 * size_}, float(size_))));
+  }
+  if (rank_ == 0) work = comm->send(at::full({4}, 5.0f), 1, 0);
+  if (work) work->wait();
+  EXPECT_TRUE(bits_equal(received, at::full({4}, rank_ == 1 ? 5.0f : 0.0f)));
+}
+
+// A ring of sends does not end with synchronous ones, nor in a group split from them, whatever the
 // length: below and above MPI's eager limit, which is 4 kB in Open MPI's shared memory.
 TEST_ON_RANKS(Movement, SynchronousSendsAreDoneWhenTheyAreReceived) {
   if (size_ == 1) return;
