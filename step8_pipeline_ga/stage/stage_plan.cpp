@@ -10,26 +10,6 @@
 namespace ladder {
 namespace {
 
-const FlatTensor* find_tensor(const FlatLayout& layout, const std::string& name) {
-  const auto found = std::find_if(layout.tensors.begin(), layout.tensors.end(),
-                                  [&](const FlatTensor& tensor) { return tensor.name == name; });
-  return found == layout.tensors.end() ? nullptr : &*found;
-}
-
-// The stages that have each tensor of the whole model, in ascending order.
-std::vector<std::vector<int>> holders_of(const FlatLayout& whole,
-                                         const std::vector<FlatLayout>& stages) {
-  std::vector<std::vector<int>> holders;
-  for (const FlatTensor& tensor : whole.tensors) {
-    holders.emplace_back();
-    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-      if (find_tensor(stages[stage], tensor.name) != nullptr)
-        holders.back().push_back(static_cast<int>(stage));
-    }
-  }
-  return holders;
-}
-
 std::int64_t num_blocks(std::int64_t numel) {
   return (numel + kNormBlock - 1) / kNormBlock;
 }
@@ -45,6 +25,20 @@ void plan_norm(StagePlan& plan) {
   }
 }
 
+// A tensor belongs to the stage that runs its layer, which is a unit of the whole model.
+void plan_owners(StagePlan& plan) {
+  std::vector<int> stage_of(plan.whole.units.size());
+  for (std::size_t chunk = 0; chunk < plan.cut.chunks.size(); ++chunk) {
+    for (const std::int64_t layer : plan.cut.chunks[chunk])
+      stage_of.at(static_cast<std::size_t>(layer)) = static_cast<int>(chunk) % plan.cut.num_stages;
+  }
+  std::size_t unit = 0;
+  for (const FlatTensor& tensor : plan.whole.tensors) {
+    while (tensor.start >= plan.whole.units[unit].start + plan.whole.units[unit].numel) ++unit;
+    plan.owners.push_back(stage_of[unit]);
+  }
+}
+
 }  // namespace
 
 StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
@@ -52,15 +46,14 @@ StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
                                       options.get<PipelineOptions>().chunks_per_stage),
                     .stage = stage,
                     .whole = layout_of(options)};
-  std::vector<FlatLayout> layouts;
-  for (int s = 0; s < num_stages; ++s) layouts.push_back(layout_of(options, plan.cut.layers_of(s)));
-  plan.layout = layouts[static_cast<std::size_t>(stage)];
+  plan.layout = layout_of(options, plan.cut.layers_of(stage));
   plan_norm(plan);
-  const std::vector<std::vector<int>> holders = holders_of(plan.whole, layouts);
-  for (std::size_t i = 0; i < holders.size(); ++i) {
-    plan.owners.push_back(holders[i].front());
-    const FlatTensor* own = find_tensor(plan.layout, plan.whole.tensors[i].name);
-    if (holders[i].size() > 1 && own != nullptr) plan.tied = *own;
+  plan_owners(plan);
+  const bool is_end = stage == 0 || stage == num_stages - 1;
+  const FlatTensor& embedding = plan.whole.tensors.front();
+  if (options.model.tie_embeddings && num_stages > 1 && is_end) {
+    plan.tied = *std::find_if(plan.layout.tensors.begin(), plan.layout.tensors.end(),
+                              [&](const FlatTensor& own) { return own.name == embedding.name; });
   }
   return plan;
 }
