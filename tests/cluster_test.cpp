@@ -19,7 +19,6 @@
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/folder_lock.hpp"
 
 namespace ladder {
 namespace {

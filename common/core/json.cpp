@@ -1,5 +1,6 @@
 #include "common/core/json.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <unordered_set>
 #include <vector>
@@ -35,6 +36,10 @@ AnyJson parse(std::string_view text, const std::string& origin, int most_levels,
   } catch (const typename AnyJson::exception& error) {
     throw CheckError(concat(origin, ": not valid JSON: ", excerpt(json_problem(error.what()))));
   }
+}
+
+std::string shown(const SortedJson& value) {
+  return excerpt(to_text(value));
 }
 
 }  // namespace
@@ -76,6 +81,52 @@ std::string json_problem(std::string_view message) {
   constexpr std::string_view kParseError = "parse error at ";
   if (message.starts_with(kParseError)) message.remove_prefix(kParseError.size());
   return std::string(message);
+}
+
+JsonSettings::JsonSettings(const SortedJson& object, std::string file, std::string where)
+    : object_(object),
+      file_(std::move(file)),
+      where_(std::move(where)),
+      place_(where_.empty() ? file_ : file_ + ": " + where_) {
+  check(
+      object_.is_object(), place_, " is ", [&] { return shown(object_); }, ", not an object");
+}
+
+const SortedJson& JsonSettings::member(const char* name) const {
+  const auto found = object_.find(name);
+  check(found != object_.end(), place_, ": \"", name, "\" is missing");
+  return *found;
+}
+
+JsonSettings JsonSettings::object(const char* name) const {
+  return {member(name), file_, where_.empty() ? name : where_ + "." + name};
+}
+
+std::string JsonSettings::text(const char* name) const {
+  const SortedJson& value = member(name);
+  check(
+      value.is_string(), place_, ": \"", name, "\" is ", [&] { return shown(value); },
+      ", not a string");
+  return value.get<std::string>();
+}
+
+bool JsonSettings::flag(const char* name, bool otherwise) const {
+  const auto found = object_.find(name);
+  if (found == object_.end() || found->is_null()) return otherwise;
+  check(
+      found->is_boolean(), place_, ": \"", name, "\" is ", [&] { return shown(*found); },
+      ", it must be true or false");
+  return found->get<bool>();
+}
+
+void JsonSettings::only(const char* name, std::initializer_list<SortedJson> supported) const {
+  const auto found = object_.find(name);
+  const SortedJson value = found == object_.end() ? SortedJson(nullptr) : *found;
+  if (std::ranges::find(supported, value) != supported.end()) return;
+  std::string list;
+  for (const SortedJson& one : supported) list += (list.empty() ? "" : " or ") + one.dump();
+  throw CheckError(
+      concat(place_, ": \"", name, "\" is ", shown(value), "; only ", list, " is supported"));
 }
 
 }  // namespace ladder

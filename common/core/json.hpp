@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -38,5 +39,27 @@ std::string excerpt(std::string_view text);
 // "[json.exception.parse_error.101] parse error at line 1, column 2: …" becomes "line 1, column 2:
 // …".
 std::string json_problem(std::string_view message);
+
+// Lifetime: the object outlives this and what is returned.
+// The settings in an object of a JSON file. Messages say which setting of which file is wrong.
+class JsonSettings {
+ public:
+  // `where` is the object's name in the file, for messages; empty for the file itself.
+  JsonSettings(const SortedJson& object, std::string file, std::string where);
+
+  // The member, which must be there.
+  const SortedJson& member(const char* name) const;
+  JsonSettings object(const char* name) const;
+  std::string text(const char* name) const;
+  bool flag(const char* name, bool otherwise) const;  // `otherwise` if it is missing or null
+  // Throws CheckError naming the setting and its value if it is another one. A missing member is
+  // null.
+  void only(const char* name, std::initializer_list<SortedJson> supported) const;
+  const std::string& place() const { return place_; }  // "FILE: model"
+
+ private:
+  const SortedJson& object_;
+  std::string file_, where_, place_;
+};
 
 }  // namespace ladder

@@ -4,14 +4,167 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
-#include "common/data/jsonl_file.hpp"
-#include "common/data/token_storage.hpp"
+#include "common/data/conversations.hpp"
+#include "common/data/corpus/corpus.hpp"
+#include "common/data/options.hpp"
+#include "common/data/preference_pairs.hpp"
+#include "common/data/text_file.hpp"
+#include "common/data/token_file.hpp"
+#include "common/data/tokenizer_source.hpp"
 
 namespace ladder {
+
+// What has been read from a source, whatever it is.
+struct TokenStorage {
+  std::string name;       // of the source, for messages
+  std::string tokenizer;  // its name, or "token file" if nobody says whose tokens they are
+  std::int64_t vocab_size = 0;
+  std::int64_t padding = 0;
+  std::vector<std::uint32_t> text_bytes = {};  // that each token stands for; empty: not known
+  std::variant<TokenizedText, PreferencePairs, Conversations, TokenFile> data = {};
+
+  std::int64_t num_tokens() const;
+  // Where each document or conversation begins; empty for pairs, and for a token file, which does
+  // not record this.
+  std::span<const std::int64_t> document_starts() const;
+  // All that says which tokens belong together, and which of them are targets.
+  std::vector<std::span<const std::int64_t>> boundaries() const;
+  // Calls visitor(span of uint16 or uint32) with all tokens.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    if (const auto* file = std::get_if<TokenFile>(&data))
+      return file->token_bytes() == 2 ? visitor(file->tokens16()) : visitor(file->tokens32());
+    if (const auto* pairs = std::get_if<PreferencePairs>(&data))
+      return pairs->tokens.visit(visitor);
+    if (const auto* chat = std::get_if<Conversations>(&data)) return chat->tokens.visit(visitor);
+    return std::get<TokenizedText>(data).tokens.visit(visitor);
+  }
+};
+
+std::int64_t TokenStorage::num_tokens() const {
+  return visit([](auto tokens) { return static_cast<std::int64_t>(tokens.size()); });
+}
+
+std::span<const std::int64_t> TokenStorage::document_starts() const {
+  if (const auto* text = std::get_if<TokenizedText>(&data)) return text->document_starts;
+  if (const auto* chat = std::get_if<Conversations>(&data)) return chat->starts;
+  return {};
+}
+
+std::vector<std::span<const std::int64_t>> TokenStorage::boundaries() const {
+  if (const auto* pairs = std::get_if<PreferencePairs>(&data)) return {pairs->part_ends};
+  if (const auto* chat = std::get_if<Conversations>(&data))
+    return {chat->starts, chat->range_ends, chat->first_ranges};
+  return {document_starts()};
+}
+
+namespace {
+
+TokenizedText tokenize_corpus(CorpusSplit split, Tokenizer& tokenizer) {
+  TokenizedText text{TokenList(tokenizer.vocab_size())};
+  for (const SqlDocument& document : corpus_documents(split))
+    text.append(document.text(), tokenizer);
+  return text;
+}
+
+PreferencePairs tokenize_corpus_pairs(CorpusSplit split, Tokenizer& tokenizer) {
+  PreferencePairs pairs{TokenList(tokenizer.vocab_size())};
+  for (const SqlDocument& document : corpus_documents(split))
+    pairs.append(document.prompt(), document.answer, document.wrong_answer, tokenizer);
+  return pairs;
+}
+
+Conversations read_chat(const std::string& path, const DataOptions& options, Tokenizer& tokenizer) {
+  const auto tokenizer_files = tokenizer_path(options);
+  if (!tokenizer_files.empty()) {
+    check_chat_template(std::filesystem::is_directory(tokenizer_files)
+                            ? tokenizer_files
+                            : tokenizer_files.parent_path());
+  }
+  return read_jsonl_conversations(path, tokenizer);
+}
+
+void check_options(const std::string& option, const std::string& source, const std::string& kind,
+                   const DataOptions& options) {
+  const std::string given = option + " " + source;
+  const bool marks_documents = kind == "corpus" || kind == ".jsonl";
+  check_usage(options.rows != Rows::kPairs || marks_documents, given, ": a ", kind,
+              " file has no preference pairs; use a .jsonl file whose lines have "
+              "\"prompt\", \"chosen\" and \"rejected\", or the built-in corpus");
+  check_usage(
+      options.rows != Rows::kChat || kind == ".jsonl", given,
+      ": --rows chat reads conversations from a .jsonl file whose lines have \"messages\", ",
+      "each with a \"role\" and a \"content\"");
+  check_usage(options.rows != Rows::kDocuments || marks_documents, given,
+              ": --rows documents needs to know where documents end, which a ", kind,
+              " file does not record; use --rows windows, a .jsonl file or the built-in corpus");
+}
+
+// Opens `source`, the value of `option` ("--data" or "--val-data"): a file, or `split` of "corpus".
+// The data is a PreferencePairs for Rows::kPairs, Conversations for Rows::kChat, and else a
+// TokenizedText or a TokenFile. Throws UsageError for an unknown kind of file, a vocab_size that
+// does not fit, and if the source does not have what the rows need. Throws CheckError if a file is
+// missing or damaged, or the tokenizer or its chat template is not supported.
+TokenStorage open_tokens(const std::string& option, const std::string& source, CorpusSplit split,
+                         const DataOptions& options) {
+  const std::string kind =
+      source == "corpus" ? source : std::filesystem::path(source).extension().string();
+  const bool is_text = kind == "corpus" || kind == ".txt" || kind == ".jsonl";
+  check_usage(is_text || kind == ".bin", option, " '", source,
+              "': unknown kind of data; use corpus (built in), ",
+              ".txt (plain text), .jsonl (documents, preference pairs or "
+              "conversations) or .bin "
+              "(tokens of nanoGPT or llm.c)");
+  check_options(option, source, kind, options);
+  DataOptions of_source = options;
+  of_source.source = source;
+  if (has_unknown_tokens(of_source)) {
+    const std::int64_t vocab_size = vocab_size_of(of_source);
+    return {.name = source,
+            .tokenizer = "token file",
+            .vocab_size = vocab_size,
+            .data = TokenFile(source, vocab_size)};
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  check_vocab_size(options, *tokenizer);
+  const char* part = kind != "corpus"                  ? ""
+                     : split == CorpusSplit::kTraining ? ", training part"
+                                                       : ", validation part";
+  TokenStorage storage{.name = source + part,
+                       .tokenizer = tokenizer->name(),
+                       .vocab_size = tokenizer->vocab_size(),
+                       .padding = tokenizer->padding()};
+  for (std::int64_t token = 0; token < storage.vocab_size; ++token) {
+    const std::string_view text = tokenizer->text_of(static_cast<std::uint32_t>(token));
+    storage.text_bytes.push_back(static_cast<std::uint32_t>(text.size()));
+  }
+  if (kind == ".bin") {
+    storage.data = TokenFile(source, storage.vocab_size);
+  } else if (options.rows == Rows::kPairs) {
+    storage.data = kind == ".jsonl" ? read_jsonl_pairs(source, *tokenizer)
+                                    : tokenize_corpus_pairs(split, *tokenizer);
+  } else if (options.rows == Rows::kChat) {
+    storage.data = read_chat(source, options, *tokenizer);
+  } else {
+    storage.data = kind == ".txt"     ? read_txt(source, *tokenizer)
+                   : kind == ".jsonl" ? read_jsonl(source, *tokenizer)
+                                      : tokenize_corpus(split, *tokenizer);
+  }
+  return storage;
+}
+
+}  // namespace
 
 // How the stored tokens are divided into samples.
 struct Dataset::Tokens {
@@ -203,7 +356,7 @@ std::string Dataset::content_hash() const {
   ByteHash hash;
   const std::int64_t cut[] = {static_cast<std::int64_t>(tokens_->rows), tokens_->context};
   add_numbers(hash, std::span(cut));
-  add_source(hash, tokens_->storage);
+  hash.update(source_hash().data(), source_hash().size());
   return hash.digest();
 }
 

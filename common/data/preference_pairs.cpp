@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/core/check.hpp"
-#include "common/data/jsonl_file.hpp"
+#include "common/data/text_file.hpp"
 
 namespace ladder {
 

@@ -1,7 +1,13 @@
-// Text files as token ids. Every document is followed by an end-of-text token.
+// Text files: .jsonl, which has one JSON object per line, and .txt; and both as token ids, where
+// every document is followed by an end-of-text token. Blank lines of a .jsonl file are skipped, and
+// messages begin with file:line.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +15,47 @@
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {
+
+// Members of a line that other programs learn by: how much of it counts, in any kind of file, and
+// what a model is shown besides the messages or the prompt.
+inline constexpr const char* kWeights[] = {"weight", "sample_weight", "loss_weight", "loss_mask",
+                                           "train"};
+inline constexpr const char* kShown[] = {
+    "system", "tools",  "functions", "function_call", "image",  "images",
+    "audio",  "audios", "documents", "video",         "videos", "chat_template_kwargs"};
+
+// A line's object, valid only during the visit.
+class JsonlObject {
+ public:
+  JsonlObject(const nlohmann::json& object, std::string place)
+      : object_(object), place_(std::move(place)) {}
+
+  // The member's text, or nothing if there is no such member. Throws CheckError if it is not a
+  // string.
+  std::optional<std::string> text(const std::string& name) const;
+  // The member's objects, or nothing if there is no such member. Throws CheckError if it is not a
+  // list of objects.
+  std::optional<std::vector<JsonlObject>> objects(const std::string& name) const;
+  bool has(const std::string& name) const;
+  // The member `weight`, or nothing if there is none or null. Throws CheckError if it is not 0 or 1.
+  std::optional<int> weight() const;
+  // Throws CheckError if there is one of these members, which would change what is learned, if they
+  // were read. What asks for nothing is fine: null, true, 1, or empty.
+  void refuse(std::span<const char* const> names) const;
+  const std::string& place() const { return place_; }  // file:line, and where in the line
+
+ private:
+  const nlohmann::json& object_;
+  std::string place_;
+};
+
+// Calls `visit` with each object, in the order of the lines. Throws CheckError if the file cannot
+// be read, or a line is malformed or has a member twice.
+void read_jsonl_objects(const std::string& path,
+                        const std::function<void(const JsonlObject& object)>& visit);
+
+// The file:line of the object with this number, from 0 on, in a file that has been read.
+std::string place_of_object(const std::string& path, std::int64_t number);
 
 struct TokenizedText {
   TokenList tokens;

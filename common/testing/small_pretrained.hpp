@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -113,6 +114,20 @@ inline TensorsByName with_prefix(const std::string& prefix, const TensorsByName&
   TensorsByName renamed;
   for (const auto& [name, tensor] : tensors) renamed[prefix + name] = tensor;
   return renamed;
+}
+
+inline void expect_same_model(const ModelOptions& a, const ModelOptions& b) {
+  EXPECT_EQ(a.family, b.family);
+  EXPECT_EQ(a.vocab_size, b.vocab_size);
+  EXPECT_EQ(a.context, b.context);
+  EXPECT_EQ(a.layers, b.layers);
+  EXPECT_EQ(a.heads, b.heads);
+  EXPECT_EQ(a.kv_heads, b.kv_heads);
+  EXPECT_EQ(a.channels, b.channels);
+  EXPECT_EQ(a.mlp_channels, b.mlp_channels);
+  EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
+  EXPECT_EQ(a.rope_theta, b.rope_theta);
+  EXPECT_EQ(a.norm_eps, b.norm_eps);
 }
 
 }  // namespace ladder

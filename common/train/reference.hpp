@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "common/train/checkpoint/partial_folder.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 

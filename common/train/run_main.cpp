@@ -28,7 +28,6 @@
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/dry_run_json.hpp"
 #include "common/train/memory_need.hpp"

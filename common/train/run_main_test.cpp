@@ -14,7 +14,6 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/dry_run_json.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"

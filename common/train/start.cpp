@@ -11,9 +11,8 @@
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/options/option_table.hpp"
-#include "common/train/pretrained/hugging_face_folder.hpp"
-#include "common/train/pretrained/llm_c_file.hpp"
 #include "common/train/pretrained/model_config.hpp"
+#include "common/train/pretrained/pretrained_weights.hpp"
 
 namespace ladder {
 

@@ -14,7 +14,6 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "common/train/checkpoint/state_tensors.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"

@@ -1,7 +1,7 @@
 // llm.c's checkpoint of a GPT-2.
 #include <ATen/ops/empty.h>
 
-#include "common/train/pretrained/llm_c_file.hpp"
+#include "common/train/pretrained/pretrained_weights.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

@@ -1,7 +1,7 @@
 // model.safetensors.index.json of a Hugging Face folder.
 #include <string>
 
-#include "common/train/pretrained/hugging_face_folder.hpp"
+#include "common/train/pretrained/pretrained_weights.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {

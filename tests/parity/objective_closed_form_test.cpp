@@ -13,7 +13,6 @@
 #include "common/testing/closeness.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/folder_lock.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
 #include "step8_pipeline_ga/objectives/objective_options.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"

@@ -1,14 +1,14 @@
 #include "common/data/bpe/bpe_files.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
-#include "common/data/bpe/json_settings.hpp"
-#include "common/data/bpe/pre_tokenizer_file.hpp"
 #include "common/data/mapped_file.hpp"
 
 namespace ladder {
@@ -175,6 +175,72 @@ void read_added_beside(const fs::path& folder, const json& config, AddedTokens& 
   }
 }
 
+// How GPT-2 cuts text: contractions, and runs of letters, of digits or of other characters, each
+// with the space before it; then the rest of a run of white space.
+constexpr const char* kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+PreTokenizerStage read_byte_level(const JsonSettings& settings) {
+  return {.adds_prefix_space = settings.flag("add_prefix_space", true),
+          .pattern = settings.flag("use_regex", true) ? kGpt2Pattern : ""};
+}
+
+PreTokenizerStage read_stage(const JsonSettings& settings) {
+  const std::string type = settings.text("type");
+  if (type == "Digits")
+    return {.pattern = settings.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"};
+  check(type == "Split", settings.place(), ": the pre-tokenizer ", type,
+        " is not supported here; Digits and Split may come before a last ByteLevel");
+  settings.only("behavior", {"Isolated"});
+  settings.only("invert", {nullptr, false});
+  return {.pattern = settings.object("pattern").text("Regex")};
+}
+
+// Supported: ByteLevel, or a Sequence of Digits and Split (a Regex, Isolated, not inverted) that
+// ends with ByteLevel. Throws CheckError naming anything else.
+std::vector<PreTokenizerStage> read_pre_tokenizer(const json& file, const std::string& name) {
+  const JsonSettings whole = JsonSettings(file, name, "").object("pre_tokenizer");
+  const std::string type = whole.text("type");
+  if (type == "ByteLevel") return {read_byte_level(whole)};
+  check(type == "Sequence", whole.place(), ": the pre-tokenizer ", type,
+        " is not supported; use ByteLevel, or a Sequence that ends with it");
+  const json& list = whole.member("pretokenizers");
+  check(list.is_array() && !list.empty(), whole.place(), ": \"pretokenizers\" is not a list");
+  std::vector<PreTokenizerStage> stages;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonSettings settings(list[i], name, concat("pre_tokenizer[", i, "]"));
+    if (i + 1 < list.size()) {
+      stages.push_back(read_stage(settings));
+    } else {
+      settings.only("type", {"ByteLevel"});
+      stages.push_back(read_byte_level(settings));
+    }
+  }
+  return stages;
+}
+
+// Whether a TemplateProcessing makes of a text just that text. transformers 5 writes such a one for
+// tokenizers that add no token.
+bool adds_nothing(const JsonSettings& settings) {
+  const json& single = settings.member("single");
+  return single.is_array() && single.size() == 1 && single[0].is_object() &&
+         single[0].contains("Sequence");
+}
+
+// A post-processor may not add tokens: the ids that training reads would not be those that the
+// tokenizer gives. Supported: none; ByteLevel, which only shifts offsets; and a TemplateProcessing
+// whose "single" is just the text.
+void check_post_processor(const json& file, const std::string& name) {
+  const auto found = file.find("post_processor");
+  if (found == file.end() || found->is_null()) return;
+  const JsonSettings settings(*found, name, "post_processor");
+  const std::string type = settings.text("type");
+  if (type == "TemplateProcessing" && adds_nothing(settings)) return;
+  check(type == "ByteLevel", settings.place(), ": the post-processor ", type,
+        " is not supported: it may add tokens that training data do not have; only ByteLevel is, "
+        "and a TemplateProcessing that adds none");
+}
+
 BpeDescription read_tokenizer_json(const fs::path& path) {
   BpeDescription description{.file = path.string()};
   const json file = read_object(path);
@@ -307,7 +373,10 @@ void check_is_gpt2(const fs::path& path, const json& config) {
 }  // namespace
 
 std::string how_to_fetch(const fs::path& missing) {
-  const bool is_name = std::ranges::distance(missing) == 2 && missing.is_relative() &&
+  const bool is_plain = std::ranges::all_of(missing.string(), [](unsigned char c) {
+    return std::isalnum(c) || std::strchr("-._/", c) != nullptr;
+  });
+  const bool is_name = is_plain && std::ranges::distance(missing) == 2 && missing.is_relative() &&
                        !fs::exists(missing.parent_path());
   return concat("Ladder downloads nothing. A model of the Hub is fetched by: hf download ",
                 is_name ? missing.string() : "OWNER/NAME",

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/data/bpe/added_tokens.hpp"
+#include "common/data/bpe/split_text.hpp"
 
 namespace ladder {
 

@@ -148,21 +148,18 @@ TEST_F(BpeFilesTest, RefusesDuplicatesAndDeepNesting) {
 }
 
 TEST_F(BpeFilesTest, ReadsMergesAsPairsToo) {
-  const std::string as_text = name_after([](json&) {});
-  const std::string as_pairs = name_after([](json& file) {
-    for (json& merge : file["model"]["merges"]) {
-      const auto text = merge.is_string()
-                            ? merge.get<std::string>()
-                            : merge[0].get<std::string>() + " " + merge[1].get<std::string>();
-      const std::size_t space = text.find(' ');
-      if (merge.is_string()) {
-        merge = json{text.substr(0, space), text.substr(space + 1)};
-      } else {
-        merge = text;
+  const auto as = [](bool are_pairs) {
+    return [=](json& file) {
+      for (json& merge : file["model"]["merges"]) {
+        if (!merge.is_string())
+          merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+        const auto text = merge.get<std::string>();
+        const std::size_t space = text.find(' ');
+        if (are_pairs) merge = json{text.substr(0, space), text.substr(space + 1)};
       }
-    }
-  });
-  EXPECT_EQ(as_text, as_pairs);
+    };
+  };
+  EXPECT_EQ(name_after(as(true)), name_after(as(false)));
 }
 
 TEST_F(BpeFilesTest, TheNameChangesWithAllThatDecidesAboutIds) {
@@ -323,8 +320,12 @@ TEST_F(BpeFilesTest, AFolderWithoutATokenizerIsRefused) {
               ThrowsMessage<CheckError>(HasSubstr("neither tokenizer.json nor vocab.json")));
   EXPECT_THAT([&] { BpeTokenizer{folder_.path("missing")}; },
               ThrowsMessage<CheckError>(HasSubstr("missing: no such file or folder")));
-  EXPECT_THAT([&] { BpeTokenizer{"owner/name"}; },
-              ThrowsMessage<CheckError>(HasSubstr("hf download owner/name")));
+  const auto expect_hint = [](const char* path, const char* name) {
+    EXPECT_THAT([&] { BpeTokenizer{path}; },
+                ThrowsMessage<CheckError>(HasSubstr(concat("hf download ", name, " --"))));
+  };
+  expect_hint("owner/name", "owner/name");
+  expect_hint("no owner/a name", "OWNER/NAME");
 }
 
 TEST_F(BpeFilesTest, AutoIsThePretrainedModelsTokenizerOrBytes) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/data/bpe/bpe_files.hpp"
-#include "common/data/token_list.hpp"
+#include "common/data/tokenizer.hpp"
 
 namespace ladder {
 

@@ -5,7 +5,6 @@
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
-#include "common/data/bpe/utf8.hpp"
 
 namespace ladder {
 namespace {

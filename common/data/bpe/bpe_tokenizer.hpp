@@ -3,14 +3,14 @@
 // Added tokens are found in the text first. What is between them is cut into pieces by the stages of
 // the pre-tokenizer, and each piece is encoded by itself. The ids are those of Python's `tokenizers`
 // (scripts/check_tokenizer), which adds no token either unless a file asks for it; a file that does
-// is refused. Text that is not UTF-8 is read as utf8.hpp says.
+// is refused. Text that is not UTF-8 is read as byte_alphabet.hpp says.
 #pragma once
 
 #include <filesystem>
 #include <vector>
 
 #include "common/data/bpe/bpe_model.hpp"
-#include "common/data/bpe/split_pattern.hpp"
+#include "common/data/bpe/split_text.hpp"
 #include "common/data/tokenizer.hpp"
 
 namespace ladder {

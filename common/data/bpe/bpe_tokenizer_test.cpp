@@ -8,7 +8,6 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/data/bpe/byte_alphabet.hpp"
-#include "common/data/bpe/utf8.hpp"
 #include "common/testing/temp_folder.hpp"
 
 namespace ladder {

@@ -38,4 +38,49 @@ std::filesystem::path plain_path(const std::filesystem::path& path);
 // True for paths inside the folder and for the folder itself. Neither need exist.
 bool lies_in(const std::filesystem::path& path, const std::filesystem::path& folder);
 
+// A new folder that appears only once it is complete: until then it has a hidden name next to its
+// own.
+class PartialFolder {
+ public:
+  // Makes the hidden folder, and missing ones above it. `option` names the new folder in messages
+  // ("--save-reference kept"). Throws UsageError, with nothing written, if it already exists;
+  // CheckError if it cannot be created.
+  PartialFolder(const std::filesystem::path& folder, const std::string& option);
+  ~PartialFolder();  // removes what is not complete; a killed process leaves it behind
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  const std::filesystem::path& path() const { return partial_; }  // where its files are written
+  // Flushes the folder and gives it its name, which is returned. Throws CheckError if that was
+  // taken meanwhile.
+  std::filesystem::path complete();
+
+ private:
+  std::string option_;
+  std::filesystem::path folder_;
+  std::filesystem::path partial_;  // what we have made, and may delete; empty once complete
+};
+
+// One writer at a time for the folder of a run. The lock is the kernel's (flock), on the file
+// FOLDER/.lock, and belongs to the process: when the process ends, however it ends, the lock is
+// released. Readers of the folder need no lock.
+class FolderLock {
+ public:
+  // Makes the folder if it is missing. If another process holds the lock, changes nothing and
+  // throws CheckError; the message names that process, and the folder as `what` ("--out runs/a").
+  FolderLock(const std::filesystem::path& folder, const std::string& what);
+  // Removes the file, and the folder if this object made it and it is empty.
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  bool try_lock(const std::string& what);
+
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
+  bool has_made_folder_ = false;
+  int descriptor_ = -1;
+};
+
 }  // namespace ladder

@@ -13,8 +13,6 @@
 #include "common/train/build_model.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/checkpoint/partial_folder.hpp"
-#include "common/train/pretrained/byte_tokenizer_files.hpp"
 #include "common/train/pretrained/model_config.hpp"
 #include "common/train/pretrained/tokenizer_folder.hpp"
 #include "common/train/start.hpp"

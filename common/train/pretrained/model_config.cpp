@@ -15,17 +15,13 @@ constexpr Range<std::int64_t> kExtent = {1, std::numeric_limits<std::int32_t>::m
 // A setting that must have one of these values, if it is there.
 struct Fixed {
   const char* name;
-  std::vector<Json> values;
+  std::vector<SortedJson> values;
 };
 
 class ConfigReader {
  public:
-  ConfigReader(const std::string& text, const std::string& path) : path_(path) {
-    const Json all = parse_json(text, path);
-    check(all.is_object(), path, ": is not an object of settings");
-    for (const auto& [name, value] : all.items())
-      if (!value.is_null()) settings_[name] = value;  // null is Python's None: not set
-  }
+  ConfigReader(const std::string& text, const std::string& path)
+      : path_(path), settings_(set_in(text, path)), reader_(settings_, path, "") {}
 
   bool has(const char* name) const { return settings_.contains(name); }
 
@@ -41,28 +37,17 @@ class ConfigReader {
   double positive(const char* name, double otherwise) const {
     return has(name) ? positive_in(settings_, name) : otherwise;
   }
-  bool flag(const char* name, bool otherwise) const {
-    if (!has(name)) return otherwise;
-    const Json& value = settings_.at(name);
-    check(value.is_boolean(), path_, ": \"", name, "\" is ", excerpt(to_text(value)),
-          ", it must be true or false");
-    return value.get<bool>();
-  }
+  bool flag(const char* name, bool otherwise) const { return reader_.flag(name, otherwise); }
   bool is_zero(const char* name) const { return settings_.at(name) == 0; }
-  std::string text(const char* name) const {
-    const Json value = has(name) ? settings_.at(name) : Json();
-    check(value.is_string(), path_, ": \"", name, "\" is ", excerpt(to_text(value)),
-          ", it must be a text");
-    return value.get<std::string>();
-  }
+  std::string text(const char* name) const { return reader_.text(name); }
 
   void refuse_other_than(const std::vector<Fixed>& settings) const {
     for (const auto& [name, values] : settings) {
       if (!has(name)) continue;
-      const Json& value = settings_.at(name);
+      const SortedJson& value = settings_.at(name);
       std::string known;
       bool is_known = false;
-      for (const Json& each : values) {
+      for (const SortedJson& each : values) {
         is_known = is_known || each == value;
         known += (known.empty() ? "" : " or ") + to_text(each);
       }
@@ -77,7 +62,7 @@ class ConfigReader {
     double theta = positive("rope_theta", ModelOptions().rope_theta);
     for (const char* name : {"rope_scaling", "rope_parameters"}) {
       if (!has(name)) continue;
-      const Json& rope = settings_.at(name);
+      const SortedJson& rope = settings_.at(name);
       check(rope.is_object(), path_, ": \"", name, "\" is ", excerpt(to_text(rope)),
             ", it must be an object or null");
       for (const char* type : {"rope_type", "type"})
@@ -99,8 +84,17 @@ class ConfigReader {
   const std::string& path() const { return path_; }
 
  private:
-  double positive_in(const Json& object, const char* name) const {
-    const Json& value = object.at(name);
+  // Without those that are null, Python's None: they are not set.
+  static SortedJson set_in(const std::string& text, const std::string& path) {
+    const SortedJson all = parse_sorted_json(text, path);
+    check(all.is_object(), path, ": is not an object of settings");
+    SortedJson set = SortedJson::object();
+    for (const auto& [name, value] : all.items())
+      if (!value.is_null()) set[name] = value;
+    return set;
+  }
+  double positive_in(const SortedJson& object, const char* name) const {
+    const SortedJson& value = object.at(name);
     const bool is_in_range = value.is_number() && kPositive.contains(value.get<double>());
     check(is_in_range, path_, ": \"", name, "\" is ", excerpt(to_text(value)),
           ", it must be a number above 0 and at most ", kPositive.most);
@@ -108,14 +102,15 @@ class ConfigReader {
   }
 
   const std::string& path_;
-  Json settings_ = Json::object();
+  const SortedJson settings_;
+  const JsonSettings reader_;
 };
 
 // What would make another function of the same weights, in both families.
 const std::vector<Fixed> kFixed = {
     {"quantization_config", {}},      {"sliding_window", {}},
     {"use_sliding_window", {false}},  {"is_encoder_decoder", {false}},
-    {"add_cross_attention", {false}}, {"pruned_heads", {Json::object()}}};
+    {"add_cross_attention", {false}}, {"pruned_heads", {SortedJson::object()}}};
 
 const std::vector<Fixed> kFixedInGpt2 = {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
                                          {"scale_attn_weights", {true}},

@@ -67,17 +67,17 @@ void expect_refused(const Json& config, const std::string& name, const Json& val
 
 TEST(ModelConfigTest, ReadsTheShapeOfALlama) {
   const ModelConfig config = parse(smollm2_config());
-  EXPECT_EQ(config.model.family, ModelFamily::kLlama);
-  EXPECT_EQ(config.model.vocab_size, 49152);
-  EXPECT_EQ(config.model.context, 8192);
-  EXPECT_EQ(config.model.layers, 30);
-  EXPECT_EQ(config.model.heads, 9);
-  EXPECT_EQ(config.model.kv_heads, 3);
-  EXPECT_EQ(config.model.channels, 576);
-  EXPECT_EQ(config.model.mlp_channels, 1536);
-  EXPECT_TRUE(config.model.tie_embeddings);
-  EXPECT_EQ(config.model.rope_theta, 100000);
-  EXPECT_EQ(config.model.norm_eps, 1e-5);
+  expect_same_model(config.model, {.family = ModelFamily::kLlama,
+                                   .vocab_size = 49152,
+                                   .context = 8192,
+                                   .layers = 30,
+                                   .heads = 9,
+                                   .kv_heads = 3,
+                                   .channels = 576,
+                                   .mlp_channels = 1536,
+                                   .tie_embeddings = true,
+                                   .rope_theta = 100000,
+                                   .norm_eps = 1e-5});
   EXPECT_FALSE(config.has_dropout);
 }
 
@@ -203,18 +203,7 @@ TEST(ModelConfigTest, TextThatIsNoConfigIsRefused) {
 TEST(ModelConfigTest, WhatIsWrittenIsReadAgain) {
   for (const Json& config : {smollm2_config(), small_gpt2_config()}) {
     const ModelOptions model = parse(config).model;
-    const ModelOptions again = parse(model_config_json(model, at::kBFloat16)).model;
-    EXPECT_EQ(again.family, model.family);
-    EXPECT_EQ(again.vocab_size, model.vocab_size);
-    EXPECT_EQ(again.context, model.context);
-    EXPECT_EQ(again.layers, model.layers);
-    EXPECT_EQ(again.heads, model.heads);
-    EXPECT_EQ(again.kv_heads, model.kv_heads);
-    EXPECT_EQ(again.channels, model.channels);
-    EXPECT_EQ(again.mlp_channels, model.mlp_channels);
-    EXPECT_EQ(again.tie_embeddings, model.tie_embeddings);
-    EXPECT_EQ(again.rope_theta, model.rope_theta);
-    EXPECT_EQ(again.norm_eps, model.norm_eps);
+    expect_same_model(parse(model_config_json(model, at::kBFloat16)).model, model);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "common/core/check.hpp"
 #include "common/testing/small_pretrained.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/pretrained/llm_c_file.hpp"
+#include "common/train/pretrained/pretrained_weights.hpp"
 #include "common/train/start.hpp"
 
 namespace ladder {

@@ -1,8 +1,10 @@
-// Tokens that are found inside text before anything else is done with it, such as <|endoftext|>.
+// How a text is cut before tokens are merged: at tokens that are found as they are written, such as
+// <|endoftext|>, and between them by a regular expression.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -41,6 +43,23 @@ class AddedTokenSearch {
 
   std::vector<Node> nodes_;
   bool is_first_byte_[256] = {};
+};
+
+class SplitPattern {
+ public:
+  // Throws CheckError with the pattern and the engine's reason if it is not one.
+  explicit SplitPattern(const std::string& pattern);
+  ~SplitPattern();
+  SplitPattern(SplitPattern&&) noexcept;
+
+  // Calls visit(piece) with each match and with what is between matches, in order; no piece is
+  // empty. The text is UTF-8. Throws CheckError if a match takes more attempts than a sensible
+  // pattern needs.
+  void split(std::string_view text, const std::function<void(std::string_view piece)>& visit);
+
+ private:
+  struct Engine;
+  std::unique_ptr<Engine> engine_;
 };
 
 }  // namespace ladder
