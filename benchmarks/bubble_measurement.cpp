@@ -2,15 +2,18 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/core/check.hpp"
+#include "common/core/trace.hpp"
 #include "common/model/weight_gradients.hpp"
 #include "step8_pipeline_ga/runner/pipeline_runner.hpp"
 
@@ -56,29 +59,32 @@ const Objective kSum = {
     .loss_sum = [](const at::Tensor& output, const Microbatch&) { return output.sum(); },
 };
 
-// Every stage computes as often as every other, so that their records are equally long.
-Timeline all_gather(const std::vector<TimedAction>& own, Communicator& stages) {
+// What the runner's spans in the trace say, of all stages. Each computes as often as every other,
+// so their records are equally long.
+Timeline all_gather(const TraceLog& log, Communicator& stages) {
   constexpr std::int64_t kFields = 5;
-  const auto num_actions = std::ssize(own);
-  const at::Tensor record = at::empty({num_actions, kFields}, at::kDouble);
-  auto* field = record.mutable_data_ptr<double>();
-  for (const auto& [action, begin_s, end_s] : own) {
-    *field++ = static_cast<double>(action.kind);
-    *field++ = action.chunk;
-    *field++ = static_cast<double>(action.microbatch);
-    *field++ = begin_s;
-    *field++ = end_s;
+  std::vector<double> own;
+  for (const TracedSpan& span : log.spans()) {
+    for (const ActionKind kind : {ActionKind::kForward, ActionKind::kBackward,
+                                  ActionKind::kInputBackward, ActionKind::kWeightBackward}) {
+      if (std::string_view(span.name) != name_of(kind)) continue;
+      for (const std::int64_t field : {static_cast<std::int64_t>(kind), span.first.value,
+                                       span.second.value, span.begin_ns, span.end_ns})
+        own.push_back(static_cast<double>(field));
+    }
   }
+  const auto num_actions = std::ssize(own) / kFields;
   const at::Tensor all = at::empty({stages.size(), num_actions, kFields}, at::kDouble);
-  stages.all_gather(record, all)->wait();
+  stages.all_gather(at::tensor(own), all)->wait();
   Timeline timeline(static_cast<std::size_t>(stages.size()));
   const auto* value = all.const_data_ptr<double>();
   for (std::vector<TimedAction>& stage : timeline) {
     for (std::int64_t i = 0; i < num_actions; ++i, value += kFields) {
-      stage.push_back({{static_cast<ActionKind>(value[0]), static_cast<int>(value[1]),
-                        static_cast<std::int64_t>(value[2])},
-                       value[3],
-                       value[4]});
+      stage.push_back({{.kind = static_cast<ActionKind>(value[0]),
+                        .chunk = static_cast<int>(value[2]),
+                        .microbatch = static_cast<std::int64_t>(value[1])},
+                       1e-9 * value[3],
+                       1e-9 * value[4]});
     }
   }
   return timeline;
@@ -118,11 +124,11 @@ Timeline measure(const PacedPipeline& pipeline, Communicator& stages, std::int64
     runner.accumulate_gradients(kSum, paced_batch(num_microbatches), /*num_targets=*/1, per_flush);
   };
   run(1, 1);
-  std::vector<TimedAction> own;
-  runner.record(&own);
+  TraceLog log;
+  const TraceScope scope(&log);
   stages.barrier();
   run(pipeline.num_microbatches, flush_size > 0 ? flush_size : pipeline.num_microbatches);
-  return all_gather(own, stages);
+  return all_gather(log, stages);
 }
 
 Timeline measure_rounds(const PacedPipeline& pipeline, Communicator& stages, int num_rounds) {

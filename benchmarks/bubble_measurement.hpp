@@ -32,8 +32,8 @@ struct PacedPipeline {
   TimelineSummary predicted(int num_stages) const;  // by simulation
 };
 
-// When each stage computed what, in one run of the pipeline after another one that warms up: on
-// every rank, for all stages. The batch is cut into flushes of flush_size microbatches; 0: a single
+// When each stage computed what, as a trace of one run of the pipeline says, after another run that
+// warms up: on every rank, for all stages. The batch is cut into flushes of flush_size microbatches; 0: a single
 // flush.
 Timeline measure(const PacedPipeline& pipeline, Communicator& stages, std::int64_t flush_size = 0);
 

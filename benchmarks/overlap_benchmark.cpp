@@ -12,10 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/diloco_method.hpp"
 #include "benchmarks/overlap_measurement.hpp"
 #include "benchmarks/training_process.hpp"
-#include "benchmarks/zero_methods.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"

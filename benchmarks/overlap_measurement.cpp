@@ -7,14 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/timer.hpp"
 #include "common/train/build_model.hpp"
-#include "step1_ddp_reference/reference_buckets.hpp"
-#include "step1_ddp_reference/reference_ddp.hpp"
-#include "step3_naive_dp/naive_dp.hpp"
-#include "step4_bucketed_ddp/gradient_bucketer.hpp"
 
 namespace ladder {
 namespace {
@@ -23,97 +18,6 @@ Microbatches random_batch(const ModelOptions& shape, std::int64_t rows) {
   const at::Tensor window = at::randint(shape.vocab_size, {rows, shape.context + 1}, at::kLong);
   return Microbatches({{window.narrow(1, 0, shape.context).contiguous(),
                         window.narrow(1, 1, shape.context).contiguous(), rows * shape.context}});
-}
-
-class ReferenceSum {
- public:
-  ReferenceSum(Replica& replica, Communicator& comm)
-      : replica_(replica), comm_(comm), ddp_(replica.flat, comm) {
-    for (const std::int64_t numel : plan_reference_buckets(replica.model.units())) {
-      buckets_.push_back(at::zeros({numel}, replica.options.device));
-    }
-  }
-  void step() {
-    ddp_.arm(1);
-    replica_.forward_and_backward(ddp_.wrap(loss_of(replica_.model, kNextToken)));
-    ddp_.wait();
-  }
-  void sum_alone() {
-    for (const at::Tensor& bucket : buckets_) comm_.all_reduce(bucket)->wait();
-  }
-
- private:
-  Replica& replica_;
-  Communicator& comm_;
-  ReferenceDdp ddp_;
-  std::vector<at::Tensor> buckets_;  // as large as the Reducer's
-};
-
-class NaiveSum {
- public:
-  NaiveSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
-  void step() {
-    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
-    sum_alone();
-  }
-  void sum_alone() { all_reduce_gradients(replica_.grads, comm_); }
-
- private:
-  Replica& replica_;
-  Communicator& comm_;
-};
-
-// Starts the all-reduces of all buckets after backward, then waits for them.
-class UnoverlappedSum {
- public:
-  UnoverlappedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
-      : replica_(replica),
-        comm_(comm),
-        plan_(plan_buckets(replica.flat.layout(), capacity_bytes)) {}
-  void step() {
-    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
-    sum_alone();
-  }
-  void sum_alone() {
-    std::vector<WorkPtr> works;
-    for (const GradientBucket& bucket : plan_) {
-      works.push_back(
-          comm_.all_reduce(replica_.grads.flat().narrow(0, bucket.start, bucket.numel)));
-    }
-    for (const WorkPtr& work : works) work->wait();
-  }
-
- protected:
-  Replica& replica_;
-  Communicator& comm_;
-  std::vector<GradientBucket> plan_;
-};
-
-class BucketedSum : public UnoverlappedSum {
- public:
-  BucketedSum(Replica& replica, Communicator& comm, std::int64_t capacity_bytes)
-      : UnoverlappedSum(replica, comm, capacity_bytes), bucketer_(replica.grads, plan_, comm) {}
-  void step() {
-    bucketer_.arm(1);
-    replica_.forward_and_backward(loss_of(replica_.model, kNextToken));
-    bucketer_.wait();
-  }
-
- private:
-  GradientBucketer bucketer_;
-};
-
-std::string size_text(std::int64_t bytes) {
-  const bool is_large = bytes >= 1 << 20;
-  return concat(bytes >> (is_large ? 20 : 10), is_large ? " MiB" : " KiB");
-}
-
-template <class Sum, class... Arguments>
-Method method_of(std::string name, Arguments... arguments) {
-  return {std::move(name), [arguments...](Replica& replica, Communicator& comm) {
-            const auto sum = std::make_shared<Sum>(replica, comm, arguments...);
-            return GradientSum{[sum] { sum->step(); }, [sum] { sum->sum_alone(); }};
-          }};
 }
 
 std::int64_t num_calls(const Communicator& comm) {
@@ -144,7 +48,7 @@ double time(Replica& replica, Communicator& comm, const Act& act) {
 struct Series {
   std::vector<double> forward_s, compute_s, comm_s, step_s;
 
-  void add_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
+  void add_round(Replica& replica, Communicator& comm, GradientSum& sum) {
     const LossSum loss_sum = loss_of(replica.model, kNextToken);
     at::Tensor loss;  // with what forward keeps for backward
     forward_s.push_back(time(replica, comm, [&] { loss = loss_sum(replica.batch()[0]); }));
@@ -170,21 +74,6 @@ void Replica::forward_and_backward(const LossSum& loss_sum_fn) {
   accumulate_gradients(loss_sum_fn, batch_, num_targets_);
 }
 
-Method reference_method() {
-  return method_of<ReferenceSum>("step 1, libtorch's Reducer");
-}
-Method naive_method() {
-  return method_of<NaiveSum>("step 3, tensor by tensor");
-}
-Method bucketed_method(std::int64_t capacity_bytes) {
-  return method_of<BucketedSum>(concat("step 4, buckets of ", size_text(capacity_bytes)),
-                                capacity_bytes);
-}
-Method unoverlapped_method(std::int64_t capacity_bytes) {
-  return method_of<UnoverlappedSum>(concat("no overlap, buckets of ", size_text(capacity_bytes)),
-                                    capacity_bytes);
-}
-
 double OverlapFigures::hidden() const {
   return (compute_s + comm_s - step_s) / std::min(compute_s, comm_s);
 }
@@ -195,11 +84,11 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
   std::vector<OverlapFigures> figures(methods.size());
   for (int round = 0; round < num_rounds; ++round) {
     for (std::size_t i = 0; i < methods.size(); ++i) {
-      const GradientSum sum = methods[i].install(replica, comm);
+      const std::unique_ptr<GradientSum> sum = methods[i].install(replica, comm);
       const std::int64_t num_before = num_calls(comm);
-      sum.step();  // warms up the method just installed
+      sum->step();  // warms up the method just installed
       figures[i].num_operations = num_calls(comm) - num_before;
-      series[i].add_round(replica, comm, sum);
+      series[i].add_round(replica, comm, *sum);
     }
   }
   for (std::size_t i = 0; i < methods.size(); ++i) {

@@ -40,7 +40,6 @@ class Replica {
   FlatGradients grads;
 
   const Microbatches& batch() const { return batch_; }
-  double num_targets() const { return num_targets_; }     // on all ranks
   void forward_and_backward(const LossSum& loss_sum_fn);  // adds to grads
 
  private:
@@ -51,19 +50,30 @@ class Replica {
 // A way to sum gradients over ranks. While it lives, its hooks are set on the replica. The replica
 // and the communicator must outlive it. Collective: all ranks make the same calls in the
 // same order.
-struct GradientSum {
-  std::function<void()> step;       // forward, backward and collectives
-  std::function<void()> sum_alone;  // only the collectives
+class GradientSum {
+ public:
+  GradientSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
+  virtual ~GradientSum() = default;
+  virtual void step() = 0;       // forward, backward and collectives
+  virtual void sum_alone() = 0;  // only the collectives
+
+ protected:
+  Replica& replica_;
+  Communicator& comm_;
 };
 
 struct Method {
   std::string name;
-  std::function<GradientSum(Replica&, Communicator&)> install;
+  std::function<std::unique_ptr<GradientSum>(Replica&, Communicator&)> install;
 };
 Method reference_method();                                // step 1
 Method naive_method();                                    // step 3
 Method bucketed_method(std::int64_t capacity_bytes);      // step 4
 Method unoverlapped_method(std::int64_t capacity_bytes);  // step 4's buckets, all started too late
+Method zero1_method();                                    // step 5
+Method zero2_method();                                    // step 6
+Method zero3_method(int prefetch);                        // step 7
+Method diloco_method(bool is_polled);                     // step 9, with a delay of one step
 
 struct OverlapFigures {
   std::string name;

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cstdio>
 #include <iterator>
+#include <memory>
 #include <thread>
+#include <utility>
 
-#include "benchmarks/polled_communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
@@ -61,6 +63,52 @@ void train(const PacedRounds& rounds, Averager& averager) {
     if (nap <= rounds.polls_per_step) averager.poll();
   }
 }
+
+// A network that carries nothing unless somebody asks it to, as MPI does with messages above its
+// eager limit. An all-reduce, of which one is in flight at a time, is sent in two halves, as MPI's
+// has two phases. Each begins in a test() or wait(): the first in the first one, the second in the
+// first one that finds the first half done.
+class PolledCommunicator final : public ForwardingCommunicator {
+ public:
+  using ForwardingCommunicator::ForwardingCommunicator;
+  WorkPtr start(const Operation& operation) override {
+    if (operation.kind != CommOp::kAllReduce) return inner_.start(operation);
+    return std::make_unique<PolledWork>(inner_, operation.tensor);
+  }
+
+ private:
+  class PolledWork final : public Work {
+   public:
+    PolledWork(Communicator& comm, at::Tensor inout) : comm_(comm), inout_(std::move(inout)) {}
+    bool test() override {
+      while (half_ == nullptr || half_->test()) {
+        if (num_started_ == 2) return true;
+        start_half();
+      }
+      return false;
+    }
+    void wait() override {
+      if (half_ == nullptr) start_half();
+      half_->wait();
+      if (num_started_ == 1) start_half();
+      half_->wait();
+    }
+
+   private:
+    void start_half() {
+      if (half_ != nullptr) half_->wait();  // it is done
+      const std::int64_t middle = inout_.numel() / 2;
+      const std::int64_t end = num_started_ == 0 ? middle : inout_.numel();
+      half_ = comm_.all_reduce(inout_.slice(0, num_started_ == 0 ? 0 : middle, end));
+      ++num_started_;
+    }
+
+    Communicator& comm_;
+    at::Tensor inout_;
+    WorkPtr half_;  // the one started last
+    int num_started_ = 0;
+  };
+};
 
 RoundsTimeline run_worker(const PacedRounds& rounds, Communicator& group) {
   PacedCommunicator paced(group.split(0, group.rank()), rounds.link);

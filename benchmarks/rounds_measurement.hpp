@@ -21,7 +21,7 @@ struct PacedRounds {
   int num_workers = 4;
   std::int64_t numel = 842752;  // of the model: 16 equal tensors
   Link link = {.latency_us = 100, .gbit_per_s = 0.1};
-  bool must_be_polled = false;  // the link (polled_communicator.hpp)
+  bool must_be_polled = false;  // the link carries nothing unless somebody asks it to
   double step_s = 0.050;
   int polls_per_step = 20;
   std::int64_t num_steps = 40;

@@ -1,4 +1,5 @@
-// Step 8's runner is as fast as its schedule allows: in real time, over MPI, on paced computing.
+// Step 8's runner is as fast as its schedule allows, and its trace says so: in real time, over MPI,
+// on paced computing.
 //
 // On a busy machine every sleep and every message takes a little longer, whatever its length. So a
 // promise counts as kept if one of a few attempts keeps it, each at a slower pace than the one

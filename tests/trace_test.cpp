@@ -6,24 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <csignal>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "benchmarks/bubble_measurement.hpp"
-#include "common/comm/threads/run_as_threads.hpp"
-#include "common/comm/tracing_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/program.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/run_main.hpp"
 #include "common/train/stop_signal.hpp"
-#include "common/train/trace_file.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
 #include "step2_sharded_data/train.hpp"
@@ -358,77 +351,6 @@ TEST_F(TraceTest, Step9WithADelaySendsWhileItTrains) {
     EXPECT_GE(num_meeting(backwards, averages[0]), 1);
   }
 }
-
-// ---- the bubble of step 8 ----------------------------------------------------------------------
-
-constexpr int kStages = 4;
-
-bool is_computing(const TraceSlice& span) {
-  return span.args.contains("chunk") && span.name.find(' ') == std::string::npos;
-}
-
-// The real runner on paced computing, four stages being threads, and its trace as a file.
-Trace traced_pipeline(const PacedPipeline& pipeline, const std::string& file) {
-  TrainOptions options{.step = "paced pipeline"};
-  options.output.trace = file;
-  run_as_threads(kStages, [&](Communicator& comm) {
-    TraceLog log;
-    TraceFile trace_file(options, comm.rank() == 0);
-    {
-      const TraceScope scope(&log);
-      TracingCommunicator stages(comm.split(0, comm.rank()), log);
-      measure(pipeline, stages);
-    }
-    trace_file.write(log, options, comm);
-  });
-  return read_trace(file);
-}
-
-// The share of time in which stages were idle, after the barrier that follows the warm-up.
-double bubble_of(const Trace& trace) {
-  double computing_ns = 0;
-  std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max(), end_ns = 0;
-  for (const RankTrace& rank : trace.ranks) {
-    const TraceSlices& operations = rank.operations;
-    const auto barrier = std::find_if(operations.begin(), operations.end(), [](const auto& slice) {
-      return slice.text("kind") == "barrier";
-    });
-    for (const TraceSlice& span : rank.spans) {
-      if (!is_computing(span) || span.begin_ns < barrier->end_ns) continue;
-      computing_ns += static_cast<double>(span.end_ns - span.begin_ns);
-      begin_ns = std::min(begin_ns, span.begin_ns);
-      end_ns = std::max(end_ns, span.end_ns);
-    }
-  }
-  const auto total_ns = static_cast<double>(end_ns - begin_ns);
-  return 1 - computing_ns / (total_ns * static_cast<double>(trace.ranks.size()));
-}
-
-class Bubble : public ::testing::TestWithParam<Schedule> {};
-
-// On a busy machine, another attempt at a slower pace.
-TEST_P(Bubble, IsThatOfTheFormula) {
-  double difference = 1;
-  for (const double pace : {1, 2, 4}) {
-    if (difference < 0.03) break;
-    const TempFolder folder;
-    const PacedPipeline pipeline = {
-        .schedule = GetParam(), .forward_s = pace * 0.005, .backward_s = pace * 0.010};
-    const Trace trace = traced_pipeline(pipeline, folder.path("trace.json"));
-    EXPECT_EQ(what_is_wrong_with(trace), "");
-    const double bubble = bubble_of(trace);
-    const double formula =
-        1 - 8 * (pipeline.forward_s + pipeline.backward_s) / pipeline.predicted_s(kStages);
-    difference = std::abs(bubble - formula);
-    std::printf("%s on %d stages is idle for %.1f %% of the time, by the formula %.1f %%\n",
-                to_string(GetParam()), kStages, 100 * bubble, 100 * formula);
-  }
-  EXPECT_LT(difference, 0.03);
-}
-
-INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
-                         ::testing::Values(Schedule::kGpipe, Schedule::k1f1b,
-                                           Schedule::kZeroBubble));
 
 // ---- the checks themselves ---------------------------------------------------------------------
 

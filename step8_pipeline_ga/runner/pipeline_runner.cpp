@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -22,10 +21,6 @@ namespace {
 
 constexpr int kMessageTag = 0;  // the same for all messages
 constexpr std::size_t kSendsInFlight = 2;
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -44,12 +39,9 @@ class PipelineRunner::Execution {
   void run() {
     for (const Action& action : own_actions()) {
       const at::Tensor received = wait_for_input(action);
-      const double begin_s = now_s();
       const Span span(name_of(action.kind), {"microbatch", action.microbatch},
                       {"chunk", action.chunk});
       execute(action, received);
-      if (runner_.timeline_ != nullptr && !is_message(action.kind))
-        runner_.timeline_->push_back({action, begin_s, now_s()});
     }
     while (!sends_.empty()) finish_oldest_send();
   }

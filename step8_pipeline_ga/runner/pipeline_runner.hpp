@@ -81,10 +81,6 @@ class PipelineRunner {
   // next one, on every stage, without gradients.
   at::Tensor forward(const at::Tensor& tokens);
 
-  // From here on, appends when each forward and backward began and ended, in seconds of the steady
-  // clock; null: no longer. Lifetime: until then.
-  void record(std::vector<TimedAction>* timeline) { timeline_ = timeline; }
-
  private:
   class Execution;  // of one plan
   // A plan that has been checked; with forwards only, unless it is for training.
@@ -96,7 +92,6 @@ class PipelineRunner {
   Communicator& stages_;
   Planner planner_;
   std::map<std::pair<std::int64_t, bool>, PipelinePlan> plans_;  // as plan_of() made them
-  std::vector<TimedAction>* timeline_ = nullptr;
 };
 
 }  // namespace ladder

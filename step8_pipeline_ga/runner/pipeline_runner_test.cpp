@@ -209,24 +209,6 @@ TEST_ON_RANKS(PipelineRunnerTest, APlanMayCutSomeBackwardsOnly) {
   }
 }
 
-TEST_ON_RANKS(PipelineRunnerTest, RecordsWhatItComputes) {
-  const Stage stage({Schedule::k1f1b, 3});
-  PipelineRunner runner = stage.runner();
-  std::vector<TimedAction> timeline;
-  runner.record(&timeline);
-  runner.accumulate_gradients(kSquares, batch_of(3), 1, 3);
-  runner.record(nullptr);
-  runner.accumulate_gradients(kSquares, batch_of(3), 1, 3);
-  ASSERT_EQ(timeline.size(), 6u);
-  double last_end_s = 0;
-  for (const TimedAction& timed : timeline) {
-    EXPECT_FALSE(is_message(timed.action.kind));
-    EXPECT_GE(timed.begin_s, last_end_s);
-    EXPECT_GE(timed.end_s, timed.begin_s);
-    last_end_s = timed.end_s;
-  }
-}
-
 TEST_ON_RANKS(PipelineRunnerTest, RefusesABrokenPlanBeforeAnythingRuns) {
   const Stage stage({Schedule::k1f1b, 3});
   PipelineRunner runner(stage.chunks(), kChannels, Stage::comm(), [](std::int64_t m) {
