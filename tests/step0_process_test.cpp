@@ -393,6 +393,7 @@ TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
   EXPECT_EQ(third.exit_code, 0) << third.output;
   Program fourth(command(options), folder_.path());
   EXPECT_TRUE(fourth.wait_for_output("resumed after step ")) << fourth.output();
+  EXPECT_TRUE(fourth.wait_for_output("grad norm")) << fourth.output();  // it trains
   fourth.signal(SIGTERM);
   EXPECT_EQ(fourth.wait(), 75) << fourth.output();
   EXPECT_FALSE(fs::exists(folder_.path("run/.lock")));
