@@ -201,7 +201,7 @@ void for_each_trace_event(const TraceLog& log, int rank, std::int64_t zero_ns,
 
 // ---- The file
 
-constexpr std::size_t kPieceBytes = 1 << 20;
+constexpr std::size_t kBytesAtOnce = 1 << 20;
 constexpr int kTag = 0;
 
 // What ranks tell each other of their logs.
@@ -230,7 +230,7 @@ void render(const TraceLog& log, int rank, std::int64_t zero_ns,
   std::string piece;
   for_each_trace_event(log, rank, zero_ns, [&](const Json& event) {
     piece += ",\n" + to_text(event);
-    if (piece.size() < kPieceBytes) return;
+    if (piece.size() < kBytesAtOnce) return;
     write(piece);
     piece.clear();
   });
