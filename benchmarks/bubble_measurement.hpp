@@ -33,8 +33,8 @@ struct PacedPipeline {
 };
 
 // When each stage computed what, as a trace of one run of the pipeline says, after another run that
-// warms up: on every rank, for all stages. The batch is cut into flushes of flush_size microbatches; 0: a single
-// flush.
+// warms up: on every rank, for all stages. The batch is cut into flushes of flush_size
+// microbatches; 0: a single flush.
 Timeline measure(const PacedPipeline& pipeline, Communicator& stages, std::int64_t flush_size = 0);
 
 // Of so many measurements the one with the median total.

@@ -59,8 +59,8 @@ TEST(BucketPlan, ExactlyFullStillFits) {
   EXPECT_THAT(numels(layout, 1), ElementsAre(16, 256));  // each larger than the capacity
 }
 
-// Every trainable element is in one bucket, in order, whatever the capacity is; and every bucket but
-// the last one is full: the tensor that the next one begins with does not fit.
+// Every trainable element is in one bucket, in order, whatever the capacity is; and every bucket
+// but the last one is full: the tensor that the next one begins with does not fit.
 TEST(BucketPlan, CoversTheLayoutOnceFromItsEndInFullBuckets) {
   const FlatLayout layout = plan_flat_layout(funnel());
   for (std::int64_t capacity = 1; capacity < 5 * layout.numel; capacity += 97) {

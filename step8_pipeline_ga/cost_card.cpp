@@ -14,8 +14,8 @@
 namespace ladder::step8 {
 namespace {
 
-// Of a forward through all chunks, or of the backward: each chunk sends every microbatch on, but the
-// model's last one, and receives it, but the first one.
+// Of a forward through all chunks, or of the backward: each chunk sends every microbatch on, but
+// the model's last one, and receives it, but the first one.
 Traffic messages(const TrainOptions& options, const BatchCounts& batches, const Place& place,
                  bool is_backward) {
   const std::int64_t own = options.get<PipelineOptions>().chunks_per_stage;

@@ -26,6 +26,18 @@ double all_reduce_sum(double value, Communicator& comm, CallSite where) {
   return value;
 }
 
+std::vector<int> ranks_of_color(int color, std::span<const ColorAndKey> passed_by_rank) {
+  std::vector<std::pair<int /*key*/, int /*rank*/>> members;
+  for (std::size_t r = 0; r < passed_by_rank.size(); ++r) {
+    if (passed_by_rank[r].color == color)
+      members.emplace_back(passed_by_rank[r].key, static_cast<int>(r));
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& [key, rank] : members) ranks.push_back(rank);
+  return ranks;
+}
+
 std::vector<std::string> all_gather_text(const std::string& text, Communicator& comm,
                                          CallSite where) {
   const at::Tensor length = at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong);

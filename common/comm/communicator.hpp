@@ -112,6 +112,13 @@ class Communicator {
   virtual Traffic traffic() const = 0;
 };
 
+// What a rank passes to split(), and the ranks that then form the group of this color, in its
+// order.
+struct ColorAndKey {
+  int color, key;
+};
+std::vector<int> ranks_of_color(int color, std::span<const ColorAndKey> passed_by_rank);
+
 // Sums these numbers over all ranks in one all-reduce, folded in rank order. Collective, blocking.
 void all_reduce_sum(std::span<double> values, Communicator& comm,
                     CallSite where = CallSite::current());

@@ -42,8 +42,8 @@ class World {
   // the rank for threads, otherwise 0.
   World(std::unique_ptr<Communicator> comm, Transport transport);
   // Ends MPI if this World started it, which waits for the other ranks to do the same; a store may
-  // wait as well (store_communicator.hpp). While an exception unwinds the stack, it waits for nobody,
-  // and the launcher ends the job. Communicators must be destroyed first.
+  // wait as well (store_communicator.hpp). While an exception unwinds the stack, it waits for
+  // nobody, and the launcher ends the job. Communicators must be destroyed first.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

@@ -40,8 +40,8 @@ std::string excerpt(std::string_view text);
 // …".
 std::string json_problem(std::string_view message);
 
-// Lifetime: the object outlives this and what is returned.
 // The settings in an object of a JSON file. Messages say which setting of which file is wrong.
+// Lifetime: the object outlives this and what is returned.
 class JsonSettings {
  public:
   // `where` is the object's name in the file, for messages; empty for the file itself.

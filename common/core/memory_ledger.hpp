@@ -80,8 +80,8 @@ class MemoryScope {
 std::string format_bytes(std::int64_t bytes);
 
 const char* to_string(MemoryCategory category);  // "optimizer state"
-// What a tensor was counted under. Nothing if it was not counted: the tensor is on a GPU, older than
-// the ledger, or has no elements.
+// What a tensor was counted under. Nothing if it was not counted: the tensor is on a GPU, older
+// than the ledger, or has no elements.
 std::optional<MemoryCategory> memory_category_of(const at::Tensor& tensor);
 
 }  // namespace ladder

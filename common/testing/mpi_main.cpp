@@ -2,8 +2,9 @@
 // many threads of one process (rank_test.hpp). With --staged, messages pass through memory that
 // stands for the host's, as those of tensors on a GPU do (staged_communicator.hpp); with --store,
 // through a store that rank 0 serves, as those of ranks that torchrun starts do
-// (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp); with
-// --paced, they take a link's time (paced_communicator.hpp); --self is one rank (self_communicator.hpp).
+// (store_communicator.hpp). With --checked, all calls are compared (checking_communicator.hpp);
+// with --paced, they take a link's time (paced_communicator.hpp); --self is one rank
+// (self_communicator.hpp).
 //
 // Under MPI, rank 0 prints as usual; the others print only failures, prefixed with their rank.
 // Every rank exits with 1 if a test failed on any rank. An exception that escapes a test ends all

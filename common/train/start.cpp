@@ -181,10 +181,9 @@ void take_named_shape(TrainOptions& options, const ModelOptions& named) {
   model.vocab_size = named.vocab_size;
 }
 
-void finalize_model(TrainOptions& options) {
+void finalize_model(TrainOptions& options, const Start& start) {
   ModelOptions& model = options.model;
   if (options.given.contains("model")) model.family = family_of(options.named_model);
-  const Start start(options.output.init_from);
   const bool is_told_by_model = start.has_model() && needs_models_vocabulary(options.data);
   model.vocab_size = is_told_by_model ? 0 : vocab_size_of(options.data);
   if (start.has_model()) {
@@ -195,6 +194,21 @@ void finalize_model(TrainOptions& options) {
   }
   if (!options.given.contains("model")) options.named_model = named_model(model.family);
   validate(model);
+}
+
+void finalize_from(const Start& start, TrainOptions& options) {
+  check_ranges(options);
+  options.derived.clear();
+  options.data.pretrained = options.output.init_from;
+  options.data.bpe = nullptr;  // of an earlier call
+  if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);
+  finalize_model(options, start);
+  options.data.context = options.model.context;
+  options.data.seed = options.optimizer.seed = options.seed;
+  options.data.is_pinned = options.device.is_cuda();
+  options.shape = {.rows = options.data.rows};
+  options.own.finalize(options);
+  check_together(options);
 }
 
 std::string sizes(const std::vector<std::int64_t>& shape) {
@@ -308,18 +322,7 @@ std::string Start::describe() const {
 }
 
 void finalize(TrainOptions& options) {
-  check_ranges(options);
-  options.derived.clear();
-  options.data.pretrained = options.output.init_from;
-  options.data.bpe = nullptr;  // of an earlier call
-  if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);
-  finalize_model(options);
-  options.data.context = options.model.context;
-  options.data.seed = options.optimizer.seed = options.seed;
-  options.data.is_pinned = options.device.is_cuda();
-  options.shape = {.rows = options.data.rows};
-  options.own.finalize(options);
-  check_together(options);
+  finalize_from(Start(options.output.init_from), options);
 }
 
 void finalize(CommandLine& line) {
@@ -328,7 +331,7 @@ void finalize(CommandLine& line) {
   const Start start(options.output.init_from);
   if (!line.is_question() || (!start.has_model() && needs_models_vocabulary(options.data)))
     start.check_can_begin(options);
-  finalize(options);
+  finalize_from(start, options);
   if (line.should_exit) line.text = config_text(options);
 }
 

@@ -1,5 +1,5 @@
-// Of every exercise that is judged: what the learner starts with compiles, and the judge says what is
-// missing in it.
+// Of every exercise that is judged: what the learner starts with compiles, and the judge says what
+// is missing in it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

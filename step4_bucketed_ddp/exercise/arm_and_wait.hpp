@@ -77,8 +77,8 @@ struct Acts {
 };
 
 // `checks` has Loop, its Acts, and refuses(what, words, acts): one of them must throw a CheckError
-// with these words and the rank. `all`: all that are trained; the last one is `first_again`, which a
-// second backward adds to first. `incomplete`: all but `missing`.
+// with these words and the rank. `all`: all that are trained; the last one is `first_again`, which
+// a second backward adds to first. `incomplete`: all but `missing`.
 template <class Checks>
 void refuses_wrong_counts(Checks& checks, const std::vector<std::size_t>& all,
                           const std::string& first_again,

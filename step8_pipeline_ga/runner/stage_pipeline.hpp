@@ -1,5 +1,5 @@
-// A pipeline as the options describe it: a stage's layers, connected with the other stages, and what
-// a run says about the whole: the cut, the batch, the schedule as a picture, its bubble.
+// A pipeline as the options describe it: a stage's layers, connected with the other stages, and
+// what a run says about the whole: the cut, the batch, the schedule as a picture, its bubble.
 #pragma once
 
 #include <string>

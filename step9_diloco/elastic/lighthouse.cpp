@@ -215,11 +215,8 @@ void LighthouseServer::serve(std::chrono::milliseconds patience) {
 // A message has two parts: where it comes from, which ZeroMQ has added, and the report.
 void LighthouseServer::answer_report() {
   zmq::socket_t& socket = listener_.socket();
-  std::vector<zmq::message_t> parts;
-  do {
-    parts.emplace_back();
-    if (!socket.recv(parts.back(), zmq::recv_flags::dontwait)) return;
-  } while (parts.back().more());
+  std::vector<zmq::message_t> parts = receive_parts(socket);
+  if (parts.empty()) return;
   try {
     check(parts.size() == 2, "a message of ", parts.size() - 1, " parts");
     const std::string answer = to_text(lighthouse_.answer(parse_report(parts[1].to_string())));

@@ -1,7 +1,5 @@
 #include "step9_diloco/elastic/listener.hpp"
 
-#include <vector>
-
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -16,6 +14,15 @@ void use_keys(zmq::socket_t& socket, const CurveKeys& keys) {
   socket.set(zmq::sockopt::curve_serverkey, keys.public_key);
   socket.set(zmq::sockopt::curve_publickey, keys.public_key);
   socket.set(zmq::sockopt::curve_secretkey, keys.secret_key);
+}
+
+std::vector<zmq::message_t> receive_parts(zmq::socket_t& socket) {
+  std::vector<zmq::message_t> parts;
+  do {
+    parts.emplace_back();
+    if (!socket.recv(parts.back(), zmq::recv_flags::dontwait)) return {};
+  } while (parts.back().more());
+  return parts;
 }
 
 Listener::Listener(zmq::context_t& context, zmq::socket_type type, const std::string& host,
@@ -55,20 +62,16 @@ bool Listener::wait(std::chrono::milliseconds patience) {
 
 // ZeroMQ's authentication protocol, rfc.zeromq.org/spec/27.
 void Listener::answer_handshake() {
-  std::vector<std::string> frames;
-  zmq::message_t frame;
-  do {
-    if (!handshakes_.recv(frame)) return;
-    frames.push_back(frame.to_string());
-  } while (frame.more());
+  const std::vector<zmq::message_t> frames = receive_parts(handshakes_);
+  if (frames.empty()) return;
   char key[41] = {};
-  const bool is_known =
-      frames.size() == 7 && frames[5] == "CURVE" && frames[6].size() == 32 &&
-      zmq_z85_encode(key, reinterpret_cast<const std::uint8_t*>(frames[6].data()), 32) != nullptr &&
-      keys_->public_key == key;
+  const bool is_known = frames.size() == 7 && frames[5].to_string_view() == "CURVE" &&
+                        frames[6].size() == 32 &&
+                        zmq_z85_encode(key, frames[6].data<std::uint8_t>(), 32) != nullptr &&
+                        keys_->public_key == key;
   if (!is_known) log_("turns away a connection without the right key");
   const std::string version = "1.0", status = is_known ? "200" : "400";
-  const std::string request = frames.size() > 1 ? frames[1] : "";
+  const std::string request = frames.size() > 1 ? frames[1].to_string() : "";
   for (const std::string& text : {version, request, status, std::string(), std::string()})
     handshakes_.send(zmq::buffer(text), zmq::send_flags::sndmore);
   handshakes_.send(zmq::message_t(), zmq::send_flags::none);

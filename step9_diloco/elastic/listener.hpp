@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 #include <zmq.hpp>
 
 #include "step9_diloco/elastic/curve_keys.hpp"
@@ -19,6 +20,9 @@ namespace ladder {
 
 // For a socket that connects to a Listener with these keys.
 void use_keys(zmq::socket_t& socket, const CurveKeys& keys);
+
+// The parts of the next message, without waiting; nothing if there is none.
+std::vector<zmq::message_t> receive_parts(zmq::socket_t& socket);
 
 class Listener {
  public:

@@ -59,7 +59,8 @@ class MembershipTest : public ::testing::Test {
   std::vector<std::unique_ptr<Membership>> workers_;
 };
 
-// Many rounds of voters and one that aborts, at the same time: whatever comes out, all see the same.
+// Many rounds of voters and one that aborts, at the same time: whatever comes out, all see the
+// same.
 TEST_F(MembershipTest, AllSeeTheSameDecision) {
   join(kNumWorkers);
   int num_commits = 0;

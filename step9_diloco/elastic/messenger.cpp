@@ -69,12 +69,9 @@ void Messenger::run() {
   while (!has_ended_) {
     try {
       if (!inbox_.wait(kPatience)) continue;
-      zmq::message_t bytes;
-      if (!inbox_.socket().recv(bytes, zmq::recv_flags::dontwait)) continue;
-      bool is_whole = true;
-      while (bytes.more() && inbox_.socket().recv(bytes, zmq::recv_flags::dontwait))
-        is_whole = false;
-      const auto message = is_whole ? decode(bytes.to_string_view()) : std::nullopt;
+      const std::vector<zmq::message_t> parts = receive_parts(inbox_.socket());
+      if (parts.empty()) continue;
+      const auto message = parts.size() == 1 ? decode(parts[0].to_string_view()) : std::nullopt;
       if (message) {
         receive_(*message);
       } else if (++num_refused_ == 1) {

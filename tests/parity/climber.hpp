@@ -35,8 +35,8 @@ class Climber {
     return ask_oracle(options, fold, size());
   }
   FinishedRun ask_oracle(const TrainOptions& options, Fold fold, int num_ranks);
-  // Collective: expects of the run, on rank 0, that it is the oracle's with these options, to the bit.
-  // Returns the oracle's there, and elsewhere the run itself.
+  // Collective: expects of the run, on rank 0, that it is the oracle's with these options, to the
+  // bit. Returns the oracle's there, and elsewhere the run itself.
   FinishedRun expect_oracle(const FinishedRun& run, const TrainOptions& options, Fold fold,
                             int num_ranks);
 

@@ -196,8 +196,8 @@ TEST(ParityLadder, EveryStepGoesOnFromTheCheckpointOfAnother) {
 }
 
 // One run continued by trainers in turn: step 0 on one rank, 7 on four, 5 on three, 9 on two, 3 on
-// two, and 0 on one again; also through pipelines of two and three stages. Step 9 computes something
-// else; what continues from its checkpoint must equal the oracle that continues from it.
+// two, and 0 on one again; also through pipelines of two and three stages. Step 9 computes
+// something else; what continues from its checkpoint must equal the oracle that continues from it.
 TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
   Climber climber;
   if (climber.size() != 4) return;  // only in the test on four ranks

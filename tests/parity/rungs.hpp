@@ -1,4 +1,5 @@
-// The parity ladder as data: the trainers. Each must equal the one before it, and step 0, to the bit.
+// The parity ladder as data: the trainers. Each must equal the one before it, and step 0, to the
+// bit.
 #pragma once
 
 #include <string>

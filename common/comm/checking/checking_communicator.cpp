@@ -130,15 +130,10 @@ std::unique_ptr<Communicator> CheckingCommunicator::split(int color, int key) {
   const std::string prefix = group_.name.empty() ? "" : group_.name + ".";
   Group group = {concat(prefix, num_splits_++), {}};
   if (part == nullptr) return nullptr;
-  std::vector<std::pair<int /*key*/, int /*rank of the world*/>> members;
-  for (std::size_t r = 0; r < passed.size(); ++r) {
-    std::istringstream text(passed[r]);
-    int its_color = 0, its_key = 0;
-    text >> its_color >> its_key;
-    if (its_color == color) members.emplace_back(its_key, static_cast<int>(r));
-  }
-  std::sort(members.begin(), members.end());
-  for (const auto& [its_key, r] : members)
+  std::vector<ColorAndKey> all(passed.size());
+  for (std::size_t r = 0; r < passed.size(); ++r)
+    std::istringstream(passed[r]) >> all[r].color >> all[r].key;
+  for (const int r : ranks_of_color(color, all))
     group.ranks.push_back(group_.ranks[static_cast<std::size_t>(r)]);
   return std::unique_ptr<Communicator>(
       new CheckingCommunicator(std::move(part), board_, num_own_barriers_, std::move(group)));

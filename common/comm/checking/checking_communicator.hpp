@@ -57,7 +57,8 @@ class CheckingCommunicator final : public ForwardingCommunicator {
 
 // Runs `body` with this world's communicator checked. What a rank throws while others wait for it
 // is thrown with a list of them. Nothing is checked on one rank, or with a time-out of 0. With an
-// infinite one, calls are compared, but ranks that wait and those that fail are left to the transport.
+// infinite one, calls are compared, but ranks that wait and those that fail are left to the
+// transport.
 int check_collectives(World& world, double timeout_s, const std::function<int()>& body);
 
 }  // namespace ladder

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -109,14 +108,13 @@ class StartedWork final : public Work {
 };
 
 // What all ranks pass to a split, in rank order. Not counted: no payload of the caller's is sent.
-using ColorAndKey = std::array<int, 2>;
 std::vector<ColorAndKey> gather(const ColorAndKey& own, std::shared_ptr<MessageGroup> group,
                                 OperationEngine& engine) {
   const MemoryScope scope(MemoryCategory::kCommunication);
-  const auto numel = static_cast<std::int64_t>(own.size());
+  constexpr std::int64_t numel = sizeof own / sizeof(int);
   const at::Tensor shard = at::empty({numel}, at::kInt);
   const at::Tensor full = at::empty({group->size * numel}, at::kInt);
-  std::memcpy(data_of(shard), own.data(), sizeof own);
+  std::memcpy(data_of(shard), &own, sizeof own);
   engine.wait_for_free_tag(*group);
   engine
       .start(std::make_shared<MessageOperation>(group, Operation{CommOp::kAllGather, full, shard}))
@@ -275,15 +273,7 @@ WorkPtr MessageCommunicator::start(const Operation& operation) {
 }
 
 std::unique_ptr<Communicator> MessageCommunicator::split(int color, int key) {
-  const std::vector<ColorAndKey> all = gather({color, key}, group_, *engine_);
-  std::vector<std::pair<int /*key*/, int /*rank*/>> order;
-  for (int r = 0; r < size(); ++r) {
-    const auto [its_color, its_key] = all[static_cast<std::size_t>(r)];
-    if (its_color == color) order.emplace_back(its_key, r);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<int> members;
-  for (const auto& [its_key, r] : order) members.push_back(r);
+  const std::vector<int> members = ranks_of_color(color, gather({color, key}, group_, *engine_));
   const std::shared_ptr<MessageGroup> part = group_->part(color, members);
   if (color < 0) return nullptr;
   part->rank =

@@ -88,14 +88,6 @@ void call_nccl(const Operation& operation, ncclComm_t comm, cudaStream_t stream)
   }
 }
 
-// Sums in rank order over NCCL, which itself adds up in an order of its own.
-//
-//   scatter and fold   every rank sends slice q of its tensor to rank q, which adds up what arrives
-//                      in rank order: a reduce_scatter
-//   gather             every rank sends its slice to all others: with the former, an all_reduce
-//
-// Both only queue their work, on the slices of a tensor on the GPU, with room; its memory and the
-// room's must stay until the stream is done with them.
 // As one group of NCCL's, in which neither a send nor a receive has to come first.
 template <class Sent, class Received>
 void exchange_with_peers(const RankSlices& slices, Sent sent_to, Received received_from,
@@ -117,6 +109,15 @@ void exchange_with_peers(const RankSlices& slices, Sent sent_to, Received receiv
   check_nccl(ncclGroupEnd(), "ncclGroupEnd");
 }
 
+// Sums in rank order over NCCL, which itself adds up in an order of its own.
+//
+//   scatter and fold   every rank sends slice q of its tensor to rank q, which adds up what arrives
+//                      in rank order: a reduce_scatter
+//   gather             every rank sends its slice to all others: with the former, an all_reduce
+//
+// Both only queue their work, on the slices of a tensor on the GPU, with room; its memory and the
+// room's must stay until the stream is done with them. The sum of this rank's slice goes to
+// `target`, which may be that slice.
 void scatter_and_fold(const RankSlices& slices, std::byte* target, ncclComm_t comm,
                       cudaStream_t stream) {
   exchange_with_peers(

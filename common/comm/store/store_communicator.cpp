@@ -45,9 +45,9 @@ struct StoreGroup final : KeyedGroup {
 };
 
 // The sender puts a message under its key, so a send is done at once. The receiver asks whether the
-// key is there, and removes it with the last byte that it reads: the store holds only what is on its
-// way. A message longer than the store's values travels under several keys, of which the first is
-// put last. Other programs can write to the store, so no packet's length is believed.
+// key is there, and removes it with the last byte that it reads: the store holds only what is on
+// its way. A message longer than the store's values travels under several keys, of which the first
+// is put last. Other programs can write to the store, so no packet's length is believed.
 class StoreMessages final : public KeyedMessages {
  public:
   StoreMessages(StoreGroup& group, CommOp op) : KeyedMessages(group, op), group_(group) {}

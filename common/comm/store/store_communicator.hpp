@@ -1,6 +1,6 @@
 // The store transport, for tensors on the CPU: message_communicator.hpp with messages that pass
-// through a store, so that ranks need no MPI. It is how ranks that torchrun has started talk, and it
-// carries NCCL's id.
+// through a store, so that ranks need no MPI. It is how ranks that torchrun has started talk, and
+// it carries NCCL's id.
 //
 // The sums, their bits and the bytes that leave a rank are those of the mpi transport. The speed is
 // not: every byte goes through the one process that serves the store, and is copied there twice.

@@ -7,8 +7,8 @@
 //
 // No rank waits forever for one that will not come; it gets a CheckError that names that rank: once
 // a rank has failed, from every operation that is not done, and every new one; once a rank has
-// returned, from those in which it was to take part. Ranks that differ in their calls are told as by
-// other transports, and all of them by --check-collectives, which is on where trainers run as
+// returned, from those in which it was to take part. Ranks that differ in their calls are told as
+// by other transports, and all of them by --check-collectives, which is on where trainers run as
 // threads.
 #pragma once
 

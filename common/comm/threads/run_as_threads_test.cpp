@@ -76,7 +76,8 @@ TEST(RunAsThreads, RefusesNoRanks) {
 constexpr int kNumRanks = 3;
 constexpr int kEnding = 1;  // the rank that ends
 
-// A rank that fails, or returns early, never leaves the others waiting. Every operation, as one that cannot be done without rank kEnding.
+// A rank that fails, or returns early, never leaves the others waiting. Every operation, as one
+// that cannot be done without rank kEnding.
 using Act = std::function<void(Communicator&)>;
 const std::map<std::string, Act> kWaits = {
     {"all_reduce", [](Communicator& comm) { comm.all_reduce(at::ones({4}))->wait(); }},

@@ -1,5 +1,5 @@
-// Messages between threads of one process: each lies where its sender has it, until its receiver has
-// copied it.
+// Messages between threads of one process: each lies where its sender has it, until its receiver
+// has copied it.
 //
 // Threads: all ranks share a ThreadRanks. A communicator, and what is split from it, belongs to one
 // rank, which uses it from one thread at a time.

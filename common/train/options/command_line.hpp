@@ -23,8 +23,9 @@ struct CommandLine {
 };
 
 // Reads the words of the command line and of the file of --config; the command line takes
-// precedence. Opens no other file: finalize() (start.hpp) opens what the words name. Throws UsageError naming the option, its value and the way out; for an unknown option, also the
-// most similar one that exists.
+// precedence. Opens no other file: finalize() (start.hpp) opens what the words name. Throws
+// UsageError naming the option, its value and the way out; for an unknown option, also the most
+// similar one that exists.
 CommandLine parse_command_line(int argc, const char* const* argv, const Trainer& trainer);
 
 // The options as a --config file, without those that follow from others. Such a file has no escapes

@@ -1,5 +1,5 @@
-// The values of options: from text, to text, which ones are allowed, and the message for one that is
-// missing or wrong.
+// The values of options: from text, to text, which ones are allowed, and the message for one that
+// is missing or wrong.
 #pragma once
 
 #include <charconv>

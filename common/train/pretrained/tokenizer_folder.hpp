@@ -29,8 +29,8 @@ Json text_ends(const Json& first, const std::filesystem::path& folder);
 // Copies the files that a tokenizer consists of in a Hugging Face folder, of those that are there.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// ByteTokenizer's files as transformers reads it: a byte-level BPE without a merge, whose ids are ours.
-// tokenizer.json: byte b is token b; then come the end of a text, and padding.
+// ByteTokenizer's files as transformers reads it: a byte-level BPE without a merge, whose ids are
+// ours. tokenizer.json: byte b is token b; then come the end of a text, and padding.
 Json byte_tokenizer_json();
 
 // tokenizer_config.json, of a model that reads so many tokens.
