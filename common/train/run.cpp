@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -19,6 +20,7 @@
 namespace ladder {
 
 namespace fs = std::filesystem;
+using std::chrono::system_clock;
 
 namespace {
 
@@ -315,8 +317,9 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   write_metrics(line);
 }
 
-void Run::write_metrics(const Json& line) {
+void Run::write_metrics(Json line) {
   if (!metrics_.is_open()) return;
+  line["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
   metrics_ << line.dump() << std::endl;
   check(metrics_.good(), (out_ / "metrics.jsonl").string(),
         ": cannot be written: ", std::strerror(errno));

@@ -106,7 +106,7 @@ class Run {
   void check_folder() const;  // it must hold no run, or the one that is resumed
   void load(const std::filesystem::path& checkpoint, TrainState& state);
   void open_files();
-  void write_metrics(const Json& line);
+  void write_metrics(Json line);
   void write_state(const TrainState& state);
   void log_step(std::int64_t step, const StepRecord& record);
   void count_traffic();
