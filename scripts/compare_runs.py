@@ -7,8 +7,8 @@
 RUN and REFERENCE are folders of runs (--out) or folders that --save-reference wrote. Compares losses, gradient norms,
 parameter norms, denominators and metrics of every step, validation losses (also per byte of text, by which runs with
 different tokenizers are compared), and each tensor of the final parameters.
-If one run was resumed, only the steps that both have taken; both must end after the same step, and evaluate after the
-same ones.
+Of a run that was resumed, earlier steps are those that it has logged. Only steps that both have are compared; both must
+end after the same step, and evaluate after the same ones.
 Without --within, everything must be equal to the bit. With it, series may differ by the relative TOLERANCE, and tensors
 by the same relative norm of their difference (except the key's third of an attention bias, whose gradient is only
 rounding). Values that are not finite equal nothing. Exit code 1 if the runs differ or cannot be compared. Standard
@@ -17,6 +17,7 @@ library only.
 
 import argparse
 import array
+import functools
 import json
 import math
 import sys
@@ -24,6 +25,10 @@ import tempfile
 from pathlib import Path
 
 SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
+VALIDATION, PER_BYTE, RATE, SECONDS = "validation loss", "nats per byte of the validation text", "learning rate", "seconds per step"
+LOGGED = {"loss": SERIES["losses"], "grad_norm": SERIES["grad_norms"], "param_norm": SERIES["param_norms"], "units": SERIES["units"],
+          "target_tokens": SERIES["units"], "learning_rate": RATE, "step_seconds": SECONDS, "val_loss": VALIDATION,
+          "val_nats_per_byte": PER_BYTE}  # fmt: skip
 
 
 # ---- what a run has written ----------------------------------------------------------------------------------------------
@@ -59,9 +64,50 @@ def last_step(report):
     return report["first_step"] + len(report["losses"])
 
 
+def is_number(value):
+    """Or the null of a value that is not finite. fp64 can hold it."""
+    return value is None or isinstance(value, float) or (type(value) is int and abs(value) < 2**1023)
+
+
+def read_metrics(path):
+    """The lines of metrics.jsonl, without a last one that is not complete: the run may still write it."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+            if not all(is_number(found[-1].get(key)) for key in (*LOGGED, "time")) or type(found[-1]["step"]) is not int or found[-1]["step"] < 1:
+                raise ValueError(line)
+        except (AttributeError, ValueError, TypeError, KeyError, RecursionError):
+            raise ValueError(f"{path}: line {number} is not a logged step: {line:.40}") from None
+    return found
+
+
+def logged_series(lines, metrics=()):
+    """{name: {step: value}} of such lines, and of these metrics of an objective."""
+    series = {}
+    for line in lines:
+        for key, name in (LOGGED | {metric: metric for metric in metrics}).items():
+            if key in line:
+                series.setdefault(name, {})[line["step"]] = line[key]
+    return series
+
+
+def read_run(folder):
+    """The report, and with it `series`, {name: {step: value}}; before its first step, what earlier parts of the run have logged."""
+    report = read_report(folder)
+    first, series = report["first_step"], series_of(report)
+    lines = read_metrics(Path(folder) / "metrics.jsonl") if first else []
+    past = logged_series([line for line in lines if line["step"] <= first], report.get("metrics", ()))
+    report["series"] = {name: past.get(name, {}) | dict(enumerate(values, first + 1)) for name, values in series.items()}
+    for key, name in (("loss", VALIDATION), ("nats_per_byte", PER_BYTE)):
+        report["series"][name] = past.get(name, {}) | {entry["step"]: entry[key] for entry in report["val_losses"] if key in entry}
+    return report
+
+
 def common_steps(report, reference):
-    """The steps that both runs have taken themselves, counted from 1."""
-    return range(max(report["first_step"], reference["first_step"]) + 1, min(last_step(report), last_step(reference)) + 1)
+    """The steps that both have."""
+    return sorted(report["series"][SERIES["losses"]].keys() & reference["series"][SERIES["losses"]].keys())
 
 
 def parameters_file(folder, step):
@@ -125,21 +171,14 @@ def series_differences(report, reference, within):
         lines.append("there is no step that both have taken")
     if report["unit"] != reference["unit"]:
         lines.append(f"losses are means over {report['unit']}, in the reference over {reference['unit']}")
-    series = series_of(report), series_of(reference)
+    series = report["series"], reference["series"]
     lines += [f"only one of the runs has the metric {name}" for name in sorted(series[0].keys() ^ series[1].keys())]
-    for name in [name for name in series[0] if name in series[1]]:
-        found, wanted = (dict(enumerate(of[name], run["first_step"] + 1)) for of, run in zip(series, (report, reference)))
-        lines += first_difference(name, found, wanted, None if name == SERIES["units"] else within)
-    found, wanted = ({entry["step"]: entry["loss"] for entry in run["val_losses"]} for run in (report, reference))
+    found, wanted = (of[VALIDATION] for of in series)
     for step in sorted(set(common_steps(report, reference)) & (found.keys() ^ wanted.keys())):
         lines.append(f"step {step}: only {'the run' if step in found else 'the reference'} has a validation loss")
-    lines += first_difference("validation loss", found, wanted, within)
-    # Losses per token of different tokenizers are no comparison; these are. A token file has none.
-    found, wanted = (
-        {entry["step"]: entry["nats_per_byte"] for entry in run["val_losses"] if "nats_per_byte" in entry}
-        for run in (report, reference)
-    )
-    return lines + first_difference("nats per byte of the validation text", found, wanted, within)
+    for name in [name for name in series[0] if name in series[1]]:  # PER_BYTE also compares different tokenizers
+        lines += first_difference(name, series[0][name], series[1][name], None if name == SERIES["units"] else within)
+    return lines
 
 
 def relative_distance(found, wanted):
@@ -186,15 +225,15 @@ def parameter_differences(run, report, reference, wanted_report, within):
 
 def differences(run, reference, within=None):
     """One line per difference; none if the runs are equal. Raises OSError or ValueError if one cannot be read."""
-    report, wanted = read_report(run), read_report(reference)
+    report, wanted = read_run(run), read_run(reference)
     return series_differences(report, wanted, within) + parameter_differences(run, report, reference, wanted, within)
 
 
 def describe_equality(run, reference, within):
-    report, wanted = read_report(run), read_report(reference)
+    report, wanted = read_run(run), read_run(reference)
     steps = common_steps(report, wanted)
     how = "equal to the bit" if within is None else f"equal within {within:g}"
-    of_all = f" ({steps[0]} to {steps[-1]}: those that both have taken)" if steps[0] > 1 else ""
+    of_all = f" ({steps[0]} to {steps[-1]}: those that both have)" if len(steps) < last_step(report) else ""
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
@@ -212,11 +251,12 @@ class PlantedRun:
         self.report |= {key: [6.0, 5.0, 4.0, 3.0, 2.0, 1.0] for key in SERIES}
         self.report |= {"unit": "pairs", "metrics": {"accuracy": [0.5] * 6}}
         self.tensors = {"wte.weight": [3.0, 4.0], BIAS: [1.0, 1.0, 1e-9, 1e-9, 1.0, 1.0]}  # query, key, value
-        self.file = "model.safetensors"
+        self.file, self.log = "model.safetensors", []
 
     def write(self, folder):
         folder.mkdir()
         (folder / "report.json").write_text(self.report if isinstance(self.report, str) else json.dumps(self.report))
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.log))
         if self.file is None:
             return
         header, data = {}, b""
@@ -228,43 +268,22 @@ class PlantedRun:
         (folder / self.file).parent.mkdir(parents=True, exist_ok=True)
         (folder / self.file).write_bytes(len(header).to_bytes(8, "little") + header + data)
 
-    # What is planted:
-    def value(self, key, step, value):
-        self.report[key][step - 1 - self.report["first_step"]] = value
-
-    def metric(self, name, step, value):
-        self.report["metrics"].setdefault(name, [0.5] * 6)[step - 1] = value
-
-    def mean_over(self, what):
-        self.report["unit"] = what
-
+    # What is planted, besides a value at a place of the report:
     def tensor(self, name, place, value):
         self.report["param_hash"] = "another"
         self.tensors[name][place] = value
 
     def steps(self, first, last):
-        for key in SERIES:
-            self.report[key] = self.report[key][first - 1 : last]
-        self.report["metrics"]["accuracy"] = self.report["metrics"]["accuracy"][first - 1 : last]
+        for values in [self.report[key] for key in SERIES] + [self.report["metrics"]["accuracy"]]:
+            values[:] = values[first - 1 : last]
         self.report["first_step"] = first - 1
 
-    def val_loss(self, value):
-        self.report["val_losses"][1]["loss"] = value
-
-    def nats_per_byte(self, value):
-        self.report["val_losses"][1]["nats_per_byte"] = value
-
-    def without_nats_per_byte(self):
-        del self.report["val_losses"][1]["nats_per_byte"]
-
-    def without_val_losses(self, first=0):
-        del self.report["val_losses"][first:]
-
-    def more_val_losses(self):
-        self.report["val_losses"].append({"step": 5, "loss": 1.7})
-
-    def hash(self, value):
-        self.report["param_hash"] = value
+    def logged(self, *losses):
+        """Before the first step of steps(); the rest of it is right."""
+        right = ("grad_norm", "param_norm", "units")
+        self.log = [{"step": step, "loss": loss, "accuracy": 0.5, **dict.fromkeys(right, 7.0 - step)} for step, loss in losses]
+        self.log += [{"step": 3, "val_loss": 2.5}, {"step": 9, "loss": 5.0}]
+        del self.report["val_losses"][0]
 
     def without_file(self):
         self.file = None
@@ -275,49 +294,58 @@ class PlantedRun:
     def text(self, text):
         self.report = text
 
-    def without(self, key):
-        del self.report[key]
+    def without(self, *place):
+        *path, last = place
+        del functools.reduce(lambda at, key: at[key], path, self.report)[last]
+
+    def set(self, *place_and_value):
+        *path, last, value = place_and_value
+        functools.reduce(lambda at, key: at[key], path, self.report)[last] = value
 
 
 NAN = math.nan
+MORE = ("set", "val_losses", [{"step": 3, "loss": 2.5}, {"step": 5, "loss": 1.7}, {"step": 6, "loss": 1.5}])
 # What is planted, --within, and what must be said (None: the runs are equal). "both" plants it in both.
 PLANTED = [
     ([], None, None),
     ([], 1e-6, None),
-    ([("value", "losses", 4, 3.1)], None, "step 4: loss 3.1, wanted 3.0"),
-    ([("value", "losses", 4, 3.1)], 0.1, None),
-    ([("value", "losses", 4, 3.1)], 0.01, "step 4: loss"),
-    ([("value", "losses", 4, 3.1)], 0.0, "step 4: loss"),
-    ([("value", "grad_norms", 1, 7.0)], None, "step 1: gradient norm"),
-    ([("value", "param_norms", 6, 7.0)], None, "step 6: parameter norm"),
-    ([("value", "units", 2, 5.1)], 0.1, "step 2: denominator"),
-    ([("mean_over", "samples")], 0.1, "means over samples, in the reference over pairs"),
-    ([("metric", "accuracy", 3, 0.6)], None, "step 3: accuracy 0.6, wanted 0.5"),
-    ([("metric", "accuracy", 3, 0.52)], 0.1, None),
-    ([("metric", "margin", 3, 0.6)], 0.1, "only one of the runs has the metric margin"),
-    ([("value", "losses", 2, None)], None, "step 2: loss is not finite"),
-    ([("value", "losses", 2, None)], 0.5, "step 2: loss is not finite"),
-    (["both", ("value", "losses", 2, None)], None, "step 2: loss is not finite"),
-    (["both", ("value", "losses", 2, NAN)], None, "step 2: loss is not finite"),
-    (["both", ("value", "grad_norms", 2, math.inf)], 0.1, "step 2: gradient norm is not finite"),
-    ([("val_loss", 1.6)], None, "step 6: validation loss"),
-    ([("val_loss", 1.6)], 0.1, None),
-    ([("nats_per_byte", 0.6)], None, "step 6: nats per byte of the validation text 0.6, wanted 0.5"),
-    ([("nats_per_byte", 0.6)], 0.3, None),
-    ([("without_nats_per_byte",)], None, None),  # an older run
-    ([("val_loss", 1.6), ("nats_per_byte", None)], 0.1, "step 6: nats per byte of the validation text is not finite"),
-    ([("without_val_losses",)], None, "step 3: only the reference has a validation loss"),
-    ([("without_val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
-    ([("more_val_losses",)], 0.1, "step 5: only the run has a validation loss"),
-    (["both", ("more_val_losses",)], None, None),
-    (["both", ("without_val_losses",)], None, None),
+    ([("set", "losses", 3, 3.1)], None, "step 4: loss 3.1, wanted 3.0"),
+    ([("set", "losses", 3, 3.1)], 0.1, None),
+    ([("set", "losses", 3, 3.1)], 0.01, "step 4: loss"),
+    ([("set", "losses", 3, 3.1)], 0.0, "step 4: loss"),
+    ([("set", "grad_norms", 0, 7.0)], None, "step 1: gradient norm"),
+    ([("set", "param_norms", 5, 7.0)], None, "step 6: parameter norm"),
+    ([("set", "units", 1, 5.1)], 0.1, "step 2: denominator"),
+    ([("set", "unit", "samples")], 0.1, "means over samples, in the reference over pairs"),
+    ([("set", "metrics", "accuracy", 2, 0.6)], None, "step 3: accuracy 0.6, wanted 0.5"),
+    ([("set", "metrics", "accuracy", 2, 0.52)], 0.1, None),
+    ([("set", "metrics", "margin", [0.6] * 6)], 0.1, "only one of the runs has the metric margin"),
+    ([("set", "losses", 1, None)], None, "step 2: loss is not finite"),
+    ([("set", "losses", 1, None)], 0.5, "step 2: loss is not finite"),
+    (["both", ("set", "losses", 1, None)], None, "step 2: loss is not finite"),
+    (["both", ("set", "losses", 1, NAN)], None, "step 2: loss is not finite"),
+    (["both", ("set", "grad_norms", 1, math.inf)], 0.1, "step 2: gradient norm is not finite"),
+    ([("set", "val_losses", 1, "loss", 1.6)], None, "step 6: validation loss"),
+    ([("set", "val_losses", 1, "loss", 1.6)], 0.1, None),
+    ([("set", "val_losses", 1, "nats_per_byte", 0.6)], None, "step 6: nats per byte of the validation text 0.6, wanted 0.5"),
+    ([("set", "val_losses", 1, "nats_per_byte", 0.6)], 0.3, None),
+    ([("without", "val_losses", 1, "nats_per_byte")], None, None),  # an older run
+    ([("set", "val_losses", 1, "loss", 1.6), ("set", "val_losses", 1, "nats_per_byte", None)], 0.1, "step 6: nats per byte of the validation text is not finite"),
+    ([("set", "val_losses", [])], None, "step 3: only the reference has a validation loss"),
+    ([("without", "val_losses", 1)], 0.1, "step 6: only the reference has a validation loss"),
+    ([MORE], 0.1, "step 5: only the run has a validation loss"),
+    (["both", MORE], None, None),
+    (["both", ("set", "val_losses", [])], None, None),
     ([("text", '{"losses": 1}')], None, "has no units"),
-    (["both", ("val_loss", None)], None, "step 6: validation loss is not finite"),
+    (["both", ("set", "val_losses", 1, "loss", None)], None, "step 6: validation loss is not finite"),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
     ([("steps", 1, 5)], 1e-6, "ends after step 5"),
     ([("steps", 4, 6)], None, None),
-    ([("steps", 4, 6), ("value", "losses", 5, 2.1)], None, "step 5: loss"),
+    ([("steps", 4, 6), ("set", "losses", 1, 2.1)], None, "step 5: loss"),
     ([("steps", 7, 6)], None, "no step that both have"),
+    ([("steps", 4, 6), ("logged", (1, 6.0), (3, 4.0))], None, None),
+    ([("steps", 4, 6), ("logged", (1, 6.0), (3, 4.5))], None, "step 3: loss 4.5, wanted 4.0"),
+    ([("steps", 4, 6), ("logged", (2, "x"))], None, "metrics.jsonl: line 1 is not a logged step"),
     (["both", ("steps", 1, 0)], None, "no step that both have"),
     ([("tensor", "wte.weight", 0, 3.1)], None, "tensor wte.weight: relative distance 2.0e-02"),
     ([("tensor", "wte.weight", 0, 3.1)], 0.1, None),
@@ -330,14 +358,14 @@ PLANTED = [
     ([("tensor", BIAS, 5, 2.0)], 0.01, f"tensor {BIAS}"),  # value
     ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 6)], None, "tensor wte.weight"),
     ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 5)], 0.1, "no final parameters"),
-    ([("hash", "another"), ("without_file",)], None, "no final parameters"),
-    ([("hash", "another"), ("without_file",)], 0.1, "no final parameters"),
+    ([("set", "param_hash", "another"), ("without_file",)], None, "no final parameters"),
+    ([("set", "param_hash", "another"), ("without_file",)], 0.1, "no final parameters"),
     (["both", ("without_file",)], None, None),
     (["both", ("without", "metrics")], None, None),
     ([("without", "metrics")], None, "only one of the runs has the metric accuracy"),
-    (["both", ("hash", ""), ("without_file",)], None, "no final parameters"),
-    ([("hash", "another")], None, "one does not belong to its report"),
-    ([("hash", "another")], 0.1, "one does not belong to its report"),
+    (["both", ("set", "param_hash", ""), ("without_file",)], None, "no final parameters"),
+    ([("set", "param_hash", "another")], None, "one does not belong to its report"),
+    ([("set", "param_hash", "another")], 0.1, "one does not belong to its report"),
     ([("text", "[]")], None, "holds no object"),
     ([("text", "{")], None, "report.json"),
     ([("text", "null")], None, "holds no object"),
@@ -405,6 +433,8 @@ def main():
         lines = differences(arguments.run, arguments.reference, arguments.within)
     except (OSError, ValueError) as error:
         sys.exit(f"compare: {error}")
+    except (LookupError, TypeError, AttributeError) as error:
+        sys.exit(f"compare: a report of {arguments.run} or {arguments.reference} is damaged: {error!r}")
     print("\n".join(lines) or describe_equality(arguments.run, arguments.reference, arguments.within))
     return 1 if lines else 0
 

@@ -1,9 +1,8 @@
 """Charts in SVG, each with a table of the same numbers. Runs and categories differ in colour, and in dashes, markers or hatching.
 
-The colours are Paul Tol's bright scheme. All are 360 units wide, so that their text can be read on a phone."""
+The colours are Paul Tol's bright scheme, darker on light ground. All are 360 units wide, so that their text can be read on a phone."""
 
 import math
-import statistics
 from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
@@ -17,6 +16,7 @@ MARKERS = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-3.5-3.5h7v7h-7z", "M0-4.5 4.5
            "M0-5V5M-5 0H5", "M0 4.5-4.5-3.5h9z")  # fmt: skip
 HATCHES = ("", "M0 6 6 0", "M1 1h2v2h-2z", "M0 6 6 0M0 0 6 6", "M0 3H6", "M3 0V6", "M0 0 6 6")
 BAR, ROW = 14, 38
+LARGEST = 1e300
 MAX_POINTS, MAX_ROWS = 600, 200  # of a line and of a table; longer series are thinned
 
 
@@ -80,15 +80,25 @@ def linear_ticks(low, high):
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
+def step_ticks(first, last):
+    """Both ends, and between them round numbers whose labels do not touch theirs."""
+    if first == last:
+        return [first]
+    low, high = (first + share * (last - first) for share in (0.28, 0.8))
+    return [first, *(int(tick) for tick in linear_ticks(first, last) if tick % 1 == 0 and low < tick < high), last]
+
+
 def log_ticks(low, high):
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [tick for k in powers for m in (1, 2, 5) if low <= (tick := float(f"{m}e{k}")) <= high]
     coarse = [float(f"1e{k}") for k in powers if low <= float(f"1e{k}") <= high]
+    if len(fine) < 2:
+        return linear_ticks(low, high)
     return fine if len(fine) < 6 else coarse[:: 1 + len(coarse) // 6]
 
 
 def ticks_from_zero(_, high):
-    return [0.0, *log_ticks(1 if high < 100 else 10 if high < 1e6 else 1000, high)]
+    return [0.0, 1.0] if high == 1 else [0.0, *log_ticks(1 if high < 100 else 10 if high < 1e6 else 1000, high)]
 
 
 LINEAR = Scale(lambda value: value, linear_ticks)
@@ -96,15 +106,23 @@ LOGARITHMIC = Scale(math.log10, log_ticks)
 FROM_ZERO = Scale(lambda value: math.log10(1 + value), ticks_from_zero, starts_at_zero=True)
 
 
-def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR) -> str:
-    """Over steps. Each line is (its number, which decides how it looks, what it is called, {step: value})."""
-    least = 0 if scale is LOGARITHMIC else -math.inf
-    finite = [(i, what, [(step, value) for step, value in sorted(of.items()) if is_finite(value) and value > least]) for i, what, of in lines]
-    finite = [(i, what, points) for i, what, points in finite if points]
+class Line(NamedTuple):
+    look: int
+    name: str
+    values: dict[int, float | None]  # by step
+    spans: list[tuple[int, int]]  # of steps without a gap, over which it is drawn
+
+
+def line_chart(name: str, title: str, lines: list[Line], scale: Scale = LINEAR) -> str:
+    """Over steps. What is too large for arithmetic is only in the table."""
+    least = 0 if scale is LOGARITHMIC else -LARGEST
+    finite = [(i, what, [(step, value) for step, value in sorted(of.items()) if is_finite(value) and least < value < LARGEST], spans)
+              for i, what, of, spans in lines]  # fmt: skip
+    finite = [line for line in finite if line[2]]
     if not finite:
         return ""
-    steps = [step for _, _, points in finite for step, _ in points]
-    values = [value for _, _, points in finite for _, value in points]
+    steps = [step for _, _, points, _ in finite for step, _ in points]
+    values = [value for _, _, points, _ in finite for _, value in points]
     first, last, low, high = min(steps), max(steps), min(values), max(values)
     if scale.starts_at_zero:
         low, high = 0, max(high, 1)
@@ -118,33 +136,25 @@ def line_chart(name: str, title: str, lines: list[tuple], scale: Scale = LINEAR)
     def y(value):
         return BOTTOM - (BOTTOM - TOP) * (scale.place(value) - bottom) / (top - bottom)
 
-    drawn = [axes(x, y, [first, last] if last > first else [first], scale.ticks(low, high))]
-    for order, (i, _, points) in enumerate(finite):
-        pieces = [[(x(step), y(value)) for step, value in thin(piece)] for piece in without_gaps(points)]
+    drawn = [axes(x, y, step_ticks(first, last), scale.ticks(low, high))]
+    for order, (i, _, points, spans) in enumerate(finite):
+        pieces = [[(x(step), y(value)) for step, value in thin([p for p in points if a <= p[0] <= b])] for a, b in spans]
         widest = 7 if len(points) < 60 else 4  # of equal lines, the wider ones show below the others
         width = 2 + (widest - 2) * (len(finite) - 1 - order) / max(1, len(finite) - 1)
         drawn.append(draw_line(i, pieces, width, order / len(finite)))
     drawn.append(f'<path d="M0 {TOP}V{BOTTOM}" class="cursor"/>')
     described = "; ".join(f"{what}: {points[0][1]:.6g} at step {points[0][0]}, {points[-1][1]:.6g} at step {points[-1][0]}"
-                          for _, what, points in finite)  # fmt: skip
-    legend = "".join(f"<li>{sample(i)}{escape(what)}</li>" for i, what, _ in finite)
+                          for _, what, points, _ in finite)  # fmt: skip
+    legend = "".join(f"<li>{sample(i)}{escape(what)}</li>" for i, what, _, _ in finite)
     attributes = f' data-first="{first}" data-last="{last}" data-left="{LEFT}" data-right="{RIGHT}"'
     return figure(name, title, described, HEIGHT, "\n".join(drawn), legend, table_of_steps(lines), attributes)
 
 
 def table_of_steps(lines):
-    steps = sorted({step for _, _, of in lines for step in of})
+    steps = sorted({step for line in lines for step in line.values})
     every = -(-len(steps) // MAX_ROWS)
-    rows = [[step, *(of.get(step) for _, _, of in lines)] for i, step in enumerate(steps) if i % every == 0 or step == steps[-1]]
-    return html_table(["step" if every == 1 else f"step (1 of {every})", *(what for _, what, _ in lines)], rows)
-
-
-def without_gaps(points):
-    """Pieces of a line. A gap is more than twice as wide as usual: a worker that was healed has one."""
-    apart = [b - a for (a, _), (b, _) in zip(points, points[1:])]
-    widest = 2 * statistics.median(apart or [0])
-    ends = [i + 1 for i, gap in enumerate(apart) if gap > widest]
-    return [points[a:b] for a, b in zip([0, *ends], [*ends, len(points)])]
+    rows = [[step, *(line.values.get(step) for line in lines)] for i, step in enumerate(steps) if i % every == 0 or step == steps[-1]]
+    return html_table(["step" if every == 1 else f"step (1 of {every})", *(line.name for line in lines)], rows)
 
 
 def thin(points):
@@ -161,13 +171,13 @@ def axes(x, y, steps, ticks):
         text = f"{tick:.5g}".replace("e+", "e")
         out.append(f'<path d="M{LEFT} {y(tick):.1f}H{RIGHT}" class="grid"/><text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" class="end">{text}</text>')
     for step in steps:
-        anchor = "end" if step == steps[-1] and len(steps) > 1 else "start"
-        out.append(f'<text x="{x(step):.0f}" y="{BOTTOM + 18}" class="{anchor}">step {step:,}</text>')
+        anchor, word = ("end", "") if step == steps[-1] and len(steps) > 1 else ("start", "step ") if step == steps[0] else ("middle", "")
+        out.append(f'<path d="M{x(step):.1f} {BOTTOM}v4" class="tick"/><text x="{x(step):.0f}" y="{BOTTOM + 18}" class="{anchor}">{word}{step:,}</text>')
     return "\n".join(out)
 
 
 def draw_line(i, pieces, width, shift):
-    path = "".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in piece) for piece in pieces)
+    path = "".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in piece) for piece in pieces if piece)
     places = [place for piece in pieces for place in piece]
     apart, mark = max(1, len(places) // 6), MARKERS[(i + i // NUM_COLOURS) % len(MARKERS)]
     marks = "".join(f'<path d="{mark}" transform="translate({x:.1f} {y:.1f})"/>' for x, y in places[int(shift * apart) :: apart])

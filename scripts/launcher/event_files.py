@@ -62,15 +62,17 @@ def event(time_s: float, step: int, scalars: dict[str, float]) -> bytes:
 
 
 def write_events(folder: Path, run: Run) -> None:
-    """All series of a run, and its speed. Times count from the file's last change back, by the seconds of the steps."""
+    """All series of a run, whatever interrupted it, and its speed. What was not logged is dated by the seconds that steps took;
+    nothing was by versions that logged no time, whose last step counts as taken when the file was last changed."""
     series = {name: of for name, of in run.series.items() if name not in (SECONDS, UNITS)}
     seconds, units = ({step: value for step, value in run.series.get(name, {}).items() if value} for name in (SECONDS, UNITS))
     series["units per second"] = {step: units[step] / seconds[step] for step in units.keys() & seconds.keys()}
-    source = run.folder / ("report.json" if run.report else "metrics.jsonl")
-    time_s = source.stat().st_mtime - sum(seconds.values())
+    first = min(run.times, default=math.inf)  # whose time is known
+    known_s = run.times.get(first) or (run.folder / ("report.json" if run.report else "metrics.jsonl")).stat().st_mtime
+    time_s = known_s - sum(of for step, of in seconds.items() if step <= first)
     records = [record(b"\x09" + struct.pack("<d", time_s) + delimited(3, b"brain.Event:2"))]
     for step in sorted({step for of in series.values() for step in of}):
-        time_s += seconds.get(step, 0)
+        time_s = max(time_s + seconds.get(step, 0), run.times.get(step, 0))
         found = {name.replace(" ", "_"): of[step] for name, of in series.items() if of.get(step) is not None}
         records.append(record(event(time_s, step, found)))
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from itertools import groupby
+from collections.abc import Iterable
 from pathlib import Path
 
 from launcher.checkout import shown
@@ -13,7 +13,8 @@ from launcher.report_runs import Run, read_run
 
 ABOUT = """\
 Shows runs in one page of HTML that needs no network: losses, differences in ULPs, norms, memory and traffic beside
-theory, speed, step 9's rounds, and what differs between their options. The first RUN is the reference of the others.
+theory, speed, step 9's rounds, and what differs between their options. The first RUN is the reference of the others of its
+model. What cannot be read is left out, and named.
 
 RUN is a folder that a trainer wrote (--out), or that of a whole ./ladder run, where each rung is compared with the one
 that it must equal."""
@@ -26,14 +27,13 @@ def run(words: list[str]) -> int:
     parser.add_argument("--out", metavar="FILE", type=Path, help="default: report.html in the folder of the first RUN")
     parser.add_argument("--tensorboard", metavar="DIR", type=Path, help="also write the curves as TensorBoard's event files, a folder for each run")
     arguments = parser.parse_args(words)
-    try:
-        groups = read_groups(arguments.runs, arguments.reference)
-    except ValueError as error:
-        fail(str(error))
+    groups, left_out = read_groups(arguments.runs, arguments.reference)
+    for reason in left_out:
+        say(f"left out {reason}")
     runs = [each for group in groups for each in group]
     out = arguments.out or arguments.runs[0] / "report.html"
     title = "Report of " + (runs[0].name if len(runs) == 1 else f"{len(runs)} runs in {common_folder(runs).name}")
-    write(out, page(title, groups))
+    write(out, page(title, groups, left_out))
     say(f"report: {shown(out.resolve())}")
     if arguments.tensorboard:
         for each in runs:
@@ -42,37 +42,52 @@ def run(words: list[str]) -> int:
     return 0
 
 
-def read_groups(folders: list[Path], reference: Path | None) -> list[list[Run]]:
-    """Runs of the same model each. Only a whole ladder has several."""
+def read_groups(folders: list[Path], reference: Path | None) -> tuple[list[list[Run]], list[str]]:
+    """Runs whose losses are means over the same; of a whole ladder, those of the same model. And why others are left out."""
     if any((folder / "table.json").exists() for folder in folders):
         if len(folders) > 1 or reference:
             usage_error("the folder of a whole ./ladder run is shown alone; its rungs are runs as well: RUN/step4_bucketed_ddp")
         return read_ladder(folders[0])
     folders = list(dict.fromkeys(map(Path.resolve, [*([reference] if reference else []), *folders])))
-    runs = [read_run(folder) for folder in folders]
+    runs, left_out = read_runs(folders)
+    if reference and runs[0].folder != folders[0]:
+        fail(f"--reference cannot be read: {left_out[0]}")
     parent = common_folder(runs)
-    reported = [each for each in runs if each.report]
     for each in runs:
         each.name = str(each.folder.relative_to(parent)) if len(runs) > 1 else each.folder.name
-        each.reference = None if each is runs[0] else runs[0]
-        for (what, found), (_, wanted) in zip(each.model() if each.report else (), reported[0].model() if reported else ()):
-            if found != wanted:
-                fail(f"{each.folder / 'report.json'}: {what} {found}, and {wanted} in {reported[0].folder}. A report is about runs of one model")
-    return [runs]
+        each.reference = None if each is runs[0] or each.other_model(runs[0]) else runs[0]
+    units = list(dict.fromkeys(filter(None, (each.report.get("unit") for each in runs)))) or [None]
+    return [[each for each in runs if each.report.get("unit", units[0]) == unit] for unit in units], left_out
 
 
-def read_ladder(folder: Path) -> list[list[Run]]:
+def read_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
+    """Those that can be read, and why the others cannot."""
+    runs, left_out = [], []
+    for folder in folders:
+        try:
+            runs.append(read_run(folder))
+        except ValueError as error:
+            left_out.append(str(error))
+        except OSError as error:
+            left_out.append(f"{error.filename}: {error.strerror}")
+    if not runs:
+        fail("\n".join(left_out))
+    return runs, left_out
+
+
+def read_ladder(folder: Path) -> tuple[list[list[Run]], list[str]]:
     """table.json names its rungs, and what each must equal."""
     path = folder / "table.json"
     try:
         rungs = {row["name"]: row["equals"] for row in json.loads(path.read_text())}
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: is damaged: {error}") from None
-    runs = {name: read_run(folder / name) for name in rungs}
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        fail(f"{path}: is damaged: {error}")
+    found, left_out = read_runs(folder / name for name in rungs)
+    runs = {each.folder.name: each for each in found}
     for name, each in runs.items():
         each.name, each.reference = name, runs.get(rungs[name])
-    ordered = sorted(runs.values(), key=lambda each: list(map(Run.model, runs.values())).index(each.model()))
-    return [list(group) for _, group in groupby(ordered, Run.model)]
+    models = {name: each.model() if each.report else None for name, each in runs.items()}
+    return [[runs[name] for name in runs if models[name] == model] for model in dict.fromkeys(models.values())], left_out
 
 
 def common_folder(runs: list[Run]) -> Path:
@@ -85,5 +100,8 @@ def write(path: Path, text: str) -> None:
         with path.open(errors="replace") as file:
             if file.read(len(MARK)) != MARK:
                 fail(f"{path} exists, and ./ladder report has not written it: name another file with --out")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except PermissionError as error:
+        fail(f"{path} cannot be written ({error.strerror}): name another file with --out")

@@ -3,7 +3,7 @@
 from html import escape
 from pathlib import Path
 
-from launcher.charts import FROM_ZERO, LOGARITHMIC, Bar, bar_chart, html_table, line_chart, patterns, scrolling, span_chart
+from launcher.charts import FROM_ZERO, LOGARITHMIC, Bar, Line, bar_chart, html_table, line_chart, patterns, scrolling, span_chart
 from launcher.report_runs import GRADIENTS, LOSS, PARAMETERS, RATE, SECONDS, UNITS, VALIDATION, Comparison, Run
 
 HERE = Path(__file__).resolve().parent
@@ -12,11 +12,13 @@ EQUAL = "Every run equals, to the bit, the one that it is compared with: all ste
 NOT_COMPARED = ("out", "quiet", "log-every")  # options that say nothing about what was trained
 
 
-def page(title: str, groups: list[list[Run]]) -> str:
-    """Each group is of one model. Charts show its runs over one another."""
+def page(title: str, groups: list[list[Run]], left_out: list[str]) -> str:
+    """Charts show the runs of a group over one another."""
     sections = "".join(Section(f"g{i}", group).html() for i, group in enumerate(groups))
     links = "".join(f'<li><a href="#g{i}">{escape(heading(group))}</a></li>' for i, group in enumerate(groups))
     contents = f"<nav aria-label=Models><ul>{links}</ul></nav>" if len(groups) > 1 else ""
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in left_out)
+    contents += f"<p>Left out:</p><ul>{reasons}</ul>" if left_out else ""
     style, script = ((HERE / f"report_page.{kind}").read_text() for kind in ("css", "js"))
     return (
         f'{MARK}<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -26,9 +28,10 @@ def page(title: str, groups: list[list[Run]]) -> str:
 
 
 def heading(group: list[Run]) -> str:
-    of = group[0].report
     names = f"{group[0].name}, {group[1].name}" if len(group) == 2 else f"{group[0].name} and {len(group) - 1} others"
-    model = f": {of['num_parameters']:,} parameters, nats per {of['unit'].removesuffix('s')}" if of else ""
+    sizes = sorted({run.report["num_parameters"] for run in group if run.report})
+    unit = next((run.report["unit"].removesuffix("s") for run in group if run.report), "")
+    model = f": {' to '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} parameters, nats per {unit}" if sizes else ""
     return (names if len(group) > 1 else group[0].name) + model
 
 
@@ -61,20 +64,22 @@ class Section:
         return draw(f"{self.name}-{self.num_charts}", *what)
 
     def lines(self, title: str, series: str, *scale) -> str:
-        return self.chart(line_chart, title, [(i, run.name, run.series.get(series, {})) for i, run in enumerate(self.runs)], *scale)
+        return self.chart(line_chart, title, [Line(i, run.name, run.series.get(series, {}), run.spans()) for i, run in enumerate(self.runs)], *scale)
 
     def overview(self) -> str:
-        head = ["run", "trainer", "ranks", "transport", "steps", "final loss", "final validation loss", "end"]
+        head = ["run", "trainer", "parameters", "ranks", "transport", "steps", "final loss", "final validation loss", "end"]
         rows = []
         for run in self.runs:
             of = run.report
             final = [next((value for _, value in sorted(run.series.get(name, {}).items(), reverse=True)), None) for name in (LOSS, VALIDATION)]
-            rows.append([run.name, of.get("step"), of.get("world_size"), of.get("transport"), max(run.steps(), default=0), *final, end_of(run)])
+            rows.append([run.name, of.get("step"), of.get("num_parameters"), of.get("world_size"), of.get("transport"), max(run.steps(), default=0), *final, end_of(run)])
         return scrolling("Runs", html_table(head, rows))
 
     def equality(self) -> str:
+        others = [f"{run.name} ({what})" for run in self.runs if not run.reference and (what := run.other_model(self.runs[0]))]
+        of_others = f"<p>Not compared, being of another model: {escape('; '.join(others))}.</p>" if others else ""
         if not self.compared:
-            return ""
+            return of_others
         head = ["run", "compared with", "steps", "equal to the bit", *(names := [LOSS, VALIDATION, GRADIENTS, PARAMETERS]), "other series",
                 "final parameters"]  # fmt: skip
         rows = []
@@ -91,7 +96,7 @@ class Section:
         note = " An ULP, a unit in the last place, is the distance between two neighboring numbers of a format." if unequal else ""
         if self.is_elastic:
             note += " Workers read different rows, and only their global parameters must be equal."
-        return f"<p><strong>{escape(verdict)}</strong>{note}</p>{scrolling('Equality', html_table(head, rows))}"
+        return f"<p><strong>{escape(verdict)}</strong>{note}</p>{of_others}{scrolling('Equality', html_table(head, rows))}"
 
     def training(self) -> str:
         unit = next((run.report["unit"] for run in self.runs if run.report), "units")
@@ -101,7 +106,7 @@ class Section:
             found = {run: of.by_name[name] for run, of in self.compared.items() if name in of.by_name}
             if any(of.first for of in found.values()):
                 formats = " and ".join(sorted({of.precision for of in found.values()}))
-                lines = [(i, run.name, found[run.name].ulps) for i, run in enumerate(self.runs) if run.name in found]
+                lines = [Line(i, run.name, found[run.name].ulps, run.spans()) for i, run in enumerate(self.runs) if run.name in found]
                 charts.append(self.chart(line_chart, f"Difference of the {name} to the reference, ULPs of {formats}", lines, FROM_ZERO))
         charts += [self.lines("Gradient norm, before clipping", GRADIENTS), self.lines("Parameter norm", PARAMETERS)]
         charts.append(self.lines("Learning rate", RATE))
@@ -143,7 +148,7 @@ class Section:
             slowest = max(seconds, key=seconds.get, default=None)
             every = config.get("sync-every")
             worker = f"{config['worker']} of {config['workers']}" if "worker" in config else None
-            rows.append([run.name, worker, every, run.steps()[-1] // every if every else None, len(run.steps()) if run.report else None,
+            rows.append([run.name, worker, every, run.steps()[-1] // every if every else None, run.num_taken() if run.report else None,
                          f"{sum(missed):,} before step {run.spans()[1][0]:,}" if missed else "none" if run.report else None,
                          f"{seconds[slowest]:.3g} s, step {slowest:,}" if slowest else None, end_of(run)])  # fmt: skip
             spans.append((run.name, run.spans(), end_of(run)))

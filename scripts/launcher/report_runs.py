@@ -1,18 +1,15 @@
 """The runs that ./ladder report shows: what they have written, and how far one is from another."""
 
-import json
+import math
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compare_runs import SERIES, is_finite, read_report
+from compare_runs import PER_BYTE, RATE, SECONDS, SERIES, VALIDATION, is_finite, is_number, logged_series, read_metrics, read_report
 
 LOSS, GRADIENTS, PARAMETERS, UNITS = (SERIES[key] for key in ("losses", "grad_norms", "param_norms", "units"))
-VALIDATION, RATE, SECONDS = "validation loss", "learning rate", "seconds per step"
 PER_STEP = SERIES | {"learning_rates": RATE, "step_seconds": SECONDS}
-LOGGED = {"loss": LOSS, "grad_norm": GRADIENTS, "param_norm": PARAMETERS, "learning_rate": RATE, "step_seconds": SECONDS,
-          "val_loss": VALIDATION}  # fmt: skip
 HELD = ("parameters", "gradients", "optimizer", "communication")
 KINDS = {"step": str, "unit": str, "config": dict, "world_size": int, "num_parameters": int, "first_step": int,
          "units_per_second": (int, float), "val_losses": list, "memory": list, "memory_theory": list, "traffic": list,
@@ -27,26 +24,36 @@ Series = dict[int, float | None]  # a value for each step
 class Run:
     folder: Path
     report: dict[str, Any]  # empty if the run was killed, or has not ended yet
-    series: dict[str, Series]
+    series: dict[str, Series]  # of the whole run; of steps that the report does not know, those that were logged
+    times: dict[int, float] = field(default_factory=dict)  # when steps were logged, in seconds since 1970
     name: str = ""
     reference: "Run | None" = None
     memory: list[dict] = field(default_factory=list)  # one per rank; see below. Likewise traffic
     traffic: list[dict] = field(default_factory=list)
 
     def model(self) -> tuple:
-        """Runs of which this is equal can be shown in one chart."""
+        """Only runs of which this is equal can be equal."""
         shape = tuple((name, self.report["config"][name]) for name in SHAPE if name in self.report["config"])
         return (("parameters", self.report["num_parameters"]), ("losses are means over", self.report["unit"]), *shape)
 
+    def other_model(self, run: "Run") -> str:
+        """What is unlike in this model and that of another run; nothing if both are of one, or one has no report."""
+        both = zip(self.model(), run.model()) if self.report and run.report else ()
+        return next((f"{what} {mine}, and {others} in {run.name}" for (what, mine), (_, others) in both if mine != others), "")
+
     def steps(self) -> list[int]:
-        return sorted(self.series[LOSS])
+        return sorted(self.series[LOSS] if self.report else {*self.series[LOSS], *self.series.get(VALIDATION, {})})
+
+    def num_taken(self) -> int:
+        """Steps, all parts of the run together. It has a report."""
+        return len(self.report["losses"]) + (self.report["first_step"] if self.steps()[:1] <= [self.report["first_step"]] else 0)
 
     def spans(self) -> list[tuple[int, int]]:
         """The first and last of steps without a gap. What a healed worker has missed is a gap. Where only some steps were
         logged, the gaps say nothing."""
-        steps, spans = self.steps(), []
-        for step in steps if self.report else steps[:1] + steps[-1:]:
-            if spans and (step == spans[-1][1] + 1 or not self.report):
+        logged, spans = self.report.get("first_step", math.inf), []
+        for step in self.steps():
+            if spans and (step == spans[-1][1] + 1 or spans[-1][1] <= logged):
                 spans[-1] = (spans[-1][0], step)
             else:
                 spans.append((step, step))
@@ -56,38 +63,25 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Raises ValueError with the file and the reason if it is not a run, or is damaged."""
     path, lines = folder / "report.json", read_metrics(folder / "metrics.jsonl")
+    times = {line["step"]: line["time"] for line in reversed(lines) if line.get("time")}  # of an evaluation's line only if alone
     if any("loss" in line for line in lines) and not path.exists():
-        names = {name: key for key, name in LOGGED.items() if any(key in line for line in lines)}
-        return Run(folder, {}, {name: {line["step"]: line[key] for line in lines if key in line} for name, key in names.items()})
+        return Run(folder, {}, logged_series(lines), times)
     report = read_report(folder)
     for key, kind in KINDS.items():
         if not isinstance(report.get(key), kind):
             raise ValueError(f"{path}: is damaged: {key} is {report.get(key)!r:.40}")
     try:
-        steps = number_steps(report, lines)
-        values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})
-        series = {name: dict(zip(steps, numbers(of), strict=True)) for name, of in values.items()}
-        evaluations = report["val_losses"]
-        series[VALIDATION] = dict(zip([each["step"] + 0 for each in evaluations], numbers([each["loss"] for each in evaluations])))
-        return Run(folder, report, series, memory=memory_of(report), traffic=traffic_of(report))
+        steps, first, metrics = number_steps(report, lines), report["first_step"], report.get("metrics", {})
+        past = logged_series([line for line in lines if line["step"] <= first], metrics)
+        values = {name: report[key] for key, name in PER_STEP.items()} | metrics
+        series = {name: past.get(name, {}) | dict(zip(steps, numbers(of), strict=True)) for name, of in values.items()}
+        for key, name in (("loss", VALIDATION), ("nats_per_byte", PER_BYTE)):
+            evaluations = {each["step"] + 0: each[key] for each in report["val_losses"] if key == "loss" or key in each}
+            series[name] = past.get(name, {}) | dict(zip(evaluations, numbers([*evaluations.values()])))
+        return Run(folder, report, series, times, memory=memory_of(report), traffic=traffic_of(report))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{path}: is damaged: {what}") from None
-
-
-def read_metrics(path: Path) -> list[dict]:
-    """Without a last line that is not complete: the run may still write it. None if there is no file."""
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    found = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found.append(json.loads(line))
-            numbers([found[-1][key] for key in LOGGED if key in found[-1]])
-            if not isinstance(found[-1]["step"], int) or found[-1]["step"] < 1:
-                raise ValueError(line)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"{path}: line {number} is not a logged step: {line:.40}") from None
-    return found
 
 
 def number_steps(report: dict, lines: list[dict]) -> list[int]:
@@ -102,8 +96,7 @@ def number_steps(report: dict, lines: list[dict]) -> list[int]:
 
 
 def numbers(values: list) -> list:
-    wrong = [value for value in values if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)))]
-    if wrong:
+    if wrong := [value for value in values if not is_number(value)]:
         raise ValueError(f"{wrong[0]!r:.40} is not a number")
     return values
 
