@@ -17,7 +17,7 @@ from pathlib import Path
 from launcher.steps import read_steps
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = re.compile("LADDER_|Torch_|CMAKE_|CUDA|CI$|NCCL_|OMP_|OMPI_|SLURM_|SBATCH_")  # variables that a test sets itself
+OURS = re.compile("LADDER_|Torch_|CMAKE_|CUDA|CI$|NCCL_|OMP_|OMPI_|SLURM_|SBATCH_|PYTHONUNBUFFERED")  # variables that a test sets itself
 PRINTS_ITS_WORDS = 'printf "<%s>" "${0##*/}" "$@"; echo\n'
 
 

@@ -12,7 +12,7 @@ from launcher.checkout import ROOT, Kind, chosen_kind, use_cuda
 from launcher.console import nearest, option_of, say, usage_error
 from launcher.launch import End, launch, launch_script, split_ranks
 from launcher.libtorch import CPU_BUILD_ADVICE, is_cpu_half, python
-from launcher.processes import call, output_of
+from launcher.processes import call, output_of, script
 from launcher.rungs import read_rungs
 
 STEP0, STEP4 = "step0_single_gpu", "step4_bucketed_ddp"
@@ -51,14 +51,14 @@ def run(words: list[str]) -> int:
 
 
 def run_one(kind: Kind, name: str, words: list[str]) -> int:
-    script = next((ROOT / "benchmarks").glob(f"{name}_vs_*.py"), None)
-    end = run_script(kind, name, script, words) if script else run_program(kind, name, words)
+    path = next((ROOT / "benchmarks").glob(f"{name}_vs_*.py"), None)
+    end = run_script(kind, name, path, words) if path else run_program(kind, name, words)
     return end.code or (130 if end.was_stopped else 0)
 
 
-def run_script(kind: Kind, name: str, script: Path, words: list[str]) -> End:
+def run_script(kind: Kind, name: str, path: Path, words: list[str]) -> End:
     if name == "gpu":  # whether there is a GPU, before anything is built for it
-        code = call([python(kind), script, "--check", *words])
+        code = call(script(path, "--check", *words, python=python(kind)))
         if code or {"--help", "-h"} & set(words):
             raise SystemExit(code)
         kind = kind if option_of(words, "device") == "cpu" else use_cuda()
@@ -68,7 +68,7 @@ def run_script(kind: Kind, name: str, script: Path, words: list[str]) -> End:
             raise SystemExit(1)
         need_built(kind.preset, *PROGRAMS.get(name, [STEP0]))
     say(f"benchmark {name}")
-    return launch_script([python(kind), script, *words])
+    return launch_script(script(path, *words, python=python(kind)))
 
 
 def run_program(kind: Kind, name: str, words: list[str]) -> End:

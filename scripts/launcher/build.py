@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.checkout import EXERCISES, LOGS, ROOT, Kind
-from launcher.console import say
+from launcher.checkout import CPU, EXERCISES, LOGS, ROOT, Kind, not_ours, shown, why_not_built
+from launcher.console import fail, say
 from launcher.libtorch import find_nvcc, need_nvcc, need_torch, own_torch
 from launcher.logs import Log, Progress, explain_failure, log_path
 from launcher.packages import BUILD_PACKAGES, need_packages
@@ -36,6 +36,8 @@ def num_jobs() -> int:
 @contextlib.contextmanager
 def setup_lock() -> Iterator[None]:
     """One set-up at a time per checkout. A process that is started meanwhile holds the lock as well, until it ends."""
+    if theirs := not_ours(CPU):
+        fail(f"this command builds: {why_not_built(theirs)}")
     LOGS.mkdir(parents=True, exist_ok=True)
     with (ROOT / ".ladder/lock").open("w") as file:
         if not (is_ours := locks(file)):
@@ -161,6 +163,11 @@ def prepare_release(kind: Kind) -> None:
 
 
 def need_release(kind: Kind, *targets: str) -> None:
+    """In a checkout that somebody else builds, what is built will do."""
+    if theirs := not_ours(kind):
+        if missing := [name for name in targets if not any(kind.build.rglob(name))]:
+            fail(f"{' '.join(missing)} must be built in {shown(kind.build)}, and {why_not_built(theirs)}")
+        return
     with setup_lock():
         prepare_release(kind)
         need_built(kind.folder, *targets)

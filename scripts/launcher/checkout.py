@@ -52,6 +52,26 @@ def chosen_kind() -> Kind:
     return CPU
 
 
+def owner_of(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return f"user {path.stat().st_uid}"
+
+
+def not_ours(kind: Kind) -> list[Path]:
+    """Where this user would have to write to build, and may not."""
+    needed = [folder if folder.exists() else ROOT for folder in (ROOT / ".ladder", ROOT / "build")]
+    needed += [path for path in (ROOT / ".ladder/lock", kind.build) if path.exists()]
+    return [path for path in dict.fromkeys(needed) if not os.access(path, os.W_OK)]
+
+
+def why_not_built(paths: list[Path]) -> str:
+    """Of a checkout that somebody else builds, in which these may not be written; and the way out."""
+    owned = "; ".join(f"{shown(path)} belongs to {owner_of(path)}" for path in paths)
+    return f"you may not write there ({owned}): ask {owner_of(paths[0])} to run ./ladder setup, or build a copy of your own, git clone {ROOT}"
+
+
 def shown(path: Path | str) -> str:
     """The path as users type it: from the root of the checkout, if it is in there."""
     return os.path.relpath(path, ROOT) if Path(path).is_relative_to(ROOT) else str(path)

@@ -7,7 +7,6 @@ of a bigram model; with --steps, or options that change what is learned, it only
 import contextlib
 import itertools
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
 from launcher.exercise import with_own_answers
 from launcher.launch import launch
-from launcher.processes import call
+from launcher.processes import call, script
 from launcher.rungs import is_corpus, read_rungs
 from launcher.steps import trainer_in
 
@@ -47,7 +46,7 @@ def run(words):
     with builder or contextlib.nullcontext():
         climb(this, builder)
     short = ["--short"] if this.is_short else []
-    code = call([sys.executable, ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short])
+    code = call(script(ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short))
     if (this.out / "table.json").exists():  # all rungs have a report
         report.run([str(this.out)])
     return code

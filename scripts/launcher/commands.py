@@ -1,16 +1,16 @@
 """The commands of ./ladder. Each is a function that takes the words after its name and returns the exit code."""
 
+import re
 import shutil
-import sys
 
 from launcher import bench, climb, clusters, debug, doctor, exercise, plan, report, scale, test
 from launcher.build import need_release
-from launcher.checkout import ROOT, chosen_kind, use_cuda
+from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
 from launcher.launch import launch, launch_script, split_ranks
 from launcher.libtorch import python
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, need_packages
-from launcher.processes import become
+from launcher.processes import become, output_of, script
 from launcher.steps import resolve_step, step_names, take_step, trainer_in
 
 HELP = """\
@@ -43,8 +43,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder exercise collectives    before step 1: an all-reduce from messages
   ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
-  ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step, stages,
-                                   collectives, overlap, bubble; speed, ddp, zero and pipeline (against PyTorch in
+  ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,
+                                   throughput, collectives, overlap, bubble, rounds; speed, ddp, zero and pipeline (against PyTorch in
                                    Python); diloco (against data parallelism, on a slow link);
                                    plan (what ./ladder plan predicts against what runs take);
                                    goodput (with workers that are killed); precision (16 bits against fp32);
@@ -57,6 +57,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --cuda                       what runs on NVIDIA GPUs, too; LADDER_CUDA=ON ./ladder … then uses that build
       --packages                   instead, install only the system packages that building and testing need
   ./ladder doctor                  show what is installed, what is missing, and how to get it
+  ./ladder help COMMAND            the same as ./ladder COMMAND --help;  ./ladder --version names this checkout
 
 Every command first installs and builds what it needs: system packages (as root; otherwise it lists them), libtorch in
 .ladder/venv (LADDER_TORCH=FOLDER uses another one), the programs in build/release. Logs: .ladder/logs.
@@ -73,8 +74,17 @@ take the place of the solutions of all exercises that have passed, also those of
 The steps: """
 
 
-def show_help(_: list[str]) -> int:
+def show_help(words: list[str]) -> int:
+    if words:
+        return main([words[0], "--help"])
     print(f"{HELP}Steps here: {' '.join(step_names())}")
+    return 0
+
+
+def show_version(_: list[str]) -> int:
+    version = re.search(r"^project\(ladder VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+    commit = output_of(["git", "-C", ROOT, "describe", "--always", "--dirty"])
+    print(f"Ladder {version}{f', commit {commit}' if commit else ''}")
     return 0
 
 
@@ -118,16 +128,18 @@ def train(words: list[str]) -> int:
 
 def export(words: list[str]) -> int:
     kind = chosen_kind()
+    if not words:
+        usage_error("usage: ./ladder export RUN FOLDER [--dtype bf16] (./ladder export --help says more)")
     need_release(kind, "ladder_export")
     become([kind.build / "common/train/ladder_export", *words])
 
 
 def compare(words: list[str]) -> int:
-    become([python(chosen_kind()), ROOT / "scripts/compare_runs.py", *words])
+    become(script(ROOT / "scripts/compare_runs.py", *words))
 
 
 def trace(words: list[str]) -> int:
-    become([sys.executable, ROOT / "scripts/show_trace.py", *words])
+    become(script(ROOT / "scripts/show_trace.py", *words))
 
 
 def diff(words: list[str]) -> int:
@@ -135,7 +147,7 @@ def diff(words: list[str]) -> int:
     parser.add_argument("a", metavar="A", help=f"one of {' '.join(step_names())}; step4 or 4 will do")
     parser.add_argument("b", metavar="B")
     arguments = parser.parse_args(words)
-    become([sys.executable, ROOT / "scripts/delta", resolve_step(arguments.a), resolve_step(arguments.b)])
+    become(script(ROOT / "scripts/delta", resolve_step(arguments.a), resolve_step(arguments.b)))
 
 
 def demo(words: list[str]) -> int:
@@ -147,7 +159,7 @@ def demo(words: list[str]) -> int:
         usage_error("there is one demo: ./ladder demo failures")
     kind = chosen_kind()
     need_release(kind, "elastic", "elastic_lighthouse")
-    return launch_script([python(kind), ROOT / "scripts/demo_failures.py", *words[1:]]).code
+    return launch_script(script(ROOT / "scripts/demo_failures.py", *words[1:], python=python(kind))).code
 
 
 COMMANDS = {
@@ -155,7 +167,7 @@ COMMANDS = {
     "export": export, "compare": compare, "trace": trace, "report": report.run,
     "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
-ALSO = {"--help": show_help, "-h": show_help, **clusters.COMMANDS}
+ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
 
 
 def main(words: list[str]) -> int:
@@ -171,5 +183,5 @@ def main(words: list[str]) -> int:
     except BrokenPipeError:  # nobody reads what we say
         return 1
     except OSError as error:  # a program that is to be started, such as mpirun, or a file
-        say(f"{error.strerror}: {error.filename}")
+        say(f"{error.strerror}: {error.filename}{f', which belongs to {owner_of(ROOT)}' if isinstance(error, PermissionError) else ''}")
         return 1

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from launcher import libtorch
 from launcher.build import available_gb, is_built, num_cores, num_jobs
-from launcher.checkout import CUDA, ROOT, chosen_kind, shown
-from launcher.console import Parser
+from launcher.checkout import CUDA, ROOT, chosen_kind, not_ours, owner_of, shown, why_not_built
+from launcher.console import Parser, fail
 from launcher.libtorch import CPU_BUILD_ADVICE, CUDA_MAJOR, NVCC_ADVICE, own_torch
 from launcher.packages import BUILD_PACKAGES, TEST_PACKAGES, missing_packages
 from launcher.processes import output_of
@@ -35,14 +35,19 @@ def run(words):
     Parser("doctor", "Shows what is installed, what is missing, and how to get it. Changes nothing.").parse_args(words)
     print(f"Ladder in {ROOT}:")
     num_missing = 0
-    for word, name, text in checks(chosen_kind()):
-        print(f"  {word:8} {name:14} {text}", flush=True)
-        num_missing += word == MISSING
+    try:
+        for word, name, text in checks(chosen_kind()):
+            print(f"  {word:8} {name:14} {text}", flush=True)
+            num_missing += word == MISSING
+    except PermissionError as error:
+        fail(f"{error.filename} may not be read by you: ask {owner_of(ROOT)}, who owns this checkout, for chmod -R a+rX")
     print(f"{num_missing} missing. ./ladder setup installs what it can." if num_missing else "Nothing is missing.")
     return 1 if num_missing else 0
 
 
 def checks(kind):
+    if theirs := not_ours(kind):
+        yield NOTE, "checkout", f"train, plan, compare and report use what is built; {why_not_built(theirs)}"
     yield program("compiler", os.environ.get("CXX", "g++"), "11.0", "g++")
     yield program("cmake", "cmake", "3.25", "cmake")
     yield program("ninja", "ninja", "1.10", "ninja-build")
@@ -105,7 +110,7 @@ def build(kind):
     if not (kind.build / "build.ninja").is_file():
         return MISSING, "build", f"{folder} is not configured; ./ladder setup configures it"
     if not is_built(kind.preset):
-        return MISSING, "build", f"{folder} is not up to date; ./ladder setup builds it"
+        return NOTE if not_ours(kind) else MISSING, "build", f"{folder} is not up to date; ./ladder setup builds it"
     return OK, "build", f"{folder} is up to date"
 
 
@@ -129,7 +134,7 @@ def instructions():
 def products(kind):
     if libtorch.is_cpu_half(kind):
         yield NOTE, "products", "not checked: Python cannot import this libtorch"
-    elif (python := kind.venv / "bin/python").exists():
+    elif os.access(python := kind.venv / "bin/python", os.X_OK):
         sums = output_of([python, "-c", CHECK_PRODUCTS]) or "torch cannot be imported"
         if sums == "right":
             yield OK, "products", "sums of 512 ones are 512 in fp32, bf16 and fp16"

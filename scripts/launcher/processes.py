@@ -10,8 +10,10 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 # What asks to stop. A launcher that was started to ignore one of them, as after a "&" or nohup, goes on ignoring it.
@@ -121,4 +123,12 @@ def become(command: list) -> NoReturn:
     words = [str(word) for word in command]
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     release_signals()
-    os.execvp(words[0], words)
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, words[0]) from None
+
+
+def script(path: Path | str, *words, python: str = sys.executable) -> list:
+    """The command that runs a script of ours."""
+    return [python, Path(__file__).with_name("script.py"), path, *words]
