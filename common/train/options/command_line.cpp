@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
+#include <set>
 
 #include "common/core/check.hpp"
 #include "common/train/options/option_table.hpp"
@@ -41,8 +42,9 @@ std::string nearest_option(const CLI::App& app, const std::string& unknown) {
   return best;
 }
 
-// Every name in a --config file is an option, with one value.
-std::string check_config_file(const CLI::App& app, const std::string& path) {
+// Every name in a --config file is an option, with one value. Returns those that the line leaves out.
+std::set<std::string> read_config_file(const CLI::App& app, const std::string& path) {
+  std::set<std::string> names;
   std::error_code error;
   check_usage(std::filesystem::exists(path, error) || error, "--config ", path, ": no such file");
   check_usage(std::filesystem::is_regular_file(path, error), "--config ", path,
@@ -60,8 +62,9 @@ std::string check_config_file(const CLI::App& app, const std::string& path) {
     }
     check_usage(item.inputs.size() == 1, path, ": ", item.fullname(), " has ", item.inputs.size(),
                 " values, it takes one");
+    if (app.get_option(name)->count() == 0) names.insert(name);
   }
-  return {};
+  return names;
 }
 
 // For an option without a value, at the end of the line or before an "=" that nothing follows. The
@@ -85,6 +88,8 @@ void refuse_unknown(const CLI::App& app) {
 // --config, --print-config, --dry-run and the step's picture: what is asked for besides options.
 struct Requests {
   bool print_config = false, is_json = false;
+  std::string config_file;
+  std::set<std::string> names_in_config;
   std::string dry_run;
   std::string picture_file;
   CLI::Option* dry_run_option = nullptr;
@@ -113,7 +118,12 @@ void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests)
         "[FILE.svg]");
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")
-      ->check([&app](const std::string& path) { return check_config_file(app, path); }, "")
+      ->check(
+          [&](const std::string& path) {
+            requests.names_in_config = read_config_file(app, requests.config_file = path);
+            return std::string();
+          },
+          "")
       ->type_name("FILE")
       ->group("Help");
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -176,6 +186,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Trainer&
     line.should_exit = true;
     line.text = app.help();
     return line;
+  } catch (const UsageError& error) {  // which begins with the option, perhaps one of the file
+    const std::string text = error.what();
+    const bool is_of_file = requests.names_in_config.contains(text.substr(0, text.find(' ')));
+    throw UsageError(is_of_file ? concat(requests.config_file, ": ", text) : text);
   } catch (const CLI::ArgumentMismatch& error) {
     throw UsageError(explain_missing_value(app, error.what()));
   } catch (const CLI::ParseError& error) {

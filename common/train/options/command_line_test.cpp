@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 // What a step may add.
@@ -360,6 +361,12 @@ TEST(Options, ConfigFileIsReadAndTheCommandLineWins) {
   refused("steps = [1, 2]\n", "steps has 2 values");
   refused("steps = 1 2\n", "steps has 2 values");
   refused("[model]\nlayers = 2\n", "sections like [model] have no meaning");
+  refused("steps = many\n", ": --steps is 'many'");
+  EXPECT_THAT(
+      [&] {
+        parse({"--config", path.c_str(), "--steps", "few"});
+      },
+      ThrowsMessage<UsageError>(StartsWith("--steps is 'few'")));
   EXPECT_THAT(
       [] {
         parse({"--config", "/does/not/exist"});
