@@ -12,18 +12,17 @@ if a variant's final validation loss is further above step 4's than --within all
 Standard library only.
 """
 
-import argparse
 import itertools
 import json
 import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
+from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, on_ranks, run_all  # noqa: E402
+from processes import on_ranks, run_all  # noqa: E402
+from results import result_folder, results_parser, write_results  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
 OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
@@ -115,15 +114,12 @@ def train(arguments, program, options, out):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench diloco")
-    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
+    parser = results_parser("diloco", __doc__)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2000, help="inner steps; a multiple of 20")
     parser.add_argument("--eval-every", type=int, default=100)
     parser.add_argument("--link", default="100:0.1", help="LATENCY_US:GBPS; by default 100 Mbit/s")
     parser.add_argument("--within", type=float, default=0.15, help="nats that a variant may end above step 4")
-    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
     arguments, arguments.options = parser.parse_known_args()
     if arguments.workers < 1 or ROWS % arguments.workers != 0:
         parser.error(f"--workers is {arguments.workers}, which does not divide the {ROWS} rows of a step: choose 1, 2, 4, 8 or 16")
@@ -142,14 +138,9 @@ def main():
             rows.append(row_of(name, train(arguments, program, options, Path(folder) / str(number))))
     print(f"{arguments.workers} workers, {arguments.steps} inner steps, link {arguments.link} (us : Gbit/s)\n")
     print_table(rows)
-    write_json(out / "diloco.json", {"link": arguments.link, "workers": arguments.workers, "runs": rows})
-    gbps = float(arguments.link.split(":")[1])
-    (out / "diloco.svg").write_text(svg(rows, f"{gbps * 1000:g} Mbit/s"))
-    print(f"\nwrote {out}/diloco.json and diloco.svg")
-    faults = faults_of(rows, arguments.within)
-    for line in faults:
-        print(line, file=sys.stderr)
-    return 1 if faults else 0
+    drawing = svg(rows, f"{float(arguments.link.split(':')[1]) * 1000:g} Mbit/s")
+    content = {"link": arguments.link, "workers": arguments.workers, "runs": rows}
+    return write_results(out / "diloco", content, drawing, faults_of(rows, arguments.within))
 
 
 # ---- self-test --------------------------------------------------------------------------------------------------------

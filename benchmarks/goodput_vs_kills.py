@@ -25,11 +25,11 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
+from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402
+from processes import end, noted_signals, start_lighthouse  # noqa: E402
+from results import result_folder, results_parser, write_results  # noqa: E402
 
 STEP_MS = 20
 SYNC_EVERY = 20
@@ -206,15 +206,12 @@ def rates_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench goodput")
-    parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
+    parser = results_parser("goodput", __doc__)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=rates_of, default=[0, 5, 10, 20, 30], help="per minute, among all workers: 0, and others")
     parser.add_argument("--seconds", type=float, default=60, help="of each run")
     parser.add_argument("--restart", type=float, default=2, help="seconds from a kill to the start of a new process")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and the victims")
-    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()
@@ -235,12 +232,7 @@ def main():
     print(f"{arguments.workers} workers, inner steps of {STEP_MS} ms, {SYNC_EVERY} per round; time-outs of {TIME_OUT_S} s; "
           f"back after {arguments.restart:g} s\n")  # fmt: skip
     print_table(rows)
-    write_json(out / "goodput.json", {"workers": arguments.workers, "runs": rows})
-    (out / "goodput.svg").write_text(svg(rows, arguments.workers))
-    print(f"\nwrote {out}/goodput.json and goodput.svg")
-    for line in faults:
-        print(line, file=sys.stderr)
-    return 1 if faults else 0
+    return write_results(out / "goodput", {"workers": arguments.workers, "runs": rows}, svg(rows, arguments.workers), faults)
 
 
 # ---- self-test --------------------------------------------------------------------------------------------------------

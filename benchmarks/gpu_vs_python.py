@@ -7,26 +7,17 @@
                                              tries the script where there is no GPU; its figures mean nothing
     benchmarks/gpu_vs_python.py --self-test  checks the arithmetic, the tables and the names
 
-The opponents are one plain nn.Module (python_trainer.py), eager and compiled, whose bf16 comes from
+The opponents are one plain nn.Module (python_trainer.py), eager and compiled (which needs python3-dev), whose bf16 comes from
 
-    masters     bf16 parameters, which fused AdamW updates by way of fp32 masters
+    masters     bf16 parameters, which fused AdamW updates by way of fp32 masters: what step 0 does, so the fair opponent
     autocast    fp32 parameters under torch.autocast, as most programs are written
-    bf16        bf16 parameters without masters: only with --peers, and not fair
+    bf16        bf16 parameters without masters, which lose small updates: only with --peers, and not fair
 
-The fair opponent is "masters", because it stores and moves what step 0 does: bf16 parameters, and fp32 gradients, masters
-and moments. Without masters AdamW reads and writes less, and loses every update that is too small for bf16. torch.compile
-needs a C compiler and Python's headers (python3-dev); --peers masters,autocast does without it.
-
-First it checks that all train the same model: as many parameters, and from one checkpoint on one file of random tokens
-the same losses, up to bf16's rounding. Then each program runs once a round, one after the other, each in a process of its
-own; a round's figure is the median step after the warm-up, and the tables show medians of rounds. A step is everything
-from fetching the batch to the loss as a number, when the GPU has finished. The trainers run with --deterministic false,
-as PyTorch does by default; one row shows step 0 with true, which is the trainers' default, and one with CUDA graphs.
-
-MFU, the share of the GPU's arithmetic, is tokens per second times PaLM's floating-point operations per token (appendix B)
-over the GPU's peak for dense bf16 matrices. The formula counts attention in full, although causal attention needs half.
-Peak memory is what tensors held: by the trainers' memory ledger in report.json, and by torch.cuda.max_memory_allocated
-in Python.
+First it checks that all train the same model. Then each program runs once a round, in a process of its own; a round's figure
+is the median step after the warm-up, from fetching the batch to the loss as a number, and the tables show medians of rounds.
+The trainers run with --deterministic false, as PyTorch does by default. MFU counts PaLM's operations per token (appendix B;
+attention in full) over the GPU's peak for dense bf16 matrices. Peak memory is what tensors held: by the trainers' ledger, and
+by torch.cuda.max_memory_allocated.
 """
 
 import contextlib
@@ -40,7 +31,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.steps import trainer_in  # noqa: E402
 from launcher.tables import table  # noqa: E402

@@ -21,20 +21,18 @@ import copy
 import csv
 import json
 import math
-import os
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-from launcher.figures import page, result_folder, write_json  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from launcher.figures import page  # noqa: E402
 from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, on_ranks, run_all  # noqa: E402
+from processes import on_ranks, run_all  # noqa: E402
+from results import result_folder, results_parser, write_results  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
@@ -275,15 +273,6 @@ def measure(arguments, options):
     return rows, faults
 
 
-def write(folder, rows, faults, options):
-    with (folder / "memory.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    write_json(folder / "memory.json", {"options": options, "unit": "bytes, of the fullest rank", "rows": rows, "mismatches": faults})
-    (folder / "memory.svg").write_text(svg(rows))
-
-
 # ---- self-test --------------------------------------------------------------------------------------------------------
 
 
@@ -350,13 +339,10 @@ def self_test_of_16_bits(row):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog="All other options go to the trainers.")
+    parser = results_parser("memory", __doc__)
     parser.add_argument("--ranks", type=ranks_of, default=[1, 2, 4], help="numbers of ranks, such as 1,2,4")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="of parameters and activations")
     parser.add_argument("--grad-dtype", choices=("fp32", "bf16", "fp16"), default="fp32", help="of gradients")
-    parser.add_argument("--out", type=Path, help="folder for memory.csv, .json and .svg; default: a fresh one under runs/")
-    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers were built")
-    parser.add_argument("--self-test", action="store_true", help="plant mismatches and find them")
     arguments, options = parser.parse_known_args()
     if arguments.self_test:
         return self_test()
@@ -364,6 +350,7 @@ def main():
         sys.exit("mpirun is not here: --ranks 1 does without, ./ladder doctor says what is missing")
     formats = ["--precision", arguments.precision, "--grad-dtype", arguments.grad_dtype]
     options = ["--steps", "3", "--micro-batch-size", "2", *(formats if formats[1::2] != ["fp32"] * 2 else []), *options]
+    folder = result_folder("memory", arguments.out)
     rows, faults = measure(arguments, options)
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip
@@ -371,12 +358,13 @@ def main():
     print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
           "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
           "MiB: libraries, MPI and the heap's own needs come on top of the tensors.")  # fmt: skip
-    folder = result_folder("memory", arguments.out)
-    write(folder, rows, faults, options)
-    print(f"\nwritten: {os.path.relpath(folder)}/memory.csv, .json, .svg")
-    for fault in faults:
-        print(f"MISMATCH: {fault}", file=sys.stderr)
-    sys.exit(1 if faults else 0)
+    with (folder / "memory.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    content = {"options": options, "unit": "bytes, of the fullest rank", "rows": rows, "mismatches": faults}
+    print(f"\nwrote {folder}/memory.csv", end="")
+    sys.exit(write_results(folder / "memory", content, svg(rows), [f"MISMATCH: {fault}" for fault in faults]))
 
 
 if __name__ == "__main__":

@@ -5,28 +5,16 @@
     .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --stages 4    on 2 cores, four processes share them
     .ladder/venv/bin/python benchmarks/pipeline_vs_python.py --microbatches 8 --rounds 1 --steps 3      a first look
 
-In every round, for every number of microbatches m, each of these programs trains the same model once:
+First it checks that all programs train the same model. Then, in every round and for every number of microbatches m, each
+trains once: step 0, alone and in p copies that never communicate; step 8 on p stages, GPipe and 1F1B; and the same cut and
+schedules in torch.distributed.pipelining over gloo (--products onednn: with our own matrix product). It prints
 
-    step 0             one process, all m microbatches
-    step 0, p copies   p processes at once that never communicate: what the machine can give
-    step 8             p stages, GPipe and 1F1B
-    PyTorch            torch.distributed.pipelining over gloo: ScheduleGPipe and Schedule1F1B, the same cut
+    efficiency         the speed over p times that of one process. The bubble limits it to m / (m + p - 1)
+    of the limit       1 if nothing is lost but the bubble; "with the cut": the limit m / (p (1 + (m - 1) s)), s being the
+                       largest stage's share of the arithmetic. Both hold if every stage has a core of its own
+    step 8 / PyTorch   in the same round
 
-Three figures tell how good a pipeline is:
-
-    efficiency         its speed over p times that of one process. Its bubble limits it to m / (m + p - 1), because
-                       stages wait for the first microbatch to arrive and for the last one to return
-    of the limit       efficiency / limit: 1 if nothing is lost but the bubble. The head makes the last stage a little
-                       slower than the others; "with the cut", the limit is m / (p (1 + (m - 1) s)), where s is the
-                       largest stage's share of the arithmetic
-    step 8 / PyTorch   in the same round and with the same matrix product (--products onednn: ours uses oneDNN)
-
-The limit holds if every stage has a core. With more stages than cores, a stage that waits leaves its core to another
-one; then efficiency can exceed the limit, and only the comparison of the two programs means something.
-
-First it checks that both programs train the same model: as many parameters, and from one start on one token file the
-same losses. At the end it prints how many bytes of activations each stage held at the peak. GPipe keeps all m
-microbatches, 1F1B at most p - r on stage r (from 0).
+and the activations that each stage held at the peak: of all m microbatches for GPipe, of at most p - r on stage r for 1F1B.
 """
 
 import os

@@ -11,7 +11,6 @@ rounds the least, of what was planned likewise. All errors are in the table, wit
     benchmarks/plan_vs_runs.py --self-test           checks the comparison on reports that it makes
 """
 
-import argparse
 import json
 import os
 import resource
@@ -21,11 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-from processes import BUILD  # noqa: E402
-
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from results import ROOT, cpu_info, results_parser  # noqa: E402
 from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text  # noqa: E402
 from launcher.plan_speed import quiet  # noqa: E402
 from launcher.processes import hold_signals  # noqa: E402
@@ -154,8 +150,7 @@ def markdown(rows):
 
 
 def processor():
-    found = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return f"{len(os.sched_getaffinity(0))} cores of {found[0] if found else 'an unknown processor'}"
+    return f"{len(os.sched_getaffinity(0))} cores of {cpu_info()['model name']}"
 
 
 # ---- self-test --------------------------------------------------------------------------------------------------------
@@ -180,12 +175,10 @@ def self_test():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench plan")
-    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
+    parser = results_parser("plan", __doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the median counts")
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
     parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
-    parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
         return self_test()

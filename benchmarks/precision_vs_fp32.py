@@ -16,7 +16,6 @@ table.
 Standard library only.
 """
 
-import argparse
 import array
 import json
 import math
@@ -28,15 +27,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-sys.dont_write_bytecode = True
-ROOT = Path(__file__).resolve().parent.parent
-CHAPTER = ROOT / "step0_single_gpu/precision"
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import compare_runs  # noqa: E402
-from launcher.figures import Curve, Panel, legend, numbers, page, result_folder, write_json  # noqa: E402
+from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import BUILD, run_all  # noqa: E402
+from processes import run_all  # noqa: E402
+from results import ROOT, cpu_info, result_folder, results_parser, write_results  # noqa: E402
 
+CHAPTER = ROOT / "step0_single_gpu/precision"
 HELD = ("parameters", "gradients", "optimizer", "communication")
 MODEL = ["--layers", "2", "--heads", "4", "--channels", "64", "--context", "64"]
 SCHEDULE = ["--lr", "1e-3", "--warmup-steps", "50"]
@@ -269,12 +267,8 @@ def measure_learning(arguments, folder):
 
 def cpu_name():
     """With what matters here: whether it multiplies bf16 itself."""
-    try:
-        info = Path("/proc/cpuinfo").read_text()
-        name = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)[1]
-    except (OSError, TypeError):
-        return "unknown CPU"
-    return f"{name} {'with' if re.search('avx512_bf16|amx_bf16', info) else 'without'} instructions for bf16"
+    info = cpu_info()
+    return f"{info['model name']} {'with' if re.search('avx512_bf16|amx_bf16', info['flags']) else 'without'} instructions for bf16"
 
 
 def replaced(text, name, content):
@@ -337,14 +331,11 @@ def contradictions(text):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="./ladder bench precision")
-    parser.add_argument("--build", type=Path, default=BUILD, help="where the trainers are")
+    parser = results_parser("precision", __doc__)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
     parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
-    parser.add_argument("--out", type=Path, help="default: a new folder under runs/")
     parser.add_argument("--write", action="store_true", help="update the figure and the tables of step 0's chapter on precision")
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
     arguments, arguments.options = parser.parse_known_args()
     if arguments.steps < 1 or arguments.at_once < 1:
         parser.error(f"--steps is {arguments.steps} and --at-once {arguments.at_once}; both must be 1 or more")
@@ -364,19 +355,14 @@ def main():
     print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
     print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
     content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
-    write_json(out / "precision.json", content)
-    figure = svg(rows, arguments.within)
-    (out / "precision.svg").write_text(figure)
-    print(f"\nwritten: {os.path.relpath(out)}/precision.json and precision.svg")
+    figure, faults = svg(rows, arguments.within), faults_of(rows, arguments.within)
     if arguments.write:
         (CHAPTER / "precision.svg").write_text(figure)
         chapter = CHAPTER / "README.md"
         chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
         print(f"written: the figure and the tables of {chapter}")
-    faults = faults_of(rows, arguments.within) + (contradictions(chapter.read_text()) if arguments.write else [])
-    for line in faults:
-        print(line, file=sys.stderr)
-    return 1 if faults else 0
+        faults += contradictions(chapter.read_text())
+    return write_results(out / "precision", content, figure, faults)
 
 
 # ---- self-test --------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from processes import on_ranks, run_all
+from results import ROOT, cpu_info
 
-ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = 258
 OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
 # Two programs that round differently drift apart while they train: by a few 1e-6 in 30 steps at this learning rate.
@@ -202,15 +202,11 @@ def ratios_of(names, pairs, tokens_per_s):
 
 def cpu_name():
     """Model, and the widest vectors that it has: with every figure."""
-    try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
-    except OSError:
-        return "CPU unknown"
-    lines = {name.strip(): text.strip() for name, text in lines.items()}
-    flags = lines.get("flags", "").split()
+    lines = cpu_info()
+    flags = lines["flags"].split()
     vectors = next((name for name in ("avx512f", "avx2", "avx") if name in flags), "no AVX")
     family = f"family {lines['cpu family']}, model {lines['model']}" if "cpu family" in lines else "family unknown"
-    return f"{lines.get('model name', 'CPU unknown')} ({family}, {vectors}), {os.cpu_count()} cores"
+    return f"{lines['model name']} ({family}, {vectors}), {os.cpu_count()} cores"
 
 
 def run_rounds(arguments, race, runs, num_microbatches, on_run=lambda kind, run: None):
@@ -234,10 +230,13 @@ def require_ratio(arguments, ratio, what="the median ratio"):
         sys.exit(f"{what} {ratio:.3f} is below {arguments.at_least}")
 
 
-def parse_ranks(parser):
+def parse_ranks(parser, *programs):
+    """Of which these options name some."""
     arguments = parse(parser)
     if arguments.ranks < 2:
         parser.error("--ranks must be at least 2")
+    for option in programs:
+        require_program(parser, option, vars(arguments)[option.removeprefix("--")])
     return arguments
 
 

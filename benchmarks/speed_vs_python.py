@@ -5,18 +5,11 @@
     .ladder/venv/bin/python benchmarks/speed_vs_python.py --default-model  what ./ladder run trains: 4 layers, 128 channels
     .ladder/venv/bin/python benchmarks/speed_vs_python.py --precision bf16 step 0 in bf16 against itself in fp32, and against Python in bf16
 
-The opponents are a plain nn.Module with the same kernels but for the matrix product and, where the package transformers
-can be imported, Hugging Face's GPT-2. "step 0, BLAS" is step 0 with --products blas, their matrix product: what is left
-of its ratio has other causes. In every round each program runs once, one after the other (A B C A B C …), so a machine that
-gets slower hurts all alike; a round's figure is the median step after the warm-up steps. The ratio of a round is
-step 0's speed over that of the faster opponent in the same round, and so for step 0, BLAS.
-
-With --precision bf16 the opponents are the nn.Module whose parameters are bf16, and the one whose parameters are fp32 under
-torch.autocast; step 0's time in bf16 is also compared with its own in fp32. In Python, bf16 parameters have no masters.
-
-First it checks that all train the same model: as many parameters, and from one start on one token file the same losses.
-A step is everything from fetching the batch to the loss as a number; step 0's also contains the norm of the
-parameters, which the Python programs do not compute.
+The opponents are a plain nn.Module and, if transformers can be imported, Hugging Face's GPT-2; in bf16, the nn.Module with bf16
+parameters, which have no masters, and under torch.autocast. "step 0, BLAS" uses their matrix product. First it checks that all
+train the same model. In every round each program runs once, one after the other; a round's figure is the median step after the
+warm-up, its ratio step 0's speed over that of the faster opponent. A step is everything from fetching the batch to the loss as
+a number; step 0's also contains the norm of the parameters, which the Python programs do not compute.
 """
 
 import importlib.util

@@ -3,20 +3,8 @@
 
     .ladder/venv/bin/python benchmarks/zero_vs_python.py                  2 ranks; 6 layers, 384 channels, context 256
 
-In every round each program runs once, one after the other; a round's figure is the median step after the warm-up:
-
-    step 0                 one process
-    steps 4, 5, 6, 7       N ranks
-    … BLAS                 each of these again with --products blas, the matrix product of the Python programs
-    nn.Module              one process
-    Python DDP             N processes, DistributedDataParallel over gloo
-    Python ZeRO-1          the same with ZeroRedundancyOptimizer, which deals out whole tensors
-    FSDP2, as ZeRO-2       fully_shard per block; parameters stay whole from forward to backward
-    FSDP2, as ZeRO-3       fully_shard per block; parameters are dropped after forward and gathered again
-
-Ours communicate over Open MPI, the Python programs over gloo, PyTorch's transport between CPUs. The batch grows with the
-ranks. First it checks that all train the same model: as many parameters, and from one start on
-one token file the same losses within rounding.
+As ddp_vs_python.py does. The peers, over gloo: DistributedDataParallel; the same with ZeroRedundancyOptimizer, which deals out
+whole tensors; and fully_shard per block, as ZeRO-2, where parameters stay whole from forward to backward, and as ZeRO-3.
 """
 
 import statistics
@@ -45,18 +33,13 @@ RATIOS = [
 ]
 
 
-def parse_arguments():
+def main():
     parser = make_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="of steps 4 to 7 and of their peers")
     parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
     arguments = parse_ranks(parser)
     for step in ("step0_single_gpu", *STEPS.values()):
         require_program(parser, "--build", arguments.build / step / step)
-    return arguments
-
-
-def main():
-    arguments = parse_arguments()
     steps = {kind: (arguments.build / step / step, ()) for kind, step in STEPS.items()}
     step0 = arguments.build / "step0_single_gpu/step0_single_gpu"
     ratios = race_on_ranks(arguments, step0, steps, PEERS, NAMES, RATIOS)

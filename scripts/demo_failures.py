@@ -17,7 +17,6 @@ import threading
 import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from processes import BUILD, end, noted_signals, start_lighthouse  # noqa: E402

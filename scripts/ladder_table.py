@@ -19,10 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from compare_runs import differences  # noqa: E402
-from launcher.rungs import FILE, is_corpus, read_rungs  # noqa: E402
-from launcher.tables import table  # noqa: E402
+from compare_runs import differences
+from launcher.rungs import FILE, is_corpus, read_rungs
+from launcher.tables import table
 
 # In nats: the loss on the built-in corpus of a model that sees only the previous byte. One that knows only byte
 # frequencies has 3.53. For a lower loss, attention must have learned something.

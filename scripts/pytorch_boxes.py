@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import torch  # noqa: E402

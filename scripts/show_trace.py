@@ -23,10 +23,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-from draw_trace import draw, median_step  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from read_trace import account, bubbles, measured_steps, ranks_of, read_trace  # noqa: E402
+from draw_trace import draw, median_step
+from launcher.tables import table
+from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
 
 
 def percent(share):

@@ -1,10 +1,6 @@
-"""Curves as SVG in a page of their own, and the folder of a benchmark's results. Standard library only."""
+"""Curves as SVG in a page of their own. Standard library only."""
 
-import json
-import time
 from typing import NamedTuple
-
-from launcher.checkout import ROOT
 
 
 class Curve(NamedTuple):
@@ -66,14 +62,3 @@ def page(width, height, title, drawn, more_style="", description=""):
         f"<title>{title}</title>{described}<style>{style}</style>\n"
         f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
-
-
-def result_folder(name, out):
-    """The one that was asked for, or a new one under runs/."""
-    folder = out or ROOT / "runs" / time.strftime(f"{name}-%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def write_json(path, content):
-    path.write_text(json.dumps(content, indent=1) + "\n")

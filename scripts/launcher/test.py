@@ -27,25 +27,11 @@ FACTORS = {"asan": 5, "tsan": 5}  # of the time limits
 HUGGINGFACE_STEPS = "step0_single_gpu step5_zero1 step7_zero3 step8_pipeline_ga".split()
 QUICK_TESTS = ["-L", "^(unit|ranks|threads)$", "-LE", "process|overlap",
                "-E", r"(ranks|threads)_[45]$|threads_[12]$|_stub_test|_exercise_test|^parity_|^elastic_failure_"]  # fmt: skip
-TEXT_CHECKS = """scripts/check_links
-    scripts/delta --check
-    scripts/check_repository_files --self-test
-    scripts/check_repository_files
-    scripts/compare_runs.py --self-test
-    scripts/ladder_table.py --self-test
-    scripts/make_stub --self-test
-    scripts/check_plan --self-test
-    scripts/plant --self-test
-    scripts/show_trace.py --self-test
-    benchmarks/memory_vs_theory.py --self-test
-    benchmarks/processes.py --self-test
-    benchmarks/diloco_vs_ddp.py --self-test
-    benchmarks/goodput_vs_kills.py --self-test
-    benchmarks/plan_vs_runs.py --self-test
-    benchmarks/precision_vs_fp32.py --self-test
-    benchmarks/gpu_vs_python.py --self-test
-    scripts/check_launcher
-    scripts/check_cluster_scripts"""
+SCRIPTS = "check_repository_files compare_runs.py ladder_table.py make_stub check_plan plant show_trace.py".split()
+BENCHMARKS = "memory_vs_theory processes diloco_vs_ddp goodput_vs_kills plan_vs_runs precision_vs_fp32 gpu_vs_python".split()
+TEXT_CHECKS = [["scripts/check_links"], ["scripts/delta", "--check"], ["scripts/check_repository_files"]]
+TEXT_CHECKS += [[program, "--self-test"] for program in (*map("scripts/{}".format, SCRIPTS), *map("benchmarks/{}.py".format, BENCHMARKS))]
+TEXT_CHECKS += [["scripts/check_launcher"], ["scripts/check_cluster_scripts"]]
 
 
 # ---- what the parts are made of ---------------------------------------------------------------------------------------
@@ -281,7 +267,7 @@ PARTS = {
     "includes": ("includes point in one direction; the check finds planted violations",
                  lambda: check_each([["scripts/check_include_direction", "--self-test"], ["scripts/check_include_direction"]])),
     "texts": ("links work, deltas are up to date; container, workflow and citation agree; scripts find planted faults",
-              lambda: check_each([line.split() for line in TEXT_CHECKS.splitlines()])),
+              lambda: check_each(TEXT_CHECKS)),
     "build": ("build/release, everything", lambda: build_preset("release", "all")),
     "alone": ("two steps or chapters, configured, built and run by themselves (all with LADDER_FULL=1); step 0 without MPI", alone),
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),

@@ -1,0 +1,44 @@
+"""What the benchmarks share that write into a folder: their options, their results, and the name of the machine."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from processes import BUILD
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def results_parser(name, about):
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"./ladder bench {name}")
+    parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
+    parser.add_argument("--out", type=Path, help="folder of the results; default: a new one under runs/")
+    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def result_folder(name, out):
+    """The one that was asked for, or a new one under runs/."""
+    folder = out or ROOT / "runs" / time.strftime(f"{name}-%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write_results(stem, content, drawing, faults):
+    """STEM.json and STEM.svg. Returns the exit code: 1 if there are faults, which it prints."""
+    stem.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
+    stem.with_suffix(".svg").write_text(drawing)
+    print(f"\nwrote {stem}.json and {stem.name}.svg")
+    print("".join(f"{line}\n" for line in faults), end="", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def cpu_info():
+    """What /proc/cpuinfo says of the last processor."""
+    try:
+        lines = [line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line]
+    except OSError:
+        lines = []
+    return {"model name": "CPU unknown", "flags": ""} | {name.strip(): text.strip() for name, text in lines}
