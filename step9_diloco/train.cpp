@@ -39,7 +39,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   check_same_start(run, batches, comm);
   broadcast_parameters(global.flat, comm);
   diloco.adopt_global();
-  inner.round_masters();
+  inner.copy_masters_to_params();
   RoundLog log;
   const GradientHooks hooks(own.flat.leaves(), [&](auto) { averager->poll(); });  // it moves on
 
@@ -53,7 +53,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();
     if (due.finishes) diloco.finish_round();
-    if (due.starts || due.finishes) inner.round_masters();
+    if (due.starts || due.finishes) inner.copy_masters_to_params();
     log.add({loss, clip.norm, parameter_norm(own.flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too

@@ -134,7 +134,7 @@ void Optimizer::step(double learning_rate, double grad_factor) {
     }
     narrow(group);
   }
-  if (!has_own_kernel_) round_masters();
+  if (!has_own_kernel_) copy_masters_to_params();
 }
 
 void Optimizer::widen(const Group& group, double grad_factor) {
@@ -166,7 +166,7 @@ void Optimizer::start_masters() {
   have_masters_started_ = true;
 }
 
-void Optimizer::round_masters() {
+void Optimizer::copy_masters_to_params() {
   const at::NoGradGuard no_grad;
   have_masters_started_ = true;
   for (OptimizerSlice& slice : rounded_)

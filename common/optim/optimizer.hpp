@@ -105,11 +105,11 @@ class Optimizer {
 
   // The parameters in fp32 [state_numel], placed like the state; undefined if there are none. A
   // frozen tensor has no master. They take their values from the parameters in the first step, or
-  // when start_masters() is called before it. Code that writes to them calls round_masters()
+  // when start_masters() is called before it. Code that writes to them calls copy_masters_to_params()
   // afterwards.
   const at::Tensor& masters() const { return masters_; }
   void start_masters();
-  void round_masters();  // into the parameters, to nearest
+  void copy_masters_to_params();  // into the parameters, to nearest
   // What this optimizer really updates, of the model that it was made for: its masters, or, if
   // there are none, the parameters themselves.
   FlatModel updated_model(const FlatModel& model) const;

@@ -38,7 +38,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   };
   run.resume(state());
   diloco.adopt_global();
-  inner.round_masters();
+  inner.copy_masters_to_params();
   workers.join(worker_state(diloco, local, global.flat, inner, run, options),
                describe_group(options));
   RoundLog log;
@@ -52,10 +52,9 @@ TrainReport train(const TrainOptions& options, World& world) {
     grads.zero();
     workers.note_step(num_targets);
     const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
-    const bool is_late = due.finishes && !diloco.is_started();  // resumed after its start was due
-    if (due.starts || is_late) start_round(diloco, workers);    // with whoever is there
+    if (due.starts || due.finishes) start_round(diloco, workers);  // with whoever is there
     if (due.finishes) finish_round(diloco, workers);
-    if (due.starts || due.finishes) inner.round_masters();
+    if (due.starts || due.finishes) inner.copy_masters_to_params();
     log.add({loss, clip.norm, parameter_norm(own.flat), num_targets});
     run.end_step();
     if (run.should_save()) diloco.settle();  // what is in flight is saved, too

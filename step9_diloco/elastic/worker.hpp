@@ -26,7 +26,7 @@ std::string describe_group(const TrainOptions& options);
 
 // Asks who takes part in this round, and starts its average with them. Asks before it reads
 // anything: the answer may replace this worker's state. Collective over the workers that are there.
-// Does nothing if a checkpoint has brought the average along.
+// Does nothing if the average is there already, from an earlier step or a checkpoint.
 void start_round(Diloco& diloco, ElasticAverager& workers);
 
 // Waits for this round's average, and takes the outer step if it is committed. A round without an

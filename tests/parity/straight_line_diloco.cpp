@@ -71,7 +71,7 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
   Worker global(in_fp32(options), in_fp32(layout_of(options)), 0, 1);
   for (const auto& worker : workers) {
     worker->local().params().copy_(global.flat.params());
-    worker->inner.round_masters();
+    worker->inner.copy_masters_to_params();
   }
   const FlatLayout& layout = global.flat.layout();
   const at::Tensor momentum = at::zeros_like(global.flat.params());
@@ -113,7 +113,7 @@ StraightLine straight_line_diloco(const TrainOptions& options, int num_workers) 
       for (const auto& worker : workers) {
         const at::Tensor local = worker->local().params().slice(0, start, end);
         if (o.alpha < 1) local.copy_(at::add(local * o.alpha, p, 1 - o.alpha));
-        worker->inner.round_masters();
+        worker->inner.copy_masters_to_params();
       }
       in_round = 0;
       ++outer_step;
