@@ -56,18 +56,17 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*ra
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {
+  const auto& diloco = options.get<DilocoOptions>();
   const std::vector<Fragment> fragments = fragments_of(options);
   const std::int64_t save_every = options.output.save_every;
   std::int64_t last_shared = steps.first;
   Traffic sent;
   for (std::int64_t step = steps.first + 1; step <= steps.last; ++step) {
-    const DilocoAction due = plan_diloco(options.get<DilocoOptions>(), step);
+    const DilocoAction due = plan_diloco(diloco, step);
     if (due.starts) {
-      const std::int64_t round = (step - 1) / steps_per_round(options.get<DilocoOptions>());
-      const auto index =
-          static_cast<std::size_t>(fragment_of_round(options.get<DilocoOptions>(), round));
-      sent +=
-          average_traffic(options.get<DilocoOptions>(), fragments[index].numel, world_size, rank);
+      const std::int64_t index = fragment_of_round(diloco, (step - 1) / steps_per_round(diloco));
+      const Fragment& fragment = fragments[static_cast<std::size_t>(index)];
+      sent += average_traffic(diloco, fragment.numel, world_size, rank);
     }
     if (due.finishes || (save_every > 0 && step % save_every == 0) || world_size == 1) {
       sent += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);
@@ -78,13 +77,14 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
 }
 
 Traffic largest_traffic(const TrainOptions& options, int world_size, int rank) {
-  const std::int64_t length = steps_per_round(options.get<DilocoOptions>());
+  const auto& diloco = options.get<DilocoOptions>();
+  const std::int64_t length = steps_per_round(diloco);
+  TrainOptions unsaved = options;
+  unsaved.output.save_every = 0;
   Traffic largest;
-  for (std::int64_t round = 0; round < options.get<DilocoOptions>().num_fragments; ++round) {
-    const std::int64_t start = (round + 1) * length - options.get<DilocoOptions>().sync_delay;
-    TrainOptions unsaved = options;
-    unsaved.output.save_every = 0;
-    const std::int64_t first = start - (options.get<DilocoOptions>().sync_delay == 0 ? length : 1);
+  for (std::int64_t round = 0; round < diloco.num_fragments; ++round) {
+    const std::int64_t start = (round + 1) * length - diloco.sync_delay;
+    const std::int64_t first = start - (diloco.sync_delay == 0 ? length : 1);
     const Traffic sent = traffic(unsaved, {first, start}, world_size, rank);
     if (sent.bytes_sent() > largest.bytes_sent()) largest = sent;
   }

@@ -20,7 +20,6 @@ Diloco::Diloco(FlatModel& model, FlatModel& global, const DilocoOptions& options
       averager_(averager),
       fragments_(plan_fragments(global.layout(), options.num_fragments)),
       outer_{options.outer_lr, options.outer_momentum} {
-  check_diloco(options);
   const MemoryScope scope(MemoryCategory::kOptimizer);
   velocity_ = at::zeros_like(global.params());
 }

@@ -27,8 +27,15 @@ void DilocoOptions::declare(OptionTable& table) {
 }
 
 void DilocoOptions::finalize(TrainOptions& options) {
-  check_diloco(*this);
+  check_usage(num_fragments <= sync_every, "--fragments ", num_fragments,
+              " is more than --sync-every ", sync_every,
+              ": each fragment needs an inner step of its own");
+  check_usage(sync_every % num_fragments == 0, "--sync-every ", sync_every,
+              " is not divisible by --fragments ", num_fragments, ": all rounds are equally long");
   const std::int64_t length = steps_per_round(*this);
+  check_usage(sync_delay < length, "--sync-delay is ", sync_delay, ", it must be from 0 to ",
+              length - 1, ": one fragment is in flight at a time, and a round has ", length,
+              " inner steps (--sync-every / --fragments)");
   check_usage(options.num_steps % length == 0, "--steps ", options.num_steps,
               " ends in the middle of a round of ", length,
               " inner steps (--sync-every / --fragments), whose work would be lost: choose a "
@@ -42,30 +49,6 @@ void MovedOptions::declare(OptionTable& table) {
     table.moved(name,
                 "workers that may die have a program of their own: ./ladder train elastic "
                 "--elastic HOST:PORT (step9_diloco/elastic/README.md)");
-}
-
-void check_diloco(const DilocoOptions& options) {
-  check_usage(options.sync_every >= 1, "--sync-every is ", options.sync_every,
-              ", it must be at least 1");
-  check_usage(options.num_fragments >= 1, "--fragments is ", options.num_fragments,
-              ": a model has at least one fragment");
-  check_usage(options.num_fragments <= options.sync_every, "--fragments ", options.num_fragments,
-              " is more than --sync-every ", options.sync_every,
-              ": each fragment needs an inner step of its own");
-  check_usage(options.sync_every % options.num_fragments == 0, "--sync-every ", options.sync_every,
-              " is not divisible by --fragments ", options.num_fragments,
-              ": all rounds are equally long");
-  check_usage(options.sync_delay >= 0 && options.sync_delay < steps_per_round(options),
-              "--sync-delay is ", options.sync_delay, ", it must be from 0 to ",
-              steps_per_round(options) - 1,
-              ": one fragment is in flight at a time, and a round has ", steps_per_round(options),
-              " inner steps (--sync-every / --fragments)");
-  check_usage(options.alpha >= 0 && options.alpha <= 1, "--alpha is ", options.alpha,
-              ", it must be from 0 (global parameters) to 1 (local ones)");
-  check_usage(options.outer_lr >= 0, "--outer-lr is ", options.outer_lr,
-              ", it must not be negative");
-  check_usage(options.outer_momentum >= 0 && options.outer_momentum < 1, "--outer-momentum is ",
-              options.outer_momentum, ", it must be at least 0 and below 1");
 }
 
 std::int64_t steps_per_round(const DilocoOptions& options) {

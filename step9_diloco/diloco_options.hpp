@@ -29,11 +29,6 @@ struct MovedOptions {
   void finalize(TrainOptions& /*options*/) {}
 };
 
-// Throws UsageError naming option and value: no fragments, more fragments than inner steps, inner
-// steps that the fragments do not divide, a delay that is negative or not shorter than a round, an
-// alpha outside [0, 1], a negative learning rate, a momentum outside [0, 1).
-void check_diloco(const DilocoOptions& options);
-
 // The inner steps of a round, S: in each round one fragment is averaged.
 std::int64_t steps_per_round(const DilocoOptions& options);
 

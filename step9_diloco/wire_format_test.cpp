@@ -89,21 +89,6 @@ TEST(WireFormat, Int8RoundsHalvesToTheEvenNeighbor) {
   EXPECT_THAT(decoded({2.5f, -127, 3.5f}, WireFormat::kInt8), ElementsAre(2, -127, 4));
 }
 
-// Blocks of a magnitude of their own, the last of one value.
-TEST(WireFormat, EachBlockHasItsOwnScale) {
-  const at::Tensor values =
-      at::cat({at::full({256}, 1e-3f), at::full({256}, -5e4f), at::ones({1})});
-  for (const std::int64_t place : {100, 300}) values[place] = 0;
-  const at::Tensor error = (decoded(values, WireFormat::kInt8) - values).abs();
-  EXPECT_TRUE(error.le(values.abs() / 253).all().item<bool>());
-  const Floats scales =
-      floats(encode(values, WireFormat::kInt8).slice(0, 0, 6).view(at::kBFloat16).to(at::kFloat));
-  for (std::size_t i = 0; i < 3; ++i) {
-    const float largest = Floats{1e-3f, 5e4f, 1}[i];
-    EXPECT_NEAR(scales[i], largest / 127, largest / 127 / 256) << i;
-  }
-}
-
 // Straight from the definition, value by value.
 Floats int8_reference(const Floats& values) {
   Floats result;
@@ -138,7 +123,6 @@ TEST(WireFormat, EveryLengthEqualsTheDefinitionAndKeepsItsBound) {
   }
 }
 
-// The largest value decodes to 127 steps exactly, so that the scale comes out the same again.
 // Step 9's lesson quotes these: the norm of the error, of values with a normal distribution, in
 // relation to the norm of the values.
 TEST(WireFormat, NormalValuesAreOffByAFractionOfAPercent) {
@@ -152,6 +136,7 @@ TEST(WireFormat, NormalValuesAreOffByAFractionOfAPercent) {
   EXPECT_NEAR(error(WireFormat::kInt8), 0.0065, 0.0005);
 }
 
+// The largest value decodes to 127 steps exactly, so that the scale comes out the same again.
 TEST(WireFormat, ValuesDecodedOnceAreEncodedWithoutAnotherError) {
   for (const WireFormat format : kWireFormats) {
     for (std::int64_t n = 1; n <= 1000; ++n) {
@@ -165,16 +150,12 @@ TEST(WireFormat, ValuesDecodedOnceAreEncodedWithoutAnotherError) {
   }
 }
 
-TEST(WireFormat, ZerosAndTinyValuesDecodeToZerosInInt8) {
-  EXPECT_THAT(decoded(Floats(300, 0), WireFormat::kInt8), Each(0));
-  EXPECT_THAT(decoded(Floats(3, -0.0f), WireFormat::kInt8), Each(0));
-  EXPECT_THAT(decoded({1e-38f, -1e-45f, 1.4e-36f}, WireFormat::kInt8), Each(0));
-  const Floats small = {1.6e-36f, -1.6e-36f, 0.8e-36f};
-  const Floats result = decoded(small, WireFormat::kInt8);
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(result[i], small[i], 1.6e-36 / 253);
-}
-
-TEST(WireFormat, TinyValuesLoseMoreInBf16) {
+TEST(WireFormat, TinyValuesDecodeToZerosInInt8AndLoseMoreInBf16) {
+  for (const Floats& values : {Floats(300, 0), Floats(3, -0.0f), Floats{1e-38f, -1e-45f, 1.4e-36f}})
+    EXPECT_THAT(decoded(values, WireFormat::kInt8), Each(0));
+  EXPECT_THAT(decoded({1.6e-36f, -1.6e-36f, 0.8e-36f}, WireFormat::kInt8),
+              ElementsAre(FloatNear(1.6e-36f, 1.6e-36f / 253), FloatNear(-1.6e-36f, 1.6e-36f / 253),
+                          FloatNear(0.8e-36f, 1.6e-36f / 253)));
   for (const float value : {1e-38f, -1e-40f, 1e-45f, 0.0f})
     EXPECT_NEAR(decoded({value}, WireFormat::kBf16)[0], value, std::ldexp(1, -134)) << value;
 }
