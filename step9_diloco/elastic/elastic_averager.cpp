@@ -13,9 +13,9 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/train/stop_signal.hpp"
-#include "step9_diloco/elastic/curve_keys.hpp"
-#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/membership.hpp"
+#include "step9_diloco/elastic/message.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
 
 namespace ladder {
@@ -36,25 +36,6 @@ void check_finite(const NamedTensor& named, int worker) {
 std::optional<CurveKeys> keys_of(const ElasticOptions& options) {
   if (options.key_file.empty()) return {};
   return read_curve_keys(options.key_file);
-}
-
-// Ten heartbeats may be late or lost before a worker counts as lost.
-MembershipOptions membership_options(const ElasticOptions& options,
-                                     const std::optional<CurveKeys>& keys, const Newness& newness,
-                                     const std::string& address, const std::string& fingerprint) {
-  const double shortest_s = std::min(options.join_timeout_s, options.round_timeout_s);
-  const double beat_s = std::clamp(shortest_s / 20, 0.01, 1.0);
-  return {.lighthouse = host_port(options.lighthouse),
-          .keys = keys,
-          .worker = options.worker,
-          .newness = newness,
-          .address = address,
-          .fingerprint = fingerprint,
-          .rules = {.num_workers = options.num_workers,
-                    .min_workers = options.min_workers,
-                    .stale_s = 10 * beat_s,
-                    .join_timeout_s = options.join_timeout_s},
-          .beat_s = beat_s};
 }
 
 std::string fingerprint_of(const ElasticOptions& options, const WorkerState& state,
@@ -88,34 +69,22 @@ struct GroupLinks {
              const QuorumNumber& last_quorum, const std::string& description, const Log& log)
       : keys(keys_of(options)),
         mailbox(values_bytes(state), snapshot_bytes(state)),
-        server(options.worker),
         messenger(
             keys, own_host(host_port(options.lighthouse)),
-            [this](const Message& message) { receive(message); }, log),
-        membership(
-            membership_options(options, keys, {last_quorum, state.outer_steps()},
-                               messenger.address(), fingerprint_of(options, state, description)),
-            log) {}
-
-  void receive(const Message& message) {  // of another worker
-    if (message.kind == MessageKind::kRequest) {
-      server.answer(message, messenger);
-    } else {
-      mailbox.deliver(message);
-    }
-  }
+            [this](const Message& message) { mailbox.deliver(message); }, log),
+        donor(options.worker, messenger),
+        membership(options, keys, {last_quorum, state.outer_steps()}, messenger.address(),
+                   fingerprint_of(options, state, description), log) {}
 
   std::optional<CurveKeys> keys;
   Mailbox mailbox;
-  SnapshotServer server;
   Messenger messenger;
+  Donor donor;
   Membership membership;
 };
 
-ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log)
-    : options_(options), log_(std::move(log)) {
-  check_elastic(options);
-}
+ElasticAverager::ElasticAverager(const ElasticOptions& options, Log log, Log log_routine)
+    : options_(options), log_(std::move(log)), log_routine_(std::move(log_routine)) {}
 
 ElasticAverager::~ElasticAverager() {
   if (round_.valid()) {
@@ -174,7 +143,7 @@ bool ElasticAverager::heal_from_donor() {
     note_progress();
     return !StopSignal::was_raised();
   };
-  const bool is_healed = heal(quorum_, options_.worker, state_, links_->messenger, links_->mailbox,
+  const bool is_healed = heal(quorum_, options_.worker, state_, links_->mailbox,
                               options_.round_timeout_s, goes_on, log_);
   counts_.num_heals += is_healed ? 1 : 0;
   links_->membership.train();
@@ -208,12 +177,12 @@ bool ElasticAverager::ask(bool has_finished, double seconds) {
   quorum_ = *quorum;
   if (has_finished) links_->membership.end_round(/*is_taken=*/false);
   links_->mailbox.begin(quorum_);
-  links_->server.forget(quorum_, options_.round_timeout_s);
-  links_->messenger.keep_only(quorum_.number(), links_->server.quorums());
+  links_->donor.forget(quorum_, options_.round_timeout_s);
+  links_->messenger.keep_only(quorum_.number(), links_->donor.quorums());
   if (quorum_.receivers(options_.worker).empty()) return true;
   log_(concat("gives its state at outer step ", quorum_.outer_steps, " to others, in quorum ",
               quorum_.id));
-  links_->server.serve(quorum_, take_snapshot(state_));
+  links_->donor.give(quorum_, take_snapshot(state_));
   return true;
 }
 
@@ -247,7 +216,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
     is_ready = missing.is_empty();
     const bool is_listener = quorum_.member(self).donor.has_value();
     if (is_ready)
-      log_.routine(concat(is_listener ? "hears" : "has", " the average of quorum ", quorum_.id));
+      log_routine_(concat(is_listener ? "hears" : "has", " the average of quorum ", quorum_.id));
   } catch (const std::exception& error) {
     log_(concat("votes against quorum ", quorum_.id, ": ", error.what()));
   }
@@ -261,7 +230,7 @@ bool ElasticAverager::run_round(const at::Tensor& values) {
                                   contributors.size(), " workers");
   const bool is_routine = decision == Decision::kCommit && contributors.size() == num_contributors_;
   num_contributors_ = contributors.size();
-  is_routine ? log_.routine(what) : log_(what);
+  (is_routine ? log_routine_ : log_)(what);
   const bool is_taken = decision == Decision::kCommit && is_ready;
   links_->membership.end_round(is_taken);
   return is_taken;
@@ -331,7 +300,7 @@ void ElasticAverager::help_those_behind() {
     if (!ask(/*has_finished=*/true, 2 * options_.join_timeout_s)) break;
   } while (!is_ahead() && std::ranges::any_of(quorum_.members, heals));
   const Timer timer;  // one that heals from this worker may be in the middle of it
-  while (links_->server.is_serving(0.3) && timer.seconds() < options_.round_timeout_s &&
+  while (links_->donor.is_giving(/*seconds=*/2) && timer.seconds() < options_.round_timeout_s &&
          !StopSignal::was_raised())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }

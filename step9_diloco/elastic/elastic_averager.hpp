@@ -7,21 +7,16 @@
 //   start         sends the values directly to the others, in a thread: nobody needs to poll
 //   finish        waits until the sum is there and the members have decided: commit or abort
 //
-// A death costs the others at most one time-out: a worker that dies while it trains is not waited
-// for once its heartbeats are stale; one that dies in a round makes that round fail after
-// --round-timeout, and the next one goes on without it. After a commit, all members have the same
-// global copy and outer momentum, to the bit. After an abort nobody has moved.
-//
-// A worker that the others do not hear, or that does not hear them, makes rounds fail, too: after
-// kMaxMissedRounds of them they go on without it (unreachable.hpp).
+// After a commit, all members have the same global copy and outer momentum, to the bit. After an
+// abort nobody has moved.
 //
 // A sick worker, one whose values are not finite, must not make the others sick. It leaves before
 // it sends anything, and ends with an error. A sum that is not finite is not an average: all vote
 // against it.
 //
 // The object reports to the lighthouse from join() until end() or the destructor.
-// Memory: at most twice the values in flight, in buffers; a copy of the state for each member that
-// heals from this one, and for this one while it heals.
+// Memory: at most twice the values in flight, in buffers; a copy of the state while others heal from
+// this one, and while this one heals.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +33,7 @@
 #include "step9_diloco/elastic/exchange.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
-#include "step9_diloco/elastic/snapshot_transfer.hpp"
-#include "step9_diloco/elastic/unreachable.hpp"
+#include "step9_diloco/elastic/snapshot.hpp"
 
 namespace ladder {
 
@@ -53,8 +47,9 @@ struct ElasticCounts {
 
 class ElasticAverager final : public Averager {
  public:
-  // `log` may be called from several threads at once. Throws UsageError: see check_elastic().
-  ElasticAverager(const ElasticOptions& options, Log log);
+  // Both logs may be called from several threads at once; `log_routine` with what happens in every
+  // round.
+  ElasticAverager(const ElasticOptions& options, Log log, Log log_routine = say_nothing);
   ~ElasticAverager() override;
 
   // Before the first round. `state`: what a worker that is behind receives of another.
@@ -110,7 +105,7 @@ class ElasticAverager final : public Averager {
   bool run_round(const at::Tensor& values);
 
   ElasticOptions options_;
-  Log log_;
+  Log log_, log_routine_;
   WorkerState state_;
   std::size_t num_contributors_ = 0;   // to the last round
   double num_tokens_ = 0;              // since the last average

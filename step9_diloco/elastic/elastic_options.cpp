@@ -8,6 +8,7 @@
 namespace ladder {
 
 void ElasticOptions::declare(OptionTable& table) {
+  constexpr Range<double> kUpToADay = {.least = 0, .most = 86400, .is_above = true};
   table.heading("Workers that may die");
   table
       .value("--elastic", lighthouse,
@@ -24,17 +25,17 @@ void ElasticOptions::declare(OptionTable& table) {
           "on")
       .changes_no_bits();
   table
-      .value("--join-timeout", join_timeout_s,
-             "seconds that a round waits for a worker that still trains or heals; more than an "
-             "inner step, an evaluation or a save takes")
+      .number("--join-timeout", join_timeout_s, kUpToADay,
+              "seconds that a round waits for a worker that still trains or heals; more than an "
+              "inner step, an evaluation or a save takes")
       .changes_no_bits();
   table
-      .value("--round-timeout", round_timeout_s,
-             "seconds that an average and the vote on it may take; then the round has failed")
+      .number("--round-timeout", round_timeout_s, kUpToADay,
+              "seconds that an average and the vote on it may take; then the round has failed")
       .changes_no_bits();
   table
-      .value("--patience", patience_s,
-             "seconds without a committed round after which a worker gives up: it saves and stops")
+      .number("--patience", patience_s, kUpToADay,
+              "seconds without a committed round after which a worker gives up: it saves and stops")
       .changes_no_bits();
   table.choice("--merge", merge, {{"equal", Merge::kEqual}, {"tokens", Merge::kTokens}},
                "what a worker's part of the average weighs: as much as any other, or its tokens");
@@ -46,38 +47,22 @@ void ElasticOptions::declare(OptionTable& table) {
 }
 
 void ElasticOptions::finalize(TrainOptions& options) {
-  check_elastic(*this);
+  const HostPort address = host_port(lighthouse);
+  check_usage(!key_file.empty() || is_loopback(address.host), "--elastic ", lighthouse,
+              " is not on this machine: workers on several need --elastic-key, ",
+              "for without keys they listen on the loopback only");
+  check_usage(worker < num_workers, "--worker is ", worker, ", with --workers ", num_workers,
+              " it must be from 0 to ", num_workers - 1);
+  check_usage(min_workers <= num_workers, "--min-workers is ", min_workers,
+              ", it must be from 1 to the ", num_workers, " of --workers");
+  check_usage(patience_s > join_timeout_s, "--patience is ", patience_s,
+              " s, it must be above the ", join_timeout_s,
+              " s of --join-timeout: a worker waits that long for one that still trains");
   check_usage(options.get<DilocoOptions>().wire == WireFormat::kFp32,
               "--wire is for ranks of one run: values travel between workers in fp32");
   check_usage(options.device.is_cpu(),
               "workers that may die train on the CPU: leave out --device cuda");
   options.shape.num_data_parts = num_workers;
-}
-
-void check_elastic(const ElasticOptions& options) {
-  const HostPort lighthouse = host_port(options.lighthouse);
-  check_usage(!options.key_file.empty() || is_loopback(lighthouse.host), "--elastic ",
-              options.lighthouse,
-              " is not on this machine: workers on several need --elastic-key, ",
-              "for without keys they listen on the loopback only");
-  check_usage(options.num_workers >= 1, "--workers is ", options.num_workers,
-              ", it must be at least 1");
-  check_usage(options.worker >= 0 && options.worker < options.num_workers, "--worker is ",
-              options.worker, ", with --workers ", options.num_workers, " it must be from 0 to ",
-              options.num_workers - 1);
-  check_usage(options.min_workers >= 1 && options.min_workers <= options.num_workers,
-              "--min-workers is ", options.min_workers, ", it must be from 1 to the ",
-              options.num_workers, " of --workers");
-  const auto check_time = [](const char* option, double seconds) {
-    check_usage(seconds > 0 && seconds <= 86400, option, " is ", seconds,
-                " s, it must be above 0 and at most a day");
-  };
-  check_time("--join-timeout", options.join_timeout_s);
-  check_time("--round-timeout", options.round_timeout_s);
-  check_time("--patience", options.patience_s);
-  check_usage(options.patience_s > options.join_timeout_s, "--patience is ", options.patience_s,
-              " s, it must be above the ", options.join_timeout_s,
-              " s of --join-timeout: a worker waits that long for one that still trains");
 }
 
 HostPort host_port(const std::string& text) {

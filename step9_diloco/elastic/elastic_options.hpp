@@ -27,11 +27,6 @@ struct ElasticOptions {
   void finalize(TrainOptions& options);
 };
 
-// Throws UsageError naming option and value: a worker outside 0 to workers − 1, fewer than one
-// minimum worker or more than there are, a time that is not positive, an address without a port, an
-// address off this machine without keys.
-void check_elastic(const ElasticOptions& options);
-
 // HOST:PORT. Throws UsageError, also for an IPv6 address.
 struct HostPort {
   std::string host;

@@ -11,13 +11,20 @@
 namespace ladder {
 namespace {
 
-at::Tensor tensor_of(const InFlightBuffer& buffer) {  // a view
-  return at::from_blob(buffer.bytes.get(), {buffer.num_bytes / 4}, at::kFloat);
+at::Tensor tensor_of(std::string& bytes) {  // a view
+  return at::from_blob(bytes.data(), {std::ssize(bytes) / 4}, at::kFloat);
 }
 
 std::string_view bytes_in(const at::Tensor& values, const ElementRange& slice) {
   return {reinterpret_cast<const char*>(values.const_data_ptr<float>() + slice.begin),
           static_cast<std::size_t>(4 * slice.numel)};
+}
+
+// To a member, as pieces of a stream.
+void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
+                 MessageKind kind, std::string_view bytes) {
+  for (std::int64_t offset = 0; offset < std::ssize(bytes); offset += kPieceBytes)
+    messenger.send(to.address, piece_of(quorum, worker, kind, offset, bytes));
 }
 
 // Adds up the pieces, from all contributors, of the slice that this one owns, in place. Returns
@@ -26,20 +33,18 @@ std::vector<int> reduce_own_slice(const at::Tensor& own, const std::vector<Membe
                                   int worker, Mailbox& mailbox, const Timer& timer,
                                   double seconds) {
   at::Tensor sum;
-  std::vector<InFlightBuffer> buffers;  // keep alive what the sum still reads
   std::vector<int> missing;
   for (const Member& member : contributors) {
-    at::Tensor part = own;
+    std::optional<std::string> bytes;
     if (member.worker != worker) {
-      std::optional<InFlightBuffer> buffer = mailbox.take(
-          MessageKind::kSlice, member.worker, 4 * own.numel(), seconds - timer.seconds());
-      if (!buffer) {
+      bytes = mailbox.take(MessageKind::kSlice, member.worker, 4 * own.numel(),
+                           seconds - timer.seconds());
+      if (!bytes) {
         missing.push_back(member.worker);
         continue;
       }
-      buffers.push_back(*std::move(buffer));
-      part = tensor_of(buffers.back());
     }
+    const at::Tensor part = bytes ? tensor_of(*bytes) : own;
     sum = sum.defined() ? sum.add_(part) : part.clone();
   }
   own.copy_(sum);
@@ -76,8 +81,8 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
   }
   for (std::size_t i = 0; i < contributors.size(); ++i) {  // all-gather
     if (contributors[i].worker == worker || slice(i).numel == 0) continue;
-    const std::optional<InFlightBuffer> sum = mailbox.take(
-        MessageKind::kSum, contributors[i].worker, 4 * slice(i).numel, seconds - timer.seconds());
+    std::optional<std::string> sum = mailbox.take(MessageKind::kSum, contributors[i].worker,
+                                                  4 * slice(i).numel, seconds - timer.seconds());
     if (!sum) {
       missing.sums.push_back(contributors[i].worker);
       continue;
@@ -85,23 +90,6 @@ Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, in
     values.narrow(0, slice(i).begin, slice(i).numel).copy_(tensor_of(*sum));
   }
   return missing;
-}
-
-void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
-                 MessageKind kind, std::string_view bytes) {
-  const auto total = static_cast<std::int64_t>(bytes.size());
-  for (std::int64_t offset = 0; offset < total; offset += kPieceBytes) {
-    messenger.send(to.address,
-                   {.kind = kind,
-                    .lighthouse_epoch = quorum.lighthouse_epoch,
-                    .quorum = quorum.id,
-                    .round = quorum.outer_steps,
-                    .sender = worker,
-                    .epoch = quorum.member(worker).epoch,
-                    .offset = offset,
-                    .total = total,
-                    .payload = bytes.substr(static_cast<std::size_t>(offset), kPieceBytes)});
-  }
 }
 
 }  // namespace ladder

@@ -15,10 +15,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string_view>
 #include <vector>
 
-#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/message.hpp"
 #include "step9_diloco/elastic/messenger.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 
@@ -37,9 +36,5 @@ struct Missing {
 // values mean nothing. `mailbox` has begun the quorum.
 Missing sum_over_contributors(const at::Tensor& values, const Quorum& quorum, int worker,
                               Messenger& messenger, Mailbox& mailbox, double seconds);
-
-// Sends these bytes to a member, as pieces of a stream.
-void send_stream(Messenger& messenger, const Quorum& quorum, int worker, const Member& to,
-                 MessageKind kind, std::string_view bytes);
 
 }  // namespace ladder

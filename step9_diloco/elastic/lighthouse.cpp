@@ -6,7 +6,7 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
-#include "step9_diloco/elastic/unreachable.hpp"
+#include "step9_diloco/elastic/quorum.hpp"
 
 namespace ladder {
 namespace {
@@ -25,11 +25,11 @@ std::uint64_t now_us() {
 
 }  // namespace
 
-Lighthouse::Lighthouse(bool is_public, Log log, std::function<double()> clock)
+Lighthouse::Lighthouse(std::uint64_t epoch, bool is_public, Log log, std::function<double()> clock)
     : is_public_(is_public),
       log_(std::move(log)),
       clock_(std::move(clock)),
-      epoch_(now_us()),
+      epoch_(epoch),
       watching_since_s_(clock_()),
       last_look_s_(clock_()),
       counter_(epoch_) {}
@@ -129,7 +129,7 @@ Lighthouse::Round* Lighthouse::find(const QuorumNumber& number) {
   return found == rounds_.end() ? nullptr : &*found;
 }
 
-void Lighthouse::form_quorum() {
+std::optional<Quorum> Lighthouse::form_quorum() {
   const double now_s = clock_(), pause_s = now_s - std::exchange(last_look_s_, now_s);
   std::vector<WorkerStatus> workers;
   QuorumRules rules;
@@ -146,9 +146,10 @@ void Lighthouse::form_quorum() {
       workers, [&](const WorkerStatus& worker) { return !is_lost(worker, rules); });
   if (!is_anybody_there || pause_s > rules.stale_s / 2) watching_since_s_ = now_s;
   leave_out_unreachable(workers, rules);
-  if (std::optional<Quorum> quorum =
-          decide_quorum(std::move(workers), rules, now_s - watching_since_s_))
-    publish(*std::move(quorum));
+  std::optional<Quorum> quorum =
+      decide_quorum(std::move(workers), rules, now_s - watching_since_s_);
+  if (quorum) publish(*quorum);
+  return quorum;
 }
 
 // A member of a committed round that has not said so yet has its outer step, or is about to.
@@ -175,7 +176,7 @@ void Lighthouse::leave_out_unreachable(std::vector<WorkerStatus>& workers,
   });
 }
 
-void Lighthouse::publish(Quorum quorum) {
+void Lighthouse::publish(Quorum& quorum) {
   // Its members have given the last round up, or are frozen: one that wakes must not commit it
   // behind the back of the new one's.
   if (!rounds_.empty() && rounds_.back().decision == Decision::kOpen)
@@ -199,7 +200,7 @@ LighthouseServer::LighthouseServer(int port, bool is_public, Log log,
     : log_(log),
       listener_(context_, zmq::socket_type::router, is_public ? "0.0.0.0" : "127.0.0.1", port,
                 kMaxReportBytes, keys, log),
-      lighthouse_(is_public, log, [timer = Timer()] { return timer.seconds(); }) {
+      lighthouse_(now_us(), is_public, log, [timer = Timer()] { return timer.seconds(); }) {
   log_(concat("epoch ", lighthouse_.epoch(), " listens on ",
               is_public ? "all addresses" : "127.0.0.1", ", port ", listener_.port()));
 }

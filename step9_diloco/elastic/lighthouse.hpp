@@ -30,16 +30,17 @@ namespace ladder {
 // All that it decides. Nothing here communicates; not thread-safe.
 class Lighthouse {
  public:
-  // `is_public`: it listens to other machines. `clock`: seconds, from any start.
-  Lighthouse(bool is_public, Log log, std::function<double()> clock);
+  // `epoch`: the time of its start. `is_public`: it listens to other machines. `clock`: seconds,
+  // from any start.
+  Lighthouse(std::uint64_t epoch, bool is_public, Log log, std::function<double()> clock);
 
   // Hears the report, counts its vote, and answers. A report that is older than the worker's last
   // one, or of a process that has to leave its place to another, changes nothing.
   Answer answer(const Report& report);
 
-  // Forms the next quorum if it is time: each member learns of it when it asks. The round before
-  // it, if it is still open, is aborted. To be called every few milliseconds.
-  void form_quorum();
+  // Forms the next quorum if it is time, and returns it: each member learns of it when it asks. The
+  // round before it, if it is still open, is aborted. To be called every few milliseconds.
+  std::optional<Quorum> form_quorum();
 
   std::uint64_t epoch() const { return epoch_; }
 
@@ -63,7 +64,7 @@ class Lighthouse {
   Round* find(const QuorumNumber& number);  // null if it is not known
   Heartbeat known(const Worker& worker);
   void leave_out_unreachable(std::vector<WorkerStatus>& workers, const QuorumRules& rules);
-  void publish(Quorum quorum);
+  void publish(Quorum& quorum);
 
   bool is_public_;
   Log log_;

@@ -1,12 +1,13 @@
-// What the lighthouse answers to reports that the test writes.
+// What the lighthouse answers to reports that the test writes, and what reports and answers are as
+// text.
 #include "step9_diloco/elastic/lighthouse.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <sstream>
-#include <thread>
 
 #include "common/core/check.hpp"
 
@@ -47,22 +48,31 @@ class LighthouseTest : public ::testing::Test {
     return heartbeat;
   }
   std::optional<Quorum> ask(const Heartbeat& beat) { return report(beat).quorum; }
-  // The quorum of workers 0 to num_workers − 1, all at outer step 5, for their next request.
+  // The quorum that is formed last while they say this, and the lighthouse looks every 10 ms.
+  std::optional<Quorum> watch(int num_looks, const std::function<void()>& say) {
+    std::optional<Quorum> last;
+    for (int i = 0; i < num_looks; ++i, now_s_ += 0.01) {
+      say();
+      if (const std::optional<Quorum> quorum = lighthouse_.form_quorum()) last = quorum;
+    }
+    return last;
+  }
+  // Of workers 0 to num_workers − 1, all at outer step 5, for their next request.
   Quorum quorum_of(int num_workers) {
     ++request_;
     for (int worker = 0; worker < num_workers; ++worker) ask(asking(worker, request_, 5));
-    lighthouse_.form_quorum();
-    const std::optional<Quorum> quorum = ask(asking(0, request_, 5));
-    EXPECT_TRUE(quorum && quorum->members.size() == static_cast<std::size_t>(num_workers));
-    return quorum.value_or(Quorum{});
+    const Quorum quorum = lighthouse_.form_quorum().value();
+    EXPECT_EQ(quorum.members.size(), static_cast<std::size_t>(num_workers));
+    EXPECT_EQ(ask(asking(0, request_, 5)), quorum);
+    return quorum;
   }
   Decision vote(const Quorum& quorum, int worker, Vote vote) {
     return report(training(worker, request_, 5, 0), quorum.number(), vote).decision;
   }
-  void pause() { now_s_ += 0.01; }
 
   double now_s_ = 0;
-  Lighthouse lighthouse_{/*is_public=*/false, say_nothing, [this] { return now_s_; }};
+  Lighthouse lighthouse_{/*epoch=*/1000, /*is_public=*/false, say_nothing,
+                         [this] { return now_s_; }};
   std::int64_t num_reports_ = 0, request_ = 0;
 };
 
@@ -89,12 +99,7 @@ TEST_F(LighthouseTest, OneVoteAgainstAborts) {
 TEST_F(LighthouseTest, ANewQuorumAbortsTheRoundBeforeIt) {
   const Quorum first = quorum_of(2);
   EXPECT_EQ(vote(first, 0, Vote::kFor), Decision::kOpen);
-  for (int i = 0; i < 80; ++i) {
-    ask(asking(0, 2, 5, 1, first.number()));
-    lighthouse_.form_quorum();
-    pause();
-  }
-  EXPECT_NE(ask(asking(0, 2, 5, 1, first.number())), std::nullopt);
+  EXPECT_NE(watch(80, [&] { ask(asking(0, 2, 5, 1, first.number())); }), std::nullopt);
   EXPECT_EQ(vote(first, 1, Vote::kFor), Decision::kAbort);
 }
 
@@ -102,8 +107,7 @@ TEST_F(LighthouseTest, ANewQuorumAbortsTheRoundBeforeIt) {
 TEST_F(LighthouseTest, OnlyContributorsHaveAVote) {
   ask(asking(0, 1, 5));
   ask(asking(1, 1, 4));
-  lighthouse_.form_quorum();
-  const Quorum quorum = ask(asking(0, 1, 5)).value();
+  const Quorum quorum = lighthouse_.form_quorum().value();
   EXPECT_EQ(quorum.member(1).donor, 0);
   for (const Vote choice : {Vote::kFor, Vote::kAgainst}) {
     EXPECT_EQ(vote(quorum, 1, choice), Decision::kOpen);
@@ -152,7 +156,7 @@ TEST_F(LighthouseTest, OfTwoProcessesWithOneNumberTheLaterOneStays) {
 // the other way around.
 TEST(Lighthouse, WhoCannotBeReachedIsRefused) {
   const auto refusal = [](bool is_public, const char* address) {
-    return Lighthouse(is_public, say_nothing, [] { return 0.0; })
+    return Lighthouse(/*epoch=*/1, is_public, say_nothing, [] { return 0.0; })
         .answer({.beat = {.address = address}})
         .refusal;
   };
@@ -162,37 +166,25 @@ TEST(Lighthouse, WhoCannotBeReachedIsRefused) {
   EXPECT_THAT(refusal(false, "tcp://10.0.0.1:5"), HasSubstr("start it with --public"));
 }
 
-// After a pause, in which both workers lived, the one that is heard first does not go off alone.
+// After a pause, in which both workers lived, the one that is heard first does not go off alone;
+// unless the other one is lost indeed.
 TEST_F(LighthouseTest, AfterAPauseItWaitsForAll) {
   report(training(1, 0, 0, 0));
   ask(asking(0, 1, 0));
   lighthouse_.form_quorum();
-  now_s_ += 0.7;                  // beyond kStale
-  for (int i = 0; i < 80; ++i) {  // worker 1 is lost indeed
-    const bool is_early = i < 20;
-    EXPECT_FALSE(ask(asking(0, 1, 0)) && is_early);
-    lighthouse_.form_quorum();
-    pause();
-  }
-  EXPECT_NE(ask(asking(0, 1, 0)), std::nullopt);
+  now_s_ += 0.7;  // beyond kStale
+  const auto asks = [&] { ask(asking(0, 1, 0)); };
+  EXPECT_EQ(watch(20, asks), std::nullopt);
+  EXPECT_NE(watch(60, asks), std::nullopt);
 }
 
 // Both vanish. The first to come back, from an old checkpoint, does not go off alone.
 TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
   report(training(0, 0, 7, 0));
   report(training(1, 0, 7, 0));
-  for (int i = 0; i < 80; ++i) {
-    lighthouse_.form_quorum();
-    pause();
-  }
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(ask(asking(0, 1, 5, /*epoch=*/2)), std::nullopt);
-    lighthouse_.form_quorum();
-    pause();
-  }
-  ask(asking(1, 1, 6, /*epoch=*/2));
-  lighthouse_.form_quorum();
-  const std::optional<Quorum> quorum = ask(asking(0, 1, 5, /*epoch=*/2));
+  watch(80, [] {});
+  EXPECT_EQ(watch(3, [&] { ask(asking(0, 1, 5, /*epoch=*/2)); }), std::nullopt);
+  const auto quorum = watch(1, [&] { ask(asking(1, 1, 6, /*epoch=*/2)); });
   ASSERT_NE(quorum, std::nullopt);
   EXPECT_EQ(quorum->member(0).donor, 1);
 }
@@ -202,21 +194,20 @@ TEST_F(LighthouseTest, AfterAllWereLostItWaitsForAll) {
 TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
   const Quorum first = quorum_of(3);
   for (const Member& member : first.members) vote(first, member.worker, Vote::kFor);
-  for (int i = 0; i < 50; ++i) {
-    report(training(0, 1, 5, i + 1));
-    EXPECT_EQ(ask(asking(1, 1, 5, /*epoch=*/2)), std::nullopt);
-    EXPECT_EQ(ask(asking(2, 1, 5, /*epoch=*/2)), std::nullopt);
-    lighthouse_.form_quorum();
-    pause();
-  }
-  std::optional<Quorum> second;
-  for (int i = 0; i < 50; ++i) {
+  std::int64_t progress = 0;
+  const auto others_ask = [&] {
+    for (const int worker : {1, 2}) ask(asking(worker, 1, 5, /*epoch=*/2));
+  };
+  EXPECT_EQ(watch(50,
+                  [&] {
+                    report(training(0, 1, 5, ++progress));
+                    others_ask();
+                  }),
+            std::nullopt);
+  const auto second = watch(50, [&] {
     report(asking(0, 2, 6, /*epoch=*/1, first.number()));
-    second = ask(asking(1, 1, 5, /*epoch=*/2));
-    report(asking(2, 1, 5, /*epoch=*/2));
-    lighthouse_.form_quorum();
-    pause();
-  }
+    others_ask();
+  });
   ASSERT_NE(second, std::nullopt);
   EXPECT_EQ(second->outer_steps, 6);
   EXPECT_EQ(second->member(2).donor, 0);
@@ -228,39 +219,29 @@ TEST_F(LighthouseTest, ACommitOfThisMomentIsNotUndone) {
 TEST_F(LighthouseTest, AMemberThatHasMissedTheSumIsNotTakenForOneThatHasIt) {
   ask(asking(0, 1, 5));
   ask(asking(1, 1, 4));
-  lighthouse_.form_quorum();
-  const Quorum first = ask(asking(0, 1, 5)).value();
+  const Quorum first = lighthouse_.form_quorum().value();
   ASSERT_EQ(first.member(1).donor, 0);
   EXPECT_EQ(report(training(0, 1, 5, 0), first.number(), Vote::kFor).decision, Decision::kCommit);
   Heartbeat listener = training(1, 1, 5, 0);
   listener.last_quorum = first.number();
-  const auto form_without = [&] {
-    std::optional<Quorum> quorum;
-    for (int i = 0; i < 100; ++i) {
-      ++listener.progress;
-      report(listener);
-      for (const int worker : {2, 3}) quorum = ask(asking(worker, 1, 5, 1, first.number()));
-      lighthouse_.form_quorum();
-      pause();
-    }
-    return quorum.has_value();
+  const auto others_ask = [&] {
+    ++listener.progress;
+    report(listener);
+    for (const int worker : {2, 3}) ask(asking(worker, 1, 5, 1, first.number()));
   };
-  EXPECT_FALSE(form_without());  // it may have the sum,
-  listener.last_ended = 1;       // and has it not
-  EXPECT_TRUE(form_without());
+  EXPECT_EQ(watch(100, others_ask), std::nullopt);  // it may have the sum,
+  listener.last_ended = 1;                          // and has it not
+  EXPECT_NE(watch(100, others_ask), std::nullopt);
 }
 
 // Of a worker that comes back from another lighthouse, whose clock was ahead.
 TEST_F(LighthouseTest, QuorumsAreNumberedInTheirOrderEvenIfTheClockGoesBack) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_GT(Lighthouse(false, say_nothing, [] { return 0.0; }).epoch(), lighthouse_.epoch());
   const QuorumNumber other = {lighthouse_.epoch() + 1'000'000'000, 97};
   const QuorumNumber first = quorum_of(2).number();
   EXPECT_EQ(first.lighthouse_epoch, lighthouse_.epoch());
   ask(asking(0, 2, 5, 1, first));
   ask(asking(1, 1, 90, /*epoch=*/2, other));
-  lighthouse_.form_quorum();
-  const Quorum second = ask(asking(0, 2, 5, 1, first)).value();
+  const Quorum second = lighthouse_.form_quorum().value();
   EXPECT_GT(second.number(), other);
   EXPECT_EQ(second.outer_steps, 5);
   EXPECT_EQ(second.member(1).donor, 0);
@@ -283,6 +264,67 @@ TEST(LighthouseServer, ListensOnTheLoopbackOnly) {
   }
   EXPECT_EQ(num_found, 1);
   EXPECT_THROW(LighthouseServer(server.port(), false, say_nothing), CheckError);  // it is taken
+}
+
+TEST(Report, IsReadAsItWasWritten) {
+  const Report report = {
+      .beat = {.worker = 3,
+               .epoch = 0xfedcba9876543210,
+               .phase = Phase::kHealing,
+               .request = 4,
+               .last_ended = 3,
+               .has_finished = true,
+               .progress = 5,
+               .last_quorum = {~0ULL, 8},
+               .outer_steps = 6,
+               .state_hash = "ab",
+               .weight = 0.1,
+               .address = "tcp://127.0.0.1:1",
+               .missed = {1, 0xfedcba9876543210}},
+      .number = 9,
+      .rules = {.num_workers = 4, .min_workers = 2, .stale_s = 0.3, .join_timeout_s = 0.7},
+      .fingerprint = "f",
+      .round = {0xfedcba9876543211, 2},
+      .vote = Vote::kAgainst,
+      .is_leaving = true};
+  EXPECT_EQ(parse_report(to_text(report)), report);
+  Answer answer = {.number = 9, .lighthouse_epoch = ~0ULL, .refusal = "no"};
+  EXPECT_EQ(parse_answer(to_text(answer)), answer);
+  answer.decision = Decision::kCommit;
+  answer.quorum = {
+      .lighthouse_epoch = 0xfedcba9876543210,
+      .id = 7,
+      .outer_steps = 6,
+      .members = {{.worker = 0, .epoch = 1, .state_hash = "x"},
+                  {.worker = 2, .epoch = ~0ULL, .weight = 3, .has_finished = true, .donor = 0}}};
+  EXPECT_EQ(parse_answer(to_text(answer)), answer);
+}
+
+TEST(Report, WhatIsNoneIsRefused) {
+  const std::string good = to_text(Report{});
+  parse_report(good);
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_THROW(parse_report(good.substr(0, length)), CheckError) << length;
+  for (const char* text : {"", "7", "[]", "{}", "null", "{\"worker\":\"x\"}"}) {
+    EXPECT_THROW(parse_report(text), CheckError) << text;
+    EXPECT_THROW(parse_answer(text), CheckError) << text;
+  }
+  EXPECT_THROW(parse_report(std::string(2 << 20, ' ')), CheckError);
+  for (const auto& [old, other] : std::vector<std::pair<const char*, const char*>>{
+           {"none", "maybe"},
+           {"\"worker\":0", "\"worker\":-1"},
+           {"\"worker\":0", "\"worker\":4294967296"},
+           {"\"request\":0", "\"request\":0.5"},
+           {"\"request\":0", "\"request\":1e300"},
+           {"\"request\":0", "\"request\":0,\"more\":0"},
+           {"\"outer_steps\":0", "\"outer_steps\":9223372036854775807"},
+           {"\"outer_steps\":0", "\"outer_steps\":18446744073709551615"},
+           {"\"weight\":1.0", "\"weight\":0.0"}}) {
+    std::string text = good;
+    ASSERT_NE(text.find(old), std::string::npos) << old;
+    text.replace(text.find(old), std::string(old).size(), other);
+    EXPECT_THROW(parse_report(text), CheckError) << text;
+  }
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// A ZeroMQ socket that listens on this machine, and lets in only those that have the run's keys.
+// A ZeroMQ socket that listens on this machine, and the keys that keep strangers out: one pair for
+// all workers of a run, in a file that each has.
 //
 // Without keys it listens on the loopback only. With keys, every connection is encrypted and
 // authenticated by CURVE, ZeroMQ's use of Curve25519 (rfc.zeromq.org/spec/26): both sides must own
-// the pair's secret key (curve_keys.hpp), and one that does not is turned away before any message
-// of its is read.
+// the pair's secret key, and one that does not is turned away before any message of its is read.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,20 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/log.hpp"
 
 namespace ladder {
+
+struct CurveKeys {
+  std::string public_key, secret_key;  // Z85 text, 40 characters each
+};
+
+// The file has two lines: public key and secret key. Throws CheckError naming the file if it cannot
+// be read, is no such file, holds keys that do not belong together, or may be read by others.
+CurveKeys read_curve_keys(const std::string& file);
+
+// Writes a new pair that only the user may read. Throws CheckError if the file exists.
+void write_curve_keys(const std::string& file);
 
 // For a socket that connects to a Listener with these keys.
 void use_keys(zmq::socket_t& socket, const CurveKeys& keys);

@@ -66,15 +66,25 @@ class LighthouseClient {
 
 }  // namespace
 
-Membership::Membership(const MembershipOptions& options, Log log)
-    : options_(options), log_(std::move(log)) {
+Membership::Membership(const ElasticOptions& options, const std::optional<CurveKeys>& keys,
+                       const Newness& newness, const std::string& address,
+                       const std::string& fingerprint, Log log)
+    : options_(options),
+      keys_(keys),
+      beat_s_(
+          std::clamp(std::min(options.join_timeout_s, options.round_timeout_s) / 20, 0.01, 1.0)),
+      log_(std::move(log)) {
+  // Ten heartbeats may be late or lost before a worker counts as lost.
   report_ = {.beat = {.worker = options.worker,
                       .epoch = new_epoch(),
-                      .last_quorum = options.newness.last_quorum,
-                      .outer_steps = options.newness.outer_steps,
-                      .address = options.address},
-             .rules = options.rules,
-             .fingerprint = options.fingerprint};
+                      .last_quorum = newness.last_quorum,
+                      .outer_steps = newness.outer_steps,
+                      .address = address},
+             .rules = {.num_workers = options.num_workers,
+                       .min_workers = options.min_workers,
+                       .stale_s = 10 * beat_s_,
+                       .join_timeout_s = options.join_timeout_s},
+             .fingerprint = fingerprint};
   thread_ = std::thread([this] { run(); });
 }
 
@@ -172,13 +182,15 @@ bool Membership::is_aborted() {
 }
 
 void Membership::run() {
-  LighthouseClient lighthouse(options_.lighthouse, options_.keys);
+  LighthouseClient lighthouse(host_port(options_.lighthouse), keys_);
   // An answer takes a moment. One that takes longer is lost, and the next report says it again.
-  const double patience_s = std::clamp(2 * options_.beat_s, 0.25, 2.0);
+  const double patience_s = std::clamp(2 * beat_s_, 0.25, 2.0);
   std::unique_lock lock(mutex_);
   while (!has_ended_) {
     is_due_ = false;
-    const Report report = next_report();
+    ++report_.number;
+    report_.beat.progress = progress_;
+    const Report report = report_;
     const double made_s = timer_.seconds();
     Answer answer;
     std::string fault;
@@ -203,12 +215,6 @@ void Membership::run() {
   has_ended_ = true;
   if (decision_ == Decision::kOpen) decision_ = Decision::kUnknown;  // nobody will hear of it
   changed_.notify_all();
-}
-
-Report Membership::next_report() {
-  ++report_.number;
-  report_.beat.progress = progress_;
-  return report_;
 }
 
 void Membership::note_answer(const Report& report, const Answer& answer) {
@@ -237,8 +243,8 @@ void Membership::note_answer(const Report& report, const Answer& answer) {
 std::chrono::duration<double> Membership::pause() const {
   const bool is_waiting = report_.beat.phase == Phase::kAsking || report_.vote != Vote::kNone;
   const bool is_in_round = report_.round != QuorumNumber{};
-  const double pause_s = is_waiting ? kAskPause : is_in_round ? kRoundPause : options_.beat_s;
-  return std::chrono::duration<double>(std::min(pause_s, options_.beat_s));
+  const double pause_s = is_waiting ? kAskPause : is_in_round ? kRoundPause : beat_s_;
+  return std::chrono::duration<double>(std::min(pause_s, beat_s_));
 }
 
 }  // namespace ladder

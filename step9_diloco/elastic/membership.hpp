@@ -18,29 +18,21 @@
 #include <vector>
 
 #include "common/core/timer.hpp"
-#include "step9_diloco/elastic/curve_keys.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/log.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 #include "step9_diloco/elastic/report.hpp"
 
 namespace ladder {
 
-struct MembershipOptions {
-  HostPort lighthouse = {};
-  std::optional<CurveKeys> keys = {};
-  int worker = 0;
-  Newness newness = {};          // of the state that this worker comes with, from its checkpoint
-  std::string address = {};      // where this worker receives data
-  std::string fingerprint = {};  // of model and options; all workers have the same
-  QuorumRules rules = {};
-  double beat_s = 0.1;  // between reports; a fraction of rules.stale_s
-};
-
 class Membership {
  public:
-  // Starts to report.
-  Membership(const MembershipOptions& options, Log log);
+  // Starts to report: how new the state is that this worker comes with, from its checkpoint, where
+  // it receives data, and a fingerprint of model and options, which all workers have in common.
+  Membership(const ElasticOptions& options, const std::optional<CurveKeys>& keys,
+             const Newness& newness, const std::string& address, const std::string& fingerprint,
+             Log log);
   ~Membership();  // as if the process had been killed: see leave()
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -84,12 +76,13 @@ class Membership {
 
  private:
   void run();
-  Report next_report();
   void note_answer(const Report& report, const Answer& answer);
   std::chrono::duration<double> pause() const;
   void say_at_once();
 
-  const MembershipOptions options_;
+  const ElasticOptions options_;
+  const std::optional<CurveKeys> keys_;
+  const double beat_s_;  // between reports, at most
   Log log_;
   std::atomic<std::int64_t> progress_ = 0;
   std::mutex mutex_;  // guards what follows

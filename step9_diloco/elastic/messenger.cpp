@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -30,30 +32,37 @@ Messenger::~Messenger() {
 }
 
 void Messenger::send(const std::string& address, const Message& message) {
-  const std::string bytes = encode(message);
-  const bool is_state =
-      message.kind == MessageKind::kState || message.kind == MessageKind::kRequest;
+  const QuorumNumber quorum = {message.lighthouse_epoch, message.quorum};
+  send({quorum, /*is_state=*/false, address}, std::make_shared<std::string>(encode(message)));
+}
+
+void Messenger::send_state(const std::string& address, const QuorumNumber& quorum,
+                           const Bytes& piece) {
+  send({quorum, /*is_state=*/true, address}, piece);
+}
+
+void Messenger::send(const Route& route, const Bytes& bytes) {
   const std::lock_guard lock(mutex_);
   try {
-    zmq::socket_t& socket =
-        socket_for({{message.lighthouse_epoch, message.quorum}, is_state, address});
-    const bool is_queued = socket.send(zmq::buffer(bytes), zmq::send_flags::dontwait).has_value();
-    if (is_queued) num_bytes_sent_ += static_cast<std::int64_t>(bytes.size());
+    zmq::message_t message(
+        const_cast<char*>(bytes->data()), bytes->size(),
+        [](void*, void* reference) { delete static_cast<Bytes*>(reference); }, new Bytes(bytes));
+    socket_for(route).send(message, zmq::send_flags::dontwait);
+    num_bytes_sent_ += std::ssize(*bytes);
   } catch (const zmq::error_t& error) {
-    log_(concat("cannot send to ", address, ": ", error.what()));
+    log_(concat("cannot send to ", std::get<std::string>(route), ": ", error.what()));
   }
 }
 
 zmq::socket_t& Messenger::socket_for(const Route& route) {
   const auto found = peers_.find(route);
   if (found != peers_.end()) return found->second;
-  const auto& [quorum, is_state, address] = route;
   zmq::socket_t socket(context_, zmq::socket_type::push);
   socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::sndhwm, is_state ? kMaxQueued : 0);  // 0: no limit
+  socket.set(zmq::sockopt::sndhwm, 0);  // no limit
   socket.set(zmq::sockopt::reconnect_ivl, 10);
   if (keys_) use_keys(socket, *keys_);
-  socket.connect(address);
+  socket.connect(std::get<std::string>(route));
   return peers_.emplace(route, std::move(socket)).first->second;
 }
 
@@ -81,6 +90,50 @@ void Messenger::run() {
       if (error.num() != EINTR) log_(concat("cannot receive: ", error.what()));
     }
   }
+}
+
+void Donor::give(const Quorum& quorum, const std::string& snapshot) {
+  Gift gift = {.quorum = quorum};
+  for (std::int64_t offset = 0; offset < std::ssize(snapshot); offset += kPieceBytes)
+    gift.pieces.push_back(std::make_shared<std::string>(
+        encode(piece_of(quorum, worker_, MessageKind::kState, offset, snapshot))));
+  for (const Member& member : quorum.receivers(worker_))
+    for (const Messenger::Bytes& piece : gift.pieces)
+      messenger_.send_state(member.address, quorum.number(), piece);
+  gifts_.push_back(std::move(gift));
+}
+
+// Nobody else refers to a piece that has left all connections.
+void Donor::note_progress() {
+  for (Gift& gift : gifts_) {
+    const auto num_left =
+        std::erase_if(gift.pieces, [](const auto& piece) { return piece.use_count() == 1; });
+    if (num_left > 0) gift.since_progress.restart();
+  }
+  std::erase_if(gifts_, [](const Gift& gift) { return gift.pieces.empty(); });
+}
+
+void Donor::forget(const Quorum& later, double seconds) {
+  note_progress();
+  const auto asks_again = [&](const Member& member) {
+    return std::ranges::find(later.members, member.worker, &Member::worker) != later.members.end();
+  };
+  std::erase_if(gifts_, [&](const Gift& gift) {
+    return gift.since_progress.seconds() > seconds ||
+           std::ranges::all_of(gift.quorum.receivers(worker_), asks_again);
+  });
+}
+
+std::set<QuorumNumber> Donor::quorums() const {
+  std::set<QuorumNumber> quorums;
+  for (const Gift& gift : gifts_) quorums.insert(gift.quorum.number());
+  return quorums;
+}
+
+bool Donor::is_giving(double seconds) {
+  note_progress();
+  return std::ranges::any_of(
+      gifts_, [&](const Gift& gift) { return gift.since_progress.seconds() <= seconds; });
 }
 
 std::string own_host(const HostPort& other) {

@@ -10,15 +10,14 @@
 // sends a part that is longer than a message can be. ZeroMQ keeps the parts of a message until the
 // last one has arrived, however many there are: whoever may connect can fill the memory.
 //
-// Thread-safe. Memory: what is sent but not yet on its way. Of values that is at most what the
-// round sends; of a state at most kMaxQueued pieces for each receiver, and what is beyond them is
-// dropped, for the receiver asks again.
+// Thread-safe. Memory: what is sent but not yet on its way.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -26,8 +25,9 @@
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "step9_diloco/elastic/curve_keys.hpp"
+#include "common/core/timer.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
 #include "step9_diloco/elastic/listener.hpp"
 #include "step9_diloco/elastic/log.hpp"
@@ -37,7 +37,9 @@ namespace ladder {
 
 class Messenger {
  public:
-  static constexpr int kMaxQueued = 32;
+  // An encoded message. Several connections may share it; each has its own reference until the
+  // message has left.
+  using Bytes = std::shared_ptr<const std::string>;
 
   // `receive` gets every message, in a thread of the messenger. `host`: by which other machines
   // reach this one; used with keys only. Throws CheckError if it cannot listen.
@@ -50,6 +52,8 @@ class Messenger {
   const std::string& address() const { return address_; }  // "tcp://HOST:PORT"
 
   void send(const std::string& address, const Message& message);
+  // A piece of a state, of this quorum.
+  void send_state(const std::string& address, const QuorumNumber& quorum, const Bytes& piece);
 
   // Drops the connections of all other quorums, with what has not been sent, except those on which
   // states of `served` travel.
@@ -61,6 +65,7 @@ class Messenger {
  private:
   // Where messages go. A state has a connection of its own.
   using Route = std::tuple<QuorumNumber, bool /*is_state*/, std::string /*address*/>;
+  void send(const Route& route, const Bytes& bytes);
   zmq::socket_t& socket_for(const Route& route);
   void run();
 
@@ -75,6 +80,35 @@ class Messenger {
   std::atomic<bool> has_ended_ = false;
   std::atomic<std::int64_t> num_bytes_sent_ = 0, num_refused_ = 0;
   std::thread thread_;
+};
+
+// What a donor sends to those that heal from it (snapshot.hpp): all pieces at once, for TCP carries
+// all that the link can. Memory: the pieces that have not left, once for all that heal from it.
+// Lifetime: the messenger outlives it.
+class Donor {
+ public:
+  Donor(int worker, Messenger& messenger) : worker_(worker), messenger_(messenger) {}
+
+  // Sends this snapshot to those that heal from this worker in this quorum.
+  void give(const Quorum& quorum, const std::string& snapshot);
+  // Drops what nobody needs any more: all that should receive it are members of this later quorum,
+  // or nothing of it has left in the last `seconds`.
+  void forget(const Quorum& later, double seconds);
+  std::set<QuorumNumber> quorums() const;  // whose snapshots have not left
+  // Something has not left, but something has in the last `seconds`.
+  bool is_giving(double seconds);
+
+ private:
+  struct Gift {
+    Quorum quorum;
+    std::vector<Messenger::Bytes> pieces;  // that have not left
+    Timer since_progress = {};
+  };
+  void note_progress();
+
+  int worker_;
+  Messenger& messenger_;
+  std::vector<Gift> gifts_;
 };
 
 // The address of this machine on the way to that one. Throws CheckError if there is no way.

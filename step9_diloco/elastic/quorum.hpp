@@ -14,30 +14,19 @@
 // slow, a fast one must not go off alone.
 //
 // The newer of two states is the one that was agreed on in the later quorum; of two of the same
-// quorum, the one with more outer steps: it has that round's. Length says nothing else: a worker
-// that has gone far alone undoes nothing of what others have agreed on since. Raft compares logs in
-// this way (section 5.4.1), by the term of the last entry. The quorum of the last commit would not
-// do here: without Raft's majorities, a worker that is away may have a branch that was committed
-// later than the state on which others have agreed since, in rounds that were aborted.
-//
-// Of the newest states, the one whose hash most members at this outer step share is agreed on.
-// Members that have it are healthy: they contribute to the average and decide on it. All others
-// heal: each receives the state of a healthy one, and then hears the round's average.
+// quorum, the one with more outer steps: it has that round's. Raft compares logs in this way
+// (section 5.4.1), by the term of the last entry. Of the newest states, the one whose hash most
+// members at this outer step share is agreed on. Members that have it are healthy: they contribute
+// to the average and decide on it. All others heal: each receives the state of a healthy one, and
+// then hears the round's average.
 //
 // Invariant: a committed outer step is never undone while a fresh worker has it, one that has been
 // neither lost nor hung since a quorum agreed on its state. For each later quorum waited for it, or
-// was formed by states that came after its own. Whoever comes back from a freeze or a checkpoint
-// waits for it likewise, and heals.
+// was formed by states that came after its own. An outer step that no fresh worker has may be lost.
 //
-// Not promised: an outer step that no fresh worker has. The others cannot tell whether the lost
-// and the hung will ever come back: they go on from the newest state that they have, and whoever
-// comes back later heals to that, even if it has more outer steps. A process that starts again is
-// not fresh until a quorum has agreed on its state.
-//
-// A lighthouse that has just started knows nobody. Workers that are all there may be about to say
-// so, and one of them may have taken an outer step that the others have missed. So at first it
-// waits for all workers that there can be, though not longer than heartbeats take to become stale.
-// So it does when somebody comes back after all were lost.
+// A lighthouse that has just started knows nobody. So at first it waits for all workers that there
+// can be, though not longer than heartbeats take to become stale; and again when somebody comes
+// back after all were lost. README.md shows the accident that each of these rules excludes.
 //
 // A worker that has finished its training asks as well, for a while: others may be behind, and heal
 // from it. It contributes nothing.
@@ -47,6 +36,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -80,8 +70,7 @@ struct Heartbeat {
   std::string state_hash = {};    // of the global copy and the outer momentum, at its last request
   double weight = 1;              // in the average
   std::string address = {};       // where it receives data
-  std::vector<std::uint64_t> missed =
-      {};  // epochs of workers that it does not hear: unreachable.hpp
+  std::vector<std::uint64_t> missed = {};  // epochs of workers that it does not hear: MissedRounds
 
   bool operator==(const Heartbeat&) const = default;
 };
@@ -170,5 +159,31 @@ Heartbeat as_known(Heartbeat beat, const Quorum& last, bool is_committed);
 // lost.
 std::optional<Quorum> decide_quorum(std::vector<WorkerStatus> workers, const QuorumRules& rules,
                                     double watching_s = 1e9);
+
+// ---- Those that do not hear one another ---------------------------------------------------------
+
+// A worker behind a firewall may reach the lighthouse but not the others, or only some of them, and
+// every round with it fails. So whoever has waited in vain for the values of the same worker in
+// kMaxMissedRounds rounds in a row says so in its heartbeats. Who of the two is to blame, nobody
+// can know, but they must not be in a quorum together. So one of each such pair is left out: the
+// worker with the most pairs first, and of a tie the one with the highest number. Nobody is left
+// out for the sake of a worker that is behind it: what it has committed would be lost. A pair ends
+// when one of the two is gone, or hung; a process that starts again has a new epoch.
+inline constexpr int kMaxMissedRounds = 3;
+
+// What one worker has waited for in vain.
+class MissedRounds {
+ public:
+  // After a round of this quorum: the values of these workers have not arrived.
+  void note(const Quorum& quorum, const std::vector<int>& missing);
+  // The epochs of those that were missing in kMaxMissedRounds rounds in a row, or more.
+  std::vector<std::uint64_t> epochs() const;
+
+ private:
+  std::map<std::uint64_t, int> rounds_;  // in a row, by epoch
+};
+
+// The workers to leave out, of those that are neither lost nor hung. One status per worker.
+std::set<int> unreachable_workers(std::vector<WorkerStatus> workers, const QuorumRules& rules);
 
 }  // namespace ladder

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace ladder {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 WorkerStatus asking(int worker, std::int64_t outer_steps = 0, const std::string& hash = "a") {
   return {.beat = {.worker = worker,
@@ -20,19 +22,6 @@ WorkerStatus asking(int worker, std::int64_t outer_steps = 0, const std::string&
 
 WorkerStatus training(int worker) {
   return {.beat = {.worker = worker, .phase = Phase::kTraining}};
-}
-
-std::vector<int> workers_of(const std::vector<Member>& members) {
-  std::vector<int> workers;
-  for (const Member& member : members) workers.push_back(member.worker);
-  return workers;
-}
-
-TEST(Quorum, AllThatAskInTheOrderOfTheWorkers) {
-  const auto quorum = decide_quorum({asking(2), asking(0), asking(1)}, {});
-  ASSERT_TRUE(quorum.has_value());
-  EXPECT_THAT(workers_of(quorum->members), ElementsAre(0, 1, 2));
-  EXPECT_THAT(workers_of(quorum->contributors()), ElementsAre(0, 1, 2));
 }
 
 TEST(Quorum, OneThatIsAheadIsWaitedForUntilItIsHungOrLost) {
@@ -67,41 +56,10 @@ TEST(Quorum, TheStateOfTheLaterQuorumIsNewerHoweverManyOuterStepsItHas) {
   EXPECT_FALSE(decide_quorum(seen, {}).has_value());
 }
 
-// One knows already that the round is committed.
-TEST(Quorum, OfOneQuorumTheStateWithMoreOuterStepsIsNewer) {
-  std::vector<WorkerStatus> seen = {asking(0, 7, "a"), asking(1, 8, "b")};
-  seen[0].beat.last_quorum = seen[1].beat.last_quorum = {8, 97};
-  EXPECT_EQ(decide_quorum(seen, {})->member(0).donor, 1);
-}
-
-TEST(QuorumCounter, GoesOnAfterAllThatItHearsOfAndItsOwnAreTheNewest) {
-  QuorumCounter counter(5000);
-  counter.hear({4000, 97});
-  const QuorumNumber first = counter.next();
-  EXPECT_EQ(first, (QuorumNumber{5000, 1}));
-  counter.hear(first);
-  EXPECT_EQ(counter.next(), (QuorumNumber{5000, 2}));
-  const QuorumNumber foreign = {9000, 97};  // of an earlier lighthouse, with a clock that was ahead
-  counter.hear(foreign);
-  const QuorumNumber third = counter.next();
-  EXPECT_GT(third, foreign);
-  EXPECT_LT(counter.in_order(foreign), counter.in_order(first));
-  EXPECT_LT(counter.in_order(first), counter.in_order(third));
-  EXPECT_LT(counter.in_order({4000, 97}), counter.in_order(foreign));
-}
-
 TEST(Quorum, ATieOfHashesGoesToTheLowestWorker) {
   const auto quorum = decide_quorum({asking(1, 3, "b"), asking(0, 3, "a")}, {});
   EXPECT_EQ(quorum->member(0).donor, std::nullopt);
   EXPECT_EQ(quorum->member(1).donor, 0);
-}
-
-TEST(Quorum, TheFinishedHelpButDoNotContribute) {
-  std::vector<WorkerStatus> seen = {asking(0, 2), asking(1, 1)};
-  seen[0].beat.has_finished = true;
-  const auto quorum = decide_quorum(seen, {});
-  EXPECT_EQ(quorum->member(1).donor, 0);
-  EXPECT_TRUE(quorum->contributors().empty());
 }
 
 TEST(Quorum, ANewLighthouseWaitsForThoseThatItDoesNotKnowYet) {
@@ -133,7 +91,7 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
       for (const double waited_s : {0.0, 4.9, 5.0}) {
         std::vector<WorkerStatus> seen;
         std::map<int, int> count;
-        for (int worker = 0, rest = code; worker < 4; ++worker, rest /= kNumStates) {
+        for (int worker = 3, rest = code; worker >= 0; --worker, rest /= kNumStates) {
           const int state = rest % kNumStates;
           ++count[state];
           if (state == kAbsent) continue;
@@ -156,6 +114,7 @@ TEST(Quorum, EveryCombinationOfFourWorkers) {
         if (!quorum) continue;
         ++num_formed;
         ASSERT_EQ(quorum->members.size(), static_cast<std::size_t>(count[kAsks]));
+        ASSERT_TRUE(std::ranges::is_sorted(quorum->members, {}, &Member::worker));
         for (const Member& member : quorum->members) {
           ASSERT_TRUE(std::ranges::any_of(seen, [&](const WorkerStatus& one) {
             return one.beat.worker == member.worker && one.beat.phase == Phase::kAsking &&
@@ -198,6 +157,79 @@ TEST(Quorum, EveryCombinationOfStatesHealsFromTheMajorityOfTheNewest) {
       }
     }
   }
+}
+
+// A worker whose epoch is 100 + its number, and the workers that it misses.
+WorkerStatus seen_missing(int worker, const std::vector<int>& missed,
+                          std::int64_t outer_steps = 0) {
+  WorkerStatus status = {.beat = {.worker = worker,
+                                  .epoch = 100 + static_cast<std::uint64_t>(worker),
+                                  .outer_steps = outer_steps}};
+  for (const int other : missed)
+    status.beat.missed.push_back(100 + static_cast<std::uint64_t>(other));
+  return status;
+}
+
+TEST(Unreachable, OneOfEachPairIsLeftOut) {
+  struct Case {
+    const char* what;
+    std::vector<std::vector<int>> missed;  // by each worker
+    std::set<int> left_out;
+  };
+  for (const auto& [what, missed, left_out] :
+       std::vector<Case>{{"nobody is there", {}, {}},
+                         {"all are heard", {{}, {}, {}}, {}},
+                         {"its values reach nobody", {{1}, {}, {1}}, {1}},
+                         {"it hears nobody", {{1, 2}, {}, {}}, {0}},
+                         {"two that nobody hears", {{1, 3}, {3}, {1, 3}, {1}, {1, 3}}, {1, 3}},
+                         {"of a tie the last", {{}, {0}}, {1}},
+                         {"the same, both ways", {{}, {2}, {1}}, {2}},
+                         {"of two halves one goes on", {{2, 3}, {2, 3}, {0, 1}, {0, 1}}, {2, 3}}}) {
+    std::vector<WorkerStatus> workers;
+    for (const std::vector<int>& others : missed)
+      workers.push_back(seen_missing(static_cast<int>(workers.size()), others));
+    EXPECT_EQ(unreachable_workers(workers, {}), left_out) << what;
+  }
+}
+
+TEST(Unreachable, ANewProcessGetsAnotherChance) {
+  WorkerStatus restarted = seen_missing(1, {});
+  restarted.beat.epoch = 7;
+  EXPECT_THAT(unreachable_workers({seen_missing(0, {1}), restarted}, {}), IsEmpty());
+}
+
+TEST(Unreachable, WhoIsLostOrHungLeavesNobodyOut) {
+  WorkerStatus lost = seen_missing(0, {1}), hung = lost;
+  lost.beat_age_s = hung.progress_age_s = 1.1;
+  EXPECT_THAT(unreachable_workers({lost, seen_missing(1, {})}, {}), IsEmpty());
+  EXPECT_THAT(unreachable_workers({hung, seen_missing(1, {})}, {}), IsEmpty());
+}
+
+// Two that are behind miss the only one that knows the last outer step. Later it is behind.
+TEST(Unreachable, OneThatIsAheadIsNotLeftOut) {
+  const auto left_out = [](std::int64_t of_two, const WorkerStatus& last) {
+    return unreachable_workers({seen_missing(0, {2}, of_two), seen_missing(1, {2}, of_two), last},
+                               {});
+  };
+  EXPECT_THAT(left_out(6, seen_missing(2, {}, 7)), ElementsAre(0, 1));
+  EXPECT_THAT(left_out(8, seen_missing(2, {0, 1}, 7)), ElementsAre(2));
+  WorkerStatus newer = seen_missing(2, {}, 5);
+  newer.beat.last_quorum = {1, 1};
+  EXPECT_THAT(left_out(6, newer), ElementsAre(0, 1));
+}
+
+TEST(MissedRounds, OnlyRoundsInARowCount) {
+  const Quorum quorum = {.members = {{.worker = 0, .epoch = 100}, {.worker = 1, .epoch = 101}}};
+  const Quorum without = {.members = {{.worker = 0, .epoch = 100}}};
+  MissedRounds missed;
+  for (const auto& missing : std::vector<std::vector<int>>{{1}, {1}, {}, {1}, {1}}) {
+    missed.note(quorum, missing);
+    EXPECT_THAT(missed.epochs(), IsEmpty());
+  }
+  missed.note(quorum, {1});
+  EXPECT_THAT(missed.epochs(), ElementsAre(101));
+  missed.note(without, {});
+  EXPECT_THAT(missed.epochs(), ElementsAre(101));
 }
 
 }  // namespace

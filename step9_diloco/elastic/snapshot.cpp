@@ -1,17 +1,20 @@
 #include "step9_diloco/elastic/snapshot.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <utility>
 
 #include "common/core/byte_hash.hpp"
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 
 namespace ladder {
 namespace {
 
-constexpr std::size_t kHashBytes = 32;
+constexpr double kSilence = 0.1;  // seconds between two signs of life of one that waits
 constexpr std::int64_t kMaxCounter = std::int64_t{1} << 40;  // no run takes so many steps
+
 std::vector<at::Tensor> tensors_of(const WorkerState& state) {
   std::vector<at::Tensor> tensors;
   for (const auto* list : {&state.shared, &state.own})
@@ -21,12 +24,6 @@ std::vector<at::Tensor> tensors_of(const WorkerState& state) {
       tensors.push_back(named.tensor);
     }
   return tensors;
-}
-
-std::string hash_of(const InFlightBuffer& snapshot) {
-  ByteHash hash;
-  hash.update(snapshot.bytes.get(), static_cast<std::size_t>(snapshot.num_bytes) - kHashBytes);
-  return hash.digest();
 }
 
 std::string hash_of_shared(const WorkerState& state,
@@ -40,9 +37,9 @@ std::string hash_of_shared(const WorkerState& state,
   return hash.digest();
 }
 
-std::vector<std::int64_t> counters_in(const InFlightBuffer& snapshot, const WorkerState& state) {
+std::vector<std::int64_t> counters_in(const std::string& snapshot, const WorkerState& state) {
   std::vector<std::int64_t> counters = state.counters();
-  std::memcpy(counters.data(), snapshot.bytes.get(), 8 * counters.size());
+  std::memcpy(counters.data(), snapshot.data(), 8 * counters.size());
   return counters;
 }
 
@@ -53,53 +50,72 @@ std::string shared_hash(const WorkerState& state) {
 }
 
 std::int64_t snapshot_bytes(const WorkerState& state) {
-  std::size_t sum = 8 * state.counters().size() + kHashBytes;
+  std::size_t sum = 8 * state.counters().size();
   for (const at::Tensor& tensor : tensors_of(state)) sum += tensor.nbytes();
   return static_cast<std::int64_t>(sum);
 }
 
-InFlightBuffer take_snapshot(const WorkerState& state) {
-  InFlightBuffer snapshot;
-  snapshot.num_bytes = snapshot_bytes(state);
-  snapshot.bytes.reset(new char[static_cast<std::size_t>(snapshot.num_bytes)]);
-  char* end = snapshot.bytes.get();
-  const auto add = [&end](const void* bytes, std::size_t num_bytes) {
-    if (num_bytes > 0) std::memcpy(end, bytes, num_bytes);
-    end += num_bytes;
+std::string take_snapshot(const WorkerState& state) {
+  std::string snapshot;
+  snapshot.reserve(static_cast<std::size_t>(snapshot_bytes(state)));
+  const auto add = [&](const void* bytes, std::size_t num_bytes) {
+    if (num_bytes > 0) snapshot.append(static_cast<const char*>(bytes), num_bytes);
   };
   const std::vector<std::int64_t> counters = state.counters();
   add(counters.data(), 8 * counters.size());
   for (const at::Tensor& tensor : tensors_of(state)) add(tensor.const_data_ptr(), tensor.nbytes());
-  add(hash_of(snapshot).data(), kHashBytes);
   return snapshot;
 }
 
-std::string fault_of(const InFlightBuffer& snapshot, const Member& donor,
-                     const WorkerState& state) {
-  if (snapshot.num_bytes != snapshot_bytes(state))
-    return concat("it has ", snapshot.num_bytes, " bytes, not ", snapshot_bytes(state));
-  const char* const end = snapshot.bytes.get() + snapshot.num_bytes;
-  if (hash_of(snapshot) != std::string_view(end - kHashBytes, kHashBytes)) return "it is damaged";
+std::string fault_of(const std::string& snapshot, const Member& donor, const WorkerState& state) {
+  if (std::ssize(snapshot) != snapshot_bytes(state))
+    return concat("it has ", snapshot.size(), " bytes, not ", snapshot_bytes(state));
   const std::vector<std::int64_t> counters = counters_in(snapshot, state);
   if (counters.front() != donor.outer_steps)
     return concat("it is of outer step ", counters.front(), ", not ", donor.outer_steps);
   for (const std::int64_t counter : counters)
     if (counter < 0 || counter > kMaxCounter) return concat("it counts ", counter, " steps");
-  const char* next = snapshot.bytes.get() + 8 * counters.size();
+  const char* next = snapshot.data() + 8 * counters.size();
   const std::string hash = hash_of_shared(
       state, [&](const at::Tensor& tensor) { return std::exchange(next, next + tensor.nbytes()); });
   if (hash == donor.state_hash) return "";
   return concat("its parameters have the hash ", hash, ", the quorum says ", donor.state_hash);
 }
 
-void adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state) {
+void adopt_snapshot(const std::string& snapshot, const WorkerState& state) {
   const std::vector<std::int64_t> counters = counters_in(snapshot, state);
-  const char* next = snapshot.bytes.get() + 8 * counters.size();
+  const char* next = snapshot.data() + 8 * counters.size();
   for (const at::Tensor& tensor : tensors_of(state)) {
     if (tensor.nbytes() > 0) std::memcpy(tensor.mutable_data_ptr(), next, tensor.nbytes());
     next += tensor.nbytes();
   }
   state.set_counters(counters);
+}
+
+bool heal(const Quorum& quorum, int worker, const WorkerState& state, Mailbox& mailbox,
+          double seconds, const std::function<bool()>& goes_on, const Log& log) {
+  const Member& donor = quorum.member(*quorum.member(worker).donor);
+  const std::int64_t total = snapshot_bytes(state);
+  const std::int64_t num_pieces = (total + kPieceBytes - 1) / kPieceBytes;
+  log(concat("heals from worker ", donor.worker, ": ", total, " bytes of quorum ", quorum.id));
+  Timer since_piece;
+  std::int64_t num_there = 0;
+  while (num_there < num_pieces && since_piece.seconds() < seconds && goes_on()) {
+    const std::int64_t known = num_there;
+    num_there = mailbox.await_pieces(MessageKind::kState, donor.worker, known,
+                                     std::min(seconds / 4, kSilence));
+    if (num_there > known) since_piece.restart();
+  }
+  const std::optional<std::string> snapshot =
+      mailbox.take(MessageKind::kState, donor.worker, total, 0);
+  const std::string fault = snapshot ? fault_of(*snapshot, donor, state)
+                            : since_piece.seconds() < seconds
+                                ? "this worker is asked to stop"
+                                : concat("nothing has arrived for ", seconds, " s");
+  if (fault.empty()) adopt_snapshot(*snapshot, state);
+  log(fault.empty() ? concat("has healed from worker ", donor.worker)
+                    : concat("could not heal from worker ", donor.worker, ": ", fault));
+  return fault.empty();
 }
 
 }  // namespace ladder

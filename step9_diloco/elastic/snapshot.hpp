@@ -1,10 +1,12 @@
 // What a healthy worker gives to one that heals: an immutable copy of all that training needs.
 //
-// The donor takes it in the moment in which it learns of the quorum, and trains on while a thread
-// serves the copy (snapshot_transfer.hpp). So the state is never torn, half of it older than an
-// inner step and half newer.
+// The donor takes and sends it in the moment in which it learns of the quorum, and trains on while
+// the copy travels. So the state is never torn, half of it older than an inner step and half newer.
+// Both sides look at the progress only: if nothing has arrived for a while, because the donor is
+// dead or a piece was lost, whoever heals turns to another donor; if nothing has left for a while,
+// the donor drops the rest (messenger.hpp).
 //
-//   | counters, 8 bytes each | bytes of the tensors, one after the other | hash of all before: 32 |
+//   | counters, 8 bytes each | bytes of the tensors, one after the other |
 //
 // Both sides have the same model and options (Membership refuses others), so no names are sent.
 //
@@ -18,7 +20,8 @@
 #include <vector>
 
 #include "common/core/unit.hpp"
-#include "step9_diloco/elastic/mailbox.hpp"
+#include "step9_diloco/elastic/log.hpp"
+#include "step9_diloco/elastic/message.hpp"
 #include "step9_diloco/elastic/quorum.hpp"
 
 namespace ladder {
@@ -36,13 +39,19 @@ struct WorkerState {
 
 std::string shared_hash(const WorkerState& state);  // of names, shapes and bytes of `shared`
 std::int64_t snapshot_bytes(const WorkerState& state);
-InFlightBuffer take_snapshot(const WorkerState& state);
+std::string take_snapshot(const WorkerState& state);
 
-// Why a worker with this state must not adopt the donor's snapshot: a wrong length or hash, another
+// Why a worker with this state must not adopt the donor's snapshot: a wrong length, another
 // state than the quorum says, or counters that no run has. Empty if it may.
-std::string fault_of(const InFlightBuffer& snapshot, const Member& donor, const WorkerState& state);
+std::string fault_of(const std::string& snapshot, const Member& donor, const WorkerState& state);
 
 // Overwrites the state by that of a snapshot without fault.
-void adopt_snapshot(const InFlightBuffer& snapshot, const WorkerState& state);
+void adopt_snapshot(const std::string& snapshot, const WorkerState& state);
+
+// Receives the state of its donor and adopts it. False, and nothing is
+// changed, if nothing arrives for `seconds`, or a snapshot with a fault does. `goes_on` is called
+// at every piece, and all the time while there is none; if it says no, that is the end, too.
+bool heal(const Quorum& quorum, int worker, const WorkerState& state, Mailbox& mailbox,
+          double seconds, const std::function<bool()>& goes_on, const Log& log);
 
 }  // namespace ladder

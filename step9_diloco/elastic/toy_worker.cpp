@@ -53,19 +53,28 @@ class EventLog {
   std::FILE* file_;
 };
 
-using Settings = std::map<std::string, std::string>;
+struct Settings {
+  std::map<std::string, std::string> texts;
 
-double number(const Settings& settings, const std::string& name, double otherwise) {
-  return settings.contains(name) ? std::stod(settings.at(name)) : otherwise;
+  double number(const std::string& name, double otherwise) const {
+    return texts.contains(name) ? std::stod(texts.at(name)) : otherwise;
+  }
+  std::int64_t count(const std::string& name, std::int64_t otherwise) const {
+    return texts.contains(name) ? std::stoll(texts.at(name)) : otherwise;
+  }
+};
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// kill=TEXT, stop=TEXT, exit with a signal when a message contains the text, at the `after`-th
-// time.
+// kill=TEXT, stop=TEXT: gets the signal when a message contains the text, at the `after`-th time.
 void misbehave(const Settings& settings, const std::string& message, EventLog& events) {
   static std::atomic<int> num_kill = 0, num_stop = 0;
   const auto is_due = [&](const char* name, std::atomic<int>& count) {
-    return settings.contains(name) && message.find(settings.at(name)) != std::string::npos &&
-           ++count == static_cast<int>(number(settings, "after", 1));
+    const auto text = settings.texts.find(name);
+    return text != settings.texts.end() && message.find(text->second) != std::string::npos &&
+           ++count == settings.count("after", 1);
   };
   if (is_due("kill", num_kill)) ::kill(::getpid(), SIGKILL);
   if (is_due("stop", num_stop)) {
@@ -74,37 +83,42 @@ void misbehave(const Settings& settings, const std::string& message, EventLog& e
     events.write("stops");
     ::raise(SIGSTOP);
     // The process may take a moment to stop: this thread does nothing in it.
-    while (!goes_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!goes_on) sleep_for(0.001);
   }
 }
 
-// FOLDER/state: the tensors, one after the other, the counters, and how new the state is.
+// FOLDER/state: a snapshot, and how new it is.
 void save_state(const WorkerState& state, const QuorumNumber& last_quorum,
                 const std::string& folder) {
+  const std::string snapshot = take_snapshot(state);
   std::ofstream file(folder + "/state.new", std::ios::binary);
-  for (const auto* list : {&state.shared, &state.own})
-    for (const NamedTensor& named : *list)
-      file.write(static_cast<const char*>(named.tensor.const_data_ptr()),
-                 static_cast<std::streamsize>(named.tensor.nbytes()));
-  for (const std::int64_t counter : state.counters()) file << counter << " ";
+  file.write(snapshot.data(), std::ssize(snapshot));
   file << last_quorum.lighthouse_epoch << " " << last_quorum.id << " ";
   file.close();
   std::filesystem::rename(folder + "/state.new", folder + "/state");
 }
 
 QuorumNumber load_state(const WorkerState& state, const std::string& folder) {
+  std::string snapshot = take_snapshot(state);  // as long as the one that is saved
   std::ifstream file(folder + "/state", std::ios::binary);
-  for (const auto* list : {&state.shared, &state.own})
-    for (const NamedTensor& named : *list)
-      file.read(static_cast<char*>(named.tensor.mutable_data_ptr()),
-                static_cast<std::streamsize>(named.tensor.nbytes()));
-  std::vector<std::int64_t> counters = state.counters();
-  for (std::int64_t& counter : counters) file >> counter;
   QuorumNumber last_quorum;
+  file.read(snapshot.data(), std::ssize(snapshot));
   file >> last_quorum.lighthouse_epoch >> last_quorum.id;
   check(file.good(), "there is no ", folder, "/state");
-  state.set_counters(counters);
+  adopt_snapshot(snapshot, state);
   return last_quorum;
+}
+
+ElasticOptions elastic_options(const std::string& lighthouse, int worker, int num_workers,
+                               const Settings& settings) {
+  return {.lighthouse = lighthouse,
+          .key_file = settings.texts.contains("key") ? settings.texts.at("key") : "",
+          .worker = worker,
+          .num_workers = num_workers,
+          .min_workers = static_cast<int>(settings.count("min_workers", 1)),
+          .join_timeout_s = settings.number("join_timeout", 1),
+          .round_timeout_s = settings.number("round_timeout", 1),
+          .patience_s = settings.number("patience", 60)};
 }
 
 int run(const std::string& lighthouse, int worker, int num_workers, const std::string& folder,
@@ -117,102 +131,80 @@ int run(const std::string& lighthouse, int worker, int num_workers, const std::s
     events.write("says: " + message);
     misbehave(settings, message, events);
   };
-  const auto width = static_cast<std::int64_t>(number(settings, "width", 1000));
+  const std::int64_t width = settings.count("width", 1000);
   const auto make_unit = [&] {
     return std::vector<Unit>{
         {"unit", {{"a", at::zeros({width})}, {"b", at::zeros({3, width})}, {"c", at::zeros({7})}}}};
   };
   FlatModel model(make_unit()), global(make_unit());
   const at::Tensor momentum = at::zeros_like(model.params());
-  const DilocoOptions options = {
-      .sync_every = static_cast<std::int64_t>(number(settings, "sync_every", 4)),
-      .num_fragments = static_cast<std::int64_t>(number(settings, "fragments", 2)),
-      .sync_delay = static_cast<std::int64_t>(number(settings, "delay", 0)),
-      .alpha = number(settings, "alpha", 0)};
-  ElasticOptions elastic = {.lighthouse = lighthouse,
-                            .worker = worker,
-                            .num_workers = num_workers,
-                            .min_workers = static_cast<int>(number(settings, "min_workers", 1)),
-                            .join_timeout_s = number(settings, "join_timeout", 1),
-                            .round_timeout_s = number(settings, "round_timeout", 1),
-                            .patience_s = number(settings, "patience", 60)};
-  if (settings.contains("key")) elastic.key_file = settings.at("key");
-  if (number(settings, "tokens", 0) > 0) elastic.merge = Merge::kTokens;
-  ElasticAverager averager(elastic, Log(log, log));
+  const DilocoOptions options = {.sync_every = settings.count("sync_every", 4),
+                                 .num_fragments = settings.count("fragments", 2)};
+  ElasticAverager averager(elastic_options(lighthouse, worker, num_workers, settings), log, log);
   Diloco diloco(model, global, options, averager);
   std::int64_t step = 0, num_new_steps = 0;  // the latter in this round
+  const auto outer_steps = [&] { return diloco.round().outer_steps; };
   const WorkerState state = {
       .shared = {{"global", global.params()}, {"velocity", diloco.velocity()}},
       .own = {{"params", model.params()}, {"momentum", momentum}},
-      .outer_steps = [&] { return diloco.round().outer_steps; },
+      .outer_steps = outer_steps,
       .counters =
           [&] {
-            return std::vector<std::int64_t>{diloco.round().outer_steps, step};
+            return std::vector<std::int64_t>{outer_steps(), step};
           },
       .set_counters =
           [&](const std::vector<std::int64_t>& values) {
-            std::this_thread::sleep_for(
-                std::chrono::duration<double>(number(settings, "heal_s", 0)));
+            sleep_for(settings.number("heal_s", 0));
             diloco.restore({values[0], {}});
             step = values[1];
             num_new_steps = 0;
           },
   };
-  if (settings.contains("resume")) averager.restore(load_state(state, folder));
+  if (settings.texts.contains("resume")) averager.restore(load_state(state, folder));
   averager.join(state, "toy");
   const at::Tensor target = at::sin(at::arange(model.params().numel(), at::kFloat));
-  const auto duration = [&](const char* name, double otherwise_ms) {
-    return std::chrono::duration<double, std::milli>(number(settings, name, otherwise_ms));
-  };
-  const auto pause = duration("step_ms", 2), slow_pause = duration("slow_ms", 0);
-  const auto slow_at = static_cast<std::int64_t>(number(settings, "slow_at", -1));
-  const auto mute_at = static_cast<std::int64_t>(number(settings, "mute_at", 1e9));
-  const auto save_at = static_cast<std::int64_t>(number(settings, "save_at", -1));
+  const std::int64_t mute_at = settings.count("mute_at", 1'000'000'000);
   const std::filesystem::path stop = std::filesystem::path(folder).parent_path() / "stop";
   std::int64_t last_step = -1;  // outer; −1: not known yet
-  for (std::int64_t num_steps = 1; last_step < 0 || diloco.round().outer_steps < last_step;
-       ++num_steps) {
-    const bool is_slow = diloco.round().outer_steps == slow_at;
+  for (std::int64_t num_steps = 1; last_step < 0 || outer_steps() < last_step; ++num_steps) {
+    const bool is_slow = outer_steps() == settings.count("slow_at", -1);
     if (is_slow && num_new_steps == 0) events.write("is slow from now on");
-    std::this_thread::sleep_for(is_slow ? slow_pause : pause);
+    sleep_for(settings.number(is_slow ? "slow_ms" : "step_ms", 2) / 1000);
     momentum.mul_(0.5).add_(model.params() - target + 0.01 * at::cos(target * (worker + step)));
     model.params().sub_(momentum, 0.02);
     ++step;
     ++num_new_steps;
-    averager.note_step(number(settings, "weight", 1));
-    if (num_steps == static_cast<std::int64_t>(number(settings, "damage_at", 0))) {
-      global.params()[5].add_(1);
-      events.write("damages its global copy");
-    }
-    if (num_steps == static_cast<std::int64_t>(number(settings, "nan_at", 0))) {
-      model.params()[5] = std::nan("");
-      events.write("is sick");
-    }
-    if (num_steps == mute_at) events.write("is mute");
-    if (num_steps == static_cast<std::int64_t>(number(settings, "nap_at", 0))) {
-      events.write("naps");
-      std::this_thread::sleep_for(std::chrono::duration<double>(number(settings, "nap", 0)));
-    }
+    averager.note_step(/*num_tokens=*/1);
+    const auto is_time_for = [&](const char* name, const char* event) {
+      if (num_steps != settings.count(name, 0)) return false;
+      events.write(event);
+      return true;
+    };
+    is_time_for("mute_at", "is mute");
+    if (is_time_for("damage_at", "damages its global copy")) global.params()[5].add_(1);
+    if (is_time_for("nan_at", "is sick")) model.params()[5] = std::nan("");
+    if (is_time_for("nap_at", "naps")) sleep_for(settings.number("nap", 0));
     const DilocoAction due = plan_diloco(options, num_steps);
     if (due.starts && averager.form_quorum()) {
-      const std::vector<Member>& members = averager.quorum().members;
+      const Quorum& quorum = averager.quorum();
       if (averager.counts().num_commits == 0)
-        events.write("listens at " + averager.quorum().member(worker).address);
-      const bool is_mute = num_steps >= mute_at && members.size() > 1;
+        events.write("listens at " + quorum.member(worker).address);
+      const bool is_mute = num_steps >= mute_at && quorum.members.size() > 1;
       if (!is_mute) diloco.start_average();
     }
     if (!due.finishes) continue;
     const bool is_committed = finish_round(diloco, averager);
-    events.write(concat(is_committed ? "commit " : "failed ", diloco.round().outer_steps, " ",
+    events.write(concat(is_committed ? "commit " : "failed ", outer_steps(), " ",
                         shared_hash(state), " ", averager.quorum().contributors().size(), " ",
                         num_new_steps));
-    if (diloco.round().outer_steps == save_at) save_state(state, averager.last_quorum(), folder);
+    if (outer_steps() == settings.count("save_at", -1))
+      save_state(state, averager.last_quorum(), folder);
     num_new_steps = 0;  // a failed round has put the global parameters in their place
     if (StopSignal::was_raised()) break;
     if (last_step < 0 && std::filesystem::exists(stop)) std::ifstream(stop) >> last_step;
   }
   averager.end();
-  events.write(concat("done ", diloco.round().outer_steps, " ", shared_hash(state), " ",
+  events.write(concat("done ", outer_steps(), " ", shared_hash(state), " ",
                       at::mse_loss(model.params(), target).item<double>()));
   return StopSignal::was_raised() ? 75 : 0;  // as trainers do
 }
@@ -226,7 +218,7 @@ int main(int argc, char** argv) {
     ladder::Settings settings;
     for (int i = 5; i < argc; ++i) {
       const std::string text = argv[i];
-      settings[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+      settings.texts[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
     }
     return ladder::run(argv[1], std::stoi(argv[2]), std::stoi(argv[3]), argv[4], settings);
   } catch (const std::exception& error) {

@@ -4,10 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/self_communicator.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
-#include "common/train/start.hpp"
 #include "step9_diloco/averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
+#include "step9_diloco/elastic/train.hpp"
 
 namespace ladder {
 namespace {
@@ -54,6 +55,39 @@ TEST(WorkerState, ACheckpointSaysHowNewItIs) {
   checkpoint.extra_counts.clear();  // as a former version has written it
   with_last_quorum({.restore = ignore}, former).restore(checkpoint);
   EXPECT_EQ(former.last_quorum(), QuorumNumber());
+}
+
+TEST(ElasticOptions, WhatCannotBeIsRefused) {
+  struct Case {
+    std::vector<const char*> words;
+    const char* message;
+  };
+  for (const auto& [words, message] : std::vector<Case>{
+           {{"--elastic", "here"}, "--elastic is 'here', it must be HOST:PORT"},
+           {{"--elastic", ":1"}, "must be HOST:PORT"},
+           {{"--elastic", "localhost:70000"}, "must be HOST:PORT"},
+           {{"--elastic", "localhost:1x", "--elastic-key", "key"}, "must be HOST:PORT"},
+           {{"--elastic", "[::1]:5"}, "use IPv4 only"},
+           {{"--elastic", "::1:5"}, "use IPv4 only"},
+           {{"--elastic", "10.0.0.1:1"}, "need --elastic-key"},
+           {{"--workers", "3", "--worker", "3"},
+            "--worker is 3, with --workers 3 it must be from 0 to 2"},
+           {{"--worker", "1"}, "from 0 to 0"},
+           {{"--workers", "3", "--min-workers", "4"}, "from 1 to the 3"},
+           {{"--join-timeout", "0"}, "--join-timeout is 0, it must be above 0"},
+           {{"--patience", "1e9"}, "--patience is 1e+09"},
+           {{"--patience", "60"}, "of --join-timeout"},
+           {{"--wire", "int8"}, "--wire is for ranks of one run"},
+       })
+    expect_refused(elastic::trainer(), words, {message});
+  parse_words(elastic::trainer(), {"--elastic", "10.0.0.1:1", "--elastic-key", "key"});
+}
+
+TEST(ElasticOptions, HostsOfThisMachineOnly) {
+  EXPECT_EQ(host_port("a.b:5").host, "a.b");
+  EXPECT_EQ(host_port("a.b:5").port, 5);
+  EXPECT_TRUE(is_loopback("127.0.3.4"));
+  EXPECT_FALSE(is_loopback("12.7.0.1"));
 }
 
 }  // namespace

@@ -91,11 +91,12 @@ void write_checkpoint_seeds(const fs::path& folder) {
 void write_worker_seeds(const fs::path& folder) {
   write(folder / "message" / "sum",
         encode({.kind = MessageKind::kSum, .total = 6, .payload = "values"}));
-  write(folder / "message" / "request", encode({.kind = MessageKind::kRequest, .total = 6}));
+  write(folder / "message" / "state",
+        encode({.kind = MessageKind::kState, .total = 6, .payload = "values"}));
   const std::string fields = {1, 3, 2, 1, 2, 3, 1, 2, 0, 1};  // piece 0 of worker 1's state
   write(folder / "message" / "fields", '\1' + fields + fields);
   const std::string counters = bytes_of<std::int64_t>({3, 12, 4});
-  write(folder / "snapshot" / "right", '\7' + counters + std::string(8 * 4 + 32, '\0'));
+  write(folder / "snapshot" / "right", '\7' + counters + std::string(8 * 4, '\0'));
   for (char format = 0; format < 3; ++format)
     write(folder / "wire_format" / concat("format", int{format}),
           std::string({format, 0, '\x80'}) + std::string(600, '\x3f'));
