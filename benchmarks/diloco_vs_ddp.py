@@ -78,9 +78,6 @@ def print_table(rows):
     print(table(cells))
 
 
-# ---- figure -----------------------------------------------------------------------------------------------------------
-
-
 def svg(rows, link):
     """Two panels side by side: validation loss over steps, and over seconds on the link."""
     width, height, top, gap, left = 330, 230, 150, 60, 52
@@ -96,9 +93,6 @@ def svg(rows, link):
     out.append(f'<text x="{left - 32}" y="{top - 16}">validation loss, nats per token</text>')
     title = "Validation loss of step 4 and step 9, over steps and over time"
     return page(left + 2 * width + gap + 28, top + height + 60, title, out)
-
-
-# ---- runs -------------------------------------------------------------------------------------------------------------
 
 
 def train(arguments, program, options, out):
@@ -141,9 +135,6 @@ def main():
     drawing = svg(rows, f"{float(arguments.link.split(':')[1]) * 1000:g} Mbit/s")
     content = {"link": arguments.link, "workers": arguments.workers, "runs": rows}
     return write_results(out / "diloco", content, drawing, faults_of(rows, arguments.within))
-
-
-# ---- self-test --------------------------------------------------------------------------------------------------------
 
 
 def self_test():

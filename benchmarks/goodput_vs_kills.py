@@ -2,19 +2,15 @@
 """What workers that die cost the others: the goodput of step 9's elastic workers over the rate of kills.
 
     ./ladder bench goodput [--workers 4] [--kills 0,5,10,20,30] [--seconds 60] [--out FOLDER]
-
-Starts a lighthouse and workers, each a process of its own that averages as the trainer does, but whose inner steps only
-sleep: so the time of a dead worker is not given to the others, as it would be on the cores of one machine. Kills them
-(SIGKILL) at seeded random moments, so many per minute among all; starts each again, with nothing, after --restart
-seconds. One that knows the newest state is always spared, for nobody heals from the dead.
-
-An inner step is useful if the average of its round was committed. Goodput is the number of useful inner steps
-divided by that of the first run, in which nobody dies. What is lost has two parts: a worker takes no steps while it is
-not there, and others wait for it. The table says how many inner steps a kill costs, and how many of them the dead
-worker could not have taken anyway. Writes FOLDER/goodput.json and goodput.svg. Exit code 1 if workers disagree on a state.
-
     benchmarks/goodput_vs_kills.py --self-test       checks the arithmetic on logs that it makes
-Standard library only.
+
+Starts a lighthouse and workers, whose inner steps only sleep: so the time of a dead worker is not given to the others. Kills
+them (SIGKILL) at seeded random moments, so many per minute among all; starts each again, with nothing, after --restart seconds.
+One that knows the newest state is always spared, for nobody heals from the dead.
+
+An inner step is useful if the average of its round was committed. Goodput is the number of useful inner steps divided by that
+of the first run, in which nobody dies. The table says how many inner steps a kill costs, and how many of them the dead worker
+could not have taken anyway. Writes FOLDER/goodput.json and goodput.svg. Exit code 1 if workers disagree on a state.
 """
 
 import argparse
@@ -36,9 +32,6 @@ SYNC_EVERY = 20
 TIME_OUT_S = 1
 START_S = 60  # that the first round may take
 SETTINGS = [f"step_ms={STEP_MS}", f"sync_every={SYNC_EVERY}", "fragments=1", f"join_timeout={TIME_OUT_S}", f"round_timeout={TIME_OUT_S}"]
-
-
-# ---- logs -------------------------------------------------------------------------------------------------------------
 
 
 def commits_of(log):
@@ -73,9 +66,6 @@ def row_of(rate, kills, absent, useful, wanted):
         "lost_per_kill": (wanted - useful) / kills if kills else 0.0,
         "absent_per_kill": absent * wanted / kills if kills else 0.0,
     }  # fmt: skip
-
-
-# ---- one run ----------------------------------------------------------------------------------------------------------
 
 
 class Group:
@@ -167,9 +157,6 @@ def measure(arguments, rate, noted, folder):
     return sum(map(len, kills.values())), absent, useful_steps(logs, begin, finish), disagreements(logs)
 
 
-# ---- what is shown ----------------------------------------------------------------------------------------------------
-
-
 def print_table(rows):
     lines = [["kills per minute", "kills", "goodput", "workers there", "inner steps lost per kill", "of these, absent"]]
     for row in rows:
@@ -233,9 +220,6 @@ def main():
           f"back after {arguments.restart:g} s\n")  # fmt: skip
     print_table(rows)
     return write_results(out / "goodput", {"workers": arguments.workers, "runs": rows}, svg(rows, arguments.workers), faults)
-
-
-# ---- self-test --------------------------------------------------------------------------------------------------------
 
 
 def self_test():

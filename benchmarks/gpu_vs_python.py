@@ -57,9 +57,6 @@ NAMES = {
 }  # fmt: skip
 
 
-# ---- the GPU ----------------------------------------------------------------------------------------------------------
-
-
 def find_gpu():
     """(name, None) of the GPU that every program takes, or (None, why there is none). Asks the driver itself: the
     benchmark decides before libtorch is installed."""
@@ -151,9 +148,6 @@ def heading(a, device_name, torch_version):
         f"{a.channels} channels, context {a.context}, vocabulary {a.vocab_size}, tied embeddings; bf16, "
         f"{a.micro_batch_size} rows a step; {a.rounds} rounds of {a.warmup_steps} + {a.steps} steps each"
     )
-
-
-# ---- the benchmark ----------------------------------------------------------------------------------------------------
 
 
 def refuse(text):
@@ -303,9 +297,6 @@ def main():
         ratio = statistics.median(figures["ratios_to_step0"][kind])
         if ratio < arguments.at_least:
             sys.exit(f"{NAMES[kind]}: the median ratio {ratio:.3f} to step 0 is below {arguments.at_least}")
-
-
-# ---- self-test --------------------------------------------------------------------------------------------------------
 
 
 def self_test():

@@ -2,23 +2,19 @@
 """Memory per step: every step of the course at several numbers of ranks, measured beside theory.
 
     ./ladder bench memory [--ranks 1,2,4] [--precision bf16] [--out FOLDER] [options of a trainer, for example --layers 8]
-
-Trains each stage of scripts/ladder_rungs.tsv for a few steps on one model and reads its report.json. Prints bytes per
-parameter by category, held between steps, beside theory; the peaks of parameters, gradients and optimizer, likewise;
-the largest total with the activations' share of it; the largest total with the last save, beside what the kernel says
-the process occupied at most; and writes all of it to FOLDER/memory.{csv,json,svg}. The fullest rank counts; every rank is
-held against its own theory. Exit code 1 if one byte differs. With --precision bf16 or fp16, the figure shows two more
-values beside each bar, both from the formulas (--dry-run): what the step holds in fp32, and what it would hold with
-16-bit gradients, as in the ZeRO paper. Resident memory has no theory to the byte: libraries, MPI and
-the heap's own needs are in it. tests/resident_memory_test.cpp bounds what it grows by with the model.
-
     benchmarks/memory_vs_theory.py --self-test       plants mismatches in reports that it makes; each must be found
-Standard library only.
+
+Trains each stage of scripts/ladder_rungs.tsv for a few steps on one model and reads its report.json. Prints and writes to
+FOLDER/memory.{csv,json,svg} what the fullest rank holds per parameter, by category, and its peaks, beside theory; every rank
+is held against its own. Exit code 1 if one byte differs. With --precision bf16 or fp16, the figure has two more values for each
+bar, from the formulas (--dry-run): what the step holds in fp32, and with 16-bit gradients, as in the ZeRO paper. Resident memory
+has no theory to the byte; tests/resident_memory_test.cpp bounds what it grows by. Standard library only.
 """
 
 import argparse
 import copy
 import csv
+import itertools
 import json
 import math
 import re
@@ -111,8 +107,6 @@ def print_table(rows):
         )  # fmt: skip
     print(table(cells))
 
-
-# ---- figure -----------------------------------------------------------------------------------------------------------
 
 TOP, LEFT, HEIGHT = 80, 52, 240  # of the plot, in pixels
 BAR, BAR_GAP, GROUP_GAP = 34, 8, 26
@@ -211,9 +205,6 @@ def legend(out, has_fp32):
     return end
 
 
-# ---- runs -------------------------------------------------------------------------------------------------------------
-
-
 def ranks_of(text):
     ranks = sorted({int(part) if part.isdigit() else 0 for part in text.split(",")})
     if ranks[0] < 1:
@@ -273,9 +264,6 @@ def measure(arguments, options):
     return rows, faults
 
 
-# ---- self-test --------------------------------------------------------------------------------------------------------
-
-
 def self_test():
     """A report that is right; and each of its numbers wrong, on either rank."""
     held = {"parameters": 400, "gradients": 200, "optimizer": 800, "communication": 40}
@@ -287,39 +275,27 @@ def self_test():
     good = {"world_size": 2, "config": config, "num_parameters": 100, "memory": [copy.deepcopy(memory) for _ in range(2)],
             "memory_theory": [{**held, **peaks} for _ in range(2)]}  # fmt: skip
     assert mismatches("good", good) == [], mismatches("good", good)
-    num_planted = 0
-    for rank in range(2):
-        for kind in (*held, *peaks, "live_at_step_end"):
-            bad = copy.deepcopy(good)
-            bad["memory"][rank][kind] += 1
-            found = mismatches("bad", bad)
-            assert found and f"rank {rank}" in found[0] and str(bad["memory"][rank][kind]) in found[0], (kind, found)
-            num_planted += 1
+    scratch = {"other": 2**22, "live_at_step_end": 1440 + 2**22, "other_by_name": {SCRATCH: 2**22}}
+    rotary = {"other": 512, "live_at_step_end": 1952, "other_by_name": {"rotary positions": 512}}
+    cases = [({kind: memory[kind] + 1}, {}, str(memory[kind] + 1)) for kind in (*held, *peaks, "live_at_step_end")] + [
+        ({"other": 8, "live_at_step_end": 1448, "other_by_name": {"unnamed": 8}}, {}, "unnamed"),
+        ({"resident_peak": 1799}, {}, "1799 bytes resident, and 1800 in tensors"),
+        (scratch, {"precision": "bf16", "masters": "none"}, ""), (scratch, {"precision": "bf16"}, "at most 0"),
+        (rotary, {}, ""), (rotary, {"context": 7}, "512 bytes rotary positions, theory says at most 448"),
+    ]  # fmt: skip
+    for rank, (of_rank, options, wanted) in itertools.product(range(2), cases):
         bad = copy.deepcopy(good)
-        bad["memory"][rank].update(other=8, live_at_step_end=1448, other_by_name={"unnamed": 8})
-        assert "unnamed" in mismatches("bad", bad)[0]
-        bad = copy.deepcopy(good)
-        bad["memory"][rank]["resident_peak"] = 1799
-        assert "1799 bytes resident, and 1800 in tensors" in mismatches("bad", bad)[0]
-        bad = copy.deepcopy(good)
-        bad["config"].update({"precision": "bf16", "masters": "none"})
-        bad["memory"][rank].update(other=2**22, live_at_step_end=1440 + 2**22, other_by_name={SCRATCH: 2**22})
-        assert mismatches("good", bad) == [] and make_row("good", bad)["held"] == 1440
-        bad["config"]["masters"] = "fp32"
-        assert "at most 0" in mismatches("bad", bad)[0]
-        bad["config"].update({"grad-dtype": "bf16", "masters": "none"})
-        assert others_theory(bad["config"])[SCRATCH] == 2**23
-        bad = copy.deepcopy(good)
-        bad["memory"][rank].update(other=512, live_at_step_end=1952, other_by_name={"rotary positions": 512})
-        assert mismatches("good", bad) == []
-        bad["config"]["context"] = 7
-        assert "512 bytes rotary positions, theory says at most 448" in mismatches("bad", bad)[0]
-        num_planted += 4
+        bad["memory"][rank].update(of_rank)
+        bad["config"].update(options)
+        found = mismatches("bad", bad)
+        assert f"rank {rank}" in found[0] and wanted in found[0] if wanted else not found, (of_rank, options, found)
+        assert of_rank != scratch or make_row("bad", bad)["held"] == 1440
+    assert others_theory(config | {"precision": "bf16", "grad-dtype": "bf16", "masters": "none"})[SCRATCH] == 2**23
     row = make_row("step7_zero3", good)
     assert (row["held"], row["held_theory"], row["activations_share"]) == (1440, 1440, 70 / 1700)
     assert svg([row]).count("<rect") == 9  # four parts of a bar, four of the legend, the background
     self_test_of_16_bits(row)
-    print(f"{num_planted} mismatches planted, all found")
+    print(f"{2 * len(cases)} mismatches planted, all found")
 
 
 def self_test_of_16_bits(row):

@@ -153,9 +153,6 @@ def processor():
     return f"{len(os.sched_getaffinity(0))} cores of {cpu_info()['model name']}"
 
 
-# ---- self-test --------------------------------------------------------------------------------------------------------
-
-
 def self_test():
     sends = {"all_reduce": {"calls": 1, "bytes_sent": 40, "messages": 2}}
     stage = {"at_most": {"parameters": 8, "gradients": 8, "optimizer": 16}, "sends": sends, "in_steps": 1}

@@ -2,18 +2,14 @@
 """16 bits beside fp32: what a small model learns in each format, what it holds, and what a sum in 16 bits costs.
 
     ./ladder bench precision [--steps 1000] [--out FOLDER] [--write] [options of a trainer]
+    benchmarks/precision_vs_fp32.py --self-test       the arithmetic and the bound on made-up reports; the chapter against its tables
 
-Trains step 0 from the same seed on the same rows of the built-in corpus in nine variants, and prints for each the bytes
-it holds per parameter, the training loss (mean of the last 50 steps), the validation loss and its distance from fp32's.
-Then it takes one gradient of the same 64 rows on several numbers of ranks, and prints how far 16-bit gradients are from
-fp32 ones; and one in fp16, with and without a loss scale. Writes all of it to FOLDER/precision.json and precision.svg;
-with --write, also the figure and the tables of step 0's chapter on precision. Exit code 1 if a variant with masters and
-fp32 gradients ends further from fp32 than --within allows, or if a sentence of that chapter has another figure than its
-table.
-
-    benchmarks/precision_vs_fp32.py --self-test       checks the arithmetic and the bound on reports that it makes, and
-                                                      the chapter's sentences against its tables
-Standard library only.
+Trains step 0 from one seed on the same rows of the built-in corpus in nine variants, and prints for each the bytes it holds per
+parameter, the training loss (mean of the last 50 steps), and the validation loss and its distance from fp32's. Then it takes one
+gradient of the same 64 rows on several numbers of ranks, and one in fp16 with and without a loss scale, and prints how far 16-bit
+gradients are from fp32 ones. Writes FOLDER/precision.json and precision.svg; with --write, also the figure and the tables of step
+0's chapter on precision. Exit code 1 if a variant with masters and fp32 gradients ends further from fp32 than --within allows, or
+if a sentence of that chapter has another figure than its table. Standard library only.
 """
 
 import array
@@ -28,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import compare_runs  # noqa: E402
+import tensor_files  # noqa: E402
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import run_all  # noqa: E402
@@ -127,7 +123,7 @@ def price_list(rows):
 
 def read_tensors(path):
     """{name: its numbers} of a model.safetensors (docs/checkpoint.md)."""
-    tensors = {name: array.array("f", data) for name, (_, data) in compare_runs.read_tensors(path).items()}
+    tensors = {name: array.array("f", data) for name, (_, data) in tensor_files.read_tensors(path).items()}
     for numbers in tensors.values() if sys.byteorder == "big" else ():
         numbers.byteswap()
     return tensors
@@ -214,8 +210,6 @@ def percent(share):
     return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-# ---- figure -----------------------------------------------------------------------------------------------------------
-
 WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and left of them
 
 
@@ -239,9 +233,6 @@ def svg(rows, within):
     for number, curve in enumerate(curves):
         out += legend(curve, LEFT + number % 2 * (WIDTH + GAP), 18 + number // 2 * 18)
     return page(second + WIDTH + 20, top + HEIGHT + 48, "Validation loss in 16 bits and in fp32, over steps", out)
-
-
-# ---- runs -------------------------------------------------------------------------------------------------------------
 
 
 def trainer(arguments):
@@ -365,9 +356,6 @@ def main():
     return write_results(out / "precision", content, figure, faults)
 
 
-# ---- self-test --------------------------------------------------------------------------------------------------------
-
-
 def self_test():
     checks = 0
 
@@ -408,8 +396,7 @@ def self_test():
     check((errors["worst"], errors["worst_tensor"], errors["changed"]) == (1.0, "b", 0.5), f"an error is wrong: {errors}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        header = b'{"a":{"shape":[2],"data_offsets":[0,8]},"b":{"shape":[1],"data_offsets":[8,12]}}'
-        path.write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<3f", 1.5, -2.0, 0.25))
+        tensor_files.write_tensors(path, {"a": ([2], struct.pack("<2f", 1.5, -2.0)), "b": ([1], struct.pack("<f", 0.25))})
         tensors = {name: list(numbers) for name, numbers in read_tensors(path).items()}
         check(tensors == {"a": [1.5, -2.0], "b": [0.25]}, f"a file is misread: {tensors}")
     text = "a\n<!-- price list:begin -->\nold\n<!-- price list:end -->\n<!-- sums:begin -->\n<!-- sums:end -->\n<!-- scales:begin -->\n<!-- scales:end -->\nz\n"

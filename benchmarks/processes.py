@@ -93,8 +93,6 @@ def run_all(commands, environment=None):
         return [out for out, _ in texts]
 
 
-# ---- self-test --------------------------------------------------------------------------------------------------------
-
 # Runs two children that write their process id to argv[1] and then do what argv[2:] says.
 PROGRAM = """
 import sys

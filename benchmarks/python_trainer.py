@@ -18,7 +18,7 @@ the most that its tensors have occupied.
 import argparse
 import json
 import os
-import struct
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +31,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from tensor_files import read_tensors  # noqa: E402
 
 
 class Block(nn.Module):
@@ -108,24 +111,11 @@ class HuggingFace(nn.Module):
         return name.removeprefix("model.transformer.")
 
 
-def read_safetensors(path):
-    """Name -> fp32 tensor, all of a file that step 0 wrote."""
-    raw = Path(path).read_bytes()
-    header_bytes = struct.unpack("<Q", raw[:8])[0]
-    data = memoryview(raw)[8 + header_bytes :]
-    tensors = {}
-    for name, entry in json.loads(raw[8 : 8 + header_bytes]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            values = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
-            tensors[name] = torch.from_numpy(values.copy())
-    return tensors
-
-
 @torch.no_grad()
 def load(model, checkpoint):
     """Copies a checkpoint into the model; nn.Linear stores the transpose of what GPT-2's files hold, but for the head."""
-    stored = read_safetensors(Path(checkpoint) / "model.safetensors")
+    file = read_tensors(Path(checkpoint) / "model.safetensors")
+    stored = {name: torch.frombuffer(bytearray(values), dtype=torch.float32).view(shape) for name, (shape, values) in file.items()}
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
     for name, parameter in model.named_parameters():  # a tied one once, as the embedding
         tensor = stored.pop(model.name_in_checkpoint(name))

@@ -24,6 +24,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tensor_files import read_tensors, write_tensors
+
 SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
 VALIDATION, PER_BYTE, RATE, SECONDS = "validation loss", "nats per byte of the validation text", "learning rate", "seconds per step"
 LOGGED = {"loss": SERIES["losses"], "grad_norm": SERIES["grad_norms"], "param_norm": SERIES["param_norms"], "units": SERIES["units"],
@@ -116,22 +118,6 @@ def parameters_file(folder, step):
         if path.exists():
             return path
     return None
-
-
-def read_tensors(path):
-    """{name: (shape, bytes of its fp32 values)}"""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    try:
-        header = json.loads(data[8:start])
-        header.pop("__metadata__", None)
-        spans = {name: (entry["shape"], *entry["data_offsets"]) for name, entry in header.items()}
-        is_whole = len(data) == start + max(end for _, _, end in spans.values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: is not a safetensors file: {error}") from None
-    if not is_whole:
-        raise ValueError(f"{path}: its length does not match its header")
-    return {name: (shape, data[start + begin : start + end]) for name, (shape, begin, end) in spans.items()}
 
 
 # ---- comparison -------------------------------------------------------------------------------------------------------
@@ -237,8 +223,6 @@ def describe_equality(run, reference, within):
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
-# ---- self-test --------------------------------------------------------------------------------------------------------
-
 BIAS = "h.0.attn.c_attn.bias"
 
 
@@ -259,14 +243,7 @@ class PlantedRun:
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.log))
         if self.file is None:
             return
-        header, data = {}, b""
-        for name, values in self.tensors.items():
-            values = array.array("f", values).tobytes()
-            header[name] = {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [len(data), len(data) + len(values)]}
-            data += values
-        header = json.dumps(header).encode()
-        (folder / self.file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / self.file).write_bytes(len(header).to_bytes(8, "little") + header + data)
+        write_tensors(folder / self.file, {name: ([len(values)], array.array("f", values).tobytes()) for name, values in self.tensors.items()})
 
     # What is planted, besides a value at a place of the report:
     def tensor(self, name, place, value):

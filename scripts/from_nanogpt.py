@@ -18,12 +18,12 @@ import argparse
 import json
 import os
 import re
-import struct
 import sys
 import tempfile
 from pathlib import Path
 
 import torch
+from tensor_files import read_tensors, write_tensors
 
 SHAPE = {"n_layer": "n_layer", "n_head": "n_head", "n_embd": "n_embd", "n_positions": "block_size", "vocab_size": "vocab_size"}
 TRANSPOSED = re.compile(r"(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$")
@@ -90,19 +90,6 @@ def convert(config, state):
     return tensors, num_filled
 
 
-def write_safetensors(path, tensors):
-    header, end = {"__metadata__": {"format": "pt"}}, 0
-    for name, tensor in tensors.items():
-        start, end = end, end + 4 * tensor.numel()
-        header[f"transformer.{name}"] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for tensor in tensors.values():
-            file.write(tensor.float().contiguous().numpy().tobytes())
-
-
 def write_folder(source, folder):
     if os.path.lexists(folder):
         raise Refused(f"{folder} already exists: name a new folder")
@@ -112,15 +99,13 @@ def write_folder(source, folder):
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.partial-") as partial:
         made = Path(partial, "made")
         made.mkdir()
-        write_safetensors(made / "model.safetensors", tensors)
+        write_tensors(made / "model.safetensors", {f"transformer.{name}": (tensor.shape, tensor.float().contiguous().numpy().tobytes())
+                                                   for name, tensor in tensors.items()})  # fmt: skip
         settings = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", **config, "activation_function": "gelu_new",
                     "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "torch_dtype": "float32"}  # fmt: skip
         (made / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
         made.rename(folder)
     print(f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters" + (f"; {num_filled} biases are zeros" if num_filled else ""))
-
-
-# ---- self-test --------------------------------------------------------------------------------------------------------
 
 
 def small_checkpoint(bias=True, prefix="transformer."):
@@ -174,16 +159,12 @@ def self_test():
 
 
 def check_folder(folder, model, prefix):
-    bytes_ = (folder / "model.safetensors").read_bytes()
-    (length,) = struct.unpack("<Q", bytes_[:8])
-    header = json.loads(bytes_[8 : 8 + length])
-    del header["__metadata__"]
-    if header.keys() != {f"transformer.{name}" for name in shapes_of(json.loads((folder / "config.json").read_text()))}:
+    tensors = read_tensors(folder / "model.safetensors")
+    if tensors.keys() != {f"transformer.{name}" for name in shapes_of(json.loads((folder / "config.json").read_text()))}:
         raise SystemExit("the names are others")
-    for name, entry in header.items():
-        start, end = (8 + length + offset for offset in entry["data_offsets"])
-        values = torch.frombuffer(bytearray(bytes_[start:end]), dtype=torch.float32).view(entry["shape"])
-        stored = model.get(prefix + name.removeprefix("transformer."), torch.zeros(entry["shape"]))
+    for name, (shape, found) in tensors.items():
+        values = torch.frombuffer(bytearray(found), dtype=torch.float32).view(shape)
+        stored = model.get(prefix + name.removeprefix("transformer."), torch.zeros(shape))
         if not torch.equal(values, stored.t() if TRANSPOSED.search(name) else stored):
             raise SystemExit(f"{name} has other values")
 

@@ -4,12 +4,11 @@
     scripts/ladder_table.py runs/ladder-… [--ranks N] [--short] [--rungs FILE]
     scripts/ladder_table.py --self-test       plants faults in runs that it makes; each must be found
 
-Reads RUN/RUNG/report.json of each rung in ladder_rungs.tsv, prints the table and writes it to RUN/table.md and
-RUN/table.json. The bounds: a rung equals the one that it must equal (compare_runs.py); memory and traffic match the
-theory to the byte, call and message; each rank reads all data or its share, as the rung says; only model state is
-alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a few steps or with other
-options: lower than at the start), and one that is no mean over tokens falls on the validation data (with --short: is
-finite). Exit code 1 if one does not hold. Standard library only.
+Reads RUN/RUNG/report.json of each rung in ladder_rungs.tsv, prints the table and writes it to RUN/table.{md,json}. The bounds:
+a rung equals the one that it must equal; memory and traffic match the theory to the byte, call and message; each rank reads all
+data or its share; only model state is alive between steps; the loss is finite and below BIGRAM_LOSS (with --short, for runs of a
+few steps or with other options: lower than at the start), and one that is no mean over tokens falls on the validation data (with
+--short: is finite). Exit code 1 if one does not hold. Standard library only.
 """
 
 import argparse
@@ -138,9 +137,6 @@ def loss_faults(report, is_short):
     return [] if losses[-1] < BIGRAM_LOSS else [f"its loss {losses[-1]:.4f} is not below {BIGRAM_LOSS}"]
 
 
-# ---- table ------------------------------------------------------------------------------------------------------------
-
-
 def largest_difference(a, b):
     """The largest |a - b| of two series; infinite where one holds what is not finite, or more entries."""
     if len(a) != len(b) or None in a or None in b:
@@ -232,8 +228,6 @@ NOTE = "B/p: bytes held per parameter on the fullest rank. In brackets: what the
 def markdown(columns, rows):
     return table([list(columns), *([cell(row) for cell in columns.values()] for row in rows)]) + "\n"
 
-
-# ---- self-test --------------------------------------------------------------------------------------------------------
 
 TEXT_OF_STAGES = """\
 # a comment

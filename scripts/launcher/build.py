@@ -56,9 +56,6 @@ def locks(file) -> bool:
     return False
 
 
-# ---- CMake ------------------------------------------------------------------------------------------------------------
-
-
 def cmake_options(kind: Kind) -> list[str]:
     """The -D options of every build folder. ccache's paths are relative, so that build folders share its objects."""
     options = [f"-DLADDER_TORCH={own_torch()}", f"-DLADDER_CUDA={'ON' if kind.is_cuda else 'OFF'}"]

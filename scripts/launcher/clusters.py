@@ -66,9 +66,6 @@ def show_layout(hosts, options):
         print(f"{rank:<5} {host:20} {local:<10} {f'cuda:{local}' if is_cuda else 'cpu'}")
 
 
-# ---- mpirun -----------------------------------------------------------------------------------------------------------
-
-
 def read_hosts(text):
     """[(host, number of ranks)] of HOST:RANKS,…"""
     hosts = []
@@ -100,9 +97,6 @@ def mpirun_hosts(words):
         return 0
     need_program(arguments.program)
     return launch_mpirun(command, "saved and stopped (exit code 75); the same command with --resume auto continues").code
-
-
-# ---- torchrun ---------------------------------------------------------------------------------------------------------
 
 
 def read_master(text):
@@ -139,9 +133,6 @@ def torchrun(words):
              "./ladder doctor says which it is); LADDER_TORCHRUN=FILE names another")  # fmt: skip
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # what torchrun would choose, with a warning; a trainer heeds --threads
     become(command)
-
-
-# ---- Slurm ------------------------------------------------------------------------------------------------------------
 
 
 def slurm(words):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launcher.checkout import CPU, ROOT
 from launcher.console import say
-from launcher.libtorch import has_venv, is_cpu_half, own_torch, rename_in_scripts, torch_in
+from launcher.libtorch import has_venv, is_cpu_half, own_torch, put_in_place, torch_in
 from launcher.logs import Log
 
 
@@ -31,8 +31,5 @@ def need_environment(name: str, sees_torch: bool = False) -> Path:
         packages, packages_of_torch = next(new.glob("lib/python3*/site-packages")), torch_in(CPU.venv).parent
         (packages / "torch.pth").write_text(f"{os.path.relpath(packages_of_torch, packages)}\n")
     log.run([new / "bin/python", "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", "-r", requirements])
-    rename_in_scripts(new, venv.name)
-    shutil.copy(requirements, new / "requirements.txt")
-    shutil.rmtree(venv, ignore_errors=True)
-    new.rename(venv)
+    put_in_place(new, venv, requirements)
     return venv

@@ -116,10 +116,7 @@ def need_torch(kind):
     (new / "packages.txt").write_text("\n".join(requirements(packages)) + "\n")
     log.run([*pip_install, "--no-deps", "-r", new / "packages.txt"])
     log.run([python, "-c", *loads_torch(kind, new)])
-    rename_in_scripts(new, kind.venv.name)
-    shutil.copy(kind.requirements, new / "requirements.txt")
-    shutil.rmtree(kind.venv, ignore_errors=True)
-    new.rename(kind.venv)
+    put_in_place(new, kind.venv, kind.requirements)
 
 
 def loads_torch(kind, venv):
@@ -129,9 +126,12 @@ def loads_torch(kind, venv):
     return ["import ctypes, sys; ctypes.CDLL(sys.argv[1])", torch_in(venv) / "lib/libtorch_cpu.so"]
 
 
-def rename_in_scripts(venv, name):
-    """They contain the path of the environment."""
-    for file in [*(venv / "bin").iterdir(), venv / "pyvenv.cfg"]:
+def put_in_place(new, venv, requirements):
+    """A complete environment takes its name, which is in its scripts, and the place of an older one."""
+    for file in [*(new / "bin").iterdir(), new / "pyvenv.cfg"]:
         content = b"" if file.is_symlink() or not file.is_file() else file.read_bytes()
-        if venv.name.encode() in content and b"\0" not in content:
-            file.write_bytes(content.replace(venv.name.encode(), name.encode()))
+        if new.name.encode() in content and b"\0" not in content:
+            file.write_bytes(content.replace(new.name.encode(), venv.name.encode()))
+    shutil.copy(requirements, new / "requirements.txt")
+    shutil.rmtree(venv, ignore_errors=True)
+    new.rename(venv)

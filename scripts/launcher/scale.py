@@ -149,9 +149,6 @@ def own_options(step: str, ranks: int, options: list[str]) -> list:
     return ["--steps", 9]
 
 
-# ---- what is shown ----------------------------------------------------------------------------------------------------
-
-
 def text_of(step: str, links: list[str], points: list[Point], measured: list[Point]) -> str:
     simulated = {(point.ranks, point.link): point for point in points if point.step == step}
     real = {(point.ranks, point.link): point for point in measured if point.step == step}

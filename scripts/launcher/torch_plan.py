@@ -63,9 +63,6 @@ def fetching(torch, packages, what, on_disk):
     return f"fetching torch {torch['version']}{what}: {len(packages)} package(s), {size_text(packages)}{where}; {on_disk} on disk"
 
 
-# ---- pip's report -----------------------------------------------------------------------------------------------------
-
-
 def num_bytes_at(url):
     """Size of the file, or None if the server does not say."""
     parts = urllib.parse.urlsplit(url)
