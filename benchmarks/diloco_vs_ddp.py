@@ -41,7 +41,7 @@ ROWS = 16  # per step, of all workers
 def row_of(name, report):
     """A run's figures."""
     seconds = list(itertools.accumulate(report["step_seconds"]))
-    sent = max(traffic["bytes_sent"] for traffic in (total_of(rank) for rank in report["traffic"]))
+    sent = max(sum(of["bytes_sent"] for of in rank.values() if isinstance(of, dict)) for rank in report["traffic"])
     return {
         "name": name,
         "steps": len(report["losses"]),
@@ -50,12 +50,6 @@ def row_of(name, report):
         "seconds": seconds[-1],
         "curve": [[point["step"], seconds[point["step"] - 1], point["loss"]] for point in report["val_losses"]],
     }
-
-
-def total_of(traffic):
-    """One rank's traffic, all operations together."""
-    operations = [value for value in traffic.values() if isinstance(value, dict)]
-    return {"bytes_sent": sum(operation["bytes_sent"] for operation in operations)}
 
 
 def faults_of(rows, within):

@@ -84,9 +84,6 @@ def file_name_of(device_name):
     return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-")
 
 
-# ---- figures ----------------------------------------------------------------------------------------------------------
-
-
 def mfu(tokens_per_s, flops, peak_tflops):
     """Share of the peak; None without a peak."""
     return tokens_per_s * flops / (peak_tflops * 1e12) if peak_tflops else None

@@ -28,6 +28,9 @@ from processes import BUILD, on_ranks, run_all
 from race import VOCABULARY, Race, check_same_model, make_parser, parse, print_figures
 from race import print_load, ratios_of, require_program, run_rounds, shape_text, write_figures
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from launcher.tables import table  # noqa: E402
+
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 # The losses of the first steps, before two programs that round differently drift apart.
 STEPS_COMPARED, TOLERANCE = 4, 2e-6
@@ -110,12 +113,11 @@ def make_runs(race, a, blocks):
 def print_summary(a, share, tokens_per_s):
     """Per schedule and m: scaling first, then the limit, then the peer; medians of the rounds' ratios."""
     p, rows = a.stages, []
+    lines = [["", "of one process", "of p copies", "limit", "of the limit", "with the cut", "step 8 / PyTorch"]]
 
     def ratio(x, y):
         return statistics.median(b / c for b, c in zip(tokens_per_s[x], tokens_per_s[y]))
 
-    print(f"\nEfficiency on {p} stages; medians of the rounds' ratios")
-    print("                      of one process  of p copies   limit  of the limit  with the cut  step 8 / PyTorch")
     for m in a.microbatches:
         limit, limit_of_cut = m / (m + p - 1), m / (p * (1 + (m - 1) * share))
         for name in SCHEDULES.values():
@@ -127,9 +129,9 @@ def print_summary(a, share, tokens_per_s):
                        "ours_per_peer": ratio(kind, f"PyTorch {name}, m={m}")}  # fmt: skip
                 rows.append(row)
                 # PyTorch's own efficiency is against our one process: there is one base for all.
-                print(f"{kind:21} {efficiency:14.3f} {row['of_copies']:12.3f} {limit:7.3f} {row['of_limit']:13.3f} "
-                      f"{row['of_limit_with_cut']:13.3f}"
-                      + (f" {row['ours_per_peer']:17.3f}" if program == "step 8" else ""))  # fmt: skip
+                cells = [f"{value:.3f}" for value in list(row.values())[1:]]
+                lines.append([kind, *cells[:-1], cells[-1] if program == "step 8" else ""])
+    print(f"\nEfficiency on {p} stages; medians of the rounds' ratios\n\n{table(lines, numbers_right=True)}")
     return rows
 
 

@@ -33,9 +33,6 @@ LOGGED = {"loss": SERIES["losses"], "grad_norm": SERIES["grad_norms"], "param_no
           "val_nats_per_byte": PER_BYTE}  # fmt: skip
 
 
-# ---- what a run has written ----------------------------------------------------------------------------------------------
-
-
 def read_report(folder):
     """Returns the report. Raises ValueError with its path if the file is not a report."""
     path = Path(folder) / "report.json"
@@ -118,9 +115,6 @@ def parameters_file(folder, step):
         if path.exists():
             return path
     return None
-
-
-# ---- comparison -------------------------------------------------------------------------------------------------------
 
 
 def is_finite(value):

@@ -30,9 +30,6 @@ MINUS = "–"
 WIDE_TOKENS = (20240801).to_bytes(4, "little")  # how llm.c's files of 4 bytes per token begin
 
 
-# ---- bounds -----------------------------------------------------------------------------------------------------------
-
-
 def equality_faults(rung, run):
     """What compare_runs says about the rung and the one that it must equal."""
     within = None if rung.within == "bits" else float(rung.within)
