@@ -1,24 +1,16 @@
 // The scripts for several machines (scripts/cluster) with a real mpirun and a real torchrun, on
 // this machine. Their command lines alone, and Slurm's, are checked by
 // scripts/check_cluster_scripts.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
-#include "common/core/check.hpp"
-#include "common/core/json.hpp"
 #include "common/core/timer.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
+#include "tests/process_test.hpp"
 
 namespace ladder {
 namespace {
@@ -27,31 +19,20 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr double kSeconds = 60;
-
-class Cluster : public ::testing::Test {
+class Cluster : public ProcessTest {
  protected:
-  // Programs are named by their paths, because this build need not be build/release. `step`: the
-  // folder of a step or chapter.
-  static std::string trainer(const std::string& step, const std::string& options) {
-    const std::string name = fs::path(step).filename();
-    return concat(one_word(concat(LADDER_BUILD, "/", step, "/", name)),
-                  " --layers 1 --heads 2 --channels 20 --context 16 ", options);
+  Cluster() { seconds_ = 60; }
+
+  static std::string training(const std::string& step, const std::string& options) {
+    return concat(trainer(step), "--layers 1 --heads 2 --channels 20 --context 16 ", options);
+  }
+  static std::string step4(const std::string& options) {
+    return training("step4_bucketed_ddp", options);
   }
   static std::string script(const std::string& name) {
     return one_word(concat(LADDER_SOURCE, "/scripts/cluster/", name)) + " ";
   }
-  // Ends in time with this exit code.
-  std::string expect_end(const std::string& command, int exit_code) const {
-    Program program(words(command), folder_.path());
-    EXPECT_EQ(program.wait(kSeconds), exit_code) << program.output();
-    return program.output();
-  }
-  Json report_of(const std::string& folder) const {
-    return parse_json(read_text_file(folder_.path(folder + "/report.json")), "report.json");
-  }
-
-  TempFolder folder_;
+  static std::string over_hosts() { return script("mpirun_hosts.sh") + "--hosts localhost:2 "; }
 };
 
 #ifdef LADDER_TORCHRUN
@@ -65,24 +46,18 @@ std::string torchrun_script() {
 
 // Torchrun with the store that it serves, and where rank 0 has to serve one.
 TEST_F(Cluster, EveryLauncherTrainsToTheSameBits) {
-  const auto step4 = [](const std::string& out) {
-    return trainer("step4_bucketed_ddp",
-                   "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out " + out);
-  };
+  const std::string options = "--steps 5 --eval-every 2 --eval-samples 6 --quiet --out ";
   std::vector<std::string> runs = {"hosts"};
-  expect_end(script("mpirun_hosts.sh") + "--hosts localhost:2 " + step4("hosts"), 0);
+  run(over_hosts() + step4(options + "hosts"));
 #ifdef LADDER_TORCHRUN
   runs.insert(runs.end(), {"torchrun", "rank_0_serves"});
-  expect_end(torchrun_script() + "--ranks-per-node 2 " + step4("torchrun"), 0);
-  expect_end(concat("env OMP_NUM_THREADS=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ",
-                    one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 2 --no-python ",
-                    step4("rank_0_serves")),
-             0);
+  run(torchrun_script() + "--ranks-per-node 2 " + step4(options + "torchrun"));
+  run(concat("env OMP_NUM_THREADS=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 ",
+             one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 2 --no-python ",
+             step4(options + "rank_0_serves")));
 #endif
-  expect_end(concat(mpi_launch(LADDER_MPIEXEC), "-n 2 ", step4("plain")), 0);
-  const std::string same = expect_end(
-      concat("python3 ", one_word(LADDER_SOURCE "/scripts/compare_runs.py"), " hosts plain"), 0);
-  EXPECT_THAT(same, HasSubstr("equal to the bit: 5 steps"));
+  run(mpirun(2) + step4(options + "plain"));
+  run(compared("hosts", "plain"), 0, {"equal to the bit: 5 steps"});
   const Json wanted = report_of("plain");
   for (const std::string& out : runs) {
     SCOPED_TRACE(out);
@@ -103,65 +78,57 @@ TEST_F(Cluster, EveryLauncherTrainsToTheSameBits) {
 
 // Torchrun has an exit code of its own.
 TEST_F(Cluster, SignalsAndExitCodesArePassedOn) {
-  const std::string over_hosts = script("mpirun_hosts.sh") + "--hosts localhost:2 ";
-  EXPECT_THAT(expect_end(over_hosts + trainer("step4_bucketed_ddp", "--stepz 1"), 2),
-              HasSubstr("rank 0: error: unknown option --stepz"));
-  std::vector<std::pair<std::string, int>> launchers = {{over_hosts, 75}};
+  run(over_hosts() + step4("--stepz 1"), 2, {"rank 0: error: unknown option --stepz"});
+  std::vector<std::pair<std::string, int>> launchers = {{over_hosts(), 75}};
 #ifdef LADDER_TORCHRUN
   launchers.emplace_back(torchrun_script() + "--ranks-per-node 2 ", 1);
 #endif
   for (const auto& [launcher, exit_code] : launchers) {
-    const std::string options = concat("--steps 100000 --log-every 1 --out run", exit_code);
-    Program run(words(launcher + trainer("step4_bucketed_ddp", options)), folder_.path());
-    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-    run.signal(SIGTERM);
-    EXPECT_EQ(run.wait(kSeconds), exit_code) << run.output();
-    EXPECT_TRUE(report_of(concat("run", exit_code))["was_stopped"].get<bool>());
+    const std::string out = concat("run", exit_code);
+    Program program = start(launcher + step4("--steps 100000 --log-every 1 --out " + out));
+    ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
+    program.signal(SIGTERM);
+    EXPECT_EQ(program.wait(seconds_), exit_code) << program.output();
+    EXPECT_TRUE(report_of(out)["was_stopped"].get<bool>());
   }
 }
 
 // Ctrl-C under "| tee LOG" ends tee as well: nobody reads what mpirun and the launcher say.
 TEST_F(Cluster, AReaderThatHasGoneCostsNoStepAndNoSave) {
-  const std::string start =
-      concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
-             trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1 --out run"));
-  Program run({"bash", "-c", "exec " + start + " > >(head -1 >first) 2>&1"}, folder_.path());
+  const std::string command = over_hosts() + step4("--steps 100000 --log-every 1 --out run");
+  Program program({"bash", "-c", "exec " + command + " > >(head -1 >first) 2>&1"}, folder_.path());
   const auto num_steps = [&] {
     std::ifstream metrics(folder_.path("run/metrics.jsonl"));
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');
   };
   const Timer timer;
-  while (num_steps() < 50 && timer.seconds() < kSeconds) ::usleep(10'000);
-  run.signal(SIGINT);
-  EXPECT_EQ(run.wait(kSeconds), 75);
-  EXPECT_TRUE(report_of("run")["was_stopped"].get<bool>());
+  while (num_steps() < 50 && timer.seconds() < seconds_) ::usleep(10'000);
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait(seconds_), 75);
+  EXPECT_TRUE(report_of()["was_stopped"].get<bool>());
   EXPECT_THAT(read_text_file(folder_.path("first")), HasSubstr("step 1/"));
 }
 
 TEST_F(Cluster, WhoIsKilledIsNamed) {
   for (const char* who : {"rank 1 on ", "mpirun"}) {
-    Program run(words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
-                             trainer("step4_bucketed_ddp", "--steps 100000 --log-every 1"))),
-                folder_.path());
-    ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-    const pid_t mpirun = run.children().at(0);
+    Program program = start(over_hosts() + step4("--steps 100000 --log-every 1"));
+    ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
+    const pid_t mpirun = program.children().at(0);
     const std::vector<pid_t> ranks = children_of(mpirun);
     ::kill(*who == 'r' ? *std::max_element(ranks.begin(), ranks.end()) : mpirun, SIGKILL);
-    EXPECT_EQ(run.wait(kSeconds), 128 + SIGKILL);
-    EXPECT_THAT(run.output(), AllOf(HasSubstr(concat("ladder: ", who)),
-                                    HasSubstr(" was killed by signal 9 (KILL): by somebody, or ")));
+    EXPECT_EQ(program.wait(seconds_), 128 + SIGKILL);
+    EXPECT_THAT(program.output(),
+                AllOf(HasSubstr(concat("ladder: ", who)),
+                      HasSubstr(" was killed by signal 9 (KILL): by somebody, or ")));
   }
 }
 
 // By a system that is out of memory, or an IDE. Ranks that lived on would hold the folder's lock.
 TEST_F(Cluster, IfTheLauncherIsKilledTheRanksEnd) {
-  Program run(
-      words(concat(script("mpirun_hosts.sh"), "--hosts localhost:2 ",
-                   trainer("step4_bucketed_ddp", "--steps 1000000 --log-every 1 --out run"))),
-      folder_.path());
-  ASSERT_TRUE(run.wait_for_output("step 3/")) << run.output();
-  run.signal(SIGKILL);
-  run.wait(kSeconds);
+  Program program = start(over_hosts() + step4("--steps 1000000 --log-every 1 --out run"));
+  ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
+  program.signal(SIGKILL);
+  program.wait(seconds_);
   const auto is_free = [&] {
     try {
       const FolderLock lock(folder_.path("run"), "run");
@@ -180,42 +147,39 @@ TEST_F(Cluster, IfTheLauncherIsKilledTheRanksEnd) {
 // to a path, so here it is given). Slurm's own commands are stand-ins; the script, mpirun and the
 // trainer are real.
 TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
-  std::string text, pairs;
-  for (int i = 0; i < 40; ++i) {
-    text += concat("line ", i, " of a text that repeats itself. ");
+  std::string pairs;
+  for (int i = 0; i < 40; ++i)
     pairs += concat(R"({"prompt": "sort )", i, R"(", "chosen": "a )", i * i,
                     R"(", "rejected": "b"})", "\n");
-  }
-  folder_.write("self_distillation.txt", text);
+  folder_.write("self_distillation.txt", numbered_lines(40));
   folder_.write("dpo.jsonl", pairs);
   fs::create_directory(folder_.path("bin"));
   folder_.write("bin/scontrol",
                 "#!/bin/sh\nif [ $1 = show ]; then echo here; else echo $2 >>requeued; fi\n");
   folder_.write("bin/srun",
                 concat("#!/bin/sh\nwhile [ \"${1#--}\" != \"$1\" ]; do shift; done\nexec ",
-                       mpi_launch(LADDER_MPIEXEC), "-n 2 \"$@\"\n"));
-  expect_end("chmod +x bin/scontrol bin/srun", 0);
+                       mpirun(2), "\"$@\"\n"));
+  run("chmod +x bin/scontrol bin/srun");
   const auto job = [&](const std::string& step, const std::string& options) {
     return concat("env SLURM_JOB_ID=7 SLURM_JOB_NODELIST=here SLURM_NTASKS_PER_NODE=2 LADDER_ROOT=",
                   one_word(LADDER_SOURCE),
                   " PATH=", one_word(concat(folder_.path("bin"), ":", ::getenv("PATH"))), " ",
-                  script("slurm.sbatch"), trainer(step, "--layers 2 --log-every 1 " + options));
+                  script("slurm.sbatch"), training(step, "--layers 2 --log-every 1 " + options));
   };
-  expect_end(
-      job("step8_pipeline_ga", "--data self_distillation.txt --steps 3 --seed 9 --out start"), 0);
+  run(job("step8_pipeline_ga", "--data self_distillation.txt --steps 3 --seed 9 --out start"));
   for (const std::string data : {"dpo.jsonl", "self_distillation.txt"}) {
     const std::string objective = data.substr(0, data.find('.'));
-    const std::string options =
-        concat("--steps 120 --init-from start --data ", data, " --resume auto --objective ",
-               objective, " --out ", objective);
-    const std::string chapter = "step8_pipeline_ga/objectives";
-    expect_end(job(chapter, options + "_whole"), 0);
-    Program first(words(job(chapter, options)), folder_.path());
+    const std::string command =
+        job("step8_pipeline_ga/objectives",
+            concat("--steps 120 --init-from start --data ", data, " --resume auto --objective ",
+                   objective, " --out ", objective));
+    run(command + "_whole");
+    Program first = start(command);
     ASSERT_TRUE(first.wait_for_output("step 20/120")) << first.output();
     first.signal(SIGUSR1);
-    ASSERT_EQ(first.wait(kSeconds), 75) << first.output();
+    ASSERT_EQ(first.wait(seconds_), 75) << first.output();
     EXPECT_EQ(read_text_file(folder_.path("requeued")), "7\n");
-    EXPECT_THAT(expect_end(job(chapter, options), 0), HasSubstr("resumed after step "));
+    run(command, 0, {"resumed after step "});
     const Json found = report_of(objective), wanted = report_of(objective + "_whole");
     EXPECT_GE(found["first_step"], 20);
     EXPECT_EQ(found["losses"].back(), wanted["losses"].back());
@@ -228,11 +192,11 @@ TEST_F(Cluster, ASlurmJobThatStartsFromAnotherRunSurvivesARequeue) {
 // The layout that the script prints is what torchrun's processes find.
 TEST_F(Cluster, TorchrunStartsTheLayoutThatTheScriptPrints) {
   folder_.write("say.sh", "#!/bin/sh\necho $RANK $LOCAL_RANK of $WORLD_SIZE >said_$RANK\n");
-  const std::string start = torchrun_script() + "--ranks-per-node 2 ";
+  const std::string start_two = torchrun_script() + "--ranks-per-node 2 ";
   const std::string say = one_word(folder_.path("say.sh"));
-  const std::string layout = expect_end(start + "--dry-run " + say, 0);
-  expect_end("chmod +x say.sh", 0);
-  expect_end(start + say, 0);
+  const std::string layout = run(start_two + "--dry-run " + say);
+  run("chmod +x say.sh");
+  run(start_two + say);
   for (const int rank : {0, 1}) {
     EXPECT_EQ(read_text_file(folder_.path(concat("said_", rank))),
               concat(rank, " ", rank, " of 2\n"));
@@ -245,25 +209,21 @@ TEST_F(Cluster, AFailureOfOneOfTorchrunsRanksEndsAll) {
   folder_.write("text.txt", std::string(3000, 'x'));
   folder_.write("start.sh",
                 "#!/bin/sh\nif [ $RANK = 1 ]; then mkdir other; cd other; fi\nexec \"$@\"\n");
-  expect_end("chmod +x start.sh", 0);
+  run("chmod +x start.sh");
   const Timer timer;
-  const std::string output =
-      expect_end(torchrun_script() + "--ranks-per-node 2 " + one_word(folder_.path("start.sh")) +
-                     " " + trainer("step4_bucketed_ddp", "--data text.txt --steps 5 --out failed"),
-                 1);
-  EXPECT_THAT(output, HasSubstr("rank 1: error: text.txt: cannot be opened"));
+  run(torchrun_script() + "--ranks-per-node 2 " + one_word(folder_.path("start.sh")) + " " +
+          step4("--data text.txt --steps 5 --out failed"),
+      1, {"rank 1: error: text.txt: cannot be opened"});
   EXPECT_LT(timer.seconds(), 25) << "torchrun ends a rank that waits after 30 s";
 }
 
 TEST_F(Cluster, TorchrunsRanksCannotUseMpi) {
-  const std::string start = torchrun_script() + "--ranks-per-node ";
-  EXPECT_THAT(
-      expect_end(start + "2 " + trainer("step4_bucketed_ddp", "--transport mpi --out two"), 1),
-      AllOf(HasSubstr("rank 0: error: --transport mpi: torchrun started 2 ranks without MPI"),
-            HasSubstr("mpirun or srun"), HasSubstr("exitcode  : 2")));
-  EXPECT_THAT(expect_end(start + "2 " + trainer("step4_bucketed_ddp", "--stepz 2"), 1),
-              HasSubstr("rank 0: error: unknown option --stepz"));
-  expect_end(start + "1 " + trainer("step0_single_gpu", "--steps 2 --quiet --out one"), 0);
+  const std::string ranks = torchrun_script() + "--ranks-per-node ";
+  run(ranks + "2 " + step4("--transport mpi --out two"), 1,
+      {"rank 0: error: --transport mpi: torchrun started 2 ranks without MPI", "mpirun or srun",
+       "exitcode  : 2"});
+  run(ranks + "2 " + step4("--stepz 2"), 1, {"rank 0: error: unknown option --stepz"});
+  run(ranks + "1 " + training("step0_single_gpu", "--steps 2 --quiet --out one"));
   EXPECT_EQ(report_of("one")["world_size"], 1);
 }
 #endif

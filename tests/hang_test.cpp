@@ -1,15 +1,8 @@
 // --check-collectives on real ranks: whatever makes them wait for each other, all end within
 // seconds, and the message names ranks, calls and lines.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 
-#include "common/core/check.hpp"
-#include "common/core/json.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
+#include "tests/process_test.hpp"
 
 namespace ladder {
 namespace {
@@ -18,8 +11,6 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr double kSeconds = 20;  // on a busy machine; a hang would last forever
 
 // What ranks that are processes, or threads, say of one mistake.
 struct Case {
@@ -73,90 +64,77 @@ const Case kSilent = {
     {" has waited for 1 s", "rank 2 waits for rank 1 in call 2 of all ranks: " + kStep,
      "rank 1 has called nothing since call 1 of all ranks, " + kStep}};
 
-void expect_said(const std::vector<std::string>& command, const Case& wanted) {
-  SCOPED_TRACE(wanted.mistake);
-  Program run(command);
-  EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
-  for (const std::string& words : wanted.said) EXPECT_THAT(run.output(), HasSubstr(words));
+class Hang : public ProcessTest {
+ protected:
+  Hang() { seconds_ = 20; }  // on a busy machine; a hang would last forever
+
+  static std::string ranks_with(const std::string& mistake, double check_collectives_s = 1) {
+    return concat(one_word(LADDER_BUILD "/tests/hanging_ranks"), " ", mistake, " ",
+                  check_collectives_s, " ");
+  }
+  void expect_said(const std::string& launcher, const Case& wanted, const std::string& more = "") {
+    run(launcher + ranks_with(wanted.mistake) + more, 1, wanted.said);
+  }
+};
+
+TEST_F(Hang, RanksThatDisagreeAreTold) {
+  for (const Case& wanted : kDisagreements) expect_said(mpirun(3), wanted);
 }
 
-std::string hanging_ranks(const Case& wanted, int check_collectives_s = 1) {
-  return concat(one_word(LADDER_BUILD "/tests/hanging_ranks"), " ", wanted.mistake, " ",
-                check_collectives_s);
-}
-
-std::vector<std::string> three_processes(const std::string& command) {
-  return words(concat(mpi_launch(LADDER_MPIEXEC), "-n 3 ", command));
-}
-
-TEST(Hang, RanksThatDisagreeAreTold) {
-  for (const Case& wanted : kDisagreements)
-    expect_said(three_processes(hanging_ranks(wanted)), wanted);
-}
-
-TEST(Hang, RanksThatWaitForEachOtherAreTold) {
-  for (const Case& wanted : kWaits) expect_said(three_processes(hanging_ranks(wanted)), wanted);
-  expect_said(three_processes(hanging_ranks(kSilent)), kSilent);
+TEST_F(Hang, RanksThatWaitForEachOtherAreTold) {
+  for (const Case& wanted : kWaits) expect_said(mpirun(3), wanted);
+  expect_said(mpirun(3), kSilent);
 }
 
 // Rank 0 keeps what all have called. The others say so if it does not answer, and who waits where.
-TEST(Hang, AFrozenRank0IsTold) {
-  Program run(three_processes(hanging_ranks({"frozen_rank_0", {}})));
-  EXPECT_EQ(run.wait(2 * kSeconds), 1) << run.output();
-  EXPECT_THAT(run.output(),
-              AllOf(HasSubstr("error: rank 0, which keeps the calls of all ranks "
-                              "(--check-collectives), has not answered for 5 s"),
-                    ContainsRegex("rank [12] is at call 2 of all ranks: all_reduce of 10 Float, at "
+TEST_F(Hang, AFrozenRank0IsTold) {
+  seconds_ *= 2;
+  EXPECT_THAT(run(mpirun(3) + ranks_with("frozen_rank_0"), 1,
+                  {"error: rank 0, which keeps the calls of all ranks (--check-collectives), has "
+                   "not answered for 5 s"}),
+              AllOf(ContainsRegex("rank [12] is at call 2 of all ranks: all_reduce of 10 Float, at "
                                   "tests/hanging_ranks.cpp:"),
                     Not(HasSubstr("frame #"))));
 }
 
-TEST(Hang, AKilledRank0LeavesNoStackTraces) {
-  Program run(three_processes(hanging_ranks({"killed_rank_0", {}})));
-  EXPECT_NE(run.wait(kSeconds), 0);
-  EXPECT_THAT(run.output(),
+TEST_F(Hang, AKilledRank0LeavesNoStackTraces) {
+  Program killed = start(mpirun(3) + ranks_with("killed_rank_0"));
+  EXPECT_NE(killed.wait(seconds_), 0);
+  EXPECT_THAT(killed.output(),
               AllOf(HasSubstr("rank 0"), HasSubstr("signal 9"), Not(HasSubstr("frame #"))));
 }
 
 // Many runs, four at once: of those with a rank in MPI_Finalize, mpirun hung in one of five.
-TEST(Hang, RanksThatFailAfterOneHasEndedEndAll) {
-  const std::vector<std::string> command =
-      three_processes(hanging_ranks({"others_fail", {}}, /*check_collectives_s=*/0));
+TEST_F(Hang, RanksThatFailAfterOneHasEndedEndAll) {
+  const std::string command = mpirun(3) + ranks_with("others_fail", /*check_collectives_s=*/0);
   for (int round = 0; round < 4; ++round) {
-    std::array<Program, 4> runs = {Program(command), Program(command), Program(command),
-                                   Program(command)};
-    for (Program& run : runs) {
-      EXPECT_EQ(run.wait(kSeconds), 1) << run.output();
-      EXPECT_THAT(run.output(), HasSubstr("sample 17 cannot be read"));
+    std::array<Program, 4> runs = {start(command), start(command), start(command), start(command)};
+    for (Program& each : runs) {
+      EXPECT_EQ(each.wait(seconds_), 1) << each.output();
+      EXPECT_THAT(each.output(), HasSubstr("sample 17 cannot be read"));
     }
   }
 }
 
-TEST(Hang, ThreadsAreTold) {
+TEST_F(Hang, ThreadsAreTold) {
   for (const auto& cases : {kDisagreements, kWaits})
-    for (const Case& wanted : cases) expect_said(words(hanging_ranks(wanted) + " 3"), wanted);
+    for (const Case& wanted : cases) expect_said("", wanted, "3");
 }
 
 #ifdef LADDER_TORCHRUN
 // A store buffers what is sent, so that no rank waits in sends_first.
-TEST(Hang, RanksOfTorchrunAreTold) {
+TEST_F(Hang, RanksOfTorchrunAreTold) {
   const std::string torchrun =
       concat(one_word(LADDER_TORCHRUN), " --standalone --nproc-per-node 3 --no-python ");
   for (const Case& wanted : {kDisagreements[1], kWaits[1], kWaits[2]})
-    expect_said(words(torchrun + hanging_ranks(wanted)), wanted);
+    expect_said(torchrun, wanted);
 }
 #endif
 
-TEST(Hang, WhatIsRightIsLeftAlone) {
-  for (const char* const ranks : {"2", "3", "4"}) {
-    const std::string command = hanging_ranks({"none", {}});
-    const ProgramResult of_processes =
-        run_program(words(concat(mpi_launch(LADDER_MPIEXEC), "-n ", ranks, " ", command)));
-    EXPECT_EQ(of_processes.exit_code, 0) << of_processes.output;
-    EXPECT_EQ(of_processes.output, "");
-    const ProgramResult of_threads = run_program(words(concat(command, " ", ranks)));
-    EXPECT_EQ(of_threads.exit_code, 0) << of_threads.output;
-    EXPECT_EQ(of_threads.output, "");
+TEST_F(Hang, WhatIsRightIsLeftAlone) {
+  for (const int ranks : {2, 3, 4}) {
+    EXPECT_EQ(run(mpirun(ranks) + ranks_with("none")), "");
+    EXPECT_EQ(run(concat(ranks_with("none"), ranks)), "");
   }
 }
 

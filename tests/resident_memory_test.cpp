@@ -1,15 +1,9 @@
 // What the ledger cannot see: a process occupies little more memory than its tensors. Libraries,
 // MPI and the allocator's own memory do not grow with the model, so a tiny model measures them.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdio>
 
-#include "common/core/check.hpp"
-#include "common/core/json.hpp"
-#include "common/testing/program.hpp"
-#include "common/testing/temp_folder.hpp"
-#include "common/train/checkpoint/disk.hpp"
+#include "tests/process_test.hpp"
 
 namespace ladder {
 namespace {
@@ -30,61 +24,51 @@ struct Use {
   double unseen_bytes = 0;  // peak resident memory minus that
 };
 
-// From the rank with most. SGD keeps no state, so unseen memory is a larger part of the total.
-Use measure(const std::string& step, int num_ranks, const std::string& model) {
-  const TempFolder folder;
-  const std::string launch =
-      num_ranks == 1 ? "" : concat(mpi_launch(LADDER_MPIEXEC), "-n ", num_ranks, " ");
-  const ProgramResult result =
-      run_program(words(concat(launch, one_word(concat(LADDER_BUILD, "/", step, "/", step)),
-                               " --heads 4 --context 16 --micro-batch-size 1 ", model,
-                               step == "step9_diloco" ? " --sync-every 2" : "",
-                               " --optimizer sgd --steps 2 --quiet --out run")),
-                  folder.path());
-  EXPECT_EQ(result.exit_code, 0) << result.output;
-  if (result.exit_code != 0) return {};
-  const Json report = parse_json(read_text_file(folder.path("run/report.json")), "report");
-  Use use = {report["num_parameters"].get<double>()};
-  for (const Json& memory : report["memory"]) {
-    const double in_tensors =
-        std::max(memory["peak"].get<double>(), memory["save_peak"].get<double>());
-    use.tensor_bytes = std::max(use.tensor_bytes, in_tensors);
-    use.unseen_bytes =
-        std::max(use.unseen_bytes, memory["resident_peak"].get<double>() - in_tensors);
-    EXPECT_LE(memory["resident"], memory["resident_peak"]);
-    EXPECT_GE(memory["resident"], memory["live_at_step_end"]);
+class Resident : public ProcessTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  // From the rank with most. SGD keeps no state, so unseen memory is a larger part of the total.
+  Use measure(const std::string& model) const {
+    const std::string& step = GetParam();
+    run(concat(step == "step0_single_gpu" ? "" : mpirun(2), trainer(step),
+               "--heads 4 --context 16 --micro-batch-size 1 ", model,
+               step == "step9_diloco" ? " --sync-every 2" : "",
+               " --optimizer sgd --steps 2 --quiet --out run"));
+    const Json report = report_of();
+    Use use = {report["num_parameters"].get<double>()};
+    for (const Json& memory : report["memory"]) {
+      const double in_tensors =
+          std::max(memory["peak"].get<double>(), memory["save_peak"].get<double>());
+      use.tensor_bytes = std::max(use.tensor_bytes, in_tensors);
+      use.unseen_bytes =
+          std::max(use.unseen_bytes, memory["resident_peak"].get<double>() - in_tensors);
+      EXPECT_LE(memory["resident"], memory["resident_peak"]);
+      EXPECT_GE(memory["resident"], memory["live_at_step_end"]);
+    }
+    std::filesystem::remove_all(folder_.path("run"));
+    return use;
   }
-  return use;
-}
+};
 
-class Resident : public ::testing::TestWithParam<std::string> {};
-
+// The second large model: logits, their gradients and the gradient of the embedding are large, come
+// and go in every step, and are not all alike. A heap would leave gaps: it grew to twice the
+// tensors and more. What MPI buffers depends on the moment.
 TEST_P(Resident, IsWhatTheLedgerCountsAndLittleMore) {
-  const int num_ranks = GetParam() == "step0_single_gpu" ? 1 : 2;
-  const Use tiny = measure(GetParam(), num_ranks, "--layers 2 --channels 32");
-  const Use large = measure(GetParam(), num_ranks, "--layers 16 --channels 384");
+  const Use tiny = measure("--layers 2 --channels 32");
+  const Use large = measure("--layers 16 --channels 384");
   const double num_more = large.num_parameters - tiny.num_parameters;
   ASSERT_GT(num_more, 25e6);
   const double more_bytes = large.unseen_bytes - tiny.unseen_bytes;
-  std::printf("%s: %.2f bytes per parameter that no ledger counts (baseline %.0f MiB)\n",
-              GetParam().c_str(), more_bytes / num_more, tiny.unseen_bytes / (1 << 20));
   EXPECT_LE(more_bytes, allowed_bytes_per_parameter(GetParam()) * num_more + kSlack);
-}
-
-// Logits, their gradients and the gradient of the embedding are large, come and go in every step,
-// and are not all alike. A heap would leave gaps: it grew to twice the tensors and more. What MPI
-// buffers depends on the moment.
-TEST_P(Resident, WithAVocabularyOfGpt2sSizeIsLittleMoreThanTensors) {
-  const int num_ranks = GetParam() == "step0_single_gpu" ? 1 : 2;
-  const Use tiny = measure(GetParam(), num_ranks, "--layers 2 --channels 32");
-  const Use large = measure(GetParam(), num_ranks,
-                            "--layers 2 --channels 32 --vocab-size 50304 --num-microbatches 2 "
-                            "--micro-batch-size 16");
-  const double more_bytes = large.unseen_bytes - tiny.unseen_bytes;
-  std::printf("%s: %.0f MiB that no ledger counts, %.0f MiB of tensors\n", GetParam().c_str(),
-              more_bytes / (1 << 20), large.tensor_bytes / (1 << 20));
-  EXPECT_GT(large.tensor_bytes, 100 << 20);
-  EXPECT_LE(more_bytes, 0.3 * large.tensor_bytes + 2 * kSlack);
+  const Use wide = measure(
+      "--layers 2 --channels 32 --vocab-size 50304 --num-microbatches 2 --micro-batch-size 16");
+  const double more_of_wide = wide.unseen_bytes - tiny.unseen_bytes;
+  EXPECT_GT(wide.tensor_bytes, 100 << 20);
+  EXPECT_LE(more_of_wide, 0.3 * wide.tensor_bytes + 2 * kSlack);
+  std::printf(
+      "%s: %.2f bytes per parameter that no ledger counts (baseline %.0f MiB); with a vocabulary "
+      "of GPT-2's size %.0f MiB, %.0f MiB of tensors\n",
+      GetParam().c_str(), more_bytes / num_more, tiny.unseen_bytes / (1 << 20),
+      more_of_wide / (1 << 20), wide.tensor_bytes / (1 << 20));
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, Resident, ::testing::ValuesIn(words(LADDER_STEPS)),
