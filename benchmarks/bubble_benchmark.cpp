@@ -13,7 +13,6 @@
 
 #include "benchmarks/bubble_measurement.hpp"
 #include "benchmarks/training_process.hpp"
-#include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/train/run_main.hpp"
@@ -163,15 +162,12 @@ int main(int argc, char** argv) {
   ladder::BubbleOptions options;
   ladder::add_bubble_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
+  return ladder::run_table([&] {
     ladder::become_training_process();
     ladder::World world(ladder::Transport::kMpi);
     return ladder::run_in_world(world, [&] {
       ladder::run(options, world.comm());
       return 0;
     });
-  } catch (const ladder::UsageError& error) {
-    if (ladder::launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  });
 }

@@ -19,9 +19,7 @@
 #include <string>
 
 #include "benchmarks/training_process.hpp"
-#include "common/comm/world.hpp"
 #include "common/core/timer.hpp"
-#include "common/train/run_main.hpp"
 
 namespace ladder {
 namespace {
@@ -37,46 +35,36 @@ struct Tensors {
 
 struct Collective {
   std::string name;
-  std::function<double(int)> busbw_factor;  // as a function of the number of ranks
+  int num_passes;  // around a ring, each of which leaves 1/N out; 0: a broadcast, which leaves nothing
   std::function<void(Communicator&, const Tensors&)> run;
 };
 
-double all_reduce_factor(int size) {
-  return 2.0 * (size - 1) / size;
-}
-double scatter_factor(int size) {
-  return (size - 1.0) / size;
-}
-double broadcast_factor(int /*size*/) {
-  return 1.0;
-}
-
 std::vector<Collective> collectives() {
   return {
-      {"all_reduce", all_reduce_factor,
+      {"all_reduce", 2,
        [](Communicator& comm, const Tensors& t) { comm.all_reduce(t.full)->wait(); }},
-      {"mpi_all_reduce", all_reduce_factor,
+      {"mpi_all_reduce", 2,
        [](Communicator&, const Tensors& t) {
          MPI_Allreduce(MPI_IN_PLACE, t.full_data(), t.full_numel(), MPI_FLOAT, MPI_SUM,
                        MPI_COMM_WORLD);
        }},
-      {"reduce_scatter", scatter_factor,
+      {"reduce_scatter", 1,
        [](Communicator& comm, const Tensors& t) { comm.reduce_scatter(t.full, t.shard)->wait(); }},
-      {"mpi_reduce_scatter", scatter_factor,
+      {"mpi_reduce_scatter", 1,
        [](Communicator&, const Tensors& t) {
          MPI_Reduce_scatter_block(t.full_data(), t.shard_data(), t.shard_numel(), MPI_FLOAT,
                                   MPI_SUM, MPI_COMM_WORLD);
        }},
-      {"all_gather", scatter_factor,
+      {"all_gather", 1,
        [](Communicator& comm, const Tensors& t) { comm.all_gather(t.shard, t.full)->wait(); }},
-      {"mpi_all_gather", scatter_factor,
+      {"mpi_all_gather", 1,
        [](Communicator&, const Tensors& t) {
          MPI_Allgather(t.shard_data(), t.shard_numel(), MPI_FLOAT, t.full_data(), t.shard_numel(),
                        MPI_FLOAT, MPI_COMM_WORLD);
        }},
-      {"broadcast", broadcast_factor,
+      {"broadcast", 0,
        [](Communicator& comm, const Tensors& t) { comm.broadcast(t.full, 0)->wait(); }},
-      {"mpi_broadcast", broadcast_factor,
+      {"mpi_broadcast", 0,
        [](Communicator&, const Tensors& t) {
          MPI_Bcast(t.full_data(), t.full_numel(), MPI_FLOAT, 0, MPI_COMM_WORLD);
        }},
@@ -105,10 +93,13 @@ void measure(benchmark::State& state, const Collective& collective, Communicator
   const double algbw = static_cast<double>(tensors.full.nbytes()) *
                        static_cast<double>(state.iterations()) / total_s;
   state.counters["algbw_GB/s"] = algbw / 1e9;
-  state.counters["busbw_GB/s"] = algbw / 1e9 * collective.busbw_factor(comm.size());
+  const double share = (comm.size() - 1.0) / comm.size();
+  state.counters["busbw_GB/s"] =
+      algbw / 1e9 * (collective.num_passes == 0 ? 1 : collective.num_passes * share);
 }
 
-void run_all(Communicator& comm) {
+void add_all(World& world) {
+  Communicator& comm = world.comm();
   for (std::int64_t bytes = 4 << 10; bytes <= 64 << 20; bytes *= 4) {
     for (const Collective& collective : collectives()) {
       benchmark::RegisterBenchmark(
@@ -120,19 +111,11 @@ void run_all(Communicator& comm) {
           ->Unit(benchmark::kMicrosecond);
     }
   }
-  run_benchmarks_on(comm.rank());
 }
 
 }  // namespace
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  ladder::become_training_process();
-  ladder::World world(ladder::Transport::kMpi);
-  return ladder::run_in_world(world, [&] {
-    ladder::run_all(world.comm());
-    return 0;
-  });
+  return ladder::run_benchmarks_on_ranks(argc, argv, ladder::Transport::kMpi, ladder::add_all);
 }

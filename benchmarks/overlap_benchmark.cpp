@@ -8,13 +8,11 @@
 // through host memory; there is no link then.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "benchmarks/overlap_measurement.hpp"
 #include "benchmarks/training_process.hpp"
-#include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
@@ -33,7 +31,7 @@ struct OverlapOptions {
 
 void add_overlap_options(CLI::App& app, OverlapOptions& options) {
   const auto add = [&app](const char* name, auto& value, const char* text) {
-    app.add_option(name, value, text)->capture_default_str();
+    return app.add_option(name, value, text)->capture_default_str();
   };
   add("--layers", options.model.layers, "number of blocks");
   add("--heads", options.model.heads, "attention heads");
@@ -114,10 +112,6 @@ void run(const OverlapOptions& options, at::Device device, World& world) {
   for (const OverlapFigures& row : rows) print_row(row, rows.front());
 }
 
-Link link_of(const std::string& text) {
-  return text == "off" ? Link() : parse_link(text);
-}
-
 }  // namespace
 }  // namespace ladder
 
@@ -126,12 +120,13 @@ int main(int argc, char** argv) {
   ladder::OverlapOptions options;
   ladder::add_overlap_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
+  return ladder::run_table([&] {
     ladder::validate(options.model);
     ladder::check_usage(options.rows > 0 && options.num_rounds > 0,
                         "--micro-batch-size and --rounds must be at least 1");
     const at::Device device = ladder::place(options);
-    const ladder::Link link = ladder::link_of(options.link);
+    const ladder::Link link =
+        options.link == "off" ? ladder::Link() : ladder::parse_link(options.link);
     ladder::become_training_process();
     ladder::World world(device.is_cpu() ? ladder::Transport::kMpi : ladder::Transport::kAuto, link,
                         device);
@@ -139,8 +134,5 @@ int main(int argc, char** argv) {
       ladder::run(options, device, world);
       return 0;
     });
-  } catch (const ladder::UsageError& error) {
-    if (ladder::launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  });
 }

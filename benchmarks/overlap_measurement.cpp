@@ -48,14 +48,14 @@ double time(Replica& replica, Communicator& comm, const Act& act) {
 struct Series {
   std::vector<double> forward_s, compute_s, comm_s, step_s;
 
-  void add_round(Replica& replica, Communicator& comm, GradientSum& sum) {
+  void add_round(Replica& replica, Communicator& comm, const GradientSum& sum) {
     const LossSum loss_sum = loss_of(replica.model, kNextToken);
     at::Tensor loss;  // with what forward keeps for backward
     forward_s.push_back(time(replica, comm, [&] { loss = loss_sum(replica.batch()[0]); }));
     loss.reset();
     compute_s.push_back(time(replica, comm, [&] { replica.forward_and_backward(loss_sum); }));
-    comm_s.push_back(time(replica, comm, [&] { sum.sum_alone(); }));
-    step_s.push_back(time(replica, comm, [&] { sum.step(); }));
+    comm_s.push_back(time(replica, comm, sum.sum_alone));
+    step_s.push_back(time(replica, comm, sum.step));
   }
 };
 
@@ -84,11 +84,11 @@ std::vector<OverlapFigures> measure_overlap(Replica& replica, Communicator& comm
   std::vector<OverlapFigures> figures(methods.size());
   for (int round = 0; round < num_rounds; ++round) {
     for (std::size_t i = 0; i < methods.size(); ++i) {
-      const std::unique_ptr<GradientSum> sum = methods[i].install(replica, comm);
+      const GradientSum sum = methods[i].install(replica, comm);
       const std::int64_t num_before = num_calls(comm);
-      sum->step();  // warms up the method just installed
+      sum.step();  // warms up the method just installed
       figures[i].num_operations = num_calls(comm) - num_before;
-      series[i].add_round(replica, comm, *sum);
+      series[i].add_round(replica, comm, sum);
     }
   }
   for (std::size_t i = 0; i < methods.size(); ++i) {

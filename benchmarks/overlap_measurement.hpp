@@ -15,7 +15,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,21 +49,14 @@ class Replica {
 // A way to sum gradients over ranks. While it lives, its hooks are set on the replica. The replica
 // and the communicator must outlive it. Collective: all ranks make the same calls in the
 // same order.
-class GradientSum {
- public:
-  GradientSum(Replica& replica, Communicator& comm) : replica_(replica), comm_(comm) {}
-  virtual ~GradientSum() = default;
-  virtual void step() = 0;       // forward, backward and collectives
-  virtual void sum_alone() = 0;  // only the collectives
-
- protected:
-  Replica& replica_;
-  Communicator& comm_;
+struct GradientSum {
+  std::function<void()> step;       // forward, backward and collectives
+  std::function<void()> sum_alone;  // only the collectives
 };
 
 struct Method {
   std::string name;
-  std::function<std::unique_ptr<GradientSum>(Replica&, Communicator&)> install;
+  std::function<GradientSum(Replica&, Communicator&)> install;
 };
 Method reference_method();                                // step 1
 Method naive_method();                                    // step 3

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "benchmarks/rounds_measurement.hpp"
+#include "benchmarks/training_process.hpp"
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/world.hpp"
 #include "common/core/check.hpp"
@@ -148,7 +149,7 @@ int main(int argc, char** argv) {
       "as its transfer takes beyond the delay. Or they are ranks under mpirun, over MPI itself.");
   ladder::RoundsOptions options;
   const auto add = [&app](const char* name, auto& value, const char* text) {
-    app.add_option(name, value, text)->capture_default_str();
+    return app.add_option(name, value, text)->capture_default_str();
   };
   add("--workers", options.num_workers,
       "number of threads; under mpirun, the workers are its ranks");
@@ -159,15 +160,10 @@ int main(int argc, char** argv) {
   add("--polls", options.polls_per_step, "polls in each inner step, in regular intervals");
   add("--timeline", options.timeline, "draw the measured timelines here, as SVG");
   CLI11_PARSE(app, argc, argv);
-  try {
+  return ladder::run_table([&] {
     ladder::check_rounds(options);
     if (ladder::launched_ranks() > 1) return ladder::run_on_ranks(options);
     ladder::run(options, /*is_mpi=*/false, /*is_quiet=*/false, ladder::measure);
-  } catch (const ladder::UsageError& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
+    return 0;
+  });
 }

@@ -7,7 +7,7 @@
 #include <ATen/record_function.h>
 #include <benchmark/benchmark.h>
 
-#include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,50 +25,35 @@
 namespace ladder {
 namespace {
 
-enum Part {
-  kWholeStep,
-  kNextBatch,
-  kForward,
-  kBackward,
-  kClip,
-  kOptimizer,
-  kZeroGrad,
-  kParamNorm,
-  kMatrixProducts,
-  kAttention,
-  kGelu,
-  kLayerNorm,
-  kNumParts
-};
-constexpr std::array<const char*, kNumParts> kPartNames = {
+constexpr const char* kParts[] = {
     "whole_step", "next_batch", "forward",         "backward",  "clip", "optimizer",
     "zero_grad",  "param_norm", "matrix_products", "attention", "gelu", "layer_norm"};
 
-std::array<double, kNumParts> part_seconds;  // of the current step; global, because
-                                             // libtorch's callbacks need it
+// Of the current step; global, because libtorch's callbacks need it.
+std::map<std::string_view, double> part_seconds;
 
-std::optional<Part> part_of(std::string_view op) {
+const char* part_of(std::string_view op) {
   if (op == "mkldnn::_linear_pointwise" || op == "aten::addmm" || op == "aten::mm")
-    return kMatrixProducts;
-  if (op.find("scaled_dot_product") != op.npos) return kAttention;
-  if (op.find("gelu") != op.npos) return kGelu;
-  if (op.find("native_layer_norm") != op.npos) return kLayerNorm;
-  return std::nullopt;
+    return "matrix_products";
+  if (op.find("scaled_dot_product") != op.npos) return "attention";
+  if (op.find("gelu") != op.npos) return "gelu";
+  if (op.find("native_layer_norm") != op.npos) return "layer_norm";
+  return nullptr;
 }
 
 // Times the operators that part_of() knows, including all that they call.
 struct OperatorTimer : at::ObserverContext {
-  explicit OperatorTimer(Part timed) : part(timed) {}
-  Part part;
+  explicit OperatorTimer(const char* timed) : part(timed) {}
+  const char* part;
   Timer timer;
 };
 bool is_timing_operator = false;
 
 std::unique_ptr<at::ObserverContext> start_operator(const at::RecordFunction& op) {
-  const std::optional<Part> part = is_timing_operator ? std::nullopt : part_of(op.name());
-  if (!part) return nullptr;
+  const char* const part = is_timing_operator ? nullptr : part_of(op.name());
+  if (part == nullptr) return nullptr;
   is_timing_operator = true;
-  return std::make_unique<OperatorTimer>(*part);
+  return std::make_unique<OperatorTimer>(part);
 }
 
 void end_operator(const at::RecordFunction&, at::ObserverContext* context) {
@@ -89,21 +74,21 @@ class Loop {
         batches_(data_options(options, rows), whole_data(Tail::kDrop)) {}
 
   void step() {
-    part_seconds.fill(0);
+    part_seconds.clear();
     const Timer whole;
     std::optional<Microbatches> batch;
     at::Tensor loss;
-    time(kNextBatch, [&] { batch = batches_.next(); });
-    time(kForward,
+    time("next_batch", [&] { batch = batches_.next(); });
+    time("forward",
          [&] { loss = loss_of(model_, kNextToken)((*batch)[0]) / kNextToken.count(*batch); });
-    time(kBackward, [&] { loss.backward(); });
-    time(kClip, [&] {  // the second half is the optimizer's first pass
+    time("backward", [&] { loss.backward(); });
+    time("clip", [&] {  // the second half is the optimizer's first pass
       grads_.flat().mul_(Clipping(gradient_norm(grads_), /*clip_norm=*/1.0).factor);
     });
-    time(kOptimizer, [&] { optimizer_.step(/*learning_rate=*/1e-4); });
-    time(kZeroGrad, [&] { grads_.zero(); });
-    time(kParamNorm, [&] { parameter_norm(flat_); });
-    part_seconds[kWholeStep] = whole.seconds();
+    time("optimizer", [&] { optimizer_.step(/*learning_rate=*/1e-4); });
+    time("zero_grad", [&] { grads_.zero(); });
+    time("param_norm", [&] { parameter_norm(flat_); });
+    part_seconds["whole_step"] = whole.seconds();
   }
 
  private:
@@ -115,7 +100,7 @@ class Loop {
   }
 
   template <class Act>
-  static void time(Part part, const Act& act) {
+  static void time(const char* part, const Act& act) {
     const Timer timer;
     act();
     part_seconds[part] = timer.seconds();
@@ -128,7 +113,8 @@ class Loop {
   BatchStream batches_;
 };
 
-void measure(benchmark::State& state, Part part, const ModelOptions& options, std::int64_t rows) {
+void measure(benchmark::State& state, const char* part, const ModelOptions& options,
+             std::int64_t rows) {
   Loop loop(options, rows);
   for (int warmup = 0; warmup < 3; ++warmup) loop.step();
   double sum = 0, whole = 0;
@@ -136,17 +122,17 @@ void measure(benchmark::State& state, Part part, const ModelOptions& options, st
     loop.step();
     state.SetIterationTime(part_seconds[part]);
     sum += part_seconds[part];
-    whole += part_seconds[kWholeStep];
+    whole += part_seconds["whole_step"];
   }
   state.counters["percent"] = 100 * sum / whole;
 }
 
 void register_all(const std::string& model, const ModelOptions& options, std::int64_t rows,
                   std::int64_t num_steps) {
-  for (int part = 0; part < kNumParts; ++part) {
+  for (const char* part : kParts) {
     benchmark::RegisterBenchmark(
-        (model + "/" + kPartNames[static_cast<std::size_t>(part)]).c_str(),
-        [=](benchmark::State& state) { measure(state, static_cast<Part>(part), options, rows); })
+        (model + "/" + part).c_str(),
+        [=](benchmark::State& state) { measure(state, part, options, rows); })
         ->UseManualTime()
         ->Iterations(num_steps)
         ->Unit(benchmark::kMillisecond);

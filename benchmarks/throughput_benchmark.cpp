@@ -14,9 +14,6 @@
 #include <vector>
 
 #include "benchmarks/training_process.hpp"
-#include "common/comm/contract/rank_values.hpp"
-#include "common/comm/world.hpp"
-#include "common/train/run_main.hpp"
 #include "common/train/start.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step1_ddp_reference/train.hpp"
@@ -75,7 +72,7 @@ void measure(benchmark::State& state, const Trainer& trainer, World& world) {
   state.counters["tokens_per_second"] = tokens / total_s;
 }
 
-void run_all(World& world) {
+void add_all(World& world) {
   const int num_ranks = world.comm().size();
   for (const Trainer& trainer : trainers_on(num_ranks)) {
     benchmark::RegisterBenchmark(
@@ -85,19 +82,11 @@ void run_all(World& world) {
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
   }
-  run_benchmarks_on(world.comm().rank());
 }
 
 }  // namespace
 }  // namespace ladder
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  ladder::become_training_process();
-  ladder::World world(ladder::Transport::kAuto);
-  return ladder::run_in_world(world, [&] {
-    ladder::run_all(world);
-    return 0;
-  });
+  return ladder::run_benchmarks_on_ranks(argc, argv, ladder::Transport::kAuto, ladder::add_all);
 }

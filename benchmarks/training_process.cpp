@@ -2,9 +2,15 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdio>
+#include <exception>
+
+#include "common/comm/launcher_environment.hpp"
+#include "common/core/check.hpp"
 #include "common/core/compute_threads.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/train/run_main.hpp"
 
 namespace ladder {
 
@@ -24,21 +30,35 @@ class NullReporter final : public benchmark::BenchmarkReporter {
 
 }  // namespace
 
-void run_benchmarks_on(int rank) {
-  NullReporter silence;
-  if (rank == 0) {
-    benchmark::RunSpecifiedBenchmarks();
-  } else {
-    benchmark::RunSpecifiedBenchmarks(&silence);
-  }
-}
-
 int run_benchmarks(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;
+}
+
+int run_benchmarks_on_ranks(int argc, char** argv, Transport transport,
+                            const std::function<void(World&)>& add) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  become_training_process();
+  World world(transport);
+  return run_in_world(world, [&] {
+    add(world);
+    NullReporter silence;
+    benchmark::RunSpecifiedBenchmarks(world.comm().rank() == 0 ? nullptr : &silence);
+    return 0;
+  });
+}
+
+int run_table(const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    if (launched_rank() == 0) std::fprintf(stderr, "error: %s\n", error.what());
+    return dynamic_cast<const UsageError*>(&error) != nullptr ? kExitUsage : kExitError;
+  }
 }
 
 }  // namespace ladder

@@ -1,5 +1,9 @@
-// Common to the benchmarks: they measure under the conditions of a trainer.
+// Common to the benchmarks: they measure under the conditions of a trainer, and their main()s.
 #pragma once
+
+#include <functional>
+
+#include "common/comm/world.hpp"
 
 namespace ladder {
 
@@ -8,10 +12,15 @@ namespace ladder {
 // before creating the first tensor.
 void become_training_process();
 
-// Runs the registered benchmarks on every rank; only rank 0 reports.
-void run_benchmarks_on(int rank);
-
 // main() of a Google Benchmark program that has registered its benchmarks.
 int run_benchmarks(int argc, char** argv);
+
+// main() of one that runs on ranks, where `add` registers them; only rank 0 reports.
+int run_benchmarks_on_ranks(int argc, char** argv, Transport transport,
+                            const std::function<void(World&)>& add);
+
+// main() of one that prints a table of its own, once its command line has been read. Returns the
+// exit code: an error is said once.
+int run_table(const std::function<int()>& run);
 
 }  // namespace ladder
