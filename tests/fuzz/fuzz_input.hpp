@@ -1,4 +1,5 @@
-// Common to the fuzz targets: the fuzzer's bytes as a file, and what a reader may do with it.
+// Common to the fuzz targets: the fuzzer's bytes as a file or as numbers, and what a reader may do
+// with them.
 #pragma once
 
 #include <sys/mman.h>
@@ -7,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "common/core/check.hpp"
 
@@ -27,6 +30,32 @@ class FuzzFile {
 
  private:
   int descriptor_;
+};
+
+// A sequence of numbers, for targets that build a value from them.
+class FuzzBytes {
+ public:
+  FuzzBytes(const std::uint8_t* bytes, std::size_t size)
+      : rest_(reinterpret_cast<const char*>(bytes), size) {}
+
+  bool is_at_end() const { return rest_.empty(); }
+  // The next number; what is missing at the end is 0.
+  template <class Number>
+  Number take() {
+    Number number = {};
+    const std::string_view bytes = take_bytes(sizeof number);
+    std::memcpy(&number, bytes.data(), bytes.size());
+    return number;
+  }
+  // The next bytes, or as many as there are.
+  std::string_view take_bytes(std::size_t num) {
+    const std::string_view bytes = rest_.substr(0, num);
+    rest_.remove_prefix(bytes.size());
+    return bytes;
+  }
+
+ private:
+  std::string_view rest_;
 };
 
 // Reads, or refuses by CheckError. Any other exception ends the process, which the fuzzer reports.

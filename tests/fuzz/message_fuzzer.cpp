@@ -3,7 +3,6 @@
 #include <string>
 
 #include "step9_diloco/elastic/message.hpp"
-#include "tests/fuzz/fuzz_bytes.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 namespace ladder {

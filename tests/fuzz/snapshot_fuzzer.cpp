@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "step9_diloco/elastic/snapshot.hpp"
-#include "tests/fuzz/fuzz_bytes.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 namespace ladder {

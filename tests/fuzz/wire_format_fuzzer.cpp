@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "step9_diloco/wire_format.hpp"
-#include "tests/fuzz/fuzz_bytes.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
 
 namespace ladder {
