@@ -11,6 +11,7 @@
 #include "common/testing/closeness.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
+#include "common/train/checkpoint/disk.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
 
 namespace ladder {
@@ -82,12 +83,6 @@ class ShardedStateTest : public RankTest {
     return shared_ / "checkpoints" / concat("step_00000", step);
   }
 
-  static std::string bytes_of_file(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  const int num_ranks_ = size_;
   TempFolder folder_;
   fs::path shared_;  // rank 0's folder
   DataOptions data_;
@@ -111,7 +106,7 @@ TEST_ON_RANKS(ShardedStateTest, FilesAreThoseOfOneProcess) {
 
     const fs::path by_all = save(run.state(), step);
     for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
-      EXPECT_EQ(bytes_of_file(by_all / name), bytes_of_file(by_one / name)) << name;
+      EXPECT_EQ(read_text_file(by_all / name), read_text_file(by_one / name)) << name;
     WholeRun alone(kind, data_, /*padded_for=*/3);
     TrainState back = alone.state();
     EXPECT_EQ(load_checkpoint(by_all, back).step, step);
@@ -128,9 +123,9 @@ TEST_ON_PROCESSES(ShardedStateTest, SavingHoldsOneUnitAtATimeAndSendsEachSliceOn
   for (const FlatUnit& unit : run.plan.layout.units) {
     largest = std::max(largest, unit.numel);
     if (rank_ == 0 || unit.numel == 0) continue;
-    for (int i = 0; i < 2; ++i) theory += send_traffic(unit.numel / num_ranks_, 4);
+    for (int i = 0; i < 2; ++i) theory += send_traffic(unit.numel / size_, 4);
   }
-  if (rank_ == 0) theory[CommOp::kRecv].calls = 2 * 4 * (num_ranks_ - 1);
+  if (rank_ == 0) theory[CommOp::kRecv].calls = 2 * 4 * (size_ - 1);
   const TrainState state = run.state();
   Traffic sent = comm_.traffic();
   reset_memory_peaks();
@@ -153,9 +148,9 @@ TEST_ON_PROCESSES(ShardedStateTest, TakesUnitsWhoseNamesAreMixed) {
   const FlatLayout layout =
       plan_flat_layout({{"first", {{"d", leaf(3)}, {"a", leaf(2000)}}},
                         {"second", {{"b", leaf(1)}, {"e", leaf(0)}, {"c", leaf(17)}}}},
-                       shard_multiple(num_ranks_));
+                       shard_multiple(size_));
   const at::Tensor full = values_of(0, layout.numel, at::kFloat);
-  const ShardPlan plan = plan_shards(layout, num_ranks_, rank_);
+  const ShardPlan plan = plan_shards(layout, size_, rank_);
   const at::Tensor shard = at::cat(plan.slices_of_full(full));
   const StateTensors tensors = sharded_tensors(plan, {{"", shard}}, comm_);
   const std::string hash = tensor_hash(tensors);

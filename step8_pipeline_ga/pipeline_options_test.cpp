@@ -23,20 +23,12 @@ TEST(PipelineOptions, ATakesAFlushInMicrobatchesOrInRows) {
       parse({"--local-batch-size", "12", "--micro-batch-size", "2", "--accumulation", "3"}).options;
   EXPECT_EQ(o.data.num_microbatches, 6);
   EXPECT_EQ(microbatches_per_step(o), 18);
+  EXPECT_EQ(rows_per_step(o, 1), 36);
+  EXPECT_EQ(rows_per_step(o, 8), 8 * 36);  // of all replicas
   EXPECT_EQ(parse({}).options.data.num_microbatches, 4);
   EXPECT_EQ(microbatches_per_step(parse({"--num-microbatches", "5"}).options), 5);
   EXPECT_EQ(parse({"--pipeline-schedule", "zero-bubble"}).options.get<PipelineOptions>().schedule,
             Schedule::kZeroBubble);
-}
-
-// The example of the lesson on denominators.
-TEST(PipelineOptions, TheGlobalBatchCountsFlushesAndReplicas) {
-  const TrainOptions o =
-      parse({"--local-batch-size", "8", "--micro-batch-size", "2", "--accumulation", "4"}).options;
-  EXPECT_EQ(o.data.num_microbatches, 4);
-  EXPECT_EQ(microbatches_per_step(o), 16);
-  EXPECT_EQ(rows_per_step(o, 1), 32);
-  EXPECT_EQ(rows_per_step(o, 8), 256);
 }
 
 // A message about several options has the values of all.

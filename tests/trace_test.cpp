@@ -155,31 +155,23 @@ TEST_F(TraceTest, ChangesNoBitAndNoMemory) {
   }
 }
 
-TEST_F(TraceTest, OverwritesNothing) {
-  const std::string old = folder_.write("old.json", "{}");
+// A run that fails before its first step leaves no empty file behind, which would be refused the
+// next time.
+TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {
+  const std::string old = folder_.write("old.json", "{}"), inside = old + "/trace.json";
   EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", old}}), kExitUsage);
   EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + old), HasSubstr("already exists")));
   EXPECT_EQ(read_text_file(old), "{}");
+  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", inside}}), kExitError);
+  EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + inside), HasSubstr("cannot be created")));
   EXPECT_FALSE(fs::exists(out_));
-  const std::string empty = folder_.write("empty.json", "");  // as a run leaves it that was killed
-  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", empty}}), kExitDone);
-  EXPECT_GT(fs::file_size(empty), 0U);
-}
-
-TEST_F(TraceTest, SaysBeforeTrainingThatAFileCannotBe) {
-  const std::string file = folder_.write("file", "") + "/trace.json";
-  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", file}}), kExitError);
-  EXPECT_THAT(errors_, AllOf(HasSubstr("--trace " + file), HasSubstr("cannot be created")));
-  EXPECT_FALSE(fs::exists(out_));
-}
-
-// A run that fails before its first step leaves no empty file behind, which would be refused the
-// next time.
-TEST_F(TraceTest, IsNotThereIfNothingWasDone) {
   EXPECT_EQ(run(step0::trainer(),
                 {small_model(), words("--data missing.txt --steps 3"), {"--trace", file_}}),
             kExitError);
   EXPECT_FALSE(fs::exists(file_));
+  const std::string empty = folder_.write("empty.json", "");  // as a run leaves it that was killed
+  EXPECT_EQ(run(step0::trainer(), {small_model(), {"--trace", empty}}), kExitDone);
+  EXPECT_GT(fs::file_size(empty), 0U);
 }
 
 TEST_F(TraceTest, IsWrittenWhenARunDiverges) {
@@ -313,14 +305,11 @@ std::vector<int> gathers_during_forwards(const Trace& trace) {
   return counts;
 }
 
-TEST_F(TraceTest, Step7GathersTheNextUnitMeanwhile) {
-  const Trace trace = traced(step7::trainer(), kSlowLink + " --prefetch 1");
-  EXPECT_THAT(gathers_during_forwards(trace), AllOf(SizeIs(2 * 2 * 4), Each(1)));
-}
-
-TEST_F(TraceTest, Step7WithoutPrefetchGathersNothingMeanwhile) {
-  const Trace trace = traced(step7::trainer(), kSlowLink + " --prefetch 0");
-  EXPECT_THAT(gathers_during_forwards(trace), AllOf(SizeIs(2 * 2 * 4), Each(0)));
+TEST_F(TraceTest, Step7GathersTheNextUnitMeanwhileIfItPrefetches) {
+  for (const int prefetch : {0, 1}) {
+    const Trace trace = traced(step7::trainer(), concat(kSlowLink, " --prefetch ", prefetch));
+    EXPECT_THAT(gathers_during_forwards(trace), AllOf(SizeIs(2 * 2 * 4), Each(prefetch)));
+  }
 }
 
 // Two rounds of four inner steps: a rank sends when a round ends, and at no other time.

@@ -152,43 +152,36 @@ TEST(Grades, SaysWhatIsNoAnswer) {
   EXPECT_THAT(grade_answers("", 1), ::testing::SizeIs(5));
 }
 
-ProgramResult run_lab(const std::vector<std::string>& arguments) {
+// Expects this exit code, and returns what the program says.
+std::string run_lab(const std::vector<std::string>& arguments, int exit_code) {
   std::vector<std::string> command = {LADDER_DENOMINATORS};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_program(command);
+  const ProgramResult result = run_program(command);
+  EXPECT_EQ(result.exit_code, exit_code) << result.output;
+  return result.output;
 }
 
 TEST(Program, HelpsAndRefuses) {
-  const ProgramResult help = run_lab({"--help"});
-  EXPECT_EQ(help.exit_code, 0);
-  for (const Mistake mistake : kAllMistakes) EXPECT_THAT(help.output, HasSubstr(name_of(mistake)));
+  const std::string help = run_lab({"--help"}, 0);
+  for (const Mistake mistake : kAllMistakes) EXPECT_THAT(help, HasSubstr(name_of(mistake)));
   const auto expect_refused = [](const std::vector<std::string>& arguments, const char* why) {
-    const ProgramResult result = run_lab(arguments);
-    EXPECT_EQ(result.exit_code, 2) << result.output;
-    EXPECT_THAT(result.output, AllOf(StartsWith("error: "), HasSubstr(why)));
+    EXPECT_THAT(run_lab(arguments, 2), AllOf(StartsWith("error: "), HasSubstr(why)));
   };
   expect_refused({"--stepz", "3"}, "unknown option --stepz (--help lists all)");
   expect_refused({"--steps", "0"}, "--steps is 0, it must be at least 1");
   expect_refused({"--check", "a.md", "--grade", "b"}, "give only one");
 }
 
-TEST(Program, GradesAFile) {
-  const TempFolder folder;
-  const ProgramResult right = run_lab({"--grade", folder.write("right", right_answers(1))});
-  EXPECT_EQ(right.exit_code, 0);
-  EXPECT_EQ(right.output, "all five answers are right\n");
-  const ProgramResult wrong = run_lab({"--grade", folder.write("wrong", "a: right\n")});
-  EXPECT_EQ(wrong.exit_code, 1);
-  EXPECT_THAT(wrong.output, HasSubstr("run b has no answer\n"));
-}
-
 // README.md's own table is checked by the command there; scripts/check_readme_commands runs it.
-TEST(Program, FailsForATableThatIsOutOfDate) {
+TEST(Program, GradesAnswersAndChecksATable) {
   const TempFolder folder;
-  const std::string file = folder.write("table.md", "| run | nothing |\n");
-  const ProgramResult result = run_lab({"--steps", "1", "--check", file});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.output, HasSubstr("the table has 1 lines, not 8"));
+  EXPECT_EQ(run_lab({"--grade", folder.write("right", right_answers(1))}, 0),
+            "all five answers are right\n");
+  EXPECT_THAT(run_lab({"--grade", folder.write("wrong", "a: right\n")}, 1),
+              HasSubstr("run b has no answer\n"));
+  const std::string table = folder.write("table.md", "| run | nothing |\n");
+  EXPECT_THAT(run_lab({"--steps", "1", "--check", table}, 1),
+              HasSubstr("the table has 1 lines, not 8"));
 }
 
 }  // namespace

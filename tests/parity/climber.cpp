@@ -13,6 +13,18 @@
 
 namespace ladder {
 
+void expect_close(const FinishedRun& run, const FinishedRun& wanted, const Closeness& within) {
+  ASSERT_EQ(run.report.losses.size(), wanted.report.losses.size());
+  const auto expect_near = [](const std::vector<double>& found, const std::vector<double>& series,
+                              double tolerance, const char* what) {
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i] / series[i], 1, tolerance) << what << " of step " << i + 1;
+  };
+  expect_near(run.report.losses, wanted.report.losses, within.loss, "loss");
+  expect_near(run.report.grad_norms, wanted.report.grad_norms, within.grad_norm, "gradient norm");
+  expect_near(run.report.param_norms, wanted.report.param_norms, within.param_norm, "norm");
+}
+
 Climber::Climber() : comm_(mpi_world().comm()), texts_(folder_) {
   install_memory_ledger();
   shared_folder_ = all_gather_text(folder_.path().string(), comm_)[0];

@@ -12,6 +12,13 @@
 
 namespace ladder {
 
+// How far the numbers of two runs may be apart, relatively.
+struct Closeness {
+  double loss = 2e-6, grad_norm = 1e-5, param_norm = 1e-6;
+};
+// Expects that of the runs' losses and norms, step by step.
+void expect_close(const FinishedRun& run, const FinishedRun& wanted, const Closeness& within = {});
+
 class Climber {
  public:
   Climber();

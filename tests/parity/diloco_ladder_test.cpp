@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "common/core/check.hpp"
 #include "common/testing/mpi_world.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
@@ -16,14 +18,14 @@ namespace ladder {
 namespace {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // An outer step that goes all the way: the average of the workers is the new global model.
 DilocoOptions plain(std::int64_t sync_every, std::int64_t num_fragments = 1) {
   return {
       .sync_every = sync_every, .num_fragments = num_fragments, .outer_lr = 1, .outer_momentum = 0};
 }
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
 
 class DilocoLadder : public ::testing::Test {
  protected:
@@ -35,15 +37,7 @@ class DilocoLadder : public ::testing::Test {
   }
   FinishedRun climb(const TrainOptions& options) { return climber_.climb(diloco(), options); }
 
-  // Losses and parameters after each step, up to this relative difference. (Step 9's gradient norm
-  // is the mean of its workers', and it validates the global model, which lags behind.)
-  static void expect_near(const FinishedRun& run, const FinishedRun& wanted, double tolerance) {
-    ASSERT_EQ(run.report.losses.size(), wanted.report.losses.size());
-    for (std::size_t i = 0; i < run.report.losses.size(); ++i) {
-      EXPECT_NEAR(run.report.losses[i] / wanted.report.losses[i], 1, tolerance) << i;
-      EXPECT_NEAR(run.report.param_norms[i] / wanted.report.param_norms[i], 1, tolerance) << i;
-    }
-  }
+  // It is the global model that step 9 validates, which lags behind.
   static void expect_near_validation(const FinishedRun& run, const FinishedRun& wanted) {
     ASSERT_EQ(run.report.val_losses.size(), 2u);
     for (std::size_t i = 0; i < 2; ++i)
@@ -78,10 +72,8 @@ TEST_F(DilocoLadder, OneWorkerWithAPlainOuterStepIsStep0) {
     const FinishedRun run = climber_.climb_on(1, diloco(), alone);
     if (climber_.rank() != 0) continue;
     const FinishedRun wanted = climber_.ask_oracle(alone, Fold::kMicrobatchesFirst, 1);
-    expect_near(run, wanted, 1e-6);
+    expect_close(run, wanted, {.loss = 1e-6});
     if (diloco_options.num_fragments == 1) expect_near_validation(run, wanted);
-    for (std::size_t i = 0; i < 12; ++i)
-      EXPECT_NEAR(run.report.grad_norms[i] / wanted.report.grad_norms[i], 1, 1e-5);
   }
 }
 
@@ -94,7 +86,8 @@ TEST_F(DilocoLadder, WithARoundAtEveryStepOfSgdItIsStep3) {
     sgd.optimizer.weight_decay = 0;
     sgd.set<DilocoOptions>() = plain(1);
     const FinishedRun run = climb(sgd), wanted = climber_.climb(rung_of("step3_naive_dp"), sgd);
-    expect_near(run, wanted, 1e-5);
+    // Step 9's gradient norm is the mean of its workers'.
+    expect_close(run, wanted, {.loss = 1e-5, .grad_norm = kAny, .param_norm = 1e-5});
     expect_near_validation(run, wanted);
   }
 }

@@ -37,6 +37,12 @@ class ObjectiveClimber : public ::testing::Test {
   // takes eight per replica, or 9 documents, and the last one of an epoch takes fewer.
   TrainOptions options(const ObjectiveCase& which, int num_stages,
                        std::int64_t num_microbatches = 4);
+  // The first of them, on all ranks as stages.
+  TrainOptions one_step(const ObjectiveCase& which) {
+    TrainOptions first = options(which, climber_.size());
+    first.num_steps = 1;
+    return first;
+  }
   FinishedRun climb(const TrainOptions& options) {
     return climber_.climb(pipeline_with_objectives(), options);
   }

@@ -45,8 +45,7 @@ class ObjectiveClosedForm : public ObjectiveClimber {
 // A model that is its own reference gives every pair a margin of 0, which costs log 2, per
 // pair as per token.
 TEST_F(ObjectiveClosedForm, TheReferenceIsTheModelThatTheOptionsName) {
-  TrainOptions named = options(dpo(), climber_.size());
-  named.num_steps = 1;
+  TrainOptions named = one_step(dpo());
   TrainOptions by_default = named, by_tokens = named, other = named;
   by_default.set<ObjectiveOptions>().dpo.reference = {};  // that of --init-from
   other.output.init_from = {};                            // the model starts from its seed
@@ -75,8 +74,7 @@ TEST_F(ObjectiveClosedForm, ACacheSaysWhatTheModelSays) {
 
 // With a cache, nobody needs the reference's parameters.
 TEST_F(ObjectiveClosedForm, OfACachedReferenceOnlyTheHashIsRead) {
-  TrainOptions cached = options(dpo_from_cache(), climber_.size());
-  cached.num_steps = 1;
+  TrainOptions cached = one_step(dpo_from_cache());
   const FinishedRun made = climb(cached);
   cached.set<ObjectiveOptions>().dpo.reference = state_of_reference();
   EXPECT_EQ(climb(cached).report.losses, made.report.losses);
@@ -84,8 +82,7 @@ TEST_F(ObjectiveClosedForm, OfACachedReferenceOnlyTheHashIsRead) {
 
 // Replicas share the work, stages do all of it together.
 TEST_F(ObjectiveClosedForm, ReplicasWriteTheSameCacheAsStages) {
-  TrainOptions by_stages = options(dpo_from_cache(), climber_.size());
-  by_stages.num_steps = 1;
+  TrainOptions by_stages = one_step(dpo_from_cache());
   TrainOptions by_replicas = by_stages;
   by_replicas.set<PipelineOptions>().num_stages = 1;
   by_replicas.set<ObjectiveOptions>().dpo.cache = climber_.folder_for("cache");
@@ -97,8 +94,7 @@ TEST_F(ObjectiveClosedForm, ReplicasWriteTheSameCacheAsStages) {
 
 // Refused by every rank.
 TEST_F(ObjectiveClosedForm, ACacheOfAnotherModelOrOtherDataIsStale) {
-  TrainOptions cached = options(dpo_from_cache(), climber_.size());
-  cached.num_steps = 1;
+  TrainOptions cached = one_step(dpo_from_cache());
   TrainOptions other_model = cached, other_data = cached, other_validation = cached;
   other_model.set<ObjectiveOptions>().dpo.reference = climb(cached).folder;
   other_data.data.source = pairs(36);
@@ -133,8 +129,7 @@ fs::path checkpoint_of(const FinishedRun& run, int step) {
 
 // A bit of a value: neither the header nor the length tells.
 TEST_F(ObjectiveClosedForm, ADamagedCacheIsRefused) {
-  TrainOptions cached = options(dpo_from_cache(), climber_.size());
-  cached.num_steps = 1;
+  TrainOptions cached = one_step(dpo_from_cache());
   climb(cached);
   if (climber_.rank() == 0) {
     std::string bytes = read_text_file(cached.set<ObjectiveOptions>().dpo.cache);
@@ -177,8 +172,7 @@ TEST_F(ObjectiveClosedForm, WhereNoCacheCanBeMadeNothingIsScored) {
 
 // A run's folder names its newest checkpoint, which changes when that run goes on.
 TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
-  TrainOptions first = options(dpo(), climber_.size());
-  first.num_steps = 1;
+  TrainOptions first = one_step(dpo());
   TrainOptions rest = first;
   rest.num_steps = 2;
   rest.output.init_from = {};
@@ -201,8 +195,7 @@ TEST_F(ObjectiveClosedForm, AResumedRunKeepsItsReference) {
 
 // As if their disks differed. Every stage by itself would read a good checkpoint.
 TEST_F(ObjectiveClosedForm, RanksWithDifferentReferencesAreRefused) {
-  TrainOptions options = this->options(dpo(), climber_.size());
-  options.num_steps = 1;
+  TrainOptions options = one_step(dpo());
   const std::string other = climb(options).folder;
   if (climber_.rank() > 0) options.set<ObjectiveOptions>().dpo.reference = other;
   if (climber_.size() == 1) return;  // one rank has one
@@ -270,8 +263,7 @@ TEST_F(ObjectiveClosedForm, ASkippedStepMovesNoTeacher) {
 // in which all are alone does not depend on the teacher's temperature. So no microbatch has one
 // row.
 TEST_F(ObjectiveClosedForm, NoSampleIsBalancedAlone) {
-  TrainOptions whole = options(self_distillation(SinkhornScope::kBatch), climber_.size());
-  whole.num_steps = 1;
+  TrainOptions whole = one_step(self_distillation(SinkhornScope::kBatch));
   whole.data.microbatch_size = 1;
   TrainOptions rest = options(self_distillation(SinkhornScope::kMicrobatch), 1, 2);
   rest.num_steps = 2;
