@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "common/core/check.hpp"
-#include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/start.hpp"
 #include "step5_zero1/exercise/hostile_model.hpp"
@@ -19,27 +18,6 @@ using ::testing::HasSubstr;
 
 FlatLayout hostile_layout(int world_size) {
   return plan_flat_layout(step5::hostile_units(), shard_multiple(world_size));
-}
-
-// Unit after unit, the slices of rank 0, 1, … are next to each other; each rank's own are packed.
-TEST(ShardPlan, EveryElementHasOneOwner) {
-  for (int n = 1; n <= 8; ++n) {
-    const FlatLayout layout = hostile_layout(n);
-    std::vector<ShardPlan> plans;
-    for (int rank = 0; rank < n; ++rank) plans.push_back(plan_shards(layout, n, rank));
-    std::int64_t next = 0, next_of_shard = 0;
-    for (std::size_t u = 0; u < layout.units.size(); ++u) {
-      for (const ShardPlan& plan : plans) {
-        EXPECT_EQ(plan.slices[u].start, next);
-        EXPECT_EQ(plan.slices[u].shard_start, next_of_shard);
-        EXPECT_EQ(plan.slices[u].numel % kNormBlock, 0);
-        next += plan.slices[u].numel;
-      }
-      next_of_shard += plans[0].slices[u].numel;
-    }
-    EXPECT_EQ(next, layout.numel);
-    for (const ShardPlan& plan : plans) EXPECT_EQ(plan.numel * n, layout.numel);
-  }
 }
 
 TEST(ShardPlan, RefusesALayoutThatIsNotPaddedForIt) {

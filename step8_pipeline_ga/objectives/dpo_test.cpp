@@ -53,28 +53,6 @@ TEST(Dpo, KnownValues) {
   }
 }
 
-TEST(Dpo, EveryPairScoresByTheDefinition) {
-  Random random(1);
-  std::vector<Pair> pairs;
-  for (int i = 0; i < 9; ++i) {
-    const auto draw = [&] { return -100 * random.uniform(); };
-    pairs.push_back({draw(), draw(), draw(), draw()});
-  }
-  for (const double beta : {0.05, 0.1, 2.0}) {
-    for (const double smoothing : {0.0, 0.1, 0.5}) {
-      const PairScores scores = score(pairs, {.beta = beta, .label_smoothing = smoothing});
-      for (std::size_t i = 0; i < pairs.size(); ++i) {
-        const auto k = static_cast<std::int64_t>(i);
-        EXPECT_NEAR(scores.loss[k].item<double>(), loss_of_pair(pairs[i], beta, smoothing), 1e-12);
-        EXPECT_NEAR(scores.chosen_reward[k].item<double>(),
-                    beta * (pairs[i].chosen - pairs[i].reference_chosen), 1e-12);
-        EXPECT_NEAR(scores.rejected_reward[k].item<double>(),
-                    beta * (pairs[i].rejected - pairs[i].reference_rejected), 1e-12);
-      }
-    }
-  }
-}
-
 TEST(Dpo, RefusesHalfAPair) {
   EXPECT_THAT([] { score_pairs(at::zeros({3}), at::zeros({3}), {}); },
               ThrowsMessage<CheckError>(HasSubstr("[3]")));
@@ -173,66 +151,6 @@ TEST(Dpo, LossSumAndMetricsOfAMicrobatch) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     EXPECT_EQ(found[i].first, wanted[i].first);
     EXPECT_NEAR(found[i].second, wanted[i].second, 1e-12) << wanted[i].first;
-  }
-}
-
-// Nine pairs whose answers have 1 to 6 tokens.
-constexpr std::int64_t kPairs = 9;
-Microbatch nine_pairs(Random& random) {
-  Microbatch all = {at::zeros({2 * kPairs, 6}, at::kLong),
-                    at::full({2 * kPairs, 6}, kIgnoredTarget, at::kLong)};
-  for (std::int64_t row = 0; row < 2 * kPairs; ++row)
-    all.targets[row].narrow(0, 0, 1 + random.below(6)).fill_(row % kVocabulary);
-  all.second_model_output = -20 * at::arange(2 * kPairs, at::kDouble).sin().abs();
-  return all;
-}
-
-// The gradient of the outputs, if a new microbatch begins at each of these pairs.
-at::Tensor gradient_of(const Microbatch& all, const at::Tensor& outputs, const DpoOptions& options,
-                       const std::vector<std::int64_t>& begins) {
-  const at::Tensor logits = outputs.detach().clone().requires_grad_(true);
-  std::vector<Microbatch> list;
-  std::vector<at::Tensor> of_microbatch;
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    const std::int64_t end = i + 1 < begins.size() ? begins[i + 1] : kPairs;
-    const at::Tensor pairs = at::arange(begins[i], end);
-    const at::Tensor rows = at::cat({pairs, pairs + kPairs});
-    const auto of_all = [&](const at::Tensor& tensor) { return tensor.index_select(0, rows); };
-    const at::Tensor targets = of_all(all.targets);
-    list.push_back({of_all(all.tokens), targets,
-                    (targets != kIgnoredTarget).sum().item<std::int64_t>(), 0,
-                    std::vector<std::int64_t>(static_cast<std::size_t>(end - begins[i]))});
-    list.back().second_model_output = of_all(all.second_model_output);
-    of_microbatch.push_back(of_all(logits));
-  }
-  const Microbatches batch(std::move(list));
-  const auto count = static_cast<double>(count_pairs(batch, options.mean_over));
-  for (std::int64_t i = 0; i < batch.size(); ++i) {
-    const at::Tensor& own = of_microbatch[static_cast<std::size_t>(i)];
-    (dpo_loss_sum(own, batch[i], options, nullptr) / count).backward();
-  }
-  return logits.grad();
-}
-
-// Each sample counts by itself. All runs share this function: one that is cut like another has the
-// same wrong weights, and equals it.
-TEST(Dpo, TheSamePairsCutInAnyWayHaveTheSameGradient) {
-  Random random(5);
-  const Microbatch all = nine_pairs(random);
-  const at::Tensor outputs = at::empty({2 * kPairs, 6, kVocabulary}, at::kDouble);
-  for (std::int64_t i = 0; i < outputs.numel(); ++i)
-    outputs.view({-1})[i].fill_(4 * random.uniform() - 2);
-  for (const DpoMeanOver mean_over : {DpoMeanOver::kPairs, DpoMeanOver::kTokens}) {
-    const DpoOptions options = {.beta = 0.3, .label_smoothing = 0.1, .mean_over = mean_over};
-    const at::Tensor wanted = gradient_of(all, outputs, options, {0});
-    for (int trial = 0; trial < 20; ++trial) {
-      std::vector<std::int64_t> begins = {0};
-      for (std::int64_t pair = 1; pair < kPairs; ++pair)
-        if (random.uniform() < 0.4) begins.push_back(pair);
-      EXPECT_LE((gradient_of(all, outputs, options, begins) - wanted).abs().max().item<double>(),
-                1e-15)
-          << begins.size() << " microbatches, mean over " << static_cast<int>(mean_over);
-    }
   }
 }
 

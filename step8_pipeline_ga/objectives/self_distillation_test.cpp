@@ -55,56 +55,15 @@ TEST(SelfDistillation, MicrobatchesAreAssignedDifferently) {
   EXPECT_NEAR(drift, 0.0218, 1e-4);  // of shares that add up to 1
 }
 
-// The definition as it is written down: columns are samples, and everything is normalized at first.
-std::vector<std::vector<double>> assign_by_definition(const at::Tensor& scores, double temperature,
-                                                      int iterations) {
-  const auto num_samples = static_cast<std::size_t>(scores.size(0));
-  const auto num_prototypes = static_cast<std::size_t>(scores.size(1));
-  std::vector<std::vector<double>> q(num_prototypes, std::vector<double>(num_samples));
-  double total = 0;
-  for (std::size_t k = 0; k < num_prototypes; ++k) {
-    for (std::size_t b = 0; b < num_samples; ++b) {
-      const auto row = static_cast<std::int64_t>(b), column = static_cast<std::int64_t>(k);
-      total += q[k][b] = std::exp(scores[row][column].item<double>() / temperature);
-    }
-  }
-  for (auto& row : q) {
-    for (double& value : row) value /= total;
-  }
-  for (int i = 0; i < iterations; ++i) {
-    for (auto& row : q) {
-      double sum = 0;
-      for (const double value : row) sum += value;
-      for (double& value : row) value /= sum * static_cast<double>(num_prototypes);
-    }
-    for (std::size_t b = 0; b < num_samples; ++b) {
-      double sum = 0;
-      for (const auto& row : q) sum += row[b];
-      for (auto& row : q) row[b] /= sum * static_cast<double>(num_samples);
-    }
-  }
-  for (auto& row : q) {
-    for (double& value : row) value *= static_cast<double>(num_samples);
-  }
-  return q;
-}
-
-TEST(SelfDistillation, AssignmentsFollowTheDefinition) {
-  for (const std::int64_t num_samples : {1, 3, 8}) {
-    for (const std::int64_t num_prototypes : {2, 5}) {
-      for (const int iterations : {1, 3}) {
-        const at::Tensor scores = random_doubles({num_samples, num_prototypes}, 7);
-        const auto wanted = assign_by_definition(scores, 0.5, iterations);
-        const at::Tensor found = balanced_assignment(scores, 0.5, iterations);
-        for (std::int64_t b = 0; b < num_samples; ++b) {
-          for (std::int64_t k = 0; k < num_prototypes; ++k) {
-            EXPECT_NEAR(found[b][k].item<double>(),
-                        wanted[static_cast<std::size_t>(k)][static_cast<std::size_t>(b)], 1e-12);
-          }
-        }
-      }
-    }
-  }
+// Many iterations make the prototypes' sums equal, too.
+TEST(SelfDistillation, AssignmentsAreBalancedAndTheTemperatureDividesTheScores) {
+  const at::Tensor scores = random_doubles({8, 5}, 7);
+  for (const int iterations : {1, 3})
+    expect_near(balanced_assignment(scores, 0.5, iterations),
+                balanced_assignment(scores / 0.5, 1, iterations), 1e-12);
+  const at::Tensor balanced = balanced_assignment(scores, 0.5, 200);
+  expect_near(balanced.sum(0), at::full({5}, 8.0 / 5, at::kDouble), 1e-9);
+  expect_near(balanced.sum(1), at::ones({8}, at::kDouble), 1e-12);
 }
 
 TEST(SelfDistillation, LargeScoresAndLowTemperaturesStayFinite) {
@@ -149,17 +108,6 @@ double loss_of_sample(const at::Tensor& student, const at::Tensor& assignment, s
     return sum;
   };
   return (cross_entropy(first, second) + cross_entropy(second, first)) / 2;
-}
-
-TEST(SelfDistillation, EachViewIsPredictedFromTheOther) {
-  const at::Tensor student = random_doubles({6, 3}, 1);
-  const at::Tensor assignment = random_doubles({6, 3}, 2).softmax(1);
-  const at::Tensor losses = distillation_losses(student, assignment, 0.5);
-  ASSERT_EQ(losses.sizes(), at::IntArrayRef({3}));
-  for (std::int64_t b = 0; b < 3; ++b) {
-    EXPECT_NEAR(losses[b].item<double>(), loss_of_sample(student, assignment, b, b + 3, 0.5),
-                1e-12);
-  }
 }
 
 TEST(SelfDistillation, LossSumAndMetricsOfAMicrobatch) {
@@ -253,19 +201,6 @@ TEST(SelfDistillation, ViewsReplaceAShareOfTheTokens) {
   EXPECT_LT(m.tokens.masked_select(is_noise).max().item<std::int64_t>(), 258);
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < i; ++j) EXPECT_FALSE(m.tokens[i].equal(m.tokens[j])) << i << ", " << j;
-  }
-}
-
-TEST(SelfDistillation, ViewsDoNotDependOnTheCut) {
-  Microbatch whole = rows_of({3, 8, 1}), cut = rows_of({8});
-  make_views(whole, 1, 4, 0.5, 258);
-  make_views(cut, 1, 4, 0.5, 258);
-  EXPECT_TRUE(whole.tokens[1].equal(cut.tokens[0]));
-  EXPECT_TRUE(whole.tokens[4].equal(cut.tokens[1]));
-  for (const auto& [seed, epoch] : {std::pair{2, 4}, {1, 5}}) {
-    Microbatch other = rows_of({8});
-    make_views(other, static_cast<std::uint64_t>(seed), epoch, 0.5, 258);
-    EXPECT_FALSE(other.tokens[0].equal(cut.tokens[0]));
   }
 }
 

@@ -72,19 +72,6 @@ TEST_ON_RANKS(NextBatch, AnEpochsLastStepTakesWhatIsLeftAndDropsNothing) {
   EXPECT_EQ(batches.counts().rows, 22);
 }
 
-TEST_ON_RANKS(NextBatch, ContinuesFromAnyStep) {
-  const std::int64_t n = comm_.size();
-  BatchStream whole = documents(11 * n, 2), resumed = documents(11 * n, 2);
-  for (int i = 0; i < 7; ++i) {
-    resumed.seek(whole.position());
-    const StepBatch wanted = next_batch(whole, wanting(5 * n), comm_);
-    const StepBatch found = next_batch(resumed, wanting(5 * n), comm_);
-    EXPECT_EQ(found.metrics, wanted.metrics);
-    for (std::int64_t m = 0; m < wanted.microbatches.size(); ++m)
-      EXPECT_EQ(found.microbatches[m].samples, wanted.microbatches[m].samples);
-  }
-}
-
 // Documents are spread unevenly over the replicas, but all fetch as often.
 TEST_ON_RANKS(NextBatch, EveryReplicaFetchesAsManyMicrobatches) {
   std::string lines;

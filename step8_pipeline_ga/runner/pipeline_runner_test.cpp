@@ -15,7 +15,6 @@
 #include "common/testing/rank_test.hpp"
 #include "common/train/stop_signal.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
-#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 
 namespace ladder {
 namespace {
@@ -45,19 +44,12 @@ Layer layer(int index) {
   return {{concat("layer", index), {{"weight", linear.weight}, {"bias", linear.bias}}}, forward};
 }
 
-Model model_of(const std::vector<int>& layers) {
-  Model model;
-  for (const int index : layers) model.layers.push_back(layer(index));
-  return model;
-}
-
-// Microbatches with 2, 1, 3, 2, … rows.
-Microbatches batch_of(std::int64_t num_microbatches, std::int64_t first = 0) {
+// Microbatches with 2, 3, 1, 2, … rows.
+Microbatches batch_of(std::int64_t num_microbatches) {
   std::vector<Microbatch> list;
   for (std::int64_t i = 0; i < num_microbatches; ++i) {
-    const std::int64_t rows = 1 + (first + i + 1) % 3;
-    const at::Tensor tokens =
-        at::arange(rows * kTokens, at::kLong).view({rows, kTokens}) + 7 * (first + i);
+    const std::int64_t rows = 1 + (i + 1) % 3;
+    const at::Tensor tokens = at::arange(rows * kTokens, at::kLong).view({rows, kTokens}) + 7 * i;
     list.push_back({tokens, tokens, rows * kTokens});
   }
   return Microbatches(std::move(list));
@@ -71,63 +63,22 @@ const Objective kSquares = {
         },
 };
 
-struct Shape {
-  Schedule schedule;
-  std::int64_t num_microbatches;
-  int chunks_per_stage = 1;
+// The ranks of this program are the stages, each with the layer of its number.
+class PipelineRunnerTest : public RankTest {
+ protected:
+  using Planner = std::function<PipelinePlan(std::int64_t num_microbatches)>;
+
+  Planner planner(Schedule schedule) const {
+    return [=, size = size_](std::int64_t m) { return plan_pipeline(schedule, size, m); };
+  }
+  PipelineRunner runner(const Model& chunk, const Planner& planner) const {
+    return PipelineRunner({chunk}, kChannels, comm_, planner);
+  }
+  Model own_layer() const { return {{layer(rank_)}}; }
 };
-
-// The ranks of this program are the stages.
-class Stage {
- public:
-  explicit Stage(const Shape& shape, Communicator& stages = comm())
-      : shape_(shape), chunks_(own_chunks(shape.chunks_per_stage)), stages_(stages) {}
-  static Communicator& comm() { return test_world().comm(); }
-
-  PipelineRunner runner() const {
-    return PipelineRunner(chunks_, kChannels, stages_, [*this](std::int64_t m) {
-      return plan_pipeline(shape_.schedule, stages_.size(), m, shape_.chunks_per_stage);
-    });
-  }
-  const std::vector<Model>& chunks() const { return chunks_; }
-  int num_layers() const { return shape_.chunks_per_stage * stages_.size(); }
-  // The index in the whole model of this stage's i-th chunk.
-  std::size_t layer_of(std::size_t i) const {
-    return i * static_cast<std::size_t>(stages_.size()) + static_cast<std::size_t>(stages_.rank());
-  }
-  bool is_last() const { return stages_.rank() + 1 == stages_.size(); }
-
- private:
-  static std::vector<Model> own_chunks(int count) {
-    std::vector<Model> chunks;
-    for (int i = 0; i < count; ++i) chunks.push_back(model_of({i * comm().size() + comm().rank()}));
-    return chunks;
-  }
-
-  Shape shape_;
-  std::vector<Model> chunks_;
-  Communicator& stages_;
-};
-
-Model whole_model(int num_layers) {
-  std::vector<int> all;
-  for (int i = 0; i < num_layers; ++i) all.push_back(i);
-  return model_of(all);
-}
-
-std::vector<Shape> shapes() {
-  using enum Schedule;
-  std::vector<Shape> all = {{kGpipe, 4}, {k1f1b, 4}, {k1f1b, 1}, {k1f1b, 7}, {kZeroBubble, 5}};
-  if (Stage::comm().size() > 1) {
-    all.push_back({kInterleaved, 4, 2});
-    all.push_back({kInterleaved, 5, 3});
-  }
-  return all;
-}
 
 // GPipe with every second backward cut in two: right by check_plan(), but no schedule of ours.
-PipelinePlan partly_cut_plan(std::int64_t num_microbatches) {
-  PipelinePlan plan = plan_pipeline(Schedule::kGpipe, Stage::comm().size(), num_microbatches);
+PipelinePlan partly_cut(PipelinePlan plan) {
   for (std::vector<Action>& actions : plan.stages) {
     for (std::size_t i = 0; i < actions.size(); ++i) {
       if (actions[i].kind != ActionKind::kBackward || actions[i].microbatch % 2 > 0) continue;
@@ -138,29 +89,6 @@ PipelinePlan partly_cut_plan(std::int64_t num_microbatches) {
     }
   }
   return plan;
-}
-
-class PipelineRunnerTest : public RankTest {};
-
-TEST_ON_RANKS(PipelineRunnerTest, EvaluatesAndPredictsWithoutGradients) {
-  for (const Shape& shape : shapes()) {
-    const Stage stage(shape);
-    PipelineRunner runner = stage.runner();
-    const Microbatches batch = batch_of(5);
-    const Model whole = whole_model(stage.num_layers());
-    const std::vector<double> sums = runner.loss_sums(kSquares, batch);
-    ASSERT_EQ(sums.size(), 5u);
-    for (std::int64_t i = 0; i < 5; ++i) {
-      const double wanted =
-          kSquares.loss_sum(whole.forward(batch[i].tokens), batch[i]).item<double>();
-      EXPECT_EQ(sums[static_cast<std::size_t>(i)], stage.is_last() ? wanted : 0);
-    }
-    const at::Tensor logits = whole.forward(batch[3].tokens).slice(/*dim=*/1, -1).contiguous();
-    EXPECT_TRUE(bits_equal(runner.forward(batch[3].tokens), logits));  // of the last token alone
-    EXPECT_TRUE(runner.loss_sums(kSquares, Microbatches({})).empty());
-    for (const Model& chunk : stage.chunks())
-      EXPECT_EQ(chunk.layers[0].unit.tensors[0].tensor.grad().abs().max().item<float>(), 0);
-  }
 }
 
 struct CountedParts : StepObjective {
@@ -174,11 +102,11 @@ struct CountedParts : StepObjective {
 
 // In three parts. If the last rank is asked to stop, all leave after the first.
 TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
-  const Stage stage({Schedule::k1f1b, 4});
-  PipelineRunner runner = stage.runner();
+  PipelineRunner stage = runner(own_layer(), planner(Schedule::k1f1b));
   const Mesh mesh = Mesh::split(comm_, comm_.size());
   const Microbatches batch = batch_of(70);
-  const Model whole = whole_model(stage.num_layers());
+  Model whole;
+  for (int i = 0; i < size_; ++i) whole.layers.push_back(layer(i));
   double wanted = 0;
   {
     const at::NoGradGuard no_grad;
@@ -186,44 +114,45 @@ TEST_ON_RANKS(PipelineRunnerTest, ALongEvaluationRunsInParts) {
       wanted += kSquares.loss_sum(whole.forward(m.tokens), m).item<double>();
   }
   CountedParts squares(kSquares);
-  EXPECT_EQ(evaluate(runner, squares, batch, mesh), wanted / kSquares.count(batch));
+  EXPECT_EQ(evaluate(stage, squares, batch, mesh), wanted / kSquares.count(batch));
   EXPECT_EQ(squares.num_parts, 3);
-  if (stage.is_last()) StopSignal::raise();
-  EXPECT_EQ(evaluate(runner, squares, batch, mesh), kStoppedLoss);
+  if (rank_ + 1 == size_) StopSignal::raise();
+  EXPECT_EQ(evaluate(stage, squares, batch, mesh), kStoppedLoss);
   EXPECT_EQ(squares.num_parts, 4);
   comm_.barrier();
   const StopSignal forgets;
 }
 
 TEST_ON_RANKS(PipelineRunnerTest, APlanMayCutSomeBackwardsOnly) {
-  const Stage whole({Schedule::kGpipe, 5}), partly_cut({Schedule::kGpipe, 5});
+  const Model whole = own_layer(), partly = own_layer();
   const Microbatches batch = batch_of(5);
-  whole.runner().accumulate_gradients(kSquares, batch, 1, 5);
-  PipelineRunner runner(partly_cut.chunks(), kChannels, Stage::comm(), partly_cut_plan);
+  const Planner gpipe = planner(Schedule::kGpipe);
+  runner(whole, gpipe).accumulate_gradients(kSquares, batch, 1, 5);
   int num_announced = 0;
-  runner.accumulate_gradients(kSquares, batch, 1, 5, [&](const at::Tensor&) { ++num_announced; });
-  EXPECT_EQ(num_announced, Stage::comm().rank() > 0 ? 2 * 3 : 0);  // of microbatches 0, 2 and 4
+  runner(partly, [=](std::int64_t m) {
+    return partly_cut(gpipe(m));
+  }).accumulate_gradients(kSquares, batch, 1, 5, [&](const at::Tensor&) { ++num_announced; });
+  EXPECT_EQ(num_announced, rank_ > 0 ? 2 * 3 : 0);  // of microbatches 0, 2 and 4
   for (std::size_t t = 0; t < 2; ++t) {
-    EXPECT_TRUE(bits_equal(partly_cut.chunks()[0].layers[0].unit.tensors[t].tensor.grad(),
-                           whole.chunks()[0].layers[0].unit.tensors[t].tensor.grad()));
+    EXPECT_TRUE(bits_equal(partly.layers[0].unit.tensors[t].tensor.grad(),
+                           whole.layers[0].unit.tensors[t].tensor.grad()));
   }
 }
 
 TEST_ON_RANKS(PipelineRunnerTest, RefusesABrokenPlanBeforeAnythingRuns) {
-  const Stage stage({Schedule::k1f1b, 3});
-  PipelineRunner runner(stage.chunks(), kChannels, Stage::comm(), [](std::int64_t m) {
-    PipelinePlan plan = plan_pipeline(Schedule::k1f1b, Stage::comm().size(), m);
+  PipelineRunner stage = runner(own_layer(), [&](std::int64_t m) {
+    PipelinePlan plan = plan_pipeline(Schedule::k1f1b, size_, m);
     std::swap(plan.stages[0].front(), plan.stages[0].back());
     return plan;
   });
-  const Traffic before = Stage::comm().traffic();
-  EXPECT_THROW(runner.accumulate_gradients(kSquares, batch_of(3), 1, 3), CheckError);
-  EXPECT_EQ(Stage::comm().traffic(), before);
+  const Traffic before = comm_.traffic();
+  EXPECT_THROW(stage.accumulate_gradients(kSquares, batch_of(3), 1, 3), CheckError);
+  EXPECT_EQ(comm_.traffic(), before);
 }
 
 TEST_ON_RANKS(PipelineRunnerTest, RefusesFewerThanNoTargets) {
-  const Stage stage({Schedule::k1f1b, 3});
-  EXPECT_THAT([&] { stage.runner().accumulate_gradients(kSquares, batch_of(3), -1, 3); },
+  PipelineRunner stage = runner(own_layer(), planner(Schedule::k1f1b));
+  EXPECT_THAT([&] { stage.accumulate_gradients(kSquares, batch_of(3), -1, 3); },
               ::testing::ThrowsMessage<CheckError>(HasSubstr("-1 target tokens")));
 }
 

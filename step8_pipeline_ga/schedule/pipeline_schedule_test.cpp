@@ -119,24 +119,5 @@ TEST(PipelineSchedule, RefusesWhatItCannotPlan) {
   expect_unplannable(Schedule::kInterleaved, 1, 4, 2, "a single stage has nothing to interleave");
 }
 
-TEST(PipelineSchedule, NamesActions) {
-  EXPECT_EQ(to_string(Action{ActionKind::kForward, 0, 3}), "F3");
-  EXPECT_EQ(to_string(Action{ActionKind::kForward, 1, 3}), "F3.c1");
-  EXPECT_EQ(to_string(Action{ActionKind::kWeightBackward, 0, 12}), "W12");
-  EXPECT_EQ(to_string(Action{ActionKind::kRecvGradient, 0, 3}), "receive gradient 3");
-  EXPECT_STREQ(to_string(Schedule::kZeroBubble), "zero-bubble");
-}
-
-TEST(PipelineSchedule, AMessageHasTwoEnds) {
-  const Action send = {ActionKind::kSendActivation, 2, 5};
-  EXPECT_EQ(other_end(send), (Action{ActionKind::kRecvActivation, 3, 5}));
-  EXPECT_EQ(other_end(other_end(send)), send);
-  EXPECT_EQ(other_end({ActionKind::kSendGradient, 2, 5}),
-            (Action{ActionKind::kRecvGradient, 1, 5}));
-  EXPECT_EQ(other_end({ActionKind::kRecvGradient, 1, 5}),
-            (Action{ActionKind::kSendGradient, 2, 5}));
-  EXPECT_THROW(other_end({ActionKind::kForward, 2, 5}), CheckError);
-}
-
 }  // namespace
 }  // namespace ladder

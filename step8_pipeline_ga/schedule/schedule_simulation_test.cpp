@@ -10,7 +10,6 @@
 namespace ladder {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr PipelineCosts kEqual = {.forward_s = 1, .backward_s = 1};
@@ -70,19 +69,6 @@ TEST(ScheduleSimulation, ZeroBubbleHidesTheWeightHalves) {
   EXPECT_EQ(simulated(Schedule::kZeroBubble, 2, 2, 1, long_weight_half).total_s, 9);  // not 8
 }
 
-TEST(ScheduleSimulation, GivesTheTimeOfEveryComputation) {
-  const Timeline timeline = simulate(plan_pipeline(Schedule::k1f1b, 2, 2), kTwice);
-  std::vector<std::string> texts;
-  for (const std::vector<TimedAction>& stage : timeline) {
-    std::string& text = texts.emplace_back();
-    for (const auto& [action, begin_s, end_s] : stage) {
-      text += concat(to_string(action), " ", begin_s, "-", end_s, ", ");
-    }
-  }
-  EXPECT_THAT(texts, ElementsAre("F0 0-1, F1 1-2, B0 4-6, B1 7-9, ",
-                                 "F0.c1 1-2, B0.c1 2-4, F1.c1 4-5, B1.c1 5-7, "));
-}
-
 // A message of l seconds: the sender goes on meanwhile, and whoever needs it waits.
 TEST(ScheduleSimulation, LinksDelayTheReceiver) {
   PipelineCosts costs = kTwice;
@@ -95,20 +81,8 @@ TEST(ScheduleSimulation, LinksDelayTheReceiver) {
   EXPECT_GT(simulated(Schedule::k1f1b, 4, 8, 1, costs).total_s, 33 + 2 * 3 * 0.5);
 }
 
-TEST(ScheduleSimulation, SummarizesMeasuredTimelines) {
-  const auto action = [](ActionKind kind, int chunk) { return Action{kind, chunk, 0}; };
-  const Timeline timeline = {
-      {{action(ActionKind::kForward, 0), 10, 12},
-       {action(ActionKind::kRecvGradient, 0), 12, 15},
-       {action(ActionKind::kBackward, 0), 15, 18}},
-      {{action(ActionKind::kForward, 1), 12, 13}, {action(ActionKind::kBackward, 1), 13, 15}}};
-  const TimelineSummary summary = summarize(timeline);
-  EXPECT_EQ(summary.total_s, 8);
-  EXPECT_EQ(summary.bubble_per_ideal, 1);  // computing 5 + 3, idle 3 + 5
-  EXPECT_EQ(summary.bubble_per_total, 0.5);
-  EXPECT_THAT(summary.live, ElementsAre(1, 1));
-  EXPECT_EQ(summarize({{}, {}}).total_s, 0);
-  EXPECT_THAT(summarize(simulate(plan_forwards(3, 5), kTwice)).live, ElementsAre(0, 0, 0));
+TEST(ScheduleSimulation, AnEvaluationRemembersNothing) {
+  EXPECT_THAT(summarize(simulate(plan_forwards(3, 5), kTwice)).live, ::testing::Each(0));
 }
 
 TEST(ScheduleSimulation, RefusesAPlanThatCannotGoOn) {
