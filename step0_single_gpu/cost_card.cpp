@@ -1,4 +1,5 @@
-#include "step0_single_gpu/cost_card.hpp"
+// The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step0_single_gpu/train.hpp"
 
 #include "common/train/cost.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"

@@ -25,10 +25,9 @@ struct OracleOptions {
         {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
         "order of sums: over a rank's microbatches first, or over the ranks first");
   }
-  void finalize(TrainOptions& options) {
-    options.shape.replicas_per_rank = simulate_ranks;
-    if (simulate_ranks > 1)
-      options.shape.multiplied += concat(", --simulate-ranks ", simulate_ranks);
+  void shape_batch(BatchShape& batch) const {
+    batch.replicas_per_rank = simulate_ranks;
+    if (simulate_ranks > 1) batch.multiplied += concat(", --simulate-ranks ", simulate_ranks);
   }
 };
 
@@ -38,7 +37,6 @@ struct MovedGraphs {
     table.moved("--cuda-graphs",
                 "a program of its own trains with them: ./ladder train cuda_graphs");
   }
-  void finalize(TrainOptions& /*options*/) {}
 };
 
 }  // namespace ladder

@@ -1,13 +1,23 @@
 // Step 0: one device, one process, and the loop that all later steps keep.
 #pragma once
 
-#include "step0_single_gpu/cost_card.hpp"
+#include "common/train/trainer.hpp"
 #include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder::step0 {
 
 // Trains as `options` say. Throws UsageError in a world of several ranks.
 TrainReport train(const TrainOptions& options, World& world);
+
+// 4 bytes each for parameters and gradients, 8 for AdamW's two moments: 16 per element of the
+// layout. Throws UsageError for several ranks.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// Zero: a single rank sends nothing.
+Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
+
+// The activations of a microbatch, and the token ids of a step.
+std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
   return {

@@ -5,9 +5,7 @@
 
 namespace ladder::step1 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // A replica plus the Reducer's buckets: 4 more bytes per parameter, without padding.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

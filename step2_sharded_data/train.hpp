@@ -5,9 +5,7 @@
 
 namespace ladder::step2 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // The same as step 1: the Reducer's buckets are still there.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

@@ -5,9 +5,7 @@
 
 namespace ladder::step3 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // A replica and nothing else.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

@@ -6,9 +6,7 @@
 
 namespace ladder::step4 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // A replica and nothing else: the buckets are the gradients themselves.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);

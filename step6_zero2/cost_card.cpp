@@ -37,11 +37,9 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/
           .optimizer = optimizer_bytes(options, numel / world_size)};
 }
 
-PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
-  PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
-  peak.gradients += gradient_bytes_in_flight(layout_of(options, shard_multiple(world_size)),
-                                             options.data.num_microbatches);
-  return peak;
+StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
+  return {.gradients = gradient_bytes_in_flight(layout_of(options, shard_multiple(world_size)),
+                                                options.data.num_microbatches)};
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {

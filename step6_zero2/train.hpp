@@ -5,15 +5,13 @@
 
 namespace ladder::step6 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // All parameters, and 1/N of the gradients and of the optimizer state.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// In addition, the full gradients of the two neighboring units that are largest together.
-PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
+// Within a step also the full gradients of the two neighboring units that are largest together.
+StateBytes transient_bytes(const TrainOptions& options, int world_size, int rank);
 
 // Per unit and optimizer step, one reduce_scatter per microbatch and one all_gather; one all_gather
 // of the norm's block sums; one all-reduce of a single double and one of two.
@@ -30,7 +28,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,
-      .peak_bytes = peak_bytes,
+      .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
   };
 }

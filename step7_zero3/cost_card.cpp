@@ -32,14 +32,12 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int /*rank*/
           .optimizer = optimizer_bytes(options, own)};
 }
 
-PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank) {
+StateBytes transient_bytes(const TrainOptions& options, int world_size, int /*rank*/) {
   const FlatLayout layout = layout_of(options, shard_multiple(world_size));
-  PeakBytes peak = peak_of(state_bytes(options, world_size, rank));
-  peak.parameters += layout.precision.param_bytes() *
-                     peak_whole_numel(layout, options.get<PrefetchOptions>().num_units,
-                                      options.model.tie_embeddings);
-  peak.gradients += gradient_bytes_in_flight(layout, options.data.num_microbatches);
-  return peak;
+  const int prefetch = options.get<PrefetchOptions>().num_units;
+  return {.parameters = layout.precision.param_bytes() *
+                        peak_whole_numel(layout, prefetch, options.model.tie_embeddings),
+          .gradients = gradient_bytes_in_flight(layout, options.data.num_microbatches)};
 }
 
 Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank) {

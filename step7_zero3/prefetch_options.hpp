@@ -15,7 +15,6 @@ struct PrefetchOptions {
                 "units whose parameters are gathered ahead of the one in use: 0, 1 or 2")
         .changes_no_bits();
   }
-  void finalize(TrainOptions& /*options*/) {}
 };
 
 }  // namespace ladder

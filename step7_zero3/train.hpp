@@ -6,16 +6,14 @@
 
 namespace ladder::step7 {
 
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-// others wait until the caller ends them, as run_main does.
-TrainReport train(const TrainOptions& options, World& world);
+TrainReport train(const TrainOptions& options, World& world);  // collective
 
 // 1/N of everything.
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
-// In addition, the parameters of the units that are whole at once, and the full gradients of two
+// Within a step also the parameters of the units that are whole at once, and the full gradients of two
 // neighboring units.
-PeakBytes peak_bytes(const TrainOptions& options, int world_size, int rank);
+StateBytes transient_bytes(const TrainOptions& options, int world_size, int rank);
 
 // Per unit and microbatch, one reduce_scatter and one all_gather (two for a block); two all_gathers
 // of block sums, for two norms; one all-reduce of a single double and one of two.
@@ -32,7 +30,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = traffic,
-      .peak_bytes = peak_bytes,
+      .transient_bytes = transient_bytes,
       .working_bytes = working_bytes,
       .options = {.own = step_options<PrefetchOptions>()},
   };

@@ -1,4 +1,5 @@
-#include "step8_pipeline_ga/cost_card.hpp"
+// The cost card of README.md as functions: tests compare the ledger and the meter with them.
+#include "step8_pipeline_ga/train.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -23,7 +24,7 @@ Traffic messages(const TrainOptions& options, const BatchCounts& batches, const 
   std::int64_t num_received = own - (place.stage == 0 ? 1 : 0);
   if (is_backward) std::swap(num_sent, num_received);
   const std::int64_t calls = num_sent * batches.microbatches;
-  const std::int64_t bytes_per_row = options.shape.rows_per_sample * options.model.context *
+  const std::int64_t bytes_per_row = batch_shape(options).rows_per_sample * options.model.context *
                                      options.model.channels * options.model.precision.param_bytes();
   Traffic traffic;
   traffic[CommOp::kSend] = {calls, num_sent * batches.rows * bytes_per_row, calls};
@@ -101,7 +102,7 @@ double most_bytes_on_stage(const PipelinePlan& plan, int stage,
 double most_activations(const TrainOptions& options, const Place& place, const PipelineCut& cut) {
   const auto& pipeline = options.get<PipelineOptions>();
   const std::vector<ChunkActivations> chunks = chunk_activations(options, cut);
-  const std::int64_t rows = options.shape.rows_per_sample * options.data.microbatch_size;
+  const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
   const auto message = static_cast<double>(rows * options.model.context * options.model.channels *
                                            options.model.precision.param_bytes());
   const auto with = [&](std::int64_t num_microbatches) {
@@ -118,7 +119,8 @@ double most_activations(const TrainOptions& options, const Place& place, const P
 
 }  // namespace
 
-std::int64_t working_bytes(const TrainOptions& options, int world_size, int rank) {
+std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank) {
+  if (options.get<PipelineOptions>().docs_per_step > 0) return std::nullopt;
   const Place place = place_of(options, world_size, rank);
   const StagePlan plan = plan_stage(options, place.num_stages, place.stage);
   const std::int64_t bytes_each = options.model.precision.grad_bytes();

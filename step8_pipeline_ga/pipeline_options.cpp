@@ -79,9 +79,12 @@ void PipelineOptions::finalize(TrainOptions& options) {
               is_interleaved
                   ? ", but --pipeline-schedule interleaved needs 2 or more"
                   : ", but only --pipeline-schedule interleaved takes another number than 1");
-  options.shape.flushes_per_step = accumulation;
-  if (accumulation > 1) options.shape.multiplied += concat(", --accumulation ", accumulation);
-  options.shape.has_fixed_size = !has_docs;
+}
+
+void PipelineOptions::shape_batch(BatchShape& batch) const {
+  batch.flushes_per_step = accumulation;
+  if (accumulation > 1) batch.multiplied += concat(", --accumulation ", accumulation);
+  batch.has_fixed_size = docs_per_step == 0;
 }
 
 void MovedObjectives::declare(OptionTable& table) {

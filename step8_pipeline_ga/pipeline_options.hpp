@@ -23,12 +23,12 @@ struct PipelineOptions {
 
   void declare(OptionTable& table);
   void finalize(TrainOptions& options);
+  void shape_batch(BatchShape& batch) const;
 };
 
 // Options that the chapter objectives has: given to step 8, they name its program.
 struct MovedObjectives {
   void declare(OptionTable& table);
-  void finalize(TrainOptions& /*options*/) {}
 };
 
 // The stages on so many ranks: --pipeline-stages, or one per rank. Throws UsageError naming all

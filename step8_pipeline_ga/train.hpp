@@ -3,20 +3,37 @@
 
 #include "common/train/trainer.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
-#include "step8_pipeline_ga/cost_card.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/runner/stage_pipeline.hpp"
 #include "step8_pipeline_ga/runner/step_objective.hpp"
 
 namespace ladder::step8 {
 
-// Trains for what make_objective makes.
-//
-// Collective: every rank of the world calls it with the same options. If one rank throws, the
-//             others wait until the caller ends them, as run_main does. Throws UsageError naming
-//             --pipeline-stages if the stages do not divide the ranks, or there are fewer
-//             microbatches or blocks than stages.
+// Trains for what make_objective makes. Collective. Throws UsageError naming --pipeline-stages if the
+// stages do not divide the ranks, or there are fewer microbatches or blocks than stages.
 TrainReport train(const TrainOptions& options, World& world, const MakeObjective& make_objective);
+
+// 16 bytes per parameter of the rank's own stage.
+StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
+
+// The buckets of the stage's own gradients among its replicas, activations and their gradients to
+// its neighbors, a tied embedding's gradient, the block sums of two norms, and three scalars.
+Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_size, int rank);
+
+// The activations of all live microbatches of the stage, messages that have come or wait to go, and
+// what other ranks send of the buckets in flight, maybe all. Nothing if each step decides how many
+// microbatches it has.
+std::optional<std::int64_t> working_bytes(const TrainOptions& options, int world_size, int rank);
+
+// A rank's place in the mesh.
+struct Place {
+  int num_stages, stage, num_replicas, replica;
+};
+Place place_of(const TrainOptions& options, int world_size, int rank);
+
+// The activations of one forward of these microbatches: from every chunk but the model's last.
+Traffic forward_traffic(const TrainOptions& options, const BatchCounts& batches,
+                        const Place& place);
 
 // Four microbatches, so that stages have something to do at the same time.
 inline TrainOptions default_options() {
@@ -36,9 +53,10 @@ inline Trainer trainer() {
       .num_stages = num_stages_of,
       .schedule = schedule_json,
       .bubble = bubble,
-      .picture = {"--show-schedule",
-                  "draw what each stage computes when, as text or into FILE.svg, and exit",
-                  draw_schedule},
+      .picture =
+          Trainer::Picture{"--show-schedule",
+                           "draw what each stage computes when, as text or into FILE.svg, and exit",
+                           draw_schedule},
       .options = default_options(),
   };
 }

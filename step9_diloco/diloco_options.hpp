@@ -26,7 +26,6 @@ struct DilocoOptions {
 // Those of workers that may die, which the chapter elastic/ has now: who gives one is told so.
 struct MovedOptions {
   void declare(OptionTable& table);
-  void finalize(TrainOptions& /*options*/) {}
 };
 
 // The inner steps of a round, S: in each round one fragment is averaged.

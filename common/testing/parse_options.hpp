@@ -1,4 +1,4 @@
-// The command line of a trainer, for tests.
+// The command line and options of a trainer, for tests.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -18,6 +18,12 @@ inline CommandLine parse_words(const Trainer& trainer, std::vector<const char*> 
   finalize(line);
   return line;
 }
+
+// Options of a step that mean this for its batches.
+struct GivenShape {
+  BatchShape given;
+  void shape_batch(BatchShape& batch) const { batch = given; }
+};
 
 // Expects a UsageError whose message has all these parts.
 inline void expect_refused(const Trainer& trainer, const std::vector<const char*>& words,

@@ -35,7 +35,7 @@ std::int64_t largest_unit(const FlatLayout& layout) {
 }
 
 std::vector<LayerActivations> layer_activations(const TrainOptions& options) {
-  const std::int64_t rows = options.shape.rows_per_sample * options.data.microbatch_size;
+  const std::int64_t rows = batch_shape(options).rows_per_sample * options.data.microbatch_size;
   return layer_activations(options.model, static_cast<double>(rows), options.device,
                            options.num_threads);
 }
@@ -47,7 +47,7 @@ std::int64_t working_bytes(const TrainOptions& options, double most_activations,
   const std::int64_t evaluated =
       options.output.eval_every > 0 ? options.data.validation_samples : 0;
   const std::int64_t rows =
-      options.shape.rows_per_sample * (rows_per_step(options, num_replicas) + evaluated);
+      batch_shape(options).rows_per_sample * (rows_per_step(options, num_replicas) + evaluated);
   const double tokens = 16.0 * static_cast<double>(rows * options.model.context);
   const bool has_masters = options.optimizer.masters == Masters::kFp32;
   const double scratch =

@@ -36,17 +36,14 @@ Json sends_json(const Traffic& traffic) {
   return json;
 }
 
-// Where steps differ, of all steps of the run together.
-StepsTaken counted_steps(const TrainOptions& options, const Trainer& trainer) {
-  if (trainer.largest_traffic == nullptr) return full_step(options);
-  return {.last = options.num_steps};
-}
-
 Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
   const StateBytes held = trainer.state_bytes(options, world_size, rank);
-  const PeakBytes peak = peak_bytes_of(trainer, options, world_size, rank);
-  const auto working = working_bytes_of(trainer, options, world_size, rank);
-  const StepsTaken steps = counted_steps(options, trainer);
+  const StateBytes peak = trainer.peak_bytes(options, world_size, rank);
+  const auto working = trainer.working_bytes(options, world_size, rank);
+  // Where steps differ, of all steps of the run together.
+  const bool is_every_step = !trainer.largest_traffic(options, world_size, rank);
+  const StepsTaken steps =
+      is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
   return {{"holds",
            {{"parameters", held.parameters},
             {"gradients", held.gradients},
@@ -65,27 +62,26 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
 
 Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world_size) {
   check_is_countable(options);
-  const int num_stages = num_stages_of(trainer, options, world_size);
-  const std::int64_t rows_each = options.shape.rows_per_sample;
+  const int num_stages = trainer.num_stages(options, world_size);
+  const std::int64_t rows_each = batch_shape(options).rows_per_sample;
   Json ranks = Json::array();
   for (int stage = 0; stage < num_stages; ++stage)
     ranks.push_back(stage_json(options, trainer, world_size, stage));
-  Json json = {{"step", options.step},
-               {"world_size", world_size},
-               {"stages", num_stages},
-               {"parameters", layout_of(options).num_parameters},
-               {"vocabulary", options.model.vocab_size},
-               {"tokenizer", tokenizer_path(options.data).string()},
-               {"microbatches", microbatches_per_step(options)},
-               {"tokens", rows_each * rows_per_step(options, world_size / num_stages) *
-                              options.model.context},
-               {"param_bytes", options.model.precision.param_bytes()},
-               {"grad_bytes", options.model.precision.grad_bytes()},
-               {"layers", layers_json(options)},
-               {"ranks", ranks},
-               {"config", to_json(options)}};
-  if (trainer.schedule != nullptr) json["schedule"] = trainer.schedule(options, world_size);
-  return json;
+  return {{"step", options.step},
+          {"world_size", world_size},
+          {"stages", num_stages},
+          {"parameters", layout_of(options).num_parameters},
+          {"vocabulary", options.model.vocab_size},
+          {"tokenizer", tokenizer_path(options.data).string()},
+          {"microbatches", microbatches_per_step(options)},
+          {"tokens",
+           rows_each * rows_per_step(options, world_size / num_stages) * options.model.context},
+          {"param_bytes", options.model.precision.param_bytes()},
+          {"grad_bytes", options.model.precision.grad_bytes()},
+          {"layers", layers_json(options)},
+          {"ranks", ranks},
+          {"schedule", trainer.schedule(options, world_size)},
+          {"config", to_json(options)}};
 }
 
 }  // namespace ladder

@@ -41,10 +41,10 @@ double activation_bytes_per_row(const TrainOptions& options) {
 
 // Of an optimizer step on one replica.
 double samples_per_step(const TrainOptions& options) {
+  const BatchShape batch = batch_shape(options);
   return static_cast<double>(options.data.microbatch_size) *
          static_cast<double>(options.data.num_microbatches) *
-         static_cast<double>(options.shape.flushes_per_step) *
-         static_cast<double>(options.shape.replicas_per_rank);
+         static_cast<double>(batch.flushes_per_step) * static_cast<double>(batch.replicas_per_rank);
 }
 
 std::string model_options(const TrainOptions& options) {
@@ -56,7 +56,8 @@ std::string model_options(const TrainOptions& options) {
 std::string batch_options(const TrainOptions& options) {
   const std::int64_t count = options.data.num_microbatches;
   return concat("--micro-batch-size ", options.data.microbatch_size,
-                count == 1 ? "" : concat(", --num-microbatches ", count), options.shape.multiplied);
+                count == 1 ? "" : concat(", --num-microbatches ", count),
+                batch_shape(options).multiplied);
 }
 
 std::string in_words(double bytes) {
@@ -65,7 +66,7 @@ std::string in_words(double bytes) {
 
 double count_samples(const TrainOptions& options) {
   DataOptions data = options.data;
-  data.rows = options.shape.rows;
+  data.rows = batch_shape(options).rows;
   return static_cast<double>(Dataset::open_training(data).num_samples());
 }
 
@@ -79,6 +80,7 @@ Ranks ranks_here(const TrainOptions& options) {
 
 MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages,
                        double num_samples) {
+  const BatchShape batch = batch_shape(options);
   const bool is_pipeline = num_stages > 1;
   const int num_replicas = ranks.in_world / num_stages;
   // Stages differ, and which of them are here is not known: they count if it is all of them.
@@ -86,14 +88,14 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
                                : ranks.here == ranks.in_world ? num_replicas
                                                               : 0;
   const double num_readers =
-      static_cast<double>(num_replicas) * static_cast<double>(options.shape.num_data_parts);
+      static_cast<double>(num_replicas) * static_cast<double>(batch.num_data_parts);
   const double most_samples = std::max(1.0, std::floor(num_samples / num_readers));
-  const double rows_each = static_cast<double>(options.shape.rows_per_sample);
+  const auto rows_each = static_cast<double>(batch.rows_per_sample);
   const double microbatch =
       rows_each *
-      std::min(static_cast<double>(options.data.microbatch_size),
-               std::max(1.0, std::floor(most_samples /
-                                        static_cast<double>(options.shape.replicas_per_rank))));
+      std::min(
+          static_cast<double>(options.data.microbatch_size),
+          std::max(1.0, std::floor(most_samples / static_cast<double>(batch.replicas_per_rank))));
   const double step = rows_each * std::min(samples_per_step(options), most_samples);
   constexpr double kTokenBytes = 2 * sizeof(std::int64_t);  // its id and its target
   MemoryNeed need;
@@ -111,7 +113,7 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
                   double limit_bytes) {
   check_is_countable(options);
-  const int num_stages = num_stages_of(trainer, options, ranks.in_world);
+  const int num_stages = trainer.num_stages(options, ranks.in_world);
   MemoryNeed need = memory_need(options, ranks, num_stages);
   // Without stages, all ranks are alike.
   if (need.state <= limit_bytes && num_stages == 1 && options.device.is_cpu()) {
@@ -143,14 +145,14 @@ void check_is_countable(const TrainOptions& options) {
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
               " parameters, more than Ladder computes with; choose smaller ones");
   const double samples =
-      samples_per_step(options) * static_cast<double>(options.shape.rows_per_sample);
+      samples_per_step(options) * static_cast<double>(batch_shape(options).rows_per_sample);
   const double tokens = samples * static_cast<double>(options.model.context);
   check_usage(tokens * kMostReplicas <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,
               batch_options(options), ", --context ", options.model.context, " make a step of ",
               tokens, " tokens, more than Ladder computes with; choose smaller ones");
   const double microbatches = static_cast<double>(options.data.num_microbatches) *
-                              static_cast<double>(options.shape.flushes_per_step);
+                              static_cast<double>(batch_shape(options).flushes_per_step);
   check_usage(16 * elements * microbatches <= kMostBytes, model_options(options),
               " with --num-microbatches ", options.data.num_microbatches,
               " send more bytes per step than Ladder computes with; choose smaller ones");

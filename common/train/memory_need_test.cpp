@@ -79,7 +79,7 @@ TEST(MemoryNeed, OfAPipelineIsThatOfItsReplicas) {
   EXPECT_EQ(memory_need(o, {4, 4}, 2).state, 2 * one.state);
   EXPECT_EQ(memory_need(o, {4, 2}, 2).state, 0);  // these two may be small stages
   TrainOptions pairs = o;
-  pairs.shape.rows_per_sample = 2;
+  pairs.set<GivenShape>() = {{.rows_per_sample = 2}};
   EXPECT_EQ(memory_need(pairs, {}).activations, 2 * one.activations);
 }
 
@@ -130,8 +130,8 @@ TEST(MemoryNeed, WhatCannotBeCountedIsRefused) {
   const auto refused = [](const std::vector<const char*>& words, const char* part,
                           std::int64_t replicas_per_rank = 1) {
     TrainOptions options = options_of(words);
-    options.shape.replicas_per_rank = replicas_per_rank;
-    options.shape.multiplied = concat(", --replicas ", replicas_per_rank);
+    options.set<GivenShape>() = {{.replicas_per_rank = replicas_per_rank,
+                                  .multiplied = concat(", --replicas ", replicas_per_rank)}};
     EXPECT_THAT([&] { check_is_countable(options); }, ThrowsMessage<UsageError>(HasSubstr(part)));
     EXPECT_THROW(check_memory(options, replicas(), {}, 0x1p200), UsageError);
     EXPECT_THROW(describe_run(options, replicas(), 1), UsageError);

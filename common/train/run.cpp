@@ -295,10 +295,10 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const auto steps_left = static_cast<double>(options_.num_steps - step);
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       steps_left * seconds_per_step, options_.shape.mean_over, record.metrics},
+       steps_left * seconds_per_step, batch_shape(options_).mean_over, record.metrics},
       is_logged);
   if (!is_logged) return;
-  const bool is_tokens = options_.shape.is_of_tokens();
+  const bool is_tokens = batch_shape(options_).is_of_tokens();
   Json line = {{"step", step},
                {"loss", finite_or_null(record.loss)},
                {"grad_norm", finite_or_null(record.grad_norm)},
@@ -335,7 +335,7 @@ void Run::record_validation(double loss, const Metrics& metrics) {
   ValidationLoss& entry = report_.val_losses.emplace_back(ValidationLoss{step_, loss, metrics});
   std::string text = concat("step ", step_, "/", options_.num_steps, "   validation loss ", loss);
   Json line = {{"step", step_}, {"val_loss", finite_or_null(loss)}};
-  if (options_.shape.is_of_tokens() && validation_text_.num_bytes > 0) {
+  if (batch_shape(options_).is_of_tokens() && validation_text_.num_bytes > 0) {
     entry.nats_per_byte = loss * static_cast<double>(validation_text_.num_targets) /
                           static_cast<double>(validation_text_.num_bytes);
     text += concat("   ", *entry.nats_per_byte, " nats per byte");

@@ -99,7 +99,7 @@ class Run {
  private:
   // Data-parallel replicas, simulated ones included: their number decides the order of sums.
   std::int64_t num_replicas() const {
-    return mesh_.num_replicas() * options_.shape.replicas_per_rank;
+    return mesh_.num_replicas() * batch_shape(options_).replicas_per_rank;
   }
   bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }

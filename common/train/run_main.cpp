@@ -105,10 +105,9 @@ class RunFolder {
 void add_theory(TrainReport& report, const TrainOptions& options, const Trainer& trainer,
                 int world_size, int rank) {
   report.memory_theory = trainer.state_bytes(options, world_size, rank);
-  report.peak_theory = peak_bytes_of(trainer, options, world_size, rank);
+  report.peak_theory = trainer.peak_bytes(options, world_size, rank);
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
-  if (is_simulated(options) && trainer.bubble != nullptr)
-    report.bubble = trainer.bubble(options, world_size);
+  if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
 }
 
 void announce(const TrainOptions& options, Console& console) {
@@ -241,11 +240,11 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
 void show_picture(const CommandLine& line, const Trainer& trainer) {
   const std::string& file = *line.picture_file;
   const std::string drawing =
-      trainer.picture.draw(line.options, num_ranks_of(line.options), !file.empty());
+      trainer.picture->draw(line.options, num_ranks_of(line.options), !file.empty());
   if (file.empty()) {
     std::fputs(drawing.c_str(), stdout);
   } else {
-    check(!fs::exists(file), trainer.picture.option, " ", file,
+    check(!fs::exists(file), trainer.picture->option, " ", file,
           ": already exists; choose another name");
     write_text_file(file, drawing);
     std::printf("wrote %s\n", file.c_str());
@@ -347,8 +346,7 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
       concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
              bytes.parameters, ", gradients ", bytes.gradients, ", optimizer ", bytes.optimizer,
              ", communication ", bytes.communication, "; ", per_parameter, " bytes per parameter"));
-  if (trainer.peak_bytes != nullptr) {
-    const PeakBytes peak = trainer.peak_bytes(options, world_size, rank);
+  if (const StateBytes peak = trainer.peak_bytes(options, world_size, rank); peak != bytes) {
     lines.emplace_back("at most",
                        concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
                               ", optimizer ", peak.optimizer, " bytes during a step"));
@@ -357,17 +355,16 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
     lines.emplace_back(
         "needs", concat("at most ", *working, " bytes (", format_bytes(*working),
                         ") more: activations, what backward computes with, token ids, buffers"));
-  const bool is_every_step = trainer.largest_traffic == nullptr;
+  const std::optional<Traffic> largest = trainer.largest_traffic(options, world_size, rank);
   const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
     const StepsTaken steps = {.last = num_steps, .batches = batches};
     return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
   };
-  const std::int64_t sent = is_every_step
-                                ? average(1, full_step(options).batches)
-                                : trainer.largest_traffic(options, world_size, rank).bytes_sent();
+  const std::int64_t sent =
+      largest ? largest->bytes_sent() : average(1, full_step(options).batches);
   lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
-                                     is_every_step ? "per step" : "in the step that sends most"));
-  if (is_every_step || options.num_steps == 0) return lines;
+                                     largest ? "in the step that sends most" : "per step"));
+  if (!largest || options.num_steps == 0) return lines;
   constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
   const std::int64_t num_steps = std::min(options.num_steps, kEnough);
   const std::int64_t on_average = average(num_steps, {});
@@ -382,20 +379,20 @@ RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
   check_is_countable(options);
   const std::int64_t num_parameters = layout_of(options).num_parameters;
-  const int num_stages = num_stages_of(trainer, options, world_size);
-  const std::int64_t rows_each = options.shape.rows_per_sample;
+  const int num_stages = trainer.num_stages(options, world_size);
+  const std::int64_t rows_each = batch_shape(options).rows_per_sample;
   const std::int64_t rows = rows_each * rows_per_step(options, world_size / num_stages);
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
   text += concat("parameters          ", num_parameters, "\n");
   text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
                  options.model.context, rows_each > 1 ? ", two per sample" : "", ")\n");
-  if (trainer.num_stages != nullptr)
+  if (trainer.num_stages != one_stage)
     text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
                    " replica(s)\n");
   std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
   for (int stage = 0; stage < num_stages; ++stage)
-    working.push_back(working_bytes_of(trainer, options, world_size, stage));
+    working.push_back(trainer.working_bytes(options, world_size, stage));
   text += describe_ranks(world_size, [&](int rank) {
     return describe_rank(options, trainer, working[static_cast<std::size_t>(rank % num_stages)],
                          num_parameters, world_size, rank);

@@ -12,6 +12,7 @@
 #include "common/core/check.hpp"
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/dry_run_json.hpp"
@@ -232,7 +233,7 @@ TEST(DescribeRun, CountsTheRowsOfEachSample) {
   EXPECT_THAT(
       describe_run(options, trainer_of(nullptr), 1),
       AllOf(HasSubstr(" 2048 (16 rows of 128)"), HasSubstr("forward keeps 17899520 bytes")));
-  options.shape.rows_per_sample = 2;
+  options.set<GivenShape>() = {{.rows_per_sample = 2}};
   EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
               AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample)"),
                     HasSubstr("forward keeps 35799040 bytes")));

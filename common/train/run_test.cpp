@@ -10,6 +10,7 @@
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/start.hpp"
@@ -329,7 +330,7 @@ TEST_F(RunTest, EvaluatesPerByteOfTextToo) {
   const std::string lines = read_text_file(fs::path(options_.output.out) / "metrics.jsonl");
   EXPECT_THAT(lines, HasSubstr("\"val_nats_per_byte\":0.66"));
 
-  options_.shape.mean_over = "pairs";
+  options_.set<GivenShape>() = {{.mean_over = "pairs"}};
   options_.output.out = folder_.path("pairs");
   EXPECT_FALSE(take_steps(options_).val_losses[0].nats_per_byte.has_value());
 }

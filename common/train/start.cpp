@@ -206,7 +206,6 @@ void finalize_from(const Start& start, TrainOptions& options) {
   options.data.context = options.model.context;
   options.data.seed = options.optimizer.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
-  options.shape = {.rows = options.data.rows};
   options.own.finalize(options);
   check_together(options);
 }

@@ -21,20 +21,9 @@ StepsTaken steps_of(const TrainReport& report) {
   return {report.first_step, report.first_step + num_steps, report.batch_counts};
 }
 
-int num_stages_of(const Trainer& trainer, const TrainOptions& options, int world_size) {
-  return trainer.num_stages == nullptr ? 1 : trainer.num_stages(options, world_size);
-}
-
-PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int world_size,
-                        int rank) {
-  return trainer.peak_bytes == nullptr ? peak_of(trainer.state_bytes(options, world_size, rank))
-                                       : trainer.peak_bytes(options, world_size, rank);
-}
-
-std::optional<std::int64_t> working_bytes_of(const Trainer& trainer, const TrainOptions& options,
-                                             int world_size, int rank) {
-  if (trainer.working_bytes == nullptr || !options.shape.has_fixed_size) return std::nullopt;
-  return trainer.working_bytes(options, world_size, rank);
+StateBytes Trainer::peak_bytes(const TrainOptions& of_run, int world_size, int rank) const {
+  StateBytes peak = state_bytes(of_run, world_size, rank);
+  return peak += transient_bytes(of_run, world_size, rank);
 }
 
 }  // namespace ladder

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,37 +21,55 @@ struct StepsTaken {
   std::int64_t count() const { return last - first; }
 };
 
+// What theory says of a rank.
+template <class Result>
+using RankTheory = std::function<Result(const TrainOptions& options, int world_size, int rank)>;
+
+// The defaults of a trainer: a theory with nothing to say, and a model that is not cut.
+template <class Result>
+inline constexpr auto kNothing = [](const TrainOptions& /*options*/, auto...) { return Result(); };
+inline int one_stage(const TrainOptions& /*options*/, int /*world_size*/) {
+  return 1;
+}
+
 struct Trainer {
   std::string step;  // "step0_single_gpu"
-  // Collective: every rank calls it.
+  // Collective: every rank of the world calls it with the same options. If one rank throws, the
+  // others wait until the caller ends them, as run_main does.
   TrainReport (*train)(const TrainOptions& options, World& world);
-  // Theory, padding included. Throws UsageError for a world in which the step cannot run.
-  StateBytes (*state_bytes)(const TrainOptions& options, int world_size, int rank);
+  // Theory: what is held between steps, padding included. Throws UsageError for a world in which
+  // the step cannot run.
+  RankTheory<StateBytes> state_bytes;
   // Theory: what these optimizer steps send, scalars included.
   Traffic (*traffic)(const TrainOptions& options, const StepsTaken& steps, int world_size,
                      int rank);
-  // Theory: the largest amounts during training; null: the same as between steps.
-  PeakBytes (*peak_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
+  // Theory: the most that comes and goes within a step, on top of that. The categories need not peak
+  // at the same moment. Communication is left out: how much scratch exists at once depends on timing.
+  RankTheory<StateBytes> transient_bytes = kNothing<StateBytes>;
   // Theory: a bound of what a rank holds on top of those amounts at any moment of training or of a
-  // save: activations, what backward computes with, token ids, buffers. Null: it is not known.
-  std::int64_t (*working_bytes)(const TrainOptions& options, int world_size, int rank) = nullptr;
-  // Theory: what the optimizer step that sends most sends; null: all full steps send the same.
-  Traffic (*largest_traffic)(const TrainOptions& options, int world_size, int rank) = nullptr;
-  // The stages into which the model is cut on so many ranks; null: there is no pipeline.
-  int (*num_stages)(const TrainOptions& options, int world_size) = nullptr;
-  // What each stage computes in which order, as data for --dry-run --json; null: there is no pipeline.
-  Json (*schedule)(const TrainOptions& options, int world_size) = nullptr;
-  // Theory: a stage's idle time per time that it computes, if all compute alike; null: no pipeline.
-  double (*bubble)(const TrainOptions& options, int world_size) = nullptr;
-  // A picture that an option asks for instead of training; no name: there is none.
+  // save: activations, what backward computes with, token ids, buffers. Nothing: it is not known.
+  RankTheory<std::optional<std::int64_t>> working_bytes = kNothing<std::optional<std::int64_t>>;
+  // Theory: what the optimizer step that sends most sends. Nothing: all full steps send the same.
+  RankTheory<std::optional<Traffic>> largest_traffic = kNothing<std::optional<Traffic>>;
+  // The stages into which the model is cut on so many ranks.
+  int (*num_stages)(const TrainOptions& options, int world_size) = one_stage;
+  // What each stage computes in which order, as data for --dry-run --json; null: not planned.
+  Json (*schedule)(const TrainOptions& options, int world_size) = kNothing<Json>;
+  // Theory: a stage's idle time per time that it computes, if all compute alike.
+  double (*bubble)(const TrainOptions& options, int world_size) = kNothing<double>;
+  // A picture that an option asks for instead of training.
   struct Picture {
-    const char* option = nullptr;  // "--show-schedule"
-    const char* help = nullptr;
+    const char* option;  // "--show-schedule"
+    const char* help;
     // As text, or as an SVG file.
-    std::string (*draw)(const TrainOptions& options, int world_size, bool is_svg) = nullptr;
-  } picture = {};
+    std::string (*draw)(const TrainOptions& options, int world_size, bool is_svg);
+  };
+  std::optional<Picture> picture = {};
   // Those of this step, with their defaults.
   TrainOptions options = {};
+
+  // Theory: the most that a rank holds during training.
+  StateBytes peak_bytes(const TrainOptions& of_run, int world_size, int rank) const;
 };
 
 // These options, finalized, as this step sees them: with its own ones and no other step's.
@@ -68,17 +87,5 @@ StepsTaken full_step(const TrainOptions& options);
 
 // The steps of a run.
 StepsTaken steps_of(const TrainReport& report);
-
-// How many stages a replica has; 1 if the step has no pipeline.
-int num_stages_of(const Trainer& trainer, const TrainOptions& options, int world_size);
-
-// Theory: the most bytes that a rank holds during training.
-PeakBytes peak_bytes_of(const Trainer& trainer, const TrainOptions& options, int world_size,
-                        int rank);
-
-// Theory: at most so many bytes on top. Nothing if the trainer has no formula, or does not know how
-// many microbatches a step has.
-std::optional<std::int64_t> working_bytes_of(const Trainer& trainer, const TrainOptions& options,
-                                             int world_size, int rank);
 
 }  // namespace ladder

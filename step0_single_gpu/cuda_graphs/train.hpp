@@ -1,8 +1,7 @@
 // The chapter of step 0 about CUDA graphs: a GPU repeats what it did for one microbatch.
 #pragma once
 
-#include "step0_single_gpu/cost_card.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
+#include "step0_single_gpu/train.hpp"
 
 namespace ladder::cuda_graphs {
 

@@ -164,7 +164,7 @@ std::vector<std::string> differences_from_theory(const Trainer& trainer,
            "or allocated outside of a MemoryScope?",
            ", more than theory: is there a copy, another type, or something kept too long?");
   };
-  const PeakBytes peak = peak_bytes_of(trainer, options, world_size, rank);
+  const StateBytes peak = trainer.peak_bytes(options, world_size, rank);
   expect_most(MemoryCategory::kParameters, peak.parameters);
   expect_most(MemoryCategory::kGradients, peak.gradients);
   expect_most(MemoryCategory::kOptimizer, peak.optimizer);

@@ -152,7 +152,7 @@ Judge::Trained Judge::train(const TrainOptions& wanted, bool resumes, Watch& wat
   };
   Trained trained = {{}, wanted.output.out};
   TrainOptions options = wanted;
-  const int num_stages = num_stages_of(judged_.trainer, options, watch.size());
+  const int num_stages = judged_.trainer.num_stages(options, watch.size());
   if (judged_.starts_by_broadcast)
     options.seed += static_cast<std::uint64_t>(watch.rank() / num_stages);
   const auto run = [&] {
@@ -202,7 +202,7 @@ void Judge::expect_no_divergence(const Trained& trained) {
 
 void Judge::compare(const Case& one, const TrainOptions& options, const Trained& trained) {
   const TrainReport& report = trained.reports.back();
-  const int num_replicas = comm_.size() / num_stages_of(judged_.trainer, options, comm_.size());
+  const int num_replicas = comm_.size() / judged_.trainer.num_stages(options, comm_.size());
   const auto [known, is_new] = known_answers().try_emplace(one.name);
   if (is_new) {
     known->second = ask_oracle(options, judged_.fold, num_replicas, new_folder());

@@ -1,6 +1,4 @@
 // Step 8's cost card, and what a second model and an objective's metrics add to it.
-#include "step8_pipeline_ga/cost_card.hpp"
-
 #include "common/comm/traffic_theory.hpp"
 #include "common/train/cost.hpp"
 #include "step8_pipeline_ga/objectives/dpo.hpp"

@@ -59,20 +59,22 @@ void ObjectiveOptions::finalize(TrainOptions& options) {
   check_usage(kind == ObjectiveKind::kDpo || (dpo.reference.empty() && dpo.cache.empty()),
               dpo.reference.empty() ? "--dpo-reference-cache " : "--dpo-reference ",
               dpo.reference.empty() ? dpo.cache : dpo.reference, " is for --objective dpo only");
-  if (kind == ObjectiveKind::kLanguageModel) return;
-  options.shape.rows_per_sample = 2;  // a pair's two answers, or a sample's two views
-  if (kind == ObjectiveKind::kSelfDistillation) {
-    options.shape.mean_over = "samples";
-    return;
-  }
-  options.shape.rows = Rows::kPairs;
-  options.shape.mean_over = dpo.mean_over == DpoMeanOver::kPairs ? "pairs" : "answer tokens";
+  if (kind != ObjectiveKind::kDpo) return;
   check_usage(!dpo.reference.empty() || !options.output.init_from.empty(),
               "--objective dpo compares with a frozen model, and neither --dpo-reference nor "
               "--init-from names one: give --dpo-reference CHECKPOINT");
   check_usage(options.data.rows == Rows::kWindows,
               "--rows documents is not for --objective dpo, whose rows are the answers of pairs; "
               "leave it out");
+}
+
+void ObjectiveOptions::shape_batch(BatchShape& batch) const {
+  if (kind == ObjectiveKind::kLanguageModel) return;
+  batch.rows_per_sample = 2;  // a pair's two answers, or a sample's two views
+  batch.mean_over = "samples";
+  if (kind == ObjectiveKind::kSelfDistillation) return;
+  batch.rows = Rows::kPairs;
+  batch.mean_over = dpo.mean_over == DpoMeanOver::kPairs ? "pairs" : "answer tokens";
 }
 
 }  // namespace ladder

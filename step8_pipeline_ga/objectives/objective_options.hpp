@@ -41,6 +41,7 @@ struct ObjectiveOptions {
 
   void declare(OptionTable& table);
   void finalize(TrainOptions& options);
+  void shape_batch(BatchShape& batch) const;
 };
 
 }  // namespace ladder

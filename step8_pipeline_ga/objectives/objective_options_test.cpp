@@ -16,7 +16,7 @@ void refused(const std::vector<const char*>& words, const char* part) {
 
 TEST(ObjectiveOptions, HaveTheirUnits) {
   const auto mean_over = [](const std::vector<const char*>& words) {
-    return parse(words).options.shape.mean_over;
+    return batch_shape(parse(words).options).mean_over;
   };
   EXPECT_EQ(mean_over({}), "target tokens");
   EXPECT_EQ(mean_over({"--objective", "dpo", "--dpo-reference", "runs/a"}), "pairs");

@@ -8,7 +8,7 @@ namespace ladder {
 DataOptions step_data(const TrainOptions& options) {
   DataOptions data = options.data;
   data.num_microbatches = microbatches_per_step(options);
-  data.rows = options.shape.rows;
+  data.rows = batch_shape(options).rows;
   return data;
 }
 

@@ -65,7 +65,7 @@ std::string draw_schedule(const TrainOptions& options, int world_size, bool is_s
 }
 
 Json schedule_json(const TrainOptions& options, int world_size) {
-  if (!options.shape.has_fixed_size) return nullptr;
+  if (options.get<PipelineOptions>().docs_per_step > 0) return nullptr;  // each step decides
   const int num_stages = num_stages_of(options, world_size);
   const PipelinePlan plan = planner_of(options, num_stages)(options.data.num_microbatches);
   Json stages = Json::array();

@@ -62,7 +62,6 @@ void ElasticOptions::finalize(TrainOptions& options) {
               "--wire is for ranks of one run: values travel between workers in fp32");
   check_usage(options.device.is_cpu(),
               "workers that may die train on the CPU: leave out --device cuda");
-  options.shape.num_data_parts = num_workers;
 }
 
 HostPort host_port(const std::string& text) {

@@ -25,6 +25,7 @@ struct ElasticOptions {
 
   void declare(OptionTable& table);
   void finalize(TrainOptions& options);
+  void shape_batch(BatchShape& batch) const { batch.num_data_parts = num_workers; }
 };
 
 // HOST:PORT. Throws UsageError, also for an IPv6 address.

@@ -1,10 +1,8 @@
 // Workers that may die: step 9's rounds with whoever is there.
 #pragma once
 
-#include "common/train/trainer.hpp"
-#include "step9_diloco/cost_card.hpp"
-#include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/elastic/elastic_options.hpp"
+#include "step9_diloco/train.hpp"
 
 namespace ladder::elastic {
 
@@ -24,7 +22,7 @@ inline Trainer trainer() {
       .train = train,
       .state_bytes = state_bytes,
       .traffic = step9::traffic,
-      .peak_bytes = step9::peak_bytes,
+      .transient_bytes = step9::transient_bytes,
       .largest_traffic = step9::largest_traffic,
       .options = {.own = step_options<DilocoOptions, ElasticOptions>()},
   };

@@ -84,7 +84,7 @@ FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& o
 // here. The data keep the common seed, which finalize() has already passed on.
 void Climber::start_apart(int num_ranks, const Rung& rung, TrainOptions& options) const {
   if (!rung.starts_by_broadcast) return;
-  const int num_stages = num_stages_of(rung.trainer, options, num_ranks);
+  const int num_stages = rung.trainer.num_stages(options, num_ranks);
   options.seed += static_cast<std::uint64_t>(rank() / num_stages);
 }
 
@@ -102,7 +102,7 @@ void Climber::share_hash(FinishedRun& run) {
 void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
                             const TrainReport& report, const MemoryReading& before) const {
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
-  if (rung.trainer.num_stages != nullptr) {
+  if (rung.trainer.num_stages != one_stage) {
     expect_closed_form_of_pipeline(options, report, comm_);
   } else if (rung.step() == diloco().step()) {
     expect_closed_form_of_diloco(options, report, comm_);

@@ -31,7 +31,7 @@ class ThreadLadder : public ::testing::TestWithParam<int> {
   FinishedRun train_on_threads(const Rung& rung, TrainOptions options) {
     options = options_for(rung.trainer, options);
     options.output.out = fresh_folder();
-    const int num_stages = num_stages_of(rung.trainer, options, num_ranks());
+    const int num_stages = rung.trainer.num_stages(options, num_ranks());
     std::vector<TrainReport> reports(static_cast<std::size_t>(num_ranks()));
     run_as_threads(num_ranks(), [&](Communicator& comm) {
       World world(comm.split(0, 0), Transport::kThreads);

@@ -112,9 +112,9 @@ void declare_requests(CLI::App& app, const Trainer& trainer, Requests& requests)
   app.add_flag("--json", requests.is_json, "with --dry-run: as JSON, with the step's plans")
       ->group("Help")
       ->configurable(false);
-  if (trainer.picture.option != nullptr) {
+  if (trainer.picture) {
     requests.picture_option = describe(
-        app.add_option(trainer.picture.option, requests.picture_file, trainer.picture.help),
+        app.add_option(trainer.picture->option, requests.picture_file, trainer.picture->help),
         "[FILE.svg]");
   }
   app.set_config("--config", "", "read options from this file, with lines like steps = 100")

@@ -43,7 +43,7 @@ Trainer trainer_x() {
           .train = nullptr,
           .state_bytes = nullptr,
           .traffic = nullptr,
-          .picture = {"--show-level", "draw it", nullptr},
+          .picture = Trainer::Picture{"--show-level", "draw it", nullptr},
           .options = {.own = step_options<LevelOptions>()}};
 }
 
@@ -418,7 +418,6 @@ TEST(Options, OfOtherStepsAreDropped) {
   struct OtherOptions {
     int other = 1;
     void declare(OptionTable& table) { table.value("--other", other, "of another step"); }
-    void finalize(TrainOptions& /*options*/) {}
   };
   TrainOptions options;
   options.set<OtherOptions>().other = 2;

@@ -101,8 +101,14 @@ void check_ranks(const TrainOptions& options) {
 
 }  // namespace
 
+BatchShape batch_shape(const TrainOptions& options) {
+  BatchShape batch = {.rows = options.data.rows};
+  options.own.shape_batch(batch);
+  return batch;
+}
+
 std::int64_t microbatches_per_step(const TrainOptions& options) {
-  return options.data.num_microbatches * options.shape.flushes_per_step;
+  return options.data.num_microbatches * batch_shape(options).flushes_per_step;
 }
 
 void check_together(const TrainOptions& options) {
@@ -134,7 +140,7 @@ void check_together(const TrainOptions& options) {
 
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
   return options.data.microbatch_size * microbatches_per_step(options) * num_replicas *
-         options.shape.replicas_per_rank;
+         batch_shape(options).replicas_per_rank;
 }
 
 bool is_simulated(const TrainOptions& options) {
@@ -174,6 +180,10 @@ void StepOptions::declare(OptionTable& table) {
 
 void StepOptions::finalize(TrainOptions& options) {
   for (Struct& each : structs_) each.finalize(each.values, options);
+}
+
+void StepOptions::shape_batch(BatchShape& batch) const {
+  for (const Struct& each : structs_) each.shape_batch(each.values, batch);
 }
 
 }  // namespace ladder

@@ -36,22 +36,6 @@ struct OutputOptions {
   bool is_quiet = false;  // nothing on the console
 };
 
-// What a step's own options mean for rooms that do not know them: memory, report, --dry-run. A
-// step's finalize() sets it.
-struct BatchShape {
-  Rows rows = Rows::kWindows;             // what the data are read as; by default as --rows says
-  std::int64_t rows_per_sample = 1;       // that a sample becomes in a microbatch
-  std::int64_t flushes_per_step = 1;      // of --num-microbatches each
-  std::int64_t replicas_per_rank = 1;     // that one process plays
-  std::int64_t num_data_parts = 1;        // of which this run has one: other runs share the data
-  std::string multiplied = {};            // ", --accumulation 4": for messages about a step's size
-  bool has_fixed_size = true;             // false: each step decides how many microbatches it has
-  std::string mean_over = kTargetTokens;  // what the loss's denominator counts
-
-  static constexpr const char* kTargetTokens = "target tokens";
-  bool is_of_tokens() const { return mean_over == kTargetTokens; }
-};
-
 struct TrainOptions {
   std::string step = {};         // name of the trainer, for example "step0_single_gpu"
   std::int64_t num_steps = 200;  // optimizer steps in total, including those before a resume
@@ -78,7 +62,6 @@ struct TrainOptions {
   StepOptions own;                     // those that only this step has
   std::set<std::string> given = {};    // names, without dashes, that the user has given
   std::set<std::string> derived = {};  // those whose values follow from other options
-  BatchShape shape;                    // set by finalize()
 
   // The step's own options; their defaults if it has none of this kind.
   template <class Options>
@@ -108,6 +91,9 @@ bool writes_for_all(const TrainOptions& options, int rank);
 
 // --memory-cap-mb in bytes; 0: no cap.
 std::int64_t memory_cap_bytes(const TrainOptions& options);
+
+// What the options of this step mean for its batches.
+BatchShape batch_shape(const TrainOptions& options);
 
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);

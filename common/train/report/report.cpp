@@ -82,11 +82,19 @@ Json attention_json(const TrainOptions& options) {
 
 // The rows of each full step; null if each step decides that anew.
 Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
-  if (!options.shape.has_fixed_size) return nullptr;
+  if (!batch_shape(options).has_fixed_size) return nullptr;
   return rows_per_step(options, report.num_replicas);
 }
 
 }  // namespace
+
+StateBytes& StateBytes::operator+=(const StateBytes& other) {
+  parameters += other.parameters;
+  gradients += other.gradients;
+  optimizer += other.optimizer;
+  communication += other.communication;
+  return *this;
+}
 
 void Speed::add(double denominator, double seconds) {
   if (++num_steps_ == 2) counted_ = seconds_ = 0;
@@ -121,7 +129,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"grad_norms", finite(report.grad_norms)},
                {"param_norms", finite(report.param_norms)},
                {"learning_rates", finite(report.learning_rates)},
-               {"unit", options.shape.mean_over},
+               {"unit", batch_shape(options).mean_over},
                {"units", report.denominators},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
@@ -130,7 +138,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"units_per_second", report.counted_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
-  if (options.shape.is_of_tokens()) {
+  if (batch_shape(options).is_of_tokens()) {
     json["target_tokens"] = report.denominators;
     json["tokens_per_second"] = report.counted_per_second;
   }

@@ -37,23 +37,9 @@ struct StateBytes {
   std::int64_t optimizer = 0;
   std::int64_t communication = 0;  // held between steps; scratch that comes and goes is not state
   std::int64_t total() const { return parameters + gradients + optimizer + communication; }
+  StateBytes& operator+=(const StateBytes& other);
   bool operator==(const StateBytes&) const = default;
 };
-
-// The most bytes of each category that a rank holds during training, padding included. The
-// categories need not peak at the same moment. Communication is left out: how much scratch exists
-// at once depends on timing.
-struct PeakBytes {
-  std::int64_t parameters = 0;
-  std::int64_t gradients = 0;
-  std::int64_t optimizer = 0;
-  bool operator==(const PeakBytes&) const = default;
-};
-
-// The peak of a step that always holds the same amounts.
-inline PeakBytes peak_of(const StateBytes& held) {
-  return {held.parameters, held.gradients, held.optimizer};
-}
 
 // One rank's account of a run. The series have one entry per optimizer step of this run; losses and
 // norms are global values, the same on every rank.
@@ -81,7 +67,7 @@ struct TrainReport {
   std::int64_t save_peak_bytes = 0;  // largest total during a save; 0: nothing was saved
   ResidentMemory resident;           // after the last step; peak: from the start to the last save
   StateBytes memory_theory;
-  PeakBytes peak_theory;
+  StateBytes peak_theory;
   Traffic traffic;           // of the training steps, as metered where bytes leave
   Traffic traffic_theory;    // the same as the formulas predict
   double bubble = 0;         // of a simulated rank's pipeline, as theory predicts: idle / computing
