@@ -40,7 +40,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     ddp.wait();  // all ranks now hold the same gradients, and from here on do the same with them
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

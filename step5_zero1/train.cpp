@@ -41,7 +41,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     bucketer.wait();
     const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
-    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // its own slices
+    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // its slices
     all_gather_parameters(flat, comm);  // fetches the slices that the other ranks updated
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

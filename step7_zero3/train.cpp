@@ -40,7 +40,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
     const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
-    if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // gathered later
+    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // no gather
     sharder.zero_grad();
     const double param_norm = sharded_norm(own_params, comm);
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

@@ -51,7 +51,7 @@ TrainReport train(const TrainOptions& options, World& world, const MakeObjective
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
                         run.loss_scale());
-    if (run.accepts(clip.norm)) {
+    if (run.decide_step(clip.norm)) {
       optimizer.step(run.learning_rate(), clip.factor);
       objective->after_step();
     }

@@ -147,7 +147,7 @@ TrainState diloco_state(Diloco& diloco, const ModelCopy& own, const ModelCopy& g
       // The checkpoint counts worker 0's optimizer steps; this worker has skipped others.
       const std::int64_t skipped_by_0 = run.loss_scaler().state().skipped_steps;
       inner.set_num_steps(inner.num_steps() + skipped_by_0 - scale.skipped_steps);
-      run.restore_loss_scale(scale);
+      run.loss_scaler().restore(scale);
     }
     diloco.restore({loaded.extra_counts.at("outer_steps"),
                     restored_average(average, loaded.extra_counts.at("values_in_flight"),

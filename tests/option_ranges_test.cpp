@@ -5,8 +5,8 @@
 #include <set>
 
 #include "common/testing/parse_options.hpp"
+#include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
-#include "common/train/run_main.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"

@@ -7,7 +7,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/cost.hpp"
-#include "common/train/run_main.hpp"
+#include "common/train/dry_run.hpp"
 
 namespace ladder {
 namespace {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -23,12 +24,6 @@ namespace fs = std::filesystem;
 using std::chrono::system_clock;
 
 namespace {
-
-// Of a simulated rank, without time passing. Real ranks wait in real time.
-double simulated_wait_s(Communicator& world) {
-  const auto* const simulated = find_communicator<SimulatedCommunicator>(world);
-  return simulated == nullptr ? 0 : simulated->waited_s();
-}
 
 bool holds_a_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
@@ -65,14 +60,137 @@ std::string describe_changes(const LoadedCheckpoint& saved, const TrainOptions& 
   return changes;
 }
 
+// The first value that is infinite or not a number; null if all are finite. With a loss scale, the
+// gradient norm may be either: that step was skipped.
+const char* non_finite_value(const StepRecord& record, bool has_loss_scale) {
+  if (!std::isfinite(record.loss)) return "loss";
+  if (!has_loss_scale && !std::isfinite(record.grad_norm)) return "gradient norm";
+  if (!std::isfinite(record.param_norm)) return "parameter norm";
+  return nullptr;
+}
+
+std::string explain_divergence(const StepRecord& record, const char* value, std::int64_t step,
+                               const TrainOptions& options) {
+  const char* clipping = options.clip_norm == 0 ? "turn clipping on (--clip-norm 1)"
+                                                : "clip harder (a smaller --clip-norm)";
+  return concat("step ", step, ": the ", value, " is not finite (loss ", record.loss,
+                ", gradient norm ", record.grad_norm, ", parameter norm ", record.param_norm,
+                "): training has diverged. Nothing of this step was saved. Try a ",
+                "lower --lr (now ", options.lr.lr, "), a longer warmup (--warmup-steps, now ",
+                options.lr.warmup_steps, "), or ", clipping);
+}
+
 }  // namespace
+
+RunFiles::RunFiles(const TrainOptions& options, bool is_main)
+    : out_(options.output.out), is_main_(is_main) {
+  if (!are_written()) return;
+  const std::string& resume = options.output.resume;
+  const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
+  check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
+        " already holds a run: choose another folder, or continue that run with --resume auto");
+  const std::string& start = options.output.init_from;
+  check(start.empty() ||
+            (plain_path(start) != plain_path(out_) && !lies_in(start, out_ / "checkpoints")),
+        "--init-from ", start, " is this run itself, --out ", out_.string(),
+        ", whose newest checkpoint is what --resume auto continues: name another run");
+}
+
+std::optional<fs::path> RunFiles::newest_checkpoint() const {
+  return out_.empty() ? std::nullopt : ladder::newest_checkpoint(out_);
+}
+
+void RunFiles::open(const TrainOptions& options, std::int64_t step) {
+  if (!are_written()) return;
+  make_folders(out_);
+  sweep_partial_checkpoints(out_);
+  keep_tokenizer(options.data, out_);
+  std::error_code ignored;
+  // A report of an earlier part of this run is outdated now.
+  if (step < options.num_steps) fs::remove(out_ / "report.json", ignored);
+  const fs::path path = out_ / "metrics.jsonl";
+  std::string kept;
+  if (step > 0 && fs::exists(path)) {
+    std::istringstream lines(read_text_file(path));
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const bool is_step =
+          json.is_object() && json.contains("step") && json["step"].is_number_integer();
+      if (is_step && json["step"].get<std::int64_t>() <= step) kept += line + "\n";
+    }
+  }
+  write_text_file(path, kept);
+  metrics_.open(path, std::ios::app);
+  check(metrics_.good(), path.string(), ": cannot be written: ", std::strerror(errno));
+}
+
+void RunFiles::log(Json line) {
+  if (!metrics_.is_open()) return;
+  line["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
+  metrics_ << line.dump() << std::endl;
+  check(metrics_.good(), (out_ / "metrics.jsonl").string(),
+        ": cannot be written: ", std::strerror(errno));
+}
+
+void StepMeter::begin_step(std::int64_t step) {
+  const auto* const simulated = find_communicator<SimulatedCommunicator>(world_);
+  if (simulated != nullptr) waited_s_ = simulated->waited_s();
+  timer_.restart();
+  span_.emplace("step", TraceNumber{"step", step});
+  counted_ = world_.traffic();
+  computing_.restart();
+}
+
+void StepMeter::end_step() {
+  const auto* const simulated = find_communicator<SimulatedCommunicator>(world_);
+  if (simulated == nullptr) {
+    report_.step_seconds.push_back(timer_.seconds());
+  } else {  // it waits without time passing
+    report_.simulated_waits_s.push_back(simulated->waited_s() - waited_s_);
+    report_.step_seconds.push_back(computing_.seconds() + report_.simulated_waits_s.back());
+  }
+  span_.reset();
+  count_traffic();
+}
+
+void StepMeter::count_traffic() {
+  Traffic traffic = world_.traffic();
+  traffic -= std::exchange(counted_, traffic);
+  report_.traffic += traffic;
+}
+
+void StepMeter::read_held_memory() {
+  keep_training_peaks();
+  MemoryReading now = read_memory();
+  if (now.total_live_bytes < report_.memory.total_live_bytes) return;
+  now.peak_bytes = report_.memory.peak_bytes;
+  now.peak_bytes_by_category = report_.memory.peak_bytes_by_category;
+  report_.memory = now;
+}
+
+void StepMeter::keep_training_peaks() {
+  const MemoryReading now = read_memory();
+  MemoryReading& kept = report_.memory;
+  kept.peak_bytes = std::max(kept.peak_bytes, now.peak_bytes);
+  for (std::size_t i = 0; i < now.peak_bytes_by_category.size(); ++i)
+    kept.peak_bytes_by_category[i] =
+        std::max(kept.peak_bytes_by_category[i], now.peak_bytes_by_category[i]);
+}
+
+void StepMeter::measure_save(const std::function<void()>& save) {
+  keep_training_peaks();
+  reset_memory_peaks();
+  save();
+  report_.save_peak_bytes = std::max(report_.save_peak_bytes, read_memory().peak_bytes);
+  reset_memory_peaks();
+}
 
 Run::Run(const TrainOptions& options, const Mesh& mesh)
     : options_(options),
       mesh_(mesh),
-      is_main_(writes_for_all(options, mesh.world.rank())),
-      out_(options.output.out),
-      console_(is_main_ && !options.output.is_quiet) {
+      files_(options, writes_for_all(options, mesh.world.rank())),
+      console_(writes_for_all(options, mesh.world.rank()) && !options.output.is_quiet),
+      meter_(mesh_.world, report_) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
   if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(
@@ -80,60 +198,51 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
         "widened for them takes time");
   report_.num_replicas = mesh.num_replicas();
   report_.num_stages = mesh.num_stages();
-  if (is_writing()) check_folder();
-}
-
-void Run::check_folder() const {
-  const std::string& resume = options_.output.resume;
-  const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
-  check(is_resumed || !holds_a_run(out_), "--out ", out_.string(),
-        " already holds a run: choose another folder, or continue that run with --resume auto");
-  const std::string& start = options_.output.init_from;
-  check(start.empty() ||
-            (plain_path(start) != plain_path(out_) && !lies_in(start, out_ / "checkpoints")),
-        "--init-from ", start, " is this run itself, --out ", out_.string(),
-        ", whose newest checkpoint is what --resume auto continues: name another run");
 }
 
 void Run::resume(TrainState state) {
   const Span span("load");
   const OutputOptions& output = options_.output;
   state.unshaped = unshaped_options(options_.model);
-  reference_hash_ = state.reference_hash;
   validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
     report_.num_parameters += c10::multiply_integers(tensor.shape);
   std::optional<fs::path> checkpoint;
   if (output.resume == "auto") {
-    checkpoint = newest_checkpoint(out_);
+    checkpoint = files_.newest_checkpoint();
   } else if (output.resume != "none") {
     checkpoint = checkpoint_in("--resume", output.resume);
   }
+  std::string hashes;
   if (checkpoint) {
-    load(*checkpoint, state);
+    hashes = load(*checkpoint, state);
     state.restore(state);
   } else if (!output.init_from.empty()) {
     const Start start(output.init_from);
-    resumed_hashes_ = start.load(state, options_.model.tie_embeddings);
+    hashes = start.load(state, options_.model.tie_embeddings);
     console_.line("starting from the parameters of " + start.describe());
   }
   report_.first_step = step_;
+  resumed_from_ = {{"steps taken", step_},
+                   {"hashes of the checkpoint to resume from", hashes},
+                   {"hash of the reference model", state.reference_hash},
+                   {"is the checkpoint to resume from the newest in --out", saved_step_ == step_}};
 }
 
-void Run::load(const fs::path& checkpoint, TrainState& state) {
+std::string Run::load(const fs::path& checkpoint, TrainState& state) {
+  const fs::path& out = files_.folder();
   // Every rank looks, because all must know whether this state is already saved.
-  const std::optional<fs::path> newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
-  check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out_), "--resume ",
-        checkpoint.string(), " is not the newest checkpoint in --out ", out_.string(),
+  const std::optional<fs::path> newest = files_.newest_checkpoint();
+  check(!newest || fs::equivalent(*newest, checkpoint) || !lies_in(checkpoint, out), "--resume ",
+        checkpoint.string(), " is not the newest checkpoint in --out ", out.string(),
         ", which holds ", newest ? newest->filename().string() : "",
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   step_ = loaded.step;
-  if (loaded.loss_scale) restore_loss_scale(*loaded.loss_scale);
-  resumed_hashes_ = loaded.hashes;
+  if (loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
-  if (newest && lies_in(checkpoint, out_)) {  // then the state of this step is already saved
+  if (newest && lies_in(checkpoint, out)) {  // then the state of this step is already saved
     saved_step_ = step_;
     report_.param_hash = loaded.param_hash;
   }
@@ -155,89 +264,35 @@ void Run::load(const fs::path& checkpoint, TrainState& state) {
   }
   const std::string changes = describe_changes(loaded, options_, state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);
-}
-
-void Run::open_files() {
-  make_folders(out_);
-  sweep_partial_checkpoints(out_);
-  keep_tokenizer(options_.data, out_);
-  std::error_code ignored;
-  // A report of an earlier part of this run is outdated now.
-  if (step_ < options_.num_steps) fs::remove(out_ / "report.json", ignored);
-  const fs::path path = out_ / "metrics.jsonl";
-  std::string kept;  // what an earlier run wrote up to the checkpoint
-  if (step_ > 0 && fs::exists(path)) {
-    std::istringstream lines(read_text_file(path));
-    for (std::string line; std::getline(lines, line);) {
-      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      const bool is_step =
-          json.is_object() && json.contains("step") && json["step"].is_number_integer();
-      if (is_step && json["step"].get<std::int64_t>() <= step_) kept += line + "\n";
-    }
-  }
-  write_text_file(path, kept);
-  metrics_.open(path, std::ios::app);
-  check(metrics_.good(), path.string(), ": cannot be written: ", std::strerror(errno));
+  return loaded.hashes;
 }
 
 bool Run::next_step() {
-  if (has_started_) {
-    read_held_memory();
-  } else {
+  if (!has_started_) {
     has_started_ = true;
     StopSignal::begin_training();
-    if (is_writing()) open_files();
+    files_.open(options_, step_);
     reset_memory_peaks();
-    report_.memory = read_memory();
   }
+  meter_.read_held_memory();
   if (is_done()) return false;
-  step_timer_.restart();
-  step_span_.emplace("step", TraceNumber{"step", step_ + 1});
+  meter_.begin_step(step_ + 1);
+  learning_rate_ = ladder::learning_rate(options_.lr, step_ - loss_scaler_.state().skipped_steps,
+                                         options_.num_steps);
   auto* const checking = find_communicator<CheckingCommunicator>(mesh_.world);
   if (checking != nullptr) checking->begin_step(step_ + 1);
-  counted_traffic_ = mesh_.world.traffic();
-  simulated_wait_s_ = simulated_wait_s(mesh_.world);
-  computing_.restart();
   return true;
 }
 
-// What is held between steps: the reading after the step that leaves most behind.
-void Run::read_held_memory() {
-  keep_training_peaks();
-  MemoryReading now = read_memory();
-  if (now.total_live_bytes < report_.memory.total_live_bytes) return;
-  now.peak_bytes = report_.memory.peak_bytes;
-  now.peak_bytes_by_category = report_.memory.peak_bytes_by_category;
-  report_.memory = now;
-}
-
-void Run::keep_training_peaks() {
-  const MemoryReading now = read_memory();
-  MemoryReading& kept = report_.memory;
-  kept.peak_bytes = std::max(kept.peak_bytes, now.peak_bytes);
-  for (std::size_t i = 0; i < now.peak_bytes_by_category.size(); ++i)
-    kept.peak_bytes_by_category[i] =
-        std::max(kept.peak_bytes_by_category[i], now.peak_bytes_by_category[i]);
-}
-
-double Run::learning_rate() const {
-  return ladder::learning_rate(options_.lr, step_ - skipped_steps_, options_.num_steps);
-}
-
-void Run::restore_loss_scale(const LossScaleState& state) {
-  loss_scaler_.restore(state);
-  skipped_steps_ = state.skipped_steps;
-}
-
-bool Run::accepts(double grad_norm) {
+bool Run::decide_step(double grad_norm) {
   const double before = loss_scaler_.scale();
-  const bool is_accepted = loss_scaler_.accepts(grad_norm);
-  if (!is_accepted) {
+  const bool is_taken = loss_scaler_.accepts(grad_norm);
+  if (!is_taken) {
     ++report_.skipped_steps;
     console_.line(concat("step ", step_ + 1, ": a gradient overflowed; step skipped, loss scale ",
                          before, " -> ", loss_scaler_.scale()));
   }
-  return is_accepted;
+  return is_taken;
 }
 
 void Run::record(const StepRecord& record) {
@@ -246,36 +301,23 @@ void Run::record(const StepRecord& record) {
 }
 
 void Run::end_step() {
-  report_.learning_rates.push_back(learning_rate());
-  const double waited_s = simulated_wait_s(mesh_.world) - simulated_wait_s_;
-  report_.step_seconds.push_back(is_simulated(options_) ? computing_.seconds() + waited_s
-                                                        : step_timer_.seconds());
-  if (is_simulated(options_)) report_.simulated_waits_s.push_back(waited_s);
-  step_span_.reset();
-  skipped_steps_ = loss_scaler_.state().skipped_steps;
-  count_traffic();
+  report_.learning_rates.push_back(learning_rate_);
+  meter_.end_step();
   unrecorded_steps_.push_back(++step_);
 }
 
 void Run::record(const std::vector<StepRecord>& records) {
   const std::vector<std::int64_t> steps = std::exchange(unrecorded_steps_, {});
   for (std::size_t i = 0; i < records.size(); ++i) log_step(steps.at(i), records[i]);
-  count_traffic();
-}
-
-void Run::count_traffic() {
-  Traffic traffic = mesh_.world.traffic();
-  traffic -= counted_traffic_;
-  report_.traffic += traffic;
-  counted_traffic_ = mesh_.world.traffic();
+  meter_.count_traffic();
 }
 
 void Run::log_step(std::int64_t step, const StepRecord& record) {
   const std::size_t i = report_.losses.size();
   // No later step can repair it: save nothing.
-  if (non_finite_value(record, needs_loss_scale(options_)) != nullptr) {
-    const auto newest = out_.empty() ? std::nullopt : newest_checkpoint(out_);
-    throw Diverged(concat(explain_divergence(record, step, options_),
+  if (const char* value = non_finite_value(record, needs_loss_scale(options_))) {
+    const auto newest = files_.newest_checkpoint();
+    throw Diverged(concat(explain_divergence(record, value, step, options_),
                           newest ? "; the newest good checkpoint is " + newest->string() : ""));
   }
   const double seconds = report_.step_seconds[i];
@@ -314,15 +356,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   }
   if (loss_scaler_.is_on()) line["loss_scale"] = loss_scaler_.scale();  // of the next step
   for (const auto& [name, value] : record.metrics) line[name] = finite_or_null(value);
-  write_metrics(line);
-}
-
-void Run::write_metrics(Json line) {
-  if (!metrics_.is_open()) return;
-  line["time"] = std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-  metrics_ << line.dump() << std::endl;
-  check(metrics_.good(), (out_ / "metrics.jsonl").string(),
-        ": cannot be written: ", std::strerror(errno));
+  files_.log(line);
 }
 
 bool Run::should_evaluate() const {
@@ -346,7 +380,7 @@ void Run::record_validation(double loss, const Metrics& metrics) {
     line["val_" + name] = finite_or_null(value);
   }
   console_.line(text);
-  write_metrics(line);
+  files_.log(line);
 }
 
 bool Run::should_sample() const {
@@ -364,16 +398,12 @@ bool Run::should_save() const {
 
 void Run::save(const TrainState& state) {
   const Span span("save");
-  keep_training_peaks();
-  reset_memory_peaks();
-  write_state(state);
-  report_.save_peak_bytes = std::max(report_.save_peak_bytes, read_memory().peak_bytes);
-  reset_memory_peaks();
+  meter_.measure_save([&] { write_state(state); });
 }
 
 void Run::write_state(const TrainState& state) {
   saved_step_ = step_;
-  if (!is_writing()) {
+  if (!files_.are_written()) {
     report_.param_hash = tensor_hash(state.parameters);
     const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};
     state.optimizer.for_each(nothing);  // sends its part
@@ -385,9 +415,9 @@ void Run::write_state(const TrainState& state) {
   SaveOptions options = {.copy_dtype = options_.output.save_dtype};
   const LossScaleState& loss_scale = loss_scaler_.state();  // perhaps of an earlier run with fp16
   if (loss_scaler_.is_on() || loss_scale != LossScaleState()) options.loss_scale = loss_scale;
-  const SavedCheckpoint saved = save_checkpoint(out_, step_, state, config, options);
+  const SavedCheckpoint saved = save_checkpoint(files_.folder(), step_, state, config, options);
   report_.param_hash = saved.param_hash;
-  prune_checkpoints(out_, options_.output.keep);
+  prune_checkpoints(files_.folder(), options_.output.keep);
   console_.line(concat("saved ", saved.path.string()));
 }
 

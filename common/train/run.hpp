@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,47 @@ class Diverged : public CheckError {
   using CheckError::CheckError;
 };
 
+// What a run keeps in its folder, --out. On other ranks, and without a folder, it writes nothing.
+class RunFiles {
+ public:
+  // Throws CheckError if --out holds another run, or is what --init-from names.
+  RunFiles(const TrainOptions& options, bool is_main);
+  bool are_written() const { return is_main_ && !out_.empty(); }
+  const std::filesystem::path& folder() const { return out_; }
+  std::optional<std::filesystem::path> newest_checkpoint() const;  // of this run; all ranks look
+  // Before training: the log keeps what an earlier part of the run wrote up to this step.
+  void open(const TrainOptions& options, std::int64_t step);
+  void log(Json line);
+
+ private:
+  std::filesystem::path out_;
+  bool is_main_;  // rank 0, or a simulated one
+  std::ofstream metrics_;
+};
+
+// Measures for the report what this rank's steps take: time, memory and traffic.
+class StepMeter {
+ public:
+  // Lifetime: both outlive it.
+  StepMeter(Communicator& world, TrainReport& report) : world_(world), report_(report) {}
+  void begin_step(std::int64_t step);
+  void end_step();
+  void count_traffic();     // of the steps, since it was last counted
+  void read_held_memory();  // between steps; kept after the step that leaves most behind
+  void measure_save(const std::function<void()>& save);  // its peaks are counted separately
+
+ private:
+  void keep_training_peaks();
+
+  Communicator& world_;
+  TrainReport& report_;
+  std::optional<Span> span_;
+  Timer timer_;
+  CpuTimer computing_;   // of a simulated rank, in this step
+  double waited_s_ = 0;  // by a simulated rank, when the step began
+  Traffic counted_;      // up to here, traffic is in the report, or was none of a step's
+};
+
 class Run {
  public:
   // The mesh's communicators outlive the run, which reads ranks, sizes and counters. (A single
@@ -52,25 +94,19 @@ class Run {
   // held between steps.
   bool next_step();
   std::int64_t num_steps_taken() const { return step_; }  // those before a resume included
-  // Hashes of what --resume or --init-from has read; empty for a run that starts from its seed.
-  const std::string& resumed_hashes() const { return resumed_hashes_; }
-  const std::string& reference_hash() const { return reference_hash_; }  // of the state; or empty
+  // What all ranks must agree about, by its description (same_start.hpp).
+  const Json& resumed_from() const { return resumed_from_; }
   // The next step is the one after `step`: this state has been replaced by another worker's (step
   // 9). If that is an earlier step, nothing is saved until the run is past the newest checkpoint
   // again.
   void continue_from(std::int64_t step) { step_ = step; }
-  bool is_saved() const { return saved_step_ == step_; }  // --out already holds this very state
-  // The learning rate of the next step: skipped ones do not move the schedule.
-  double learning_rate() const;
-  double loss_scale() const {
-    return loss_scaler_.scale();
-  }  // of the next backward; 1 but for fp16
-  // Whether the optimizer may take this step; false if fp16's gradients have overflowed, anywhere.
-  // To be called once, with the norm of the whole gradient (loss_scaler.hpp).
-  bool accepts(double grad_norm);
+  double learning_rate() const { return learning_rate_; }  // skipped steps do not move the schedule
+  double loss_scale() const { return loss_scaler_.scale(); }  // of the next backward; or 1
+  // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
+  // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
+  bool decide_step(double grad_norm);
   // For ranks that decide each for itself, and so save each its own (step 9).
-  const LossScaler& loss_scaler() const { return loss_scaler_; }
-  void restore_loss_scale(const LossScaleState& state);
+  LossScaler& loss_scaler() { return loss_scaler_; }
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
   // Ends the step. Throws Diverged if a value is not finite. The values are global, so the run then
   // ends on all ranks, before anything is saved: the older checkpoints stay as they are.
@@ -101,41 +137,28 @@ class Run {
   std::int64_t num_replicas() const {
     return mesh_.num_replicas() * batch_shape(options_).replicas_per_rank;
   }
-  bool is_writing() const { return is_main_ && !out_.empty(); }
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
-  void check_folder() const;  // it must hold no run, or the one that is resumed
-  void load(const std::filesystem::path& checkpoint, TrainState& state);
-  void open_files();
-  void write_metrics(Json line);
+  std::string load(const std::filesystem::path& checkpoint,
+                   TrainState& state);  // returns its hashes
   void write_state(const TrainState& state);
   void log_step(std::int64_t step, const StepRecord& record);
-  void count_traffic();
-  void read_held_memory();
-  void keep_training_peaks();  // peaks during a save are counted separately
 
   TrainOptions options_;
   Mesh mesh_;
-  bool is_main_;  // rank 0, or a simulated one
-  std::filesystem::path out_;
+  RunFiles files_;
   Console console_;
-  std::ofstream metrics_;
   TrainReport report_;
+  StepMeter meter_;
+  Json resumed_from_;
   std::int64_t step_ = 0;  // optimizer steps taken, those of earlier runs included
+  std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
+  std::int64_t saved_step_ = -1;
   bool has_started_ = false;
   bool is_stopping_ = false;
-  std::int64_t saved_step_ = -1;
-  std::string resumed_hashes_;
-  std::string reference_hash_;
-  TargetText validation_text_;
   LossScaler loss_scaler_;
-  std::int64_t skipped_steps_ = 0;  // before the next one
-  Timer step_timer_;
-  std::optional<Span> step_span_;
+  double learning_rate_ = 0;  // of this step
+  TargetText validation_text_;
   Speed speed_;
-  std::vector<std::int64_t> unrecorded_steps_;  // ended, but not recorded yet
-  Traffic counted_traffic_;      // up to here, traffic is in the report, or was none of a step's
-  CpuTimer computing_;           // of a simulated rank, in this step
-  double simulated_wait_s_ = 0;  // when the step began
 };
 
 // What all ranks tell each other at the end of an optimizer step.

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -25,11 +24,8 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
-#include "common/model/build_layers.hpp"
-#include "common/train/build_model.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/cost.hpp"
-#include "common/train/dry_run_json.hpp"
+#include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/reference.hpp"
@@ -329,81 +325,6 @@ int run_main(int argc, char** argv, const Trainer& trainer) {
   } catch (const std::exception& error) {
     return report_error(error, rank, num_ranks);
   }
-}
-
-namespace {
-
-RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
-                        std::optional<std::int64_t> working, std::int64_t num_parameters,
-                        int world_size, int rank) {
-  RankLines lines;
-  const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
-  char per_parameter[32];
-  std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
-                static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
-  lines.emplace_back(
-      "holds",
-      concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
-             bytes.parameters, ", gradients ", bytes.gradients, ", optimizer ", bytes.optimizer,
-             ", communication ", bytes.communication, "; ", per_parameter, " bytes per parameter"));
-  if (const StateBytes peak = trainer.peak_bytes(options, world_size, rank); peak != bytes) {
-    lines.emplace_back("at most",
-                       concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
-                              ", optimizer ", peak.optimizer, " bytes during a step"));
-  }
-  if (working)
-    lines.emplace_back(
-        "needs", concat("at most ", *working, " bytes (", format_bytes(*working),
-                        ") more: activations, what backward computes with, token ids, buffers"));
-  const std::optional<Traffic> largest = trainer.largest_traffic(options, world_size, rank);
-  const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
-    const StepsTaken steps = {.last = num_steps, .batches = batches};
-    return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
-  };
-  const std::int64_t sent =
-      largest ? largest->bytes_sent() : average(1, full_step(options).batches);
-  lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
-                                     largest ? "in the step that sends most" : "per step"));
-  if (!largest || options.num_steps == 0) return lines;
-  constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
-  const std::int64_t num_steps = std::min(options.num_steps, kEnough);
-  const std::int64_t on_average = average(num_steps, {});
-  lines.emplace_back(
-      "sends", concat(on_average, " bytes (", format_bytes(on_average), ") per step on average",
-                      num_steps < options.num_steps ? concat(" of the first ", kEnough) : ""));
-  return lines;
-}
-
-}  // namespace
-
-std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
-  check_is_countable(options);
-  const std::int64_t num_parameters = layout_of(options).num_parameters;
-  const int num_stages = trainer.num_stages(options, world_size);
-  const std::int64_t rows_each = batch_shape(options).rows_per_sample;
-  const std::int64_t rows = rows_each * rows_per_step(options, world_size / num_stages);
-  std::string text =
-      concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
-  text += concat("parameters          ", num_parameters, "\n");
-  text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
-                 options.model.context, rows_each > 1 ? ", two per sample" : "", ")\n");
-  if (trainer.num_stages != one_stage)
-    text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
-                   " replica(s)\n");
-  std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
-  for (int stage = 0; stage < num_stages; ++stage)
-    working.push_back(trainer.working_bytes(options, world_size, stage));
-  text += describe_ranks(world_size, [&](int rank) {
-    return describe_rank(options, trainer, working[static_cast<std::size_t>(rank % num_stages)],
-                         num_parameters, world_size, rank);
-  });
-  double saved = 0;
-  for (const LayerActivations& layer : layer_activations(options)) saved += layer.saved;
-  const auto bytes = static_cast<std::int64_t>(saved);
-  return text + concat("Of what comes on top, a microbatch's forward keeps ", bytes, " bytes (",
-                       format_bytes(bytes), ") for its backward",
-                       num_stages > 1 ? ", on all stages together" : "",
-                       "; a run reports the peak.\n");
 }
 
 }  // namespace ladder

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "common/comm/world.hpp"
 #include "common/train/trainer.hpp"
@@ -21,8 +20,5 @@ int run_main(int argc, char** argv, const Trainer& trainer);
 // Runs `body` and returns its exit code. An error on one rank is shown with its rank, and ends all
 // ranks with the matching code, because none may wait for a rank that has failed.
 int run_in_world(World& world, const std::function<int()>& body);
-
-// What --dry-run shows: parameters, bytes per rank by category, tokens per step.
-std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size);
 
 }  // namespace ladder

@@ -15,7 +15,7 @@
 #include "common/testing/parse_options.hpp"
 #include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/disk.hpp"
-#include "common/train/dry_run_json.hpp"
+#include "common/train/dry_run.hpp"
 #include "common/train/options/command_line.hpp"
 #include "common/train/run.hpp"
 #include "common/train/start.hpp"

@@ -52,17 +52,16 @@ void check_same_options(const TrainOptions& options, Communicator& comm) {
 
 void check_same_start(const Run& run, const BatchStream& batches, Communicator& comm) {
   const DataPosition position = batches.position();
-  const Json own = {{"steps taken", run.num_steps_taken()},
-                    {"hashes of the checkpoint to resume from", run.resumed_hashes()},
-                    {"hash of the reference model", run.reference_hash()},
-                    {"is the checkpoint to resume from the newest in --out", run.is_saved()},
-                    {"epoch", position.epoch},
-                    {"samples used in the epoch", position.samples},
-                    {"samples in the training data", batches.training_data().num_samples()},
-                    {"tokens in the training data", batches.training_data().num_tokens()},
-                    {"samples in the validation data", batches.validation_data().num_samples()},
-                    {"hash of the training data", batches.training_data().source_hash()},
-                    {"hash of the validation data", batches.validation_data().source_hash()}};
+  const Dataset& training = batches.training_data();
+  const Dataset& validation = batches.validation_data();
+  Json own = run.resumed_from();
+  own.update({{"epoch", position.epoch},
+              {"samples used in the epoch", position.samples},
+              {"samples in the training data", training.num_samples()},
+              {"tokens in the training data", training.num_tokens()},
+              {"samples in the validation data", validation.num_samples()},
+              {"hash of the training data", training.source_hash()},
+              {"hash of the validation data", validation.source_hash()}});
   const auto difference = first_difference(own, comm);
   if (!difference) return;
   throw CheckError(

@@ -32,7 +32,7 @@ double Replica::accumulate(const Microbatches& batch, double num_targets) {
 
 double Replica::update() {
   const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-  if (run.accepts(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+  if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
   grads.zero();
   return clip.norm;
 }

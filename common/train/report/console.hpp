@@ -4,10 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "common/train/report/step_record.hpp"
 
@@ -46,13 +43,5 @@ class Console {
 };
 
 std::string format_duration(double seconds);  // "42 s", "3 min 05 s", "2 h 10 min"
-
-// What one rank does, in the singular, and the rest of the line: {"holds", "812 bytes"}.
-using RankLines = std::vector<std::pair<std::string, std::string>>;
-
-// What --dry-run shows of the ranks: "rank 0 holds        812 bytes", "ranks 1 to 998 hold  700
-// bytes", "rank 0 sends …". Those that hold the same share a line, and so do those that send the
-// same. Every rank has as many lines.
-std::string describe_ranks(int world_size, const std::function<RankLines(int rank)>& lines_of);
 
 }  // namespace ladder

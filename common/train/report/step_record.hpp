@@ -1,12 +1,10 @@
-// What a step leaves in the log, and whether training can continue after it.
+// What a step leaves in the log.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "common/train/options/options.hpp"
 
 namespace ladder {
 
@@ -33,14 +31,5 @@ struct StepRecord {
   bool is_stop_requested = false;  // any rank has received a signal
   Metrics metrics = {};
 };
-
-// The name of the first value that is infinite or not a number; nullptr if all are finite. With a
-// loss scale, the gradient norm may be either: that step was skipped.
-const char* non_finite_value(const StepRecord& record, bool has_loss_scale = false);
-
-// The message to a user whose run has diverged in this step (the first is 1): the values, and the
-// options that may help.
-std::string explain_divergence(const StepRecord& record, std::int64_t step,
-                               const TrainOptions& options);
 
 }  // namespace ladder

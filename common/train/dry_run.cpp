@@ -1,0 +1,212 @@
+#include "common/train/dry_run.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <utility>
+
+#include "common/core/check.hpp"
+#include "common/core/memory_ledger.hpp"
+#include "common/data/tokenizer_source.hpp"
+#include "common/model/build_layers.hpp"
+#include "common/train/build_model.hpp"
+#include "common/train/cost.hpp"
+#include "common/train/memory_need.hpp"
+
+namespace ladder {
+namespace {
+
+// Each layer's forward costs so many operations per token; its tensors, padded, are so long.
+Json layers_json(const TrainOptions& options) {
+  const FlatLayout layout = layout_of(options);
+  const std::vector<std::int64_t> flops = layer_costs(options);
+  Json layers = Json::array();
+  std::size_t next = 0;
+  for (std::size_t u = 0; u < layout.units.size(); ++u) {
+    const FlatUnit& unit = layout.units[u];
+    Json tensors = Json::array();
+    for (; next < layout.tensors.size() && layout.tensors[next].start < unit.start + unit.numel;
+         ++next)
+      tensors.push_back({layout.tensors[next].numel, layout.tensors[next].padded_numel});
+    layers.push_back({{"name", unit.name}, {"flops", flops[u]}, {"tensors", tensors}});
+  }
+  return layers;
+}
+
+Json sends_json(const Traffic& traffic) {
+  Json json;
+  for (int i = 0; i < kNumCommOps; ++i) {
+    const OpTraffic& op = traffic[static_cast<CommOp>(i)];
+    if (op.calls > 0)
+      json[to_string(static_cast<CommOp>(i))] = {
+          {"calls", op.calls}, {"bytes_sent", op.bytes_sent}, {"messages", op.messages}};
+  }
+  return json;
+}
+
+Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_size, int rank) {
+  const StateBytes held = trainer.state_bytes(options, world_size, rank);
+  const StateBytes peak = trainer.peak_bytes(options, world_size, rank);
+  const auto working = trainer.working_bytes(options, world_size, rank);
+  // Where steps differ, of all steps of the run together.
+  const bool is_every_step = !trainer.largest_traffic(options, world_size, rank);
+  const StepsTaken steps =
+      is_every_step ? full_step(options) : StepsTaken{.last = options.num_steps};
+  return {{"holds",
+           {{"parameters", held.parameters},
+            {"gradients", held.gradients},
+            {"optimizer", held.optimizer},
+            {"communication", held.communication}}},
+          {"at_most",
+           {{"parameters", peak.parameters},
+            {"gradients", peak.gradients},
+            {"optimizer", peak.optimizer}}},
+          {"working", working ? Json(*working) : Json()},
+          {"sends", sends_json(trainer.traffic(options, steps, world_size, rank))},
+          {"in_steps", steps.count()}};
+}
+
+// What one rank does, in the singular, and the rest of the line: {"holds", "812 bytes"}.
+using RankLines = std::vector<std::pair<std::string, std::string>>;
+
+RankLines describe_rank(const TrainOptions& options, const Trainer& trainer,
+                        std::optional<std::int64_t> working, std::int64_t num_parameters,
+                        int world_size, int rank) {
+  RankLines lines;
+  const StateBytes bytes = trainer.state_bytes(options, world_size, rank);
+  char per_parameter[32];
+  std::snprintf(per_parameter, sizeof per_parameter, "%.3f",
+                static_cast<double>(bytes.total()) / static_cast<double>(num_parameters));
+  lines.emplace_back(
+      "holds",
+      concat(bytes.total(), " bytes (", format_bytes(bytes.total()), "): parameters ",
+             bytes.parameters, ", gradients ", bytes.gradients, ", optimizer ", bytes.optimizer,
+             ", communication ", bytes.communication, "; ", per_parameter, " bytes per parameter"));
+  if (const StateBytes peak = trainer.peak_bytes(options, world_size, rank); peak != bytes) {
+    lines.emplace_back("at most",
+                       concat("parameters ", peak.parameters, ", gradients ", peak.gradients,
+                              ", optimizer ", peak.optimizer, " bytes during a step"));
+  }
+  if (working)
+    lines.emplace_back(
+        "needs", concat("at most ", *working, " bytes (", format_bytes(*working),
+                        ") more: activations, what backward computes with, token ids, buffers"));
+  const std::optional<Traffic> largest = trainer.largest_traffic(options, world_size, rank);
+  const auto average = [&](std::int64_t num_steps, BatchCounts batches) {
+    const StepsTaken steps = {.last = num_steps, .batches = batches};
+    return trainer.traffic(options, steps, world_size, rank).bytes_sent() / num_steps;
+  };
+  const std::int64_t sent =
+      largest ? largest->bytes_sent() : average(1, full_step(options).batches);
+  lines.emplace_back("sends", concat(sent, " bytes (", format_bytes(sent), ") ",
+                                     largest ? "in the step that sends most" : "per step"));
+  if (!largest || options.num_steps == 0) return lines;
+  constexpr std::int64_t kEnough = 1'000'000;  // steps for an average
+  const std::int64_t num_steps = std::min(options.num_steps, kEnough);
+  const std::int64_t on_average = average(num_steps, {});
+  lines.emplace_back(
+      "sends", concat(on_average, " bytes (", format_bytes(on_average), ") per step on average",
+                      num_steps < options.num_steps ? concat(" of the first ", kEnough) : ""));
+  return lines;
+}
+
+// "rank 3", "ranks 0 to 998", "ranks 0, 2, 4 … 998 (500 in all)".
+std::string name_of(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return concat("rank ", ranks[0]);
+  const bool is_range = ranks.back() - ranks[0] == static_cast<int>(ranks.size()) - 1;
+  if (is_range && ranks.size() > 2) return concat("ranks ", ranks[0], " to ", ranks.back());
+  const bool is_long = ranks.size() > 4;
+  std::string name = concat("ranks ", ranks[0]);
+  for (std::size_t i = 1; i < (is_long ? 3 : ranks.size()); ++i) name += concat(", ", ranks[i]);
+  return is_long ? concat(name, " … ", ranks.back(), " (", ranks.size(), " in all)") : name;
+}
+
+// "rank 0 holds        812 bytes", "ranks 1 to 998 hold  700 bytes", "rank 0 sends …". Those that hold
+// the same share a line, and so do those that send the same. Every rank has as many lines.
+std::string describe_ranks(int world_size, const std::function<RankLines(int)>& lines_of) {
+  constexpr std::size_t kColumn = 20;
+  using Group = std::pair<RankLines::value_type, std::vector<int>>;
+  std::vector<std::vector<Group>> groups;  // of each line in turn, by their first ranks
+  for (int rank = 0; rank < world_size; ++rank) {
+    const RankLines lines = lines_of(rank);
+    groups.resize(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto same = std::find_if(groups[i].begin(), groups[i].end(),
+                                     [&](const Group& group) { return group.first == lines[i]; });
+      if (same == groups[i].end()) {
+        groups[i].push_back({lines[i], {rank}});
+      } else {
+        same->second.push_back(rank);
+      }
+    }
+  }
+  std::string text;
+  for (const std::vector<Group>& groups_of_line : groups) {
+    for (const auto& [line, ranks] : groups_of_line) {
+      const auto& [verb, rest] = line;
+      const bool drops_s = ranks.size() > 1 && verb.ends_with('s');
+      std::string start = concat(name_of(ranks), " ", verb.substr(0, verb.size() - drops_s));
+      start.resize(std::max(start.size() + 2, kColumn), ' ');
+      text += concat(start, rest, "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size) {
+  check_is_countable(options);
+  const std::int64_t num_parameters = layout_of(options).num_parameters;
+  const int num_stages = trainer.num_stages(options, world_size);
+  const std::int64_t rows_each = batch_shape(options).rows_per_sample;
+  const std::int64_t rows = rows_each * rows_per_step(options, world_size / num_stages);
+  std::string text =
+      concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
+  text += concat("parameters          ", num_parameters, "\n");
+  text += concat("tokens per step     ", rows * options.model.context, " (", rows, " rows of ",
+                 options.model.context, rows_each > 1 ? ", two per sample" : "", ")\n");
+  if (trainer.num_stages != one_stage)
+    text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
+                   " replica(s)\n");
+  std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
+  for (int stage = 0; stage < num_stages; ++stage)
+    working.push_back(trainer.working_bytes(options, world_size, stage));
+  text += describe_ranks(world_size, [&](int rank) {
+    return describe_rank(options, trainer, working[static_cast<std::size_t>(rank % num_stages)],
+                         num_parameters, world_size, rank);
+  });
+  double saved = 0;
+  for (const LayerActivations& layer : layer_activations(options)) saved += layer.saved;
+  const auto bytes = static_cast<std::int64_t>(saved);
+  return text + concat("Of what comes on top, a microbatch's forward keeps ", bytes, " bytes (",
+                       format_bytes(bytes), ") for its backward",
+                       num_stages > 1 ? ", on all stages together" : "",
+                       "; a run reports the peak.\n");
+}
+
+Json dry_run_json(const TrainOptions& options, const Trainer& trainer, int world_size) {
+  check_is_countable(options);
+  const int num_stages = trainer.num_stages(options, world_size);
+  const std::int64_t rows_each = batch_shape(options).rows_per_sample;
+  Json ranks = Json::array();
+  for (int stage = 0; stage < num_stages; ++stage)
+    ranks.push_back(stage_json(options, trainer, world_size, stage));
+  return {{"step", options.step},
+          {"world_size", world_size},
+          {"stages", num_stages},
+          {"parameters", layout_of(options).num_parameters},
+          {"vocabulary", options.model.vocab_size},
+          {"tokenizer", tokenizer_path(options.data).string()},
+          {"microbatches", microbatches_per_step(options)},
+          {"tokens",
+           rows_each * rows_per_step(options, world_size / num_stages) * options.model.context},
+          {"param_bytes", options.model.precision.param_bytes()},
+          {"grad_bytes", options.model.precision.grad_bytes()},
+          {"layers", layers_json(options)},
+          {"ranks", ranks},
+          {"schedule", trainer.schedule(options, world_size)},
+          {"config", to_json(options)}};
+}
+
+}  // namespace ladder
