@@ -21,7 +21,7 @@ TrainReport train(const TrainOptions& options, World& world, const MakeObjective
   const Mesh mesh = Mesh::split(world.comm(), num_stages_of(options, world.comm().size()));
   Run run(options, mesh);
   const StagePlan plan = plan_stage(options, mesh.num_stages(), mesh.pp_rank());
-  run.announce(describe_pipeline(options, plan.cut, mesh.num_replicas()));
+  run.announce(describe_pipeline(options, plan.cut));
   FlatModel flat(plan.layout);  // of this stage's layers; the others are never created here
   PipelineRunner pipeline = stage_pipeline(options, plan, flat, mesh.stages);
   FlatGradients grads(flat);

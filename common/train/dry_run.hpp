@@ -1,4 +1,5 @@
-// What --dry-run shows, as text and, for ./ladder plan, as data.
+// What a run will be: its first lines, and what --dry-run shows, as text and, for ./ladder plan, as
+// data.
 #pragma once
 
 #include <string>
@@ -8,6 +9,10 @@
 #include "common/train/trainer.hpp"
 
 namespace ladder {
+
+// Model and batch, what this rank will hold by theory, and where the run writes.
+std::string describe_start(const TrainOptions& options, const Trainer& trainer, int world_size,
+                           int rank);
 
 // Parameters, bytes per rank by category, tokens per step.
 std::string describe_run(const TrainOptions& options, const Trainer& trainer, int world_size);

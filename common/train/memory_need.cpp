@@ -6,7 +6,6 @@
 #include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/core/process_memory.hpp"
 #include "common/data/dataset.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/train/build_model.hpp"
@@ -42,9 +41,8 @@ double activation_bytes_per_row(const TrainOptions& options) {
 // Of an optimizer step on one replica.
 double samples_per_step(const TrainOptions& options) {
   const BatchShape batch = batch_shape(options);
-  return static_cast<double>(options.data.microbatch_size) *
-         static_cast<double>(options.data.num_microbatches) *
-         static_cast<double>(batch.flushes_per_step) * static_cast<double>(batch.replicas_per_rank);
+  return 1.0 * options.data.microbatch_size * options.data.num_microbatches *
+         batch.flushes_per_step * batch.replicas_per_rank;
 }
 
 std::string model_options(const TrainOptions& options) {
@@ -87,24 +85,20 @@ MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_
   const double replicas_here = !is_pipeline                   ? ranks.here
                                : ranks.here == ranks.in_world ? num_replicas
                                                               : 0;
-  const double num_readers =
-      static_cast<double>(num_replicas) * static_cast<double>(batch.num_data_parts);
+  const double num_readers = 1.0 * num_replicas * batch.num_data_parts;
   const double most_samples = std::max(1.0, std::floor(num_samples / num_readers));
-  const auto rows_each = static_cast<double>(batch.rows_per_sample);
+  const double most_each = std::max(1.0, std::floor(most_samples / batch.replicas_per_rank));
   const double microbatch =
-      rows_each *
-      std::min(
-          static_cast<double>(options.data.microbatch_size),
-          std::max(1.0, std::floor(most_samples / static_cast<double>(batch.replicas_per_rank))));
-  const double step = rows_each * std::min(samples_per_step(options), most_samples);
+      batch.rows_per_sample * std::min(1.0 * options.data.microbatch_size, most_each);
+  const double step = batch.rows_per_sample * std::min(samples_per_step(options), most_samples);
   constexpr double kTokenBytes = 2 * sizeof(std::int64_t);  // its id and its target
   MemoryNeed need;
-  need.tokens = ranks.here * step * static_cast<double>(options.model.context) * kTokenBytes;
+  need.tokens = ranks.here * step * options.model.context * kTokenBytes;
   if (options.device.is_cuda()) return need;
   need.activations = replicas_here * microbatch * activation_bytes_per_row(options);
   const Precision& precision = options.model.precision;
-  const auto bytes_each = static_cast<double>(precision.param_bytes() + precision.grad_bytes() +
-                                              optimizer_bytes(options, 1));
+  const std::int64_t bytes_each =
+      precision.param_bytes() + precision.grad_bytes() + optimizer_bytes(options, 1);
   const double shares_here = is_pipeline ? replicas_here : 1.0 * ranks.here / ranks.in_world;
   need.state = shares_here * bytes_each * num_elements(options);
   return need;
@@ -134,25 +128,19 @@ void check_memory(const TrainOptions& options, const Trainer& trainer, const Ran
               "); choose smaller ones, and see with --dry-run what they take");
 }
 
-void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks) {
-  const int num_processes = options.transport == Transport::kThreads ? 1 : ranks.here;
-  check_memory(options, trainer, ranks, static_cast<double>(memory_limit_bytes(num_processes)));
-}
-
 void check_is_countable(const TrainOptions& options) {
   constexpr double kMostElements = 0x1p40, kMostBytes = 0x1p62, kMostReplicas = 1e6;
   const double elements = num_elements(options);
   check_usage(elements <= kMostElements, model_options(options), " make a model of ", elements,
               " parameters, more than Ladder computes with; choose smaller ones");
-  const double samples =
-      samples_per_step(options) * static_cast<double>(batch_shape(options).rows_per_sample);
-  const double tokens = samples * static_cast<double>(options.model.context);
+  const double samples = samples_per_step(options) * batch_shape(options).rows_per_sample;
+  const double tokens = samples * options.model.context;
   check_usage(tokens * kMostReplicas <= kMostBytes &&
                   samples * activation_bytes_per_row(options) <= kMostBytes,
               batch_options(options), ", --context ", options.model.context, " make a step of ",
               tokens, " tokens, more than Ladder computes with; choose smaller ones");
-  const double microbatches = static_cast<double>(options.data.num_microbatches) *
-                              static_cast<double>(batch_shape(options).flushes_per_step);
+  const double microbatches =
+      1.0 * options.data.num_microbatches * batch_shape(options).flushes_per_step;
   check_usage(16 * elements * microbatches <= kMostBytes, model_options(options),
               " with --num-microbatches ", options.data.num_microbatches,
               " send more bytes per step than Ladder computes with; choose smaller ones");

@@ -30,10 +30,8 @@ struct MemoryNeed {
 MemoryNeed memory_need(const TrainOptions& options, const Ranks& ranks, int num_stages = 1,
                        double num_samples = std::numeric_limits<double>::infinity());
 
-// Throws UsageError naming the options and both sizes if this machine has less memory
-// (process_memory.hpp) than the run needs; and what trainer.state_bytes() throws. Opens the data
-// only where its size decides.
-void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks);
+// Throws UsageError naming the options and both sizes if the run needs more than these bytes; and
+// what trainer.state_bytes() throws. Opens the data only where its size decides.
 void check_memory(const TrainOptions& options, const Trainer& trainer, const Ranks& ranks,
                   double limit_bytes);
 

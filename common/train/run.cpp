@@ -223,6 +223,14 @@ void Run::resume(TrainState state) {
     console_.line("starting from the parameters of " + start.describe());
   }
   report_.first_step = step_;
+  const Json training = state.data_contents.value("training", Json());
+  const BatchShape batch = batch_shape(options_);
+  const double taken = 1.0 * options_.num_steps * batch.num_data_parts *
+                       rows_per_step(options_, mesh_.num_replicas());
+  console_.line(concat(
+      "data                ", training["samples"], " samples, ", training["tokens"],
+      " tokens: ", options_.num_steps, " steps take ", batch.has_fixed_size ? "" : "at least ",
+      std::round(1e4 * taken / training["samples"].get<double>()) / 1e4, " epochs"));
   resumed_from_ = {{"steps taken", step_},
                    {"hashes of the checkpoint to resume from", hashes},
                    {"hash of the reference model", state.reference_hash},
@@ -334,10 +342,11 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   const double speed = report_.counted_per_second = speed_.counted_per_second();
   const double seconds_per_step =
       speed > 0 && record.denominator > 0 ? record.denominator / speed : seconds;
-  const auto steps_left = static_cast<double>(options_.num_steps - step);
+  std::optional<double> seconds_left;
+  if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;  // after the warm-up
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       steps_left * seconds_per_step, batch_shape(options_).mean_over, record.metrics},
+       seconds, seconds_left, batch_shape(options_).mean_over, record.metrics},
       is_logged);
   if (!is_logged) return;
   const bool is_tokens = batch_shape(options_).is_of_tokens();

@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -24,6 +26,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
+#include "common/core/timer.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
@@ -104,6 +107,26 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   report.peak_theory = trainer.peak_bytes(options, world_size, rank);
   report.traffic_theory = trainer.traffic(options, steps_of(report), world_size, rank);
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
+}
+
+// Time, speed and this rank's memory. The mean leaves the first step out, which warms up.
+std::string describe_end(const TrainReport& report, const TrainOptions& options, double total_s,
+                         std::optional<std::int64_t> working) {
+  const auto num_steps = std::ssize(report.step_seconds);
+  const auto warm = report.step_seconds.begin() + (num_steps > 1 ? 1 : 0);
+  const double ms = 1e3 * std::accumulate(warm, report.step_seconds.end(), 0.0) /
+                    static_cast<double>(report.step_seconds.end() - warm);
+  std::string text =
+      concat(num_steps, " step(s) in ", format_duration(total_s), ": ",
+             std::llround(report.counted_per_second), " ", batch_shape(options).mean_over, "/s, ",
+             std::round(10 * ms) / 10, " ms per step");
+  // Ranks that are threads share the ledger of their process.
+  if (memory_ledger_is_installed() && options.transport != Transport::kThreads) {
+    text += concat("\npeak memory ", format_bytes(report.memory.peak_bytes));
+    if (working)
+      text += concat("; theory: at most ", format_bytes(report.peak_theory.total() + *working));
+  }
+  return text;
 }
 
 void announce(const TrainOptions& options, Console& console) {
@@ -193,11 +216,17 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
   ReferenceFolder reference(options, is_main);
   const RunFolder folder(options, is_main);
   announce(options, console);
+  if (is_main && !options.output.is_quiet)
+    console.line(describe_start(options, trainer, comm.size(), comm.rank()));
+  const Timer timer;
   TrainReport report = tracing.train(trainer, console);
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
   const Json json = gather_report(report, options, comm);
   if (is_main) keep_report(options, report, json, reference, console);
+  if (!report.step_seconds.empty())
+    console.line(describe_end(report, options, timer.seconds(),
+                              trainer.working_bytes(options, comm.size(), comm.rank())));
   const bool is_traced = tracing.end(console);
   return report.was_stopped ? kExitStopped : is_traced ? kExitDone : kExitError;
 }
@@ -223,7 +252,12 @@ CommandLine parse_or_abort(int argc, char** argv, const Trainer& trainer, int ra
                 to_string(line.options.transport),
                 " starts the ranks itself, but the launcher started ", num_ranks,
                 " processes; start one, or use --transport mpi");
-    if (!line.is_question()) check_memory(line.options, trainer, ranks_here(line.options));
+    if (!line.is_question()) {
+      const Ranks ranks = ranks_here(line.options);
+      const int processes = line.options.transport == Transport::kThreads ? 1 : ranks.here;
+      check_memory(line.options, trainer, ranks,
+                   static_cast<double>(memory_limit_bytes(processes)));
+    }
     return line;
   } catch (const std::exception& error) {
     // torchrun ends the others itself

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -129,7 +130,7 @@ TEST_F(RunTest, AResumedRunReportsDataThatHaveChanged) {
   const Json contents = parse_json(read_text_file(saved), saved)["data"]["contents"];
   EXPECT_EQ(contents["training"]["samples"], 7);
   EXPECT_EQ(contents["training"]["tokens"], 1001);
-  EXPECT_THAT(resumed(text, validation_text), Not(HasSubstr("data")));
+  EXPECT_THAT(resumed(text, validation_text), Not(HasSubstr("training data")));
   EXPECT_THAT(resumed(text + "x", validation_text),
               AllOf(HasSubstr("unlike the run that saved it: "), HasSubstr("--steps 7 (was 6)"),
                     HasSubstr("training data 7 samples, 1002 tokens"),
@@ -386,6 +387,27 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
     EXPECT_EQ(newest_checkpoint(options_.output.out)->filename(), "step_000002");
   }
   EXPECT_EQ(take_steps(options_).first_step, 2);  // and goes on from it
+}
+
+// The step that warms up says nothing of the others.
+TEST_F(RunTest, ShowsTheDataAndKnowsTheTimeLeftFromTheSecondStepOn) {
+  options_.output.is_quiet = false;
+  ::testing::internal::CaptureStdout();
+  take_steps(options_);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              AllOf(HasSubstr("  7 samples, 1001 tokens: 5 steps take 2.8571 epochs\n"),
+                    ContainsRegex("step 1/5 .*tokens/s\n"), ContainsRegex("step 2/5 .* left\n")));
+}
+
+TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {
+  const Progress progress = {1200,  100000, 2.8589, 0.693,           1e-3,
+                             12678, 0.161,  2014,   "target tokens", {{"documents", 10}}};
+  const std::string row =
+      "1200/100000  33:34 left  loss 2.859  norm 0.69  lr 1.0e-03  12678 tok/s  161 ms";
+  EXPECT_EQ(progress_row(progress, 120), row + "  documents 10");
+  EXPECT_EQ(progress_row(progress, 80), row);
+  EXPECT_EQ(progress_row(progress, 40), "1200/100000  33:34 left  loss 2.859");
+  EXPECT_EQ(progress_row(progress, 8), "1200/10");
 }
 
 TEST(Console, DurationsReadWell) {

@@ -59,15 +59,12 @@ ModelConfig config_in(const fs::path& folder) {
   return parse_model_config(read_text_file(file, kMostConfigBytes), file);
 }
 
-std::string to_text(ModelFamily family) {
-  return family == ModelFamily::kGpt2 ? "gpt2" : "llama";
-}
-std::string to_text(bool value) {
-  return value ? "true" : "false";
-}
-template <class Number>
-std::string to_text(Number value) {
-  return concat(value);
+template <class Value>
+std::string to_text(Value value) {
+  if constexpr (std::is_same_v<Value, ModelFamily>)
+    return value == ModelFamily::kGpt2 ? "gpt2" : "llama";
+  else
+    return default_text(value);
 }
 
 // Sets options of the shape, unless they were given and say something else.
@@ -210,10 +207,6 @@ void finalize_from(const Start& start, TrainOptions& options) {
   check_together(options);
 }
 
-std::string sizes(const std::vector<std::int64_t>& shape) {
-  return concat(at::IntArrayRef(shape));
-}
-
 // Positions that the run does not use may be there.
 bool fits(const PretrainedTensor& found, const StoredTensor& wanted) {
   std::vector<std::int64_t> shape = found.shape;
@@ -231,8 +224,8 @@ void check_fits(const std::vector<PretrainedTensor>& found, const StateTensors& 
     check(place != by_name.end(), from, ": holds no tensor \"", tensor.name,
           "\", which this model needs");
     check(fits(*place->second, tensor), place->second->file, ": \"", tensor.name,
-          "\" has the shape ", sizes(place->second->shape), ", the model needs ",
-          sizes(tensor.shape));
+          "\" has the shape ", at::IntArrayRef(place->second->shape), ", the model needs ",
+          at::IntArrayRef(tensor.shape));
     by_name.erase(place);
   }
   if (by_name.empty()) return;

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -178,8 +179,10 @@ def mpirun(num_ranks: int, *options: str) -> list:
 
 def launch_mpirun(command: list, stopped: str) -> End:
     """A command line of mpirun, which ends its ranks with itself."""
-    if not os.isatty(1):
-        os.environ["TERM"] = "dumb"  # no progress line: ranks cannot see where mpirun sends their output
+    if os.isatty(1):
+        os.environ["COLUMNS"] = str(shutil.get_terminal_size().columns)  # ranks cannot see where mpirun
+    else:  # sends their output
+        os.environ["TERM"] = "dumb"  # no progress line
     os.environ.update(ROOT_MAY_START)
     return MpirunSupervisor(stopped).run(command)
 

@@ -12,13 +12,13 @@ TrainReport train(const TrainOptions& options, World& world);
 StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
-  Trainer trainer = {.step = "cuda_graphs",
-                     .train = train,
-                     .state_bytes = state_bytes,
-                     .traffic = every_step<step0::step_traffic>};
-  trainer.options.own = step_options<OracleOptions>();
-  trainer.options.device = at::kCUDA;
-  return trainer;
+  return {
+      .step = "cuda_graphs",
+      .train = train,
+      .state_bytes = state_bytes,
+      .traffic = every_step<step0::step_traffic>,
+      .options = {.device = at::kCUDA, .own = step_options<OracleOptions>()},
+  };
 }
 
 }  // namespace ladder::cuda_graphs

@@ -16,12 +16,13 @@ StateBytes state_bytes(const TrainOptions& options, int world_size, int rank);
 Traffic step_traffic(const TrainOptions& options, int world_size, int rank);
 
 inline Trainer trainer() {
-  Trainer trainer = {.step = "why_does_it_hang",
-                     .train = train,
-                     .state_bytes = state_bytes,
-                     .traffic = every_step<step_traffic>};
-  trainer.options.own = step_options<HangOptions>();
-  return trainer;
+  return {
+      .step = "why_does_it_hang",
+      .train = train,
+      .state_bytes = state_bytes,
+      .traffic = every_step<step_traffic>,
+      .options = {.own = step_options<HangOptions>()},
+  };
 }
 
 }  // namespace ladder::hang

@@ -32,17 +32,13 @@ PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan
           at::TensorOptions().dtype(options.model.precision.params).device(options.device)};
 }
 
-std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
-                              int num_replicas) {
-  const std::int64_t docs = options.get<PipelineOptions>().docs_per_step;
-  const std::string flushes =
-      docs > 0 ? concat("as many microbatches as hold ", docs, " documents")
-               : concat(options.data.num_microbatches, " microbatch(es) per flush, ",
-                        options.get<PipelineOptions>().accumulation, " flush(es)");
-  const std::string rows = docs > 0 ? "" : concat(rows_per_step(options, num_replicas), " ");
-  return concat(to_string(cut), "global batch: ", rows, "rows (", options.data.microbatch_size,
-                " per microbatch, ", flushes, ", ", num_replicas, " replica(s)), schedule ",
-                to_string(options.get<PipelineOptions>().schedule));
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut) {
+  const auto& pipeline = options.get<PipelineOptions>();
+  const std::string docs = pipeline.docs_per_step > 0
+                               ? concat("of ", pipeline.docs_per_step, " documents or more ")
+                               : "";
+  return concat(to_string(cut), pipeline.accumulation, " flush(es) ", docs, "per step, schedule ",
+                to_string(pipeline.schedule));
 }
 
 std::string draw_schedule(const TrainOptions& options, int world_size, bool is_svg) {

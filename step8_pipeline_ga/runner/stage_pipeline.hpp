@@ -21,9 +21,8 @@ Planner planner_of(const TrainOptions& options, int num_stages);
 PipelineRunner stage_pipeline(const TrainOptions& options, const StagePlan& plan, FlatModel& flat,
                               Communicator& stages);
 
-// What the run does, for its log: the layers of each stage, and what makes up the global batch.
-std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut,
-                              int num_replicas);
+// What the run does, for its log: the layers of each stage, and how microbatches flow through them.
+std::string describe_pipeline(const TrainOptions& options, const PipelineCut& cut);
 
 // The schedule as --show-schedule draws it, for a backward that takes twice as long as a forward:
 // as text, or as an SVG file. Throws UsageError if there are too many forwards to draw.

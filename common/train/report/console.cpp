@@ -1,6 +1,7 @@
 #include "common/train/report/console.hpp"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -19,6 +20,21 @@ namespace {
 bool can_rewrite_lines() {
   const char* const term = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+// Those of the terminal; mpirun's does not say, so ./ladder does.
+std::size_t num_columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* const columns = std::getenv("COLUMNS");
+  return columns != nullptr && std::atoi(columns) > 0 ? std::strtoul(columns, nullptr, 10) : 80;
+}
+
+template <class... Values>
+std::string print(const char* format, Values... values) {
+  char text[128];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
 }
 
 // Waits for a reader that is slow, or a terminal that Ctrl-S holds, but not once this run is to
@@ -56,27 +72,42 @@ void Console::line(const std::string& text) {
 void Console::progress(const Progress& p, bool is_logged) {
   if (!is_enabled_ || (!is_logged && !is_terminal_) || !is_read()) return;
   clear_progress();
-  std::printf("step %lld/%lld   loss %.4f   ", static_cast<long long>(p.step),
-              static_cast<long long>(p.num_steps), p.loss);
-  for (const auto& [name, value] : p.metrics) std::printf("%s %.4g   ", name.c_str(), value);
-  std::printf("grad norm %.3f   lr %.2e   %.0f %s/s   %s left%s", p.grad_norm, p.learning_rate,
-              p.counted_per_second, p.mean_over.c_str(), format_duration(p.seconds_left).c_str(),
-              is_logged ? "\n" : "");
+  std::string line = concat("step ", p.step, "/", p.num_steps, print("   loss %.4f   ", p.loss));
+  for (const auto& [name, value] : p.metrics) line += print("%s %.4g   ", name.c_str(), value);
+  line += print("grad norm %.3f   lr %.2e   %.0f %s/s", p.grad_norm, p.learning_rate,
+                p.counted_per_second, p.mean_over.c_str());
+  if (p.seconds_left) line += concat("   ", format_duration(*p.seconds_left), " left");
+  if (is_terminal_) line = progress_row(p, num_columns());
+  std::printf("%s%s", line.c_str(), is_logged ? "\n" : "");
   std::fflush(stdout);
   has_progress_line_ = !is_logged;
 }
 
 std::string format_duration(double seconds) {
-  const auto total = static_cast<long long>(std::llround(seconds));
-  char text[64];
-  if (total < 60) {
-    std::snprintf(text, sizeof text, "%lld s", total);
-  } else if (total < 3600) {
-    std::snprintf(text, sizeof text, "%lld min %02lld s", total / 60, total % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%lld h %02lld min", total / 3600, total / 60 % 60);
+  const auto total = std::llround(seconds);
+  if (total < 60) return print("%lld s", total);
+  if (total < 3600) return print("%lld min %02lld s", total / 60, total % 60);
+  return print("%lld h %02lld min", total / 3600, total / 60 % 60);
+}
+
+std::string progress_row(const Progress& p, std::size_t num_columns) {
+  std::vector<std::string> fields = {concat(p.step, "/", p.num_steps)};
+  if (p.seconds_left) {
+    const auto left = std::llround(*p.seconds_left);
+    fields.push_back(left < 3600 ? print("%lld:%02lld left", left / 60, left % 60)
+                                 : print("%lldh%02lld left", left / 3600, left / 60 % 60));
   }
-  return text;
+  fields.push_back(print("loss %.3f", p.loss));
+  fields.push_back(print("norm %.2f", p.grad_norm));
+  fields.push_back(print("lr %.1e", p.learning_rate));
+  const std::string unit = p.mean_over.ends_with("tokens") ? "tok" : p.mean_over;
+  fields.push_back(print("%.0f %s/s", p.counted_per_second, unit.c_str()));
+  fields.push_back(print("%.3g ms", 1e3 * p.step_seconds));
+  for (const auto& [name, value] : p.metrics) fields.push_back(concat(name, print(" %.4g", value)));
+  std::string row = fields[0].substr(0, num_columns - 1);
+  for (std::size_t i = 1; i < fields.size() && row.size() + 2 + fields[i].size() < num_columns; ++i)
+    row += "  " + fields[i];
+  return row;
 }
 
 }  // namespace ladder

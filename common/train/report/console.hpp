@@ -1,9 +1,10 @@
-// What a run shows while it works: on a terminal, a progress line that is rewritten; elsewhere,
-// plain lines. A reader that has gone, a full disk and, once a stop is requested, a reader that does
+// What a run shows while it works: on a terminal, a progress line that is rewritten and fits into a
+// row; elsewhere, plain lines. A reader that has gone, a full disk and, once a stop is requested, a reader that does
 // not read lose output, and nothing else.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/train/report/step_record.hpp"
@@ -17,8 +18,9 @@ struct Progress {
   double grad_norm = 0;
   double learning_rate = 0;
   double counted_per_second = 0;
-  double seconds_left = 0;
-  std::string mean_over = {};  // "target tokens"
+  double step_seconds = 0;
+  std::optional<double> seconds_left = {};  // nothing: only the step that warms up is known
+  std::string mean_over = {};               // "target tokens"
   Metrics metrics = {};
 };
 
@@ -43,5 +45,8 @@ class Console {
 };
 
 std::string format_duration(double seconds);  // "42 s", "3 min 05 s", "2 h 10 min"
+
+// In fewer than so many columns: what matters least comes last, and is left out.
+std::string progress_row(const Progress& progress, std::size_t num_columns);
 
 }  // namespace ladder

@@ -52,14 +52,10 @@ Json traffic_json(const Traffic& traffic) {
   return json;
 }
 
-Json traffic_theory_json(const Traffic& traffic) {
-  Json json = traffic_json(traffic);
-  json["bytes_sent"] = traffic.bytes_sent();
-  return json;
-}
-
 // What differs from rank to rank.
 Json rank_json(const TrainReport& report, const TrainOptions& options) {
+  Json traffic_theory = traffic_json(report.traffic_theory);
+  traffic_theory["bytes_sent"] = report.traffic_theory.bytes_sent();
   return {{"data_bytes_read", report.data_bytes_read},
           {"memory", memory_json(report, options)},
           {"memory_theory",
@@ -71,19 +67,7 @@ Json rank_json(const TrainReport& report, const TrainOptions& options) {
             {"gradients_peak", report.peak_theory.gradients},
             {"optimizer_peak", report.peak_theory.optimizer}}},
           {"traffic", traffic_json(report.traffic)},
-          {"traffic_theory", traffic_theory_json(report.traffic_theory)}};
-}
-
-// Null on the CPU, where modules.cpp chooses.
-Json attention_json(const TrainOptions& options) {
-  if (options.device.is_cpu()) return nullptr;
-  return attention_backend(options.model, options.device);
-}
-
-// The rows of each full step; null if each step decides that anew.
-Json global_batch_size(const TrainReport& report, const TrainOptions& options) {
-  if (!batch_shape(options).has_fixed_size) return nullptr;
-  return rows_per_step(options, report.num_replicas);
+          {"traffic_theory", traffic_theory}};
 }
 
 }  // namespace
@@ -111,6 +95,11 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   const std::vector<std::string> texts =
       is_simulated(options) ? std::vector{own} : all_gather_text(own, comm);
   if (!writes_for_all(options, comm.rank())) return nullptr;
+  const BatchShape batch = batch_shape(options);
+  const Json rows =
+      batch.has_fixed_size ? Json(rows_per_step(options, report.num_replicas)) : Json();
+  const Json attention =  // on the CPU modules.cpp chooses
+      options.device.is_cpu() ? Json() : Json(attention_backend(options.model, options.device));
   Json json = {{"schema_version", 1},
                {"step", options.step},
                {"world_size", comm.size()},
@@ -118,18 +107,18 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"traffic_is_modelled", report.transport == Transport::kNccl},
                {"data_parallel_size", report.num_replicas},
                {"pipeline_stages", report.num_stages},
-               {"global_batch_size", global_batch_size(report, options)},
+               {"global_batch_size", rows},
                {"num_parameters", report.num_parameters},
                {"torch_version", TORCH_VERSION},
                {"own_answers", own_answers()},
-               {"attention_backend", attention_json(options)},
+               {"attention_backend", attention},
                {"config", to_json(options)},
                {"first_step", report.first_step},
                {"losses", finite(report.losses)},
                {"grad_norms", finite(report.grad_norms)},
                {"param_norms", finite(report.param_norms)},
                {"learning_rates", finite(report.learning_rates)},
-               {"unit", batch_shape(options).mean_over},
+               {"unit", batch.mean_over},
                {"units", report.denominators},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
@@ -138,7 +127,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"units_per_second", report.counted_per_second},
                {"was_stopped", report.was_stopped},
                {"sample", report.sample}};
-  if (batch_shape(options).is_of_tokens()) {
+  if (batch.is_of_tokens()) {
     json["target_tokens"] = report.denominators;
     json["tokens_per_second"] = report.counted_per_second;
   }
