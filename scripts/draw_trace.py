@@ -6,7 +6,7 @@ from read_trace import ranks_of
 
 
 WIDTH, LEFT, RIGHT = 1000, 130, 965  # of the picture, and of the time line in it
-ROW, GAP = 38, 8
+ROW, GAP, MEMORY_ROW = 38, 8, 72
 NETWORK_ROWS = 6  # drawn at most; what needs more is drawn over them
 LETTER = 9.6  # about the width of a letter
 STYLE = """\
@@ -27,6 +27,8 @@ STYLE = """\
     .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
     .wireword { fill: #8a4f08; }
     .rightword { fill: #1a7f37; }"""
+MEMORY = {"optimizer state": "#ccbb44", "parameters": "#4477aa", "gradients": "#ee6677", "communication": "#66ccee",
+          "other tensors": "#999999", "activations": "#c9c5bb"}  # from below; colours as in docs/memory_per_step.svg
 CLASSES = {"forward": "forward", "backward": "backward", "dgrad": "backward", "wgrad": "wgrad", "optimizer step": "step",
            "outer step": "step"}  # fmt: skip
 WORDS = {"forward": "onblue", "backward": "onblue", "wgrad": "onblue", "step": "rightword", "other": "small", "wire": "wireword",
@@ -115,6 +117,24 @@ def draw_messages(drawing, trace, begin, end, places):
         drawing.shapes.append(f'<path d="{path}" class="message" marker-end="url(#tip)"/>')
 
 
+def most_held(rank, begin, end):
+    return max((sum(held.values()) for time, held in rank.memory if begin <= time < end), default=0)
+
+
+def draw_memory(drawing, rank, begin, end, y, most):
+    """What is held, by category, one on the other; a row is as high as the most that any rank holds."""
+    first = max((i for i, (time, _) in enumerate(rank.memory) if time <= begin), default=0)
+    held = [*{round(drawing.x(time)): held for time, held in rank.memory[first:] if time < end}.items()]  # one for each pixel
+    below = [y + MEMORY_ROW] * len(held)
+    for category, colour in MEMORY.items():
+        above = [base - of.get(category, 0) * MEMORY_ROW / most for base, (_, of) in zip(below, held)]
+        path = f"M{LEFT} {below[0]:.1f}" + "".join(f"H{x}V{top:.1f}" for (x, _), top in zip(held, above)) + f"H{RIGHT}"
+        path += "".join(f"V{base:.1f}H{x}" for (x, _), base in reversed([*zip(held, below)])) + "z"
+        if above != below:
+            drawing.shapes.append(f'<path d="{path}" fill="{colour}"/>')
+        below = above
+
+
 def round_step(length):
     """1, 2 or 5 times a power of ten, of which the time line has four to ten."""
     power = 10 ** (len(str(int(length))) - 1)
@@ -122,17 +142,24 @@ def round_step(length):
 
 
 def draw_legend(drawing, trace, y):
+    """Returns how high it is."""
     names = {span.name for rank in trace.ranks for span in rank.spans}
     kinds = {}
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
     kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"}
-    x = LEFT
-    for kind, name in kinds.items():
-        drawing.shapes.append(f'<rect x="{x:.0f}" y="{y}" width="20" height="16" class="{kind}"/>')
-        drawing.text(f"{x + 28:.0f}", y + 14, name)
-        x += 28 + len(name) * LETTER + 16
+    held = {category for rank in trace.ranks for _, held in rank.memory for category, bytes in held.items() if bytes}
+    rows = [[(f'class="{kind}"', name) for kind, name in kinds.items()],
+            [(f'fill="{colour}"', name) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
+    for row in filter(None, rows):
+        x = LEFT
+        for look, name in row:
+            drawing.shapes.append(f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>')
+            drawing.text(f"{x + 28:.0f}", y + 14, name)
+            x += 28 + len(name) * LETTER + 16
+        y += 28
+    return 28 * len([*filter(None, rows)])
 
 
 def draw(trace, number):
@@ -140,6 +167,7 @@ def draw(trace, number):
     spans = [rank.step(number) for rank in trace.ranks]
     begin, end = min(span.begin for span in spans), max(span.end for span in spans)
     drawing, y, places = Drawing(begin, end), 74, []
+    most = max(most_held(rank, begin, end) for rank in trace.ranks)
     for index, rank in enumerate(trace.ranks):
         drawing.text(28, y, f"rank {index}", "strong")
         drawing.text(28, y + 36, "computing")
@@ -148,6 +176,11 @@ def draw(trace, number):
         of_rank, rows = draw_network(drawing, rank, begin, end, y + 12 + ROW + GAP)
         places.append(of_rank)
         y += 12 + ROW + GAP + rows * (ROW // 2 + 4) + 34
+        if own := most_held(rank, begin, end):
+            draw_memory(drawing, rank, begin, end, y - 30, most)
+            drawing.text(28, y, "memory")
+            drawing.text(28, y + 22, f"≤ {own / 1e6:.1f} MB")
+            y += MEMORY_ROW + 8
     draw_messages(drawing, trace, begin, end, places)
     ticks, step = [], round_step((end - begin) / 1000)
     for ms in range(0, int((end - begin) / 1000) + 1, step):
@@ -155,14 +188,13 @@ def draw(trace, number):
         ticks.append(f"M{x:.1f} {y - 14}v8")
         drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
-    draw_legend(drawing, trace, y + 32)
-    height, link = y + 66, trace.about["config"].get("link")
+    height, link = y + 38 + draw_legend(drawing, trace, y + 32), trace.about["config"].get("link")
     title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" aria-labelledby="title description">
   <title id="title">{escape(title)}</title>
   <desc id="description">Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
-    in flight.</desc>
+    in flight and what it held.</desc>
   <style>
 {STYLE}
   </style>

@@ -25,6 +25,7 @@ class Rank(NamedTuple):
     spans: list
     waits: list
     operations: list
+    memory: list  # (time, bytes by category): what is held from then on
 
     def named(self, *names):
         return [span for span in self.spans if span.name in names]
@@ -48,14 +49,16 @@ def read_trace(path):
         for rank, count in enumerate(about.get("num_events", [])):  # a run that failed left each rank's in a file of its own
             if count == 0 and (own := Path(f"{path}.rank{rank}")).exists():
                 events += json.loads(own.read_text())["traceEvents"]
-        ranks = [Rank([], [], []) for _ in range(about["world_size"])]
+        ranks = [Rank([], [], [], []) for _ in range(about["world_size"])]
         begun, ended = {}, {}
         for event in events:
             if event["ph"] in "sf":
                 (begun if event["ph"] == "s" else ended)[event["id"]] = event
-            if event["ph"] != "X":
-                continue
             rank = ranks[event["pid"] - 1]
+            if event["ph"] == "C":
+                rank.memory.append((event["ts"], event["args"]))
+            if event["ph"] != "X" or event["cat"] == "arrival":  # where an arrow ends
+                continue
             slices = {"span": rank.spans, "wait": rank.waits, "operation": rank.operations}[event["cat"]]
             end = round(event["ts"] + event["dur"], 3)  # whole nanoseconds, so that parts end with the whole
             slices.append(Slice(event["ts"], end, event["name"], event["args"], event["tid"]))

@@ -77,7 +77,9 @@ def self_test():
     bucket = {"kind": "all_reduce", "label": "bucket 3", "sent_bytes": 2048, "bytes": 2048}
     steps = [(0, 50, "step", {"step": 1}), (100, 200, "step", {"step": 2}), (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
              (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}), (140.3, 140.6, "block2", {})]  # fmt: skip
+    held = {"ph": "C", "pid": 1, "ts": 120, "name": "memory", "args": {"gradients": 2.5e6}}
     content = made_trace(steps, [(150, 170, "wait", bucket)], [(130, 170, "all_reduce: bucket 3", bucket)], ranks=2)
+    content["traceEvents"].append(held)
     mistakes = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
@@ -92,7 +94,7 @@ def self_test():
         if found != wanted:
             mistakes.append(f"found {found}, wanted {wanted}")
         drawing = draw(trace, 2)
-        mistakes += [f"the drawing lacks {text!r}" for text in ("rank 1", "forward", "bucket 3", "wait") if text not in drawing]
+        mistakes += [f"the drawing lacks {text!r}" for text in ("rank 1", "forward", "bucket 3", "wait", "2.5 MB", "#ee6677") if text not in drawing]
         if drawing.count('class="other"') != 1:  # in the legend
             mistakes.append("a layer that ends with its backward is drawn as other work")
         for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):

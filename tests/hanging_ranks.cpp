@@ -24,6 +24,11 @@ void step(Communicator& comm) {
   comm.all_reduce(at::ones({10}))->wait();
 }
 
+void be_late(int rank, Communicator& comm) {
+  while (comm.rank() == rank) ::pause();
+  step(comm);
+}
+
 struct End {};  // thrown: this rank has done its work
 
 using Mistake = void (*)(Communicator&);
@@ -76,9 +81,14 @@ const std::map<std::string, Mistake> kMistakes = {
        (comm.rank() == 1 ? b : a)->all_reduce(at::ones({3}))->wait();
        (comm.rank() == 1 ? a : b)->all_reduce(at::ones({3}))->wait();
      }},
-    {"silent_rank",
+    {"late_rank_0", [](Communicator& comm) { be_late(0, comm); }},
+    {"late_rank_2", [](Communicator& comm) { be_late(2, comm); }},
+    // In a call that rank 1 makes afterwards, so that then all ranks have made it.
+    {"frozen_in_a_call",
      [](Communicator& comm) {
-       while (comm.rank() == 1) ::pause();
+       std::signal(SIGALRM, [](int) { std::raise(SIGSTOP); });
+       if (comm.rank() == 2) ::alarm(1);
+       if (comm.rank() == 1) ::usleep(1'500'000);
        step(comm);
      }},
     {"frozen_rank_0",

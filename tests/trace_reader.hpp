@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,14 @@ struct TraceArrow {
   std::uint64_t id = 0;
 };
 
+// Of one category, in order of time. What is held stays until the next moment.
+struct TraceMemory {
+  std::int64_t at_ns = 0, bytes = 0;
+};
+
 struct RankTrace {
-  TraceSlices spans, waits, operations;  // each in order of time
+  TraceSlices spans, waits, operations, arrivals;          // each in order of time
+  std::map<std::string, std::vector<TraceMemory>> memory;  // by category
 
   TraceSlices spans_named(const std::string& name) const;
   // Those whose label begins with this text.
@@ -53,8 +60,9 @@ struct Trace {
 Trace read_trace(const std::string& path);
 
 // What is wrong with any trace, whatever was run, a line each: slices of a lane that overlap without
-// one being around the other; an arrow that has one end, ends before it begins, or hits no slice; a
-// collective that not all ranks of its group have, or not in the same way. Empty: nothing.
+// one being around the other; an arrow that has one end, hits no slice, or ends at one that begins
+// before that of its begin, since Perfetto would turn it round; a collective that not all ranks of
+// its group have, or not in the same way. Empty: nothing.
 std::string what_is_wrong_with(const Trace& trace);
 
 }  // namespace ladder

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -243,26 +244,74 @@ TEST_F(TraceTest, IsWrittenWhenASignalStopsTheRun) {
 }
 
 #ifdef LADDER_MPIEXEC
-// Processes, whose ranks have a clock in common, and messages that take their time.
-TEST_F(TraceTest, OfProcessesFitsTogether) {
-  std::vector<std::string> command = words(mpi_launch(LADDER_MPIEXEC) + " -n 2");
-  for (const auto& part :
-       {std::vector<std::string>{LADDER_BUILD "/step8_pipeline_ga/step8_pipeline_ga"},
-        small_model(),
-        words("--steps 2 --num-microbatches 4"),
-        {"--out", out_, "--trace", file_}})
-    command.insert(command.end(), part.begin(), part.end());
-  const ProgramResult result = run_program(command);
-  ASSERT_EQ(result.exit_code, 0) << result.output;
-  const Trace trace = read_trace(file_);
-  EXPECT_EQ(what_is_wrong_with(trace), "");
-  expect_traffic_of_report(trace);
+// Two processes, whose ranks have a clock in common, a memory each, and messages that take their
+// time.
+class TraceOfProcesses : public TraceTest {
+ protected:
+  Trace traced(const std::string& step, const std::string& options) {
+    std::vector<std::string> command = words(mpi_launch(LADDER_MPIEXEC) + " -n 2");
+    for (const auto& part : {std::vector<std::string>{LADDER_BUILD "/" + step + "/" + step},
+                             small_model(),
+                             words("--steps 2 " + options),
+                             {"--out", out_, "--trace", file_}})
+      command.insert(command.end(), part.begin(), part.end());
+    fs::remove_all(out_);
+    fs::remove(file_);
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const Trace trace = read_trace(file_);
+    EXPECT_EQ(what_is_wrong_with(trace), "");
+    expect_traffic_of_report(trace);
+    return trace;
+  }
+};
+
+TEST_F(TraceOfProcesses, FitsTogether) {
+  const Trace trace = traced("step8_pipeline_ga", "--num-microbatches 4");
   EXPECT_THAT(trace.ranks[0].operations_for("send activation"), SizeIs(2 * 4));
   EXPECT_THAT(trace.ranks[0].operations_for("receive gradient"), SizeIs(2 * 4));
   EXPECT_THAT(trace.ranks[1].operations_for("receive activation"), SizeIs(2 * 4));
   EXPECT_THAT(trace.ranks[1].operations_for("send gradient"), SizeIs(2 * 4));
   EXPECT_THAT(trace.recvs, SizeIs(Ge(2u * 2 * 4)));  // and those of the save
   EXPECT_EQ(trace.about["clock_error_us"], Json({0.0, 0.0}));
+}
+
+// A shard, and more only while it is needed.
+TEST_F(TraceOfProcesses, ShowsMemoryComeAndGo) {
+  for (const auto& [step, category] :
+       {std::pair{"step6_zero2", "gradients"}, std::pair{"step7_zero3", "parameters"}}) {
+    SCOPED_TRACE(step);
+    const Trace trace = traced(step, "");
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      const RankTrace& own = trace.ranks[rank];
+      const TraceSlices steps = own.spans_named("step");
+      std::set<std::int64_t> held;
+      for (const TraceMemory& memory : own.memory.at(category))
+        if (steps.front().begin_ns < memory.at_ns && memory.at_ns <= steps.back().end_ns)
+          held.insert(memory.bytes);
+      const Json theory = report()["memory_theory"][rank];
+      EXPECT_EQ(*held.begin(), theory[category].get<std::int64_t>());
+      EXPECT_EQ(*held.rbegin(), theory[concat(category, "_peak")].get<std::int64_t>());
+    }
+  }
+}
+
+// The first of two stages keeps what backward needs: of all four microbatches, or of two.
+TEST_F(TraceOfProcesses, ShowsHowManyMicrobatchesAreLive) {
+  std::map<std::string, std::int64_t> most, of_one;
+  for (const std::string schedule : {"gpipe", "1f1b"}) {
+    const Trace trace =
+        traced("step8_pipeline_ga", "--num-microbatches 4 --pipeline-schedule " + schedule);
+    const TraceSlice second = trace.ranks[0].spans_named("forward").at(1);
+    std::int64_t before = 0;
+    for (const auto& [at_ns, bytes] : trace.ranks[0].memory.at("activations")) {
+      if (at_ns <= second.begin_ns) before = bytes;
+      if (at_ns <= second.end_ns) of_one[schedule] = bytes - before;
+      most[schedule] = std::max(most[schedule], bytes);
+    }
+  }
+  const auto of_two_more = static_cast<double>(most["gpipe"] - most["1f1b"]);
+  EXPECT_NEAR(of_two_more / static_cast<double>(of_one["1f1b"]), 2, 0.1);  // and a message each
 }
 #endif
 
@@ -355,9 +404,11 @@ TEST(TraceReader, FindsWhatIsWrong) {
   one_end.ranks[0].operations = {slice(2, 5, 9, message("send"))};
   EXPECT_EQ(what_is_wrong_with(one_end), "send 77 on rank 0 has no recv\n");
   Trace early = one_end;
-  early.recvs = {{1, 2, 4, 77}};
-  early.ranks[1].operations = {slice(2, 1, 4, message("recv"))};
-  EXPECT_THAT(what_is_wrong_with(early), HasSubstr("ends before its send begins"));
+  early.recvs = {{1, 2, 8, 77}};
+  early.ranks[1].arrivals = {slice(2, 8, 8), slice(2, 4, 9)};
+  EXPECT_EQ(what_is_wrong_with(early), "");
+  early.ranks[1].arrivals.erase(early.ranks[1].arrivals.begin());  // as if it ended at its recv
+  EXPECT_THAT(what_is_wrong_with(early), HasSubstr("begins before its send"));
   Trace alone{.ranks = std::vector<RankTrace>(2)};
   const Json sum = {{"kind", "all_reduce"}, {"group", "world"}, {"number", 3}, {"bytes", 8}};
   alone.ranks[0].operations = {slice(2, 0, 1, sum)};

@@ -25,7 +25,9 @@ class TracedWork final : public Work {
     return is_done;
   }
   void wait() override {
-    if (!has_ended_) operation_.wait_begin_ns = trace_now_ns();
+    const std::int64_t now_ns = trace_now_ns();
+    log_.note_memory(now_ns);
+    if (!has_ended_) operation_.wait_begin_ns = now_ns;
     inner_->wait();
     end();
   }
@@ -61,8 +63,8 @@ void answer(Communicator& comm, int rank, const std::function<std::int64_t()>& n
   }
 }
 
-TraceClock ask(Communicator& comm, const std::function<std::int64_t()>& now_ns) {
-  TraceClock best = {.error_ns = std::numeric_limits<std::int64_t>::max()};
+ClockReading ask(Communicator& comm, const std::function<std::int64_t()>& now_ns) {
+  ClockReading best = {.error_ns = std::numeric_limits<std::int64_t>::max()};
   const at::Tensor time = at::full({1}, 0, at::kLong);
   for (int i = 0; i < kRoundTrips; ++i) {
     const std::int64_t begin_ns = now_ns();
@@ -70,7 +72,8 @@ TraceClock ask(Communicator& comm, const std::function<std::int64_t()>& now_ns) 
     comm.recv(time, /*peer=*/0, kTag)->wait();
     const std::int64_t half_ns = (now_ns() - begin_ns + 1) / 2;
     if (half_ns >= best.error_ns) continue;
-    best = {begin_ns + half_ns - *time.const_data_ptr<std::int64_t>(), half_ns};
+    const std::int64_t at_ns = begin_ns + half_ns;
+    best = {at_ns, at_ns - *time.const_data_ptr<std::int64_t>(), half_ns};
   }
   return best;
 }
@@ -151,10 +154,10 @@ std::string machine_id() {
   return id;
 }
 
-TraceClock measure_clock_offset(Communicator& comm, const std::string& machine,
-                                const std::function<std::int64_t()>& now_ns) {
+ClockReading compare_clocks(Communicator& comm, const std::string& machine,
+                            const std::function<std::int64_t()>& now_ns) {
   const std::vector<std::string> machines = all_gather_text(machine, comm);
-  TraceClock clock;
+  ClockReading clock;
   for (int rank = 1; rank < comm.size(); ++rank) {
     const std::string& other = machines[static_cast<std::size_t>(rank)];
     if (!other.empty() && other == machines[0]) continue;

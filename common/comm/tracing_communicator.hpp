@@ -57,11 +57,11 @@ class TracingCommunicator final : public ForwardingCommunicator {
 // moment this rank's clock was between those of the sending and of the answer's arrival. Of 16 such
 // round trips the shortest counts.
 //
-// Clocks drift, by some microseconds per second: the longer ago the measurement, the less it says.
+// Clocks drift, by some microseconds per second, so a trace compares them when it begins and ends.
 std::string machine_id();  // the same for processes with the same steady clock; empty: unknown
 
 // Collective, blocking. `machine` and `now_ns` are those of this rank.
-TraceClock measure_clock_offset(Communicator& comm, const std::string& machine = machine_id(),
-                                const std::function<std::int64_t()>& now_ns = trace_now_ns);
+ClockReading compare_clocks(Communicator& comm, const std::string& machine = machine_id(),
+                            const std::function<std::int64_t()>& now_ns = trace_now_ns);
 
 }  // namespace ladder

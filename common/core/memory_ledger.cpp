@@ -82,17 +82,20 @@ class CountingAllocator final : public c10::Allocator {
     return kNumMemoryCategories + static_cast<int>(found - names_.begin());
   }
 
+  BytesByCategory live() const {
+    BytesByCategory bytes = {};
+    for (int label = 0; label < kMaxLabels; ++label)
+      bytes[static_cast<std::size_t>(category_of(label))] += live_[label].load();
+    return bytes;
+  }
+
   MemoryReading read() {
     MemoryReading reading;
-    for (int label = 0; label < kNumMemoryCategories; ++label) {
-      reading.live_bytes[static_cast<std::size_t>(label)] = live_[label].load();
-    }
+    reading.live_bytes = live();
     const std::lock_guard lock(names_mutex_);
-    auto& other = reading.live_bytes[static_cast<std::size_t>(MemoryCategory::kOther)];
     for (std::size_t i = 0; i < names_.size(); ++i) {
       const std::int64_t bytes = live_[kNumMemoryCategories + i].load();
       if (bytes != 0) reading.other_bytes[names_[i]] = bytes;
-      other += bytes;
     }
     reading.total_live_bytes = total_.load();
     reading.peak_bytes = peak_.load();
@@ -115,9 +118,8 @@ class CountingAllocator final : public c10::Allocator {
     std::memcpy(&header, static_cast<const char*>(data) - kHeaderBytes, sizeof header);
     return header;
   }
-  static MemoryCategory category_of(const Header& header) {
-    return static_cast<MemoryCategory>(
-        std::min(header.label, static_cast<int>(MemoryCategory::kOther)));
+  static MemoryCategory category_of(int label) {
+    return static_cast<MemoryCategory>(std::min(label, static_cast<int>(MemoryCategory::kOther)));
   }
 
   void count(int label, std::int64_t bytes) {
@@ -159,7 +161,7 @@ class CountingAllocator final : public c10::Allocator {
   }
   CheckError out_of_memory(const Header& header, const std::string& reason) const {
     return CheckError(concat("out of memory: ", header.bytes, " bytes of ",
-                             to_string(category_of(header)), " do not fit next to the ",
+                             to_string(category_of(header.label)), " do not fit next to the ",
                              total_.load(std::memory_order_relaxed), " already held; ", reason));
   }
 
@@ -268,6 +270,10 @@ MemoryReading read_memory() {
   return ledger().read();
 }
 
+BytesByCategory live_memory() {
+  return ledger().live();
+}
+
 const char* to_string(MemoryCategory category) {
   return kCategoryNames[static_cast<std::size_t>(category)];
 }
@@ -275,7 +281,7 @@ const char* to_string(MemoryCategory category) {
 std::optional<MemoryCategory> memory_category_of(const at::Tensor& tensor) {
   const c10::DataPtr& data = tensor.storage().data_ptr();
   if (data.get() == nullptr || data.get_deleter() != ledger().raw_deleter()) return std::nullopt;
-  return CountingAllocator::category_of(CountingAllocator::header_of(data.get()));
+  return CountingAllocator::category_of(CountingAllocator::header_of(data.get()).label);
 }
 
 void reset_memory_peaks() {

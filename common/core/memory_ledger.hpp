@@ -32,11 +32,13 @@ enum class MemoryCategory {
 };
 inline constexpr int kNumMemoryCategories = 6;
 
+using BytesByCategory = std::array<std::int64_t, kNumMemoryCategories>;
+
 struct MemoryReading {
-  std::array<std::int64_t, kNumMemoryCategories> live_bytes{};  // by category, now
+  BytesByCategory live_bytes{};  // now
   std::int64_t total_live_bytes = 0;
-  std::int64_t peak_bytes = 0;  // largest total since reset_memory_peaks()
-  std::array<std::int64_t, kNumMemoryCategories> peak_bytes_by_category{};  // each separately
+  std::int64_t peak_bytes = 0;               // largest total since reset_memory_peaks()
+  BytesByCategory peak_bytes_by_category{};  // each separately
   // The bytes of kOther, by the name of their scope; names with 0 bytes are left out.
   std::map<std::string, std::int64_t> other_bytes;
 
@@ -55,7 +57,8 @@ void install_memory_ledger(at::DeviceType device = at::kCPU);
 bool memory_ledger_is_installed();
 
 MemoryReading read_memory();
-void reset_memory_peaks();  // restarts all peaks from what is live now
+BytesByCategory live_memory();  // the reading's live_bytes alone, in some 50 ns
+void reset_memory_peaks();      // restarts all peaks from what is live now
 
 // Simulates a device with less memory: from now on, an allocation that would bring the total above
 // `bytes` throws CheckError, naming its size, its category and the cap. 0 means no cap. On a GPU,

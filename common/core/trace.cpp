@@ -1,6 +1,7 @@
 #include "common/core/trace.hpp"
 
 #include <chrono>
+#include <cmath>
 
 #ifdef LADDER_WITH_CUDA
 #include <nvtx3/nvToolsExt.h>
@@ -30,6 +31,13 @@ std::int64_t trace_now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
+std::int64_t TraceClock::by_rank_0(std::int64_t ns) const {
+  const auto between = static_cast<double>(last.at_ns - first.at_ns);
+  const double passed = between > 0 ? static_cast<double>(ns - first.at_ns) / between : 0;
+  const auto drift_ns = static_cast<double>(last.ahead_ns - first.ahead_ns);
+  return ns - first.ahead_ns - std::llround(passed * drift_ns);
+}
+
 TraceLog* TraceLog::current() {
   return current_log;
 }
@@ -47,6 +55,13 @@ void TraceLog::add(const TracedSpan& span) {
 
 void TraceLog::add(const TracedOperation& operation) {
   if (has_room()) operations_.push_back(operation);
+}
+
+void TraceLog::note_memory(std::int64_t at_ns) {
+  if (!has_memory) return;
+  const BytesByCategory bytes = live_memory();
+  const bool is_known = !memory_.empty() && memory_.back().bytes == bytes;
+  if (!is_known && has_room()) memory_.push_back({at_ns, bytes});
 }
 
 void TraceLog::mark(const char* name) {
@@ -96,17 +111,20 @@ void Span::begin(const char* name, TraceNumber first, TraceNumber second) {
   outer_ = log_->innermost_;
   log_->innermost_ = this;
   span_ = {.name = name, .first = first, .second = second, .begin_ns = trace_now_ns()};
+  log_->note_memory(span_.begin_ns);
 }
 
 void Span::end(std::int64_t end_ns) {
   end_mark(end_ns);
   span_.end_ns = end_ns;
   log_->add(span_);
+  log_->note_memory(end_ns);
 }
 
 void Span::end_mark(std::int64_t end_ns) {
   if (mark_ == nullptr) return;
   log_->add(TracedSpan{.name = mark_, .begin_ns = mark_begin_ns_, .end_ns = end_ns});
+  log_->note_memory(end_ns);
   mark_ = nullptr;
 }
 

@@ -1,4 +1,5 @@
-// What one rank did and when: spans and operations, for --trace, and for a profiler.
+// What one rank did and when, and what it held: spans, operations and memory, for --trace, and for a
+// profiler.
 //
 //   const Span span("forward", {"microbatch", 3});   // from here to the end of the scope
 //
@@ -7,7 +8,8 @@
 // a few nanoseconds, and makes no string. Spans nest: one that begins later ends earlier. On a GPU,
 // a span is the time in which the CPU queues the work.
 //
-// Memory:  about 70 bytes for a span and 150 for an operation, none of it in tensors.
+// Memory:  about 70 bytes for a span, 150 for an operation and 56 for what is held, none of it in
+//          tensors.
 // Threads: each has its own current log. One thread at a time writes to a log.
 // Units:   nanoseconds of this machine's steady clock.
 #pragma once
@@ -17,6 +19,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+
+#include "common/core/memory_ledger.hpp"
 
 namespace ladder {
 
@@ -50,10 +54,23 @@ struct TracedOperation {
   std::int64_t wait_begin_ns = 0;  // of the wait() that ended it; 0: a test() had found it done
 };
 
-// How to compare this rank's times with those of rank 0.
-struct TraceClock {
+// What tensors hold from this moment on.
+struct TracedMemory {
+  std::int64_t at_ns = 0;
+  BytesByCategory bytes{};
+};
+
+// How this rank's clock compared with that of rank 0.
+struct ClockReading {
+  std::int64_t at_ns = 0;     // by this rank's clock
   std::int64_t ahead_ns = 0;  // this rank's clock minus rank 0's
   std::int64_t error_ns = 0;  // the true difference is at most this far away
+};
+
+// Clocks drift: what was read when the trace began and when it ended is a line.
+struct TraceClock {
+  ClockReading first, last;
+  std::int64_t by_rank_0(std::int64_t ns) const;  // a time of this rank
 };
 
 class Span;
@@ -74,6 +91,9 @@ class TraceLog {
   // An event that is one too many is counted and dropped.
   void add(const TracedSpan& span);
   void add(const TracedOperation& operation);
+  // What is held now, if the log is of a rank that has a memory ledger of its own. Spans note it when
+  // they begin and end; so does a wait(), as what was sent is freed after it.
+  void note_memory(std::int64_t at_ns);
   // From here until the next mark, or the end of the innermost span: a span inside that one. For
   // parts whose end nobody announces, such as the layers of a backward.
   void mark(const char* name);
@@ -81,11 +101,15 @@ class TraceLog {
 
   const std::deque<TracedSpan>& spans() const { return spans_; }  // in the order of their ends
   const std::deque<TracedOperation>& operations() const { return operations_; }
-  std::int64_t num_events() const { return std::ssize(spans_) + std::ssize(operations_); }
+  const std::deque<TracedMemory>& memory() const { return memory_; }  // whenever it has changed
+  std::int64_t num_events() const {
+    return std::ssize(spans_) + std::ssize(operations_) + std::ssize(memory_);
+  }
   std::int64_t num_dropped() const { return num_dropped_; }
   void close() { is_open_ = false; }  // from here on, events are ignored
 
   TraceClock clock;
+  bool has_memory = false;  // of its own
 
  private:
   friend class Span;
@@ -94,6 +118,7 @@ class TraceLog {
   std::int64_t max_events_;
   std::deque<TracedSpan> spans_;
   std::deque<TracedOperation> operations_;
+  std::deque<TracedMemory> memory_;
   std::int64_t num_dropped_ = 0;
   bool is_open_ = true;
   std::unordered_set<std::string> texts_;

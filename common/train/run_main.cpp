@@ -62,11 +62,11 @@ fs::path fresh_run_folder(const std::string& step) {
 }
 
 // Prints the error with its rank, and returns the matching exit code. Most errors occur on all
-// ranks: rank 0 reports them, and gets time to end the others before they report them too.
+// ranks: the first of them reports them, and gets time to end the others before they report them too.
 int report_error(const std::exception& error, int rank, int num_ranks) {
   if (rank > 0) {
     std::signal(SIGTERM, SIG_DFL);  // nothing is left to save
-    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3000 + 300 * std::min(rank - 1, 16)));
   }
   const auto* from_torch = dynamic_cast<const c10::Error*>(&error);  // what() has a stack trace
   const char* message = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();

@@ -15,6 +15,7 @@
 #include "common/comm/tracing_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
+#include "common/core/memory_ledger.hpp"
 #include "common/train/checkpoint/disk.hpp"
 
 namespace ladder {
@@ -26,6 +27,7 @@ namespace {
 // ---- The events of one rank in Chrome's trace format
 
 constexpr int kComputeLane = 1;
+constexpr std::int64_t kArrivalNs = 20;
 
 std::string label_of(const TracedOperation& operation) {
   if (operation.label == nullptr) return "";
@@ -67,15 +69,9 @@ class RankEvents {
  public:
   RankEvents(const TraceLog& log, int rank, std::int64_t zero_ns,
              const std::function<void(const Json& event)>& visit)
-      : log_(log), pid_(rank + 1), zero_ns_(zero_ns + log.clock.ahead_ns), visit_(visit) {
-    visit({{"ph", "M"},
-           {"pid", pid_},
-           {"name", "process_name"},
-           {"args", {{"name", concat("rank ", rank)}}}});
-    visit({{"ph", "M"},
-           {"pid", pid_},
-           {"name", "process_sort_index"},
-           {"args", {{"sort_index", rank}}}});
+      : log_(log), pid_(rank + 1), zero_ns_(zero_ns), visit_(visit) {
+    describe("process_name", {{"name", concat("rank ", rank)}});
+    describe("process_sort_index", {{"sort_index", rank}});
     name_lane(kComputeLane, "compute");
   }
 
@@ -119,6 +115,23 @@ class RankEvents {
     }
   }
 
+  // Of the categories that hold anything at any time.
+  void add_memory() {
+    BytesByCategory most = {};
+    for (const TracedMemory& held : log_.memory())
+      for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], held.bytes[i]);
+    for (const TracedMemory& held : log_.memory()) {
+      Json bytes = Json::object();
+      for (std::size_t i = 0; i < most.size(); ++i)
+        if (most[i] > 0) bytes[to_string(static_cast<MemoryCategory>(i))] = held.bytes[i];
+      visit_({{"ph", "C"},
+              {"pid", pid_},
+              {"ts", us_since_zero(held.at_ns)},
+              {"name", "memory"},
+              {"args", bytes}});
+    }
+  }
+
  private:
   // Operations may overlap; slices of one lane must not.
   int free_lane(const TracedOperation& operation) {
@@ -135,17 +148,15 @@ class RankEvents {
     return lane;
   }
 
+  void describe(const char* what, const Json& args, int lane = 0) {
+    Json event = {{"ph", "M"}, {"pid", pid_}, {"name", what}, {"args", args}};
+    if (lane > 0) event["tid"] = lane;
+    visit_(event);
+  }
+
   void name_lane(int lane, const std::string& name) {
-    visit_({{"ph", "M"},
-            {"pid", pid_},
-            {"tid", lane},
-            {"name", "thread_name"},
-            {"args", {{"name", name}}}});
-    visit_({{"ph", "M"},
-            {"pid", pid_},
-            {"tid", lane},
-            {"name", "thread_sort_index"},
-            {"args", {{"sort_index", lane}}}});
+    describe("thread_name", {{"name", name}}, lane);
+    describe("thread_sort_index", {{"sort_index", lane}}, lane);
   }
 
   void add_slice(int lane, const char* category, const std::string& name, std::int64_t begin_ns,
@@ -154,18 +165,22 @@ class RankEvents {
             {"pid", pid_},
             {"tid", lane},
             {"ts", us_since_zero(begin_ns)},
-            {"dur", static_cast<double>(end_ns - begin_ns) / 1000},
+            {"dur", static_cast<double>(by_rank_0(end_ns) - by_rank_0(begin_ns)) / 1000},
             {"cat", category},
             {"name", name},
             {"args", args}});
   }
 
-  // From the begin of the send to the end of the recv; it is tied to the slices around these
-  // moments.
+  // From the begin of the send to the end of the recv. An arrow is tied to the slices around these
+  // moments, and Perfetto lets it begin at the one that begins first. So it ends at a slice of its
+  // own, so short that it begins after the send, and not so short that rounding makes it longer than
+  // the recv.
   void add_arrow(int lane, const TracedOperation& message) {
     const bool is_send = message.kind == std::string("send");
     const std::int64_t at_ns =
-        is_send ? message.begin_ns : std::max(message.begin_ns, message.end_ns - 1);
+        is_send ? message.begin_ns : std::max(message.begin_ns, message.end_ns - kArrivalNs);
+    if (!is_send)
+      add_slice(lane, "arrival", "arrived", at_ns, at_ns + kArrivalNs / 2, Json::object());
     Json event = {{"ph", is_send ? "s" : "f"},  {"pid", pid_},      {"tid", lane},
                   {"ts", us_since_zero(at_ns)}, {"cat", "message"}, {"name", "message"},
                   {"id", flow_id(message)}};
@@ -173,11 +188,14 @@ class RankEvents {
     visit_(event);
   }
 
-  double us_since_zero(std::int64_t ns) const { return static_cast<double>(ns - zero_ns_) / 1000; }
+  std::int64_t by_rank_0(std::int64_t ns) const { return log_.clock.by_rank_0(ns); }
+  double us_since_zero(std::int64_t ns) const {
+    return static_cast<double>(by_rank_0(ns) - zero_ns_) / 1000;
+  }
 
   const TraceLog& log_;
   int pid_;               // not 0, which viewers take for an idle processor
-  std::int64_t zero_ns_;  // by this rank's clock
+  std::int64_t zero_ns_;  // by rank 0's clock
   const std::function<void(const Json& event)>& visit_;
   std::vector<std::int64_t> lane_ends_;  // of the network's lanes, so far
 };
@@ -185,18 +203,11 @@ class RankEvents {
 std::int64_t first_event_ns(const TraceLog& log) {
   std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
   const auto look_at = [&](std::int64_t begin_ns) {
-    first_ns = std::min(first_ns, begin_ns - log.clock.ahead_ns);
+    first_ns = std::min(first_ns, log.clock.by_rank_0(begin_ns));
   };
   for (const TracedSpan& span : log.spans()) look_at(span.begin_ns);
   for (const TracedOperation& operation : log.operations()) look_at(operation.begin_ns);
   return first_ns;
-}
-
-void for_each_trace_event(const TraceLog& log, int rank, std::int64_t zero_ns,
-                          const std::function<void(const Json& event)>& visit) {
-  RankEvents events(log, rank, zero_ns, visit);
-  events.add_spans_and_waits();
-  events.add_operations();
 }
 
 // ---- The file
@@ -210,7 +221,8 @@ struct RankSummary {
 };
 
 RankSummary summary_of(const TraceLog& log) {
-  return {first_event_ns(log), log.clock.error_ns, log.num_events(), log.num_dropped()};
+  const std::int64_t error_ns = std::max(log.clock.first.error_ns, log.clock.last.error_ns);
+  return {first_event_ns(log), error_ns, log.num_events(), log.num_dropped()};
 }
 
 std::vector<RankSummary> all_gather(const RankSummary& own, Communicator& comm) {
@@ -228,12 +240,16 @@ std::vector<RankSummary> all_gather(const RankSummary& own, Communicator& comm) 
 void render(const TraceLog& log, int rank, std::int64_t zero_ns,
             const std::function<void(const std::string& piece)>& write) {
   std::string piece;
-  for_each_trace_event(log, rank, zero_ns, [&](const Json& event) {
+  const std::function<void(const Json& event)> add = [&](const Json& event) {
     piece += ",\n" + to_text(event);
     if (piece.size() < kBytesAtOnce) return;
     write(piece);
     piece.clear();
-  });
+  };
+  RankEvents events(log, rank, zero_ns, add);
+  events.add_spans_and_waits();
+  events.add_operations();
+  events.add_memory();
   if (!piece.empty()) write(piece);
 }
 
@@ -301,7 +317,9 @@ std::string describe(const fs::path& file, const std::vector<RankSummary>& ranks
 }  // namespace
 
 void start_trace(TraceLog& log, World& world) {
-  log.clock = measure_clock_offset(world.comm());
+  // Ranks that are threads share the ledger of their process.
+  log.has_memory = memory_ledger_is_installed() && world.transport() != Transport::kThreads;
+  log.clock.first = log.clock.last = compare_clocks(world.comm());
   world.decorate([&](std::unique_ptr<Communicator> comm) {
     return std::make_unique<TracingCommunicator>(std::move(comm), log);
   });
@@ -331,6 +349,7 @@ TraceFile::~TraceFile() {
 
 std::string TraceFile::write(TraceLog& log, const TrainOptions& options, Communicator& comm) {
   log.close();
+  log.clock.last = compare_clocks(comm);
   const std::vector<RankSummary> ranks = all_gather(summary_of(log), comm);
   std::int64_t zero_ns = ranks.front().first_ns;
   for (const RankSummary& rank : ranks) zero_ns = std::min(zero_ns, rank.first_ns);

@@ -3,7 +3,7 @@
 //
 // It is Chrome's trace format: JSON, one process per rank. A rank's first lane has its spans and
 // waits; the others have its operations, as many side by side as are in flight at once. A message
-// is an arrow (a flow) from its send to its recv.
+// is an arrow (a flow) from its send to its recv. What a rank holds is a counter for each category.
 #pragma once
 
 #include <filesystem>

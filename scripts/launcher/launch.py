@@ -131,9 +131,9 @@ class MpirunSupervisor(Supervisor):
 class Remarks:
     """What mpirun says, in boxes, of ranks that end with another code than 0: the launcher says it itself, and shorter."""
 
-    RULE, ENDS = re.compile(rb"-{74}\r?\n"), re.compile(rb"Primary job |mpirun (?:detected|noticed) that ")
+    RULE, ENDS = re.compile(rb"-{74}\r?\n"), re.compile(rb"Primary job |MPI_ABORT was|mpirun (?:detected|noticed) that ")
     KILLED = re.compile(rb"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
-    NOISE = re.compile(rb"mpirun: Forwarding signal |\[.*ORTE_ERROR_LOG: Data unpack would read past end of buffer")
+    NOISE = re.compile(rb"mpirun: Forwarding signal |\[.*(ORTE_ERROR_LOG: (Data unpack |.*show_help)|\] Read -1, expected )")
 
     def __init__(self):
         self.killed: tuple[int, str, int] | None = None  # rank, machine, signal

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <sstream>
 #include <thread>
-
-#include "common/core/timer.hpp"
+#include <utility>
 
 namespace ladder {
 namespace {
@@ -20,6 +20,8 @@ constexpr std::size_t kNumKept = 8;          // calls of each rank
 constexpr double kStoreTimeoutSeconds = 60;  // to connect
 // A rank that has waited this long says so, and looks for a verdict as often.
 constexpr double kLookEverySeconds = 0.02;
+// A rank that waits and has not looked for this long is frozen.
+constexpr double kFrozenSeconds = 1;
 // How long others get to make their next call, before it is said that they have not.
 constexpr double kNextCallSeconds = 2;
 // How long rank 0 may take to answer, at least: while it computes, a thread of libtorch's does.
@@ -77,6 +79,9 @@ std::string call_key(const char* kind, const Call& call) {
 }
 std::string state_key(int rank) {
   return concat("state/", rank);
+}
+std::string waited_key(int rank) {
+  return concat("waited/", rank);
 }
 
 }  // namespace
@@ -164,11 +169,10 @@ Call CallBoard::announce(const std::string& sequence, const std::vector<int>& ra
 
 void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
                            const std::function<bool()>& is_done) {
-  const Timer timer;
+  since_wait_.restart();
   double looked_at = 0, waited = 0, next_look = kLookEverySeconds;
-  bool is_said = false;
   while (!prefer_verdict(is_done)) {
-    const double now = timer.seconds();
+    const double now = since_wait_.seconds();
     waited += std::min(now - looked_at, kLookEverySeconds);  // not while the machine stood still
     looked_at = now;
     if (waited < next_look) {  // at first without a pause, for what takes microseconds
@@ -177,21 +181,26 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
       continue;
     }
     next_look = waited + kLookEverySeconds;
-    if (!is_said) keep(State::kWaits, call, ranks);
-    is_said = true;
+    if (!is_known_to_wait_) keep(State::kWaits, call, ranks);
+    is_known_to_wait_ = true;
     if (const std::string verdict = verdict_if_any(); !verdict.empty())
       throw Desynchronized(verdict);
     if (waited < timeout_s_) continue;
-    const std::vector<RankCalls> all = read_once_all_wait();
+    const std::vector<RankCalls> all = read_with_frozen_ranks();
     throw Desynchronized(
         conclude(concat("rank ", rank_, " has waited for ", timeout_s_,
                         " s (--check-collectives):\n", describe_waits(all), side_by_side(all))));
   }
-  if (is_said) keep(State::kRuns);
+  if (std::exchange(is_known_to_wait_, false)) keep(State::kRuns);
+}
+
+void CallBoard::say_how_long() {
+  store_->put(waited_key(rank_), bytes_of(concat(std::round(100 * since_wait_.seconds()) / 100)));
 }
 
 std::string CallBoard::verdict_if_any() {
   try {
+    if (is_known_to_wait_) say_how_long();
     return read(kVerdict);
   } catch (const CheckError&) {  // rank 0 has gone: the transport, or the launcher, ends this rank
     return "";
@@ -255,14 +264,16 @@ RankCalls CallBoard::read_rank(int rank) {
   int state = 0;
   std::size_t num_ranks = 0;
   lines >> state >> num_ranks;
-  std::vector<int> ranks(num_ranks);
-  for (int& other : ranks) lines >> other;
+  calls.ranks.resize(num_ranks);
+  for (int& other : calls.ranks) lines >> other;
   lines.ignore();
   calls.state = static_cast<State>(state);
   calls.current = read_call(lines);
   for (Call call = read_call(lines); call.number > 0; call = read_call(lines))
     calls.newest.push_back(call);
-  if (calls.state == State::kWaits) calls.waits_for = missing(calls.current, ranks);
+  if (calls.state != State::kWaits) return calls;
+  calls.waits_for = missing(calls.current, calls.ranks);
+  calls.waited_s = read(waited_key(rank));
   return calls;
 }
 
@@ -280,8 +291,31 @@ std::vector<RankCalls> CallBoard::read_once_all_wait() {
     const bool all_wait = std::none_of(
         all.begin(), all.end(), [](const RankCalls& rank) { return rank.state == State::kRuns; });
     if (all_wait || timer.seconds() > kNextCallSeconds) return all;
-    std::this_thread::sleep_for(std::chrono::duration<double>(kLookEverySeconds));
+    pause();
   }
+}
+
+// A rank that waits looks at the board all the time. To those that wait for one that does not, it is
+// like a rank that computes.
+std::vector<RankCalls> CallBoard::read_with_frozen_ranks() {
+  const std::vector<RankCalls> before = read_all();
+  for (const Timer timer; timer.seconds() < kFrozenSeconds;) pause();
+  std::vector<RankCalls> all = read_once_all_wait();
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const bool has_looked = all[r].waited_s != before[r].waited_s;
+    if (all[r].state == State::kWaits && !has_looked) all[r].state = State::kRuns;
+  }
+  for (RankCalls& rank : all) {
+    if (rank.state != State::kWaits || !rank.waits_for.empty()) continue;
+    std::copy_if(rank.ranks.begin(), rank.ranks.end(), std::back_inserter(rank.waits_for),
+                 [&](int r) { return all[static_cast<std::size_t>(r)].state == State::kRuns; });
+  }
+  return all;
+}
+
+void CallBoard::pause() {
+  if (is_known_to_wait_) say_how_long();
+  std::this_thread::sleep_for(std::chrono::duration<double>(kLookEverySeconds));
 }
 
 std::string CallBoard::conclude(const std::string& verdict) {

@@ -26,6 +26,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/comm/store/key_value_store.hpp"
 #include "common/core/check.hpp"
+#include "common/core/timer.hpp"
 
 namespace ladder {
 
@@ -87,6 +88,9 @@ class CallBoard {
   RankCalls read_rank(int rank);
   std::vector<RankCalls> read_all();
   std::vector<RankCalls> read_once_all_wait();
+  std::vector<RankCalls> read_with_frozen_ranks();
+  void say_how_long();  // this rank has waited
+  void pause();
   // The first one stays. Returns it.
   std::string conclude(const std::string& verdict);
 
@@ -98,6 +102,8 @@ class CallBoard {
   std::int64_t step_ = 0;
   std::map<std::string, std::int64_t> num_calls_;  // by sequence
   std::deque<Call> newest_;
+  Timer since_wait_;
+  bool is_known_to_wait_ = false;  // by the others
 };
 
 }  // namespace ladder

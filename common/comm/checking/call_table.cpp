@@ -126,7 +126,8 @@ std::string describe_waits(const std::vector<RankCalls>& ranks) {
     const RankCalls& rank = ranks[r];
     if (rank.state != State::kWaits || rank.waits_for.empty()) continue;
     text += concat("rank ", r, " waits for ", name_of(rank.waits_for), " in ",
-                   name_of(rank.current), ": ", at_place(rank.current), "\n");
+                   name_of(rank.current), ": ", at_place(rank.current),
+                   rank.waited_s.empty() ? "" : concat(", for ", rank.waited_s, " s"), "\n");
     waited_for.insert(rank.waits_for.begin(), rank.waits_for.end());
   }
   for (const int r : waited_for) {
@@ -138,7 +139,7 @@ std::string describe_waits(const std::vector<RankCalls>& ranks) {
                                                  : concat("since ", name_of(rank.newest.back()),
                                                           ", ", at_place(rank.newest.back()));
     text += concat("rank ", r, " has called nothing ", last,
-                   ": it computes, waits for something else, or has died\n");
+                   ": it computes, is frozen, waits for something else, or has died\n");
   }
   return text;
 }

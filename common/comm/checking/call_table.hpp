@@ -28,7 +28,9 @@ struct RankCalls {
   enum class State { kRuns, kWaits, kParts, kFailed, kEnded };
   State state = State::kRuns;
   Call current;                // that it waits in, or at which it parts from the others
-  std::vector<int> waits_for;  // ranks that have not called it
+  std::vector<int> ranks;      // of the current call, that it waits in
+  std::vector<int> waits_for;  // those of them that have not called it
+  std::string waited_s;        // for how long; or nothing
   std::vector<Call> newest;    // oldest first
 };
 

@@ -28,13 +28,14 @@ TEST(CallTable, NamesWhatEachRankCalls) {
 
 TEST(CallTable, SaysWhoWaitsForWhom) {
   const RankCalls waits = {
-      .state = State::kWaits, .current = call(5, "split"), .waits_for = {1, 2}};
+      .state = State::kWaits, .current = call(5, "split"), .waits_for = {1, 2}, .waited_s = "2.03"};
   const RankCalls runs = {.newest = {call(4, "barrier")}}, ended = {.state = State::kEnded};
   EXPECT_EQ(
       describe_waits({waits, runs, ended}),
-      "rank 0 waits for ranks 1 and 2 in call 5 of all ranks: split, at folder/file.cpp:9\n"
+      "rank 0 waits for ranks 1 and 2 in call 5 of all ranks: split, at folder/file.cpp:9, for "
+      "2.03 s\n"
       "rank 1 has called nothing since call 4 of all ranks, barrier, at folder/file.cpp:9: it "
-      "computes, waits for something else, or has died\n"
+      "computes, is frozen, waits for something else, or has died\n"
       "rank 2 has ended\n");
   EXPECT_EQ(describe_waits({runs, ended}), "") << "no rank waits";
 }
