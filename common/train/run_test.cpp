@@ -403,11 +403,11 @@ TEST(Console, AProgressRowFitsAndLeavesOutWhatMattersLeast) {
   const Progress progress = {1200,  100000, 2.8589, 0.693,           1e-3,
                              12678, 0.161,  2014,   "target tokens", {{"documents", 10}}};
   const std::string row =
-      "1200/100000  33:34 left  loss 2.859  norm 0.69  lr 1.0e-03  12678 tok/s  161 ms";
-  EXPECT_EQ(progress_row(progress, 120), row + "  documents 10");
+      "step 1200/100000  33:34 left  loss 2.859  norm 0.69  lr 1.0e-03  12678 tok/s";
+  EXPECT_EQ(progress_row(progress, 120), row + "  161 ms  documents 10");
   EXPECT_EQ(progress_row(progress, 80), row);
-  EXPECT_EQ(progress_row(progress, 40), "1200/100000  33:34 left  loss 2.859");
-  EXPECT_EQ(progress_row(progress, 8), "1200/10");
+  EXPECT_EQ(progress_row(progress, 45), "step 1200/100000  33:34 left  loss 2.859");
+  EXPECT_EQ(progress_row(progress, 8), "step 12");
 }
 
 TEST(Console, DurationsReadWell) {

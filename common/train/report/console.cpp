@@ -91,7 +91,7 @@ std::string format_duration(double seconds) {
 }
 
 std::string progress_row(const Progress& p, std::size_t num_columns) {
-  std::vector<std::string> fields = {concat(p.step, "/", p.num_steps)};
+  std::vector<std::string> fields = {concat("step ", p.step, "/", p.num_steps)};
   if (p.seconds_left) {
     const auto left = std::llround(*p.seconds_left);
     fields.push_back(left < 3600 ? print("%lld:%02lld left", left / 60, left % 60)
