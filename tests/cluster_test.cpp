@@ -96,7 +96,8 @@ TEST_F(Cluster, SignalsAndExitCodesArePassedOn) {
 // Ctrl-C under "| tee LOG" ends tee as well: nobody reads what mpirun and the launcher say.
 TEST_F(Cluster, AReaderThatHasGoneCostsNoStepAndNoSave) {
   const std::string command = over_hosts() + step4("--steps 100000 --log-every 1 --out run");
-  Program program({"bash", "-c", "exec " + command + " > >(head -1 >first) 2>&1"}, folder_.path());
+  Program program({"bash", "-c", "exec " + command + " > >(grep -m1 step\\ 1/ >first) 2>&1"},
+                  folder_.path());
   const auto num_steps = [&] {
     std::ifstream metrics(folder_.path("run/metrics.jsonl"));
     return std::count(std::istreambuf_iterator<char>(metrics), {}, '\n');

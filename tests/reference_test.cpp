@@ -66,7 +66,7 @@ TEST_F(Reference, AStoppedRunIsKeptWhenTheSameCommandHasEndedIt) {
 
   run(stopped, 0, {"reference: ", "to 2000, those since"});
   run(training("step3_naive_dp", "whole", "--steps 2000 --quiet"));
-  run(compared("whole", "kept"), 0, {"to 2000: those that both have taken)"});
+  run(compared("whole", "kept"), 0, {"to 2000: those that both have)"});
 }
 
 // It refuses before it builds anything, so this test needs no setup.

@@ -225,7 +225,7 @@ TEST_F(Step0Process, ASignalBeforeTheFirstStepEndsAtOnce) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     program.signal(number);
     EXPECT_EQ(program.wait(20), 128 + number) << program.output();
-    EXPECT_THAT(program.output(), EndsWith("\nstopped before training began: nothing was saved\n"));
+    EXPECT_THAT(program.output(), EndsWith("stopped before training began: nothing was saved\n"));
     fs::remove_all(folder_.path("run"));
   }
 }

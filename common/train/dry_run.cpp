@@ -67,14 +67,15 @@ Json stage_json(const TrainOptions& options, const Trainer& trainer, int world_s
 }
 
 // Model and batch.
-std::string describe_step(const TrainOptions& options, const Trainer& trainer, int world_size) {
+std::string describe_step(const TrainOptions& options, const Trainer& trainer,
+                          std::int64_t num_parameters, int world_size) {
   const BatchShape batch = batch_shape(options);
   const int num_stages = trainer.num_stages(options, world_size);
   const std::int64_t num_replicas = world_size / num_stages * batch.replicas_per_rank;
   const std::int64_t rows = batch.rows_per_sample * rows_per_step(options, world_size / num_stages);
   std::string text =
       concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
-  text += concat("parameters          ", layout_of(options).num_parameters, "\n");
+  text += concat("parameters          ", num_parameters, "\n");
   text +=
       concat("tokens per step     ", batch.has_fixed_size ? "" : "at least ",
              rows * options.model.context, " (", rows, " rows of ", options.model.context,
@@ -179,7 +180,8 @@ std::string describe_ranks(int world_size, const std::function<RankLines(int)>& 
 std::string describe_start(const TrainOptions& options, const Trainer& trainer, int world_size,
                            int rank) {
   const auto working = trainer.working_bytes(options, world_size, rank);
-  return concat(describe_step(options, trainer, world_size), "rank ", rank, " will hold    ",
+  return concat(describe_step(options, trainer, layout_of(options).num_parameters, world_size),
+                "rank ", rank, " will hold    ",
                 format_bytes(trainer.peak_bytes(options, world_size, rank).total()),
                 " of parameters, gradients and optimizer state",
                 working ? concat("\n                    and at most ", format_bytes(*working),
@@ -192,7 +194,7 @@ std::string describe_run(const TrainOptions& options, const Trainer& trainer, in
   check_is_countable(options);
   const std::int64_t num_parameters = layout_of(options).num_parameters;
   const int num_stages = trainer.num_stages(options, world_size);
-  std::string text = describe_step(options, trainer, world_size);
+  std::string text = describe_step(options, trainer, num_parameters, world_size);
   std::vector<std::optional<std::int64_t>> working;  // by stage; other replicas need the same
   for (int stage = 0; stage < num_stages; ++stage)
     working.push_back(trainer.working_bytes(options, world_size, stage));

@@ -336,6 +336,7 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   report_.metrics.push_back(record.metrics);
   is_stopping_ = record.is_stop_requested;
 
+  const BatchShape batch = batch_shape(options_);
   const bool is_logged =
       step % options_.output.log_every == 0 || i == 0 || (step == step_ && is_done());
   speed_.add(record.denominator, seconds);
@@ -346,10 +347,10 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
   if (i > 0) seconds_left = (options_.num_steps - step) * seconds_per_step;  // after the warm-up
   console_.progress(
       {step, options_.num_steps, record.loss, record.grad_norm, report_.learning_rates[i], speed,
-       seconds, seconds_left, batch_shape(options_).mean_over, record.metrics},
+       seconds, seconds_left, batch.mean_over, record.metrics},
       is_logged);
   if (!is_logged) return;
-  const bool is_tokens = batch_shape(options_).is_of_tokens();
+  const bool is_tokens = batch.is_of_tokens();
   Json line = {{"step", step},
                {"loss", finite_or_null(record.loss)},
                {"grad_norm", finite_or_null(record.grad_norm)},

@@ -179,9 +179,9 @@ def mpirun(num_ranks: int, *options: str) -> list:
 
 def launch_mpirun(command: list, stopped: str) -> End:
     """A command line of mpirun, which ends its ranks with itself."""
-    if os.isatty(1):
-        os.environ["COLUMNS"] = str(shutil.get_terminal_size().columns)  # ranks cannot see where mpirun
-    else:  # sends their output
+    if os.isatty(1):  # ranks cannot see where mpirun sends their output
+        os.environ["COLUMNS"] = str(shutil.get_terminal_size().columns)
+    else:
         os.environ["TERM"] = "dumb"  # no progress line
     os.environ.update(ROOT_MAY_START)
     return MpirunSupervisor(stopped).run(command)

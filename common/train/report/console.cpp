@@ -37,6 +37,15 @@ std::string print(const char* format, Values... values) {
   return text;
 }
 
+// For files and pipes.
+std::string progress_line(const Progress& p) {
+  std::string line = concat("step ", p.step, "/", p.num_steps, print("   loss %.4f   ", p.loss));
+  for (const auto& [name, value] : p.metrics) line += print("%s %.4g   ", name.c_str(), value);
+  line += print("grad norm %.3f   lr %.2e   %.0f %s/s", p.grad_norm, p.learning_rate,
+                p.counted_per_second, p.mean_over.c_str());
+  return p.seconds_left ? concat(line, "   ", format_duration(*p.seconds_left), " left") : line;
+}
+
 // Waits for a reader that is slow, or a terminal that Ctrl-S holds, but not once this run is to
 // stop.
 bool is_read() {
@@ -72,12 +81,7 @@ void Console::line(const std::string& text) {
 void Console::progress(const Progress& p, bool is_logged) {
   if (!is_enabled_ || (!is_logged && !is_terminal_) || !is_read()) return;
   clear_progress();
-  std::string line = concat("step ", p.step, "/", p.num_steps, print("   loss %.4f   ", p.loss));
-  for (const auto& [name, value] : p.metrics) line += print("%s %.4g   ", name.c_str(), value);
-  line += print("grad norm %.3f   lr %.2e   %.0f %s/s", p.grad_norm, p.learning_rate,
-                p.counted_per_second, p.mean_over.c_str());
-  if (p.seconds_left) line += concat("   ", format_duration(*p.seconds_left), " left");
-  if (is_terminal_) line = progress_row(p, num_columns());
+  const std::string line = is_terminal_ ? progress_row(p, num_columns()) : progress_line(p);
   std::printf("%s%s", line.c_str(), is_logged ? "\n" : "");
   std::fflush(stdout);
   has_progress_line_ = !is_logged;
