@@ -25,13 +25,5 @@ TEST(ByteHash, DependsOnTheBytesAndNotOnThePieces) {
   EXPECT_NE(hash_of({"ladder", std::string_view("", 1)}), hash);
 }
 
-TEST(ByteHash, GoesOnAfterADigest) {
-  ByteHash hash;
-  hash.update("lad", 3);
-  EXPECT_EQ(hash.digest(), hash_of({"lad"}));
-  hash.update("der", 3);
-  EXPECT_EQ(hash.digest(), hash_of({"ladder"}));
-}
-
 }  // namespace
 }  // namespace ladder

@@ -199,9 +199,9 @@ def cuda():
     set_up(kind)
     build_preset("cuda", "core_test", *steps, tests=("-L", "gpu"), kind=kind)
     check("build/cuda/common/core/core_test", "--gtest_brief=1")
-    code = output_of([find_cuobjdump(), "--list-elf", "build/cuda/common/core/core_gpu_test"])
+    code = output_of([find_cuobjdump(), "--list-elf", "build/cuda/common/optim/optim_gpu_test"])
     if not ("sm_80" in code and "sm_90" in code):
-        fail("core_gpu_test lacks code for sm_80 or sm_90")
+        fail("optim_gpu_test lacks code for sm_80 or sm_90")
     for step in steps:
         train_briefly(trainer_in(kind.build, step))
     run_ctest("cuda", "-L", "gpu", "-j1", **({"LADDER_REQUIRE_GPU": "1"} if output_of(["nvidia-smi", "-L"]) else {}))
