@@ -78,26 +78,6 @@ TEST_F(DatasetTest, EveryDocumentIsCountedInTheWindowWhereItBegins) {
   EXPECT_EQ(read(dataset, {1, 0, 3, 1}).num_documents, 4);
 }
 
-TEST_F(DatasetTest, EverySizeOfDataAndWindow) {
-  for (std::int64_t length = 1; length <= 12; ++length) {
-    for (std::int64_t context = 1; context <= length; ++context) {
-      std::string text;
-      for (std::int64_t i = 0; i < length; ++i) text.push_back(static_cast<char>('a' + i));
-      const Dataset dataset = Dataset::open_training(options("a.txt", text, context));
-      EXPECT_EQ(dataset.num_samples(), length / context);
-      for (std::int64_t k = 0; k < dataset.num_samples(); ++k) {
-        const Microbatch row = read(dataset, {k});
-        for (std::int64_t t = 0; t < context; ++t) {
-          const std::int64_t place = k * context + t;
-          EXPECT_EQ(values(row.tokens)[static_cast<std::size_t>(t)], 'a' + place);
-          EXPECT_EQ(values(row.targets)[static_cast<std::size_t>(t)],
-                    place + 1 == length ? kEnd : 'a' + place + 1);
-        }
-      }
-    }
-  }
-}
-
 TEST_F(DatasetTest, WindowsOfWideTokens) {
   std::string bytes = bytes_of<std::int32_t>({20240801, 7, 5});
   bytes.resize(1024);
@@ -136,24 +116,6 @@ TEST_F(DatasetTest, DocumentsArePaddedAndCut) {
   EXPECT_EQ(dataset.num_documents(), 4);
   EXPECT_EQ(dataset.bytes_read(), (3 + 1 + 5 + 5) * 2);
   EXPECT_THAT(dataset.description(), HasSubstr("1 documents cut"));
-}
-
-TEST_F(DatasetTest, PaddingHasNoTargetAndCountsAgree) {
-  DataOptions rows;
-  rows.rows = Rows::kDocuments;
-  rows.context = 200;
-  const Dataset dataset = Dataset::open_validation(rows);
-  ASSERT_GT(dataset.num_samples(), 1000);
-  for (std::int64_t k = 0; k < 100; ++k) {
-    const Microbatch row = read(dataset, {k});
-    std::int64_t num_targets = 0;
-    for (std::size_t t = 0; t < 200; ++t) {
-      const bool is_padding = values(row.tokens)[t] == kPad;
-      EXPECT_EQ(is_padding, values(row.targets)[t] == kIgnoredTarget);
-      num_targets += !is_padding;
-    }
-    EXPECT_EQ(row.num_targets, num_targets);
-  }
 }
 
 TEST_F(DatasetTest, WhatHasNothingToPredictIsRefusedAtTheStart) {

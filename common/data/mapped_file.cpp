@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include "common/core/check.hpp"
 
@@ -58,20 +57,11 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
   check(data != MAP_FAILED, path, ": cannot be mapped into memory: ", std::strerror(errno));
-  bytes_ = {static_cast<const char*>(data), size};
+  data_ = {static_cast<const char*>(data), Unmap{size}};
 }
 
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
+void MappedFile::Unmap::operator()(const char* data) const {
+  ::munmap(const_cast<char*>(data), num_bytes);
 }
 
 }  // namespace ladder

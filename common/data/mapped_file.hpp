@@ -1,7 +1,8 @@
 // A file mapped into memory. Pages are read on first access, and ranks on one machine share them.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -20,17 +21,18 @@ class MappedFile {
   // Throws CheckError with the name and the reason if the file is missing, unreadable, not a
   // regular file, or a Git LFS pointer.
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
   // Valid while this object, or the one that it was moved to, lives. Starts at a page boundary.
-  std::string_view bytes() const { return bytes_; }
+  std::string_view bytes() const { return {data_.get(), data_.get_deleter().num_bytes}; }
 
  private:
+  struct Unmap {
+    std::size_t num_bytes;  // 0 at the start
+    void operator()(const char* data) const;
+  };
   std::string path_;
-  std::string_view bytes_;  // empty for an empty file, which cannot be mapped
+  std::unique_ptr<const char, Unmap> data_;  // null for an empty file, which cannot be mapped
 };
 
 }  // namespace ladder

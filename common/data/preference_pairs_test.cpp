@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "common/core/check.hpp"
@@ -82,60 +81,33 @@ TEST_F(PreferencePairsTest, ChosenRowsThenRejectedOnesWithOnlyAnswersAsTargets) 
   EXPECT_EQ(pairs.num_targets, (6 + 1) + (3 + 2));
   EXPECT_EQ(pairs.num_documents, 2);
   EXPECT_THAT(pairs.samples, ElementsAre(0, 1));
+  EXPECT_THROW(dataset.read(std::vector<std::int64_t>{2}), CheckError);
   EXPECT_EQ(dataset.bytes_read(), 2 * ((10 + 2) + (7 + 3)));
   EXPECT_THAT(dataset.description(), HasSubstr("a.jsonl: 2 pairs, 17 tokens (bytes, vocabulary "
                                                "258), 4 rows of 10, 0 pairs cut to fit"));
 }
 
-TEST_F(PreferencePairsTest, SamplesInAnyOrderAndRepeated) {
-  const Microbatch pairs = read(kTwoPairs, 10, {1, 0, 1});
-  EXPECT_THAT(lines_of(pairs.targets), ElementsAre("._________", "___right._", "._________",  //
-                                                   "x.________", "___no.____", "x.________"));
-  EXPECT_THAT(pairs.samples, ElementsAre(1, 0, 1));
-  EXPECT_EQ(pairs.num_documents, 3);
-  EXPECT_EQ(read(kTwoPairs, 10, {}).tokens.sizes(), at::IntArrayRef({0, 10}));
-  EXPECT_THROW(read(kTwoPairs, 10, {2}), CheckError);
-  EXPECT_THROW(read(kTwoPairs, 10, {-1}), CheckError);
-}
-
-// A document of prompt and answer looks the same to a model.
-TEST_F(PreferencePairsTest, ARowIsLaidOutLikeADocument) {
-  DataOptions documents;
-  documents.source = folder_.write("d.jsonl", "{\"question\":\"ask\",\"answer\":\"right\"}");
-  documents.rows = Rows::kDocuments;
-  documents.context = 12;
-  const auto document = Dataset::open_training(documents).read(std::vector<std::int64_t>{0});
-  EXPECT_EQ(lines_of(read(kTwoPairs, 12, {0}).tokens)[0], lines_of(document.tokens)[0]);
-}
-
-TEST_F(PreferencePairsTest, APromptIsCutFromTheLeftForEachAnswer) {
-  // prompt and newline have 4 tokens, the answers with their end-of-text tokens 6 and 3
-  const auto rows = [&](std::int64_t context) {
-    const Microbatch pair = read(kTwoPairs, context, {0});
-    EXPECT_EQ(pair.num_targets, 6 + 3);  // both answers stay whole
-    auto lines = lines_of(pair.tokens);
-    for (const std::string& line : lines_of(pair.targets)) lines.push_back(line);
-    return lines;
-  };
-  EXPECT_THAT(rows(9), ElementsAre("ask\nright", "ask\nno___", "___right.", "___no.___"));
-  EXPECT_THAT(rows(8), ElementsAre("sk\nright", "ask\nno__", "__right.", "___no.__"));
-  EXPECT_THAT(rows(7), ElementsAre("k\nright", "ask\nno_", "_right.", "___no._"));
-  EXPECT_THAT(rows(6), ElementsAre("\nright", "ask\nno", "right.", "___no."));
-}
-
-TEST_F(PreferencePairsTest, AnAnswerTooLongLosesItsEndAndKeepsTheNewline) {
-  const auto rows = [&](std::int64_t context) {
+// Prompt and newline have 4 tokens, the answers with their end-of-text tokens 6 and 3. An answer that
+// is still too long loses its end.
+TEST_F(PreferencePairsTest, APromptIsCutFromTheLeftForEachAnswerUpToTheNewline) {
+  using Lines = std::vector<std::string>;
+  const std::vector<Lines> wanted = {{"\n", "\n", "r", "n"},
+                                     {"\nr", "\nn", "ri", "no"},
+                                     {"\nri", "\nno", "rig", "no."},
+                                     {"\nrig", "k\nno", "righ", "_no."},
+                                     {"\nrigh", "sk\nno", "right", "__no."},
+                                     {"\nright", "ask\nno", "right.", "___no."},
+                                     {"k\nright", "ask\nno_", "_right.", "___no._"},
+                                     {"sk\nright", "ask\nno__", "__right.", "___no.__"},
+                                     {"ask\nright", "ask\nno___", "___right.", "___no.___"}};
+  for (std::int64_t context = 1; context <= std::ssize(wanted); ++context) {
     const Microbatch pair = read(kTwoPairs, context, {0});
     EXPECT_EQ(pair.num_targets,
               std::min<std::int64_t>(6, context) + std::min<std::int64_t>(3, context));
-    auto lines = lines_of(pair.tokens);
+    Lines lines = lines_of(pair.tokens);
     for (const std::string& line : lines_of(pair.targets)) lines.push_back(line);
-    return lines;
-  };
-  EXPECT_THAT(rows(5), ElementsAre("\nrigh", "sk\nno", "right", "__no."));
-  EXPECT_THAT(rows(3), ElementsAre("\nri", "\nno", "rig", "no."));
-  EXPECT_THAT(rows(2), ElementsAre("\nr", "\nn", "ri", "no"));
-  EXPECT_THAT(rows(1), ElementsAre("\n", "\n", "r", "n"));
+    EXPECT_EQ(lines, wanted[static_cast<std::size_t>(context) - 1]);
+  }
 }
 
 TEST_F(PreferencePairsTest, CountsThePairsThatAreCut) {
@@ -149,27 +121,6 @@ TEST_F(PreferencePairsTest, CountsThePairsThatAreCut) {
   const std::string long_rejected = "{\"prompt\":\"ask\",\"chosen\":\"no\",\"rejected\":\"right\"}";
   EXPECT_THAT(Dataset::open_training(options(long_rejected, 8)).description(),
               HasSubstr("1 pair, 13 tokens (bytes, vocabulary 258), 2 rows of 8, 1 pairs cut"));
-}
-
-TEST_F(PreferencePairsTest, EveryContextKeepsWhatItCan) {
-  PreferencePairs pairs;
-  pairs.append("before", "the first", "pair", tokenizer_);
-  pairs.append("prompt", "chosen", "rejected!", tokenizer_);
-  for (std::int64_t context = 1; context <= 20; ++context) {
-    for (const Answer answer : {Answer::kChosen, Answer::kRejected}) {
-      const RowTokens row = pairs.row(1, answer, context);
-      const std::int64_t answer_length = answer == Answer::kChosen ? 7 : 10;
-      const std::int64_t answer_begin = answer == Answer::kChosen ? 22 + 7 : 22 + 7 + 7;
-      EXPECT_EQ(row.length(), std::min(context + 1, 7 + answer_length));
-      EXPECT_EQ(row.num_targets(), std::min(context, answer_length));
-      ASSERT_EQ(row.ranges.size(), 2u);
-      const auto& [prompt, shown] = std::tie(row.ranges[0], row.ranges[1]);
-      EXPECT_EQ(shown.begin, answer_begin);
-      EXPECT_EQ(prompt.begin + prompt.length, 22 + 7);  // it ends with the newline
-      EXPECT_GE(prompt.begin, 22);
-    }
-    EXPECT_EQ(pairs.is_cut(1, context), context + 1 < 7 + 10);
-  }
 }
 
 TEST_F(PreferencePairsTest, RefusesALineWithItsNumber) {
@@ -248,33 +199,12 @@ TEST_F(PreferencePairsTest, TheCorpusHasRightAndWrongQueries) {
   }
 }
 
-TEST_F(PreferencePairsTest, BatchStreamCutsPairsIntoMicrobatches) {
-  std::string lines;
-  for (char name = 'a'; name < 'f'; ++name) {
-    lines += concat("{\"prompt\":\"", name, "\",\"chosen\":\"+\",\"rejected\":\"-\"}\n");
-  }
-  DataOptions five = options(lines, 3);
-  five.order = SampleOrder::kSequential;
-  five.microbatch_size = 2;
-  five.num_microbatches = 2;
-  five.validation_source = five.source;
-  five.validation_samples = 3;
-  BatchStream stream(five, whole_data(Tail::kDrop));
-  EXPECT_EQ(stream.steps_per_epoch(), 2);
-  const Microbatches first = stream.next();
-  ASSERT_EQ(first.size(), 2);
-  EXPECT_THAT(lines_of(first[0].tokens), ElementsAre("a\n+", "b\n+", "a\n-", "b\n-"));
-  EXPECT_THAT(lines_of(first[1].tokens), ElementsAre("c\n+", "d\n+", "c\n-", "d\n-"));
-  EXPECT_THAT(first[1].samples, ElementsAre(2, 3));
-  EXPECT_EQ(first.num_targets(), 4 * (2 + 2));
-  const Microbatches last = stream.next();
-  ASSERT_EQ(last.size(), 1);
-  EXPECT_THAT(lines_of(last[0].tokens), ElementsAre("e\n+", "e\n-"));
-  EXPECT_EQ(stream.position(), (DataPosition{0, 5}));
-  EXPECT_EQ(stream.counts().rows, 5);  // a pair counts as one
-  const Microbatches validation = stream.validation();
-  ASSERT_EQ(validation.size(), 2);
-  EXPECT_THAT(lines_of(validation[1].tokens), ElementsAre("c\n+", "c\n-"));
+TEST_F(PreferencePairsTest, AMicrobatchHasPairsAndAPairCountsAsOneRow) {
+  DataOptions two = options(kTwoPairs, 10);
+  two.microbatch_size = 2;
+  BatchStream stream(two, whole_data(Tail::kDrop));
+  EXPECT_EQ(stream.next()[0].tokens.size(0), 4);
+  EXPECT_EQ(stream.counts().rows, 2);
 }
 
 TEST_F(PreferencePairsTest, TheContentHashNamesWhatThePairsSay) {

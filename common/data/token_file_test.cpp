@@ -60,14 +60,6 @@ TEST_F(TokenFileTest, ReadsLlmC) {
   EXPECT_THAT(file32.tokens32(), ElementsAre(128000, 9));
 }
 
-TEST_F(TokenFileTest, SurvivesAMove) {
-  TokenFile first(folder_.write("a.bin", bytes_of<std::uint16_t>({1, 2})), 10);
-  TokenFile second(folder_.write("b.bin", bytes_of<std::uint16_t>({3})), 10);
-  second = std::move(first);
-  const TokenFile third(std::move(second));
-  EXPECT_THAT(third.tokens16(), ElementsAre(1, 2));
-}
-
 TEST_F(TokenFileTest, RefusesWhatIsNoTokenFile) {
   expect_refused("", "is empty");
   expect_refused("abc", "3 bytes, an odd number");

@@ -24,14 +24,9 @@ TEST(ByteTokenizer, GivesEveryByteBack) {
   EXPECT_EQ(tokenizer.encode("").size(), 0);
 }
 
-TEST(ByteTokenizer, SpecialTokensStandForNoByte) {
+TEST(ByteTokenizer, SpecialTokensStandForNoByteAndOthersAreRefused) {
   const ByteTokenizer tokenizer;
   EXPECT_EQ(tokenizer.decode(std::vector<std::uint32_t>{'a', 256, 'b', 257, 257}), "ab");
-  EXPECT_EQ(tokenizer.decode({}), "");
-}
-
-TEST(ByteTokenizer, RefusesOtherTokens) {
-  const ByteTokenizer tokenizer;
   EXPECT_THROW(tokenizer.decode(std::vector<std::uint32_t>{'a', 258}), CheckError);
   EXPECT_THROW(tokenizer.decode(std::vector<std::uint32_t>{1u << 31}), CheckError);
 }

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -38,19 +37,6 @@ TEST_F(CorpusTest,
   }
   EXPECT_EQ(hash, 3318066671371727022u);
   EXPECT_EQ(corpus_documents(CorpusSplit::kValidation).back().text(), validation().back().text());
-}
-
-TEST_F(CorpusTest, HasTheRightSize) {
-  std::size_t num_bytes = 0;
-  std::set<std::size_t> lengths;
-  for (const SqlDocument& document : training()) {
-    num_bytes += document.text().size();
-    lengths.insert(document.text().size());
-  }
-  EXPECT_NEAR(static_cast<double>(num_bytes), 6.0e6, 0.5e6);
-  EXPECT_NEAR(static_cast<double>(validation().size()) / static_cast<double>(training().size()),
-              0.05, 0.01);
-  EXPECT_GT(lengths.size(), 100u);
 }
 
 TEST_F(CorpusTest, NoDocumentTwiceAndNoneInBothSplits) {
@@ -104,17 +90,6 @@ TEST_F(CorpusTest, AnswersFollowFromSchemaAndQuestion) {
         EXPECT_EQ(known.count(name->str()), 1u) << document.text();
       }
     }
-  }
-}
-
-TEST_F(CorpusTest, ShowsAllOfTheGrammar) {
-  for (const char* piece :
-       {"COUNT(*)", "AVG(", "SUM(", "MIN(", "MAX(", "DISTINCT", " JOIN ", "GROUP BY", "HAVING",
-        "ORDER BY", "DESC", "LIMIT", "BETWEEN", "LIKE '%", " AND ", " != ", " >= "}) {
-    const auto has_it = [&](const SqlDocument& document) {
-      return document.answer.find(piece) != std::string::npos;
-    };
-    EXPECT_GT(std::count_if(validation().begin(), validation().end(), has_it), 10) << piece;
   }
 }
 
