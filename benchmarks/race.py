@@ -24,8 +24,8 @@ OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8,
 LOSS_TOLERANCE = 1e-4
 BF16_LOSS_TOLERANCE = 1e-2  # where one of them computes in bf16, or both
 LOSSES_COMPARED = 30
-# A trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind torch.nn.Linear. With these
-# options it uses the same BLAS, so what is left of a ratio is not the matrix product.
+# On a CPU with AVX-512, a trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind
+# torch.nn.Linear. With these options it uses the same BLAS, so what is left of a ratio is not the matrix product.
 PEERS_PRODUCTS = ("--products", "blas")
 
 

@@ -90,6 +90,12 @@ TEST_F(Failure, DifferentOptions) {
   const std::string step4 = training(kSteps[3]);
   run(two_ranks(training(kSteps[3], "--check-collectives 9"), step4), 2,
       {"error: rank 1 was started with --check-collectives 0.0, rank 0 with 9.0"});
+  // What was not given follows from the CPU, here from what libtorch is told of it.
+  run(two_ranks(training(kSteps[3], "--products onednn"),
+                "env ATEN_CPU_CAPABILITY=default " + step4),
+      2,
+      {"error: rank 1 on ", " multiplies matrices with \"blas\", rank 0 on ", "with \"onednn\"",
+       "start all ranks with --products blas"});
   run(two_ranks(training(kSteps[2]), step4), 2,
       {"error: rank 1 runs \"step4_bucketed_ddp\" but rank 0 runs \"step3_naive_dp\""});
   run(two_ranks(step4, training(kSteps[3], "--stepz 1")), 2, {"rank 1: error: ", "--stepz"});

@@ -96,6 +96,20 @@ TEST_F(Step0Process, TheDefaultModelNeedsWhatTheLessonsSay) {
   run(plain + "--dry-run", 0, {"13484032 bytes", "keeps 17899520 bytes"});
 }
 
+// By its instructions, of which libtorch is told here that it has few. They choose again in a run
+// that goes on, perhaps on another machine.
+TEST_F(Step0Process, TheCpuChoosesTheLibraryThatMultiplies) {
+  const std::string few = "env ATEN_CPU_CAPABILITY=default ";
+  run(few + training("--products auto --steps 1 --out run"), 0,
+      {"products            blas (this CPU: DEFAULT)\n"});
+  EXPECT_EQ(report_of()["config"]["products"], "blas");
+  run(few + training("--print-config"), 0, {"# products = \"blas\", which follows from"});
+  train("--products onednn --steps 2 --resume auto --out run", 0,
+        {"products            onednn (",
+         "unlike the run that saved it: ", "--products \"onednn\" (was \"blas\")"});
+  EXPECT_EQ(report_of()["config"]["products"], "onednn");
+}
+
 TEST_F(Step0Process, ExitCodesAndMessages) {
   train("--stepz 1", 2, {"--stepz", "did you mean --steps?"});
   train("--heads 3", 2, {"--channels 20", "--heads 3"});

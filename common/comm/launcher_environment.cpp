@@ -1,5 +1,7 @@
 #include "common/comm/launcher_environment.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -89,6 +91,12 @@ int launched_local_ranks() {
   const bool is_said =
       found != nullptr && found->local_size != nullptr && std::getenv(found->local_size) != nullptr;
   return is_said ? number_in(found->local_size) : 1;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
 }
 
 MeetingPoint torchrun_meeting_point() {

@@ -18,6 +18,8 @@ int launched_rank();
 int launched_local_rank();
 int launched_local_ranks();  // on this machine; 1 where the launcher does not say
 
+std::string host_name();  // of this machine
+
 // Where ranks started by torchrun meet: MASTER_ADDR and MASTER_PORT. Throws UsageError if torchrun
 // set none, CheckError if torchrun did not start this process.
 struct MeetingPoint {

@@ -26,7 +26,7 @@ struct ModelOptions {
   bool tie_embeddings = true;             // the head's weight is the token embedding
   double rope_theta = 10000;              // of rotary positions
   double norm_eps = 1e-5;                 // added to a norm's variance
-  Products products = Products::kOneDnn;  // of all linear layers and the head
+  Products products = faster_products();  // of all linear layers and the head
   Precision precision = {};               // of the parameters and their .grad
 };
 

@@ -1,5 +1,6 @@
 #include "common/model/modules.hpp"
 
+#include <ATen/Version.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/addmm.h>
@@ -204,6 +205,12 @@ struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
 };
 
 }  // namespace
+
+Products faster_products() {
+  static const bool is_onednn_faster =
+      onednn_linear() != nullptr && at::get_cpu_capability() == "AVX512";
+  return is_onednn_faster ? Products::kOneDnn : Products::kBlas;
+}
 
 bool has_instructions_for(at::ScalarType type) {
   if (!is_16_bit(type)) return true;

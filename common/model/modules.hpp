@@ -8,11 +8,17 @@
 namespace ladder {
 
 // The library that multiplies fp32 matrices on the CPU. kOneDnn is oneDNN's packed product, where
-// libtorch has it: up to twice as fast on some CPUs (benchmarks/README.md). kBlas is the BLAS
-// behind at::addmm, which torch.nn.Linear uses too. Both are correct, but their last bits differ:
-// only runs with the same choice are equal to the bit. 16-bit matrices are multiplied by at::addmm
-// if has_instructions_for() them, and are widened to fp32 and back if not.
+// libtorch has it; kBlas what is behind at::addmm, which torch.nn.Linear calls too. Both are
+// correct, but their last bits differ: only runs with the same choice are equal to the bit. 16-bit
+// matrices are multiplied by at::addmm if has_instructions_for() them, and are widened to fp32 and
+// back if not.
 enum class Products { kOneDnn, kBlas };
+
+// The faster one for this CPU, by its instructions alone: oneDNN with AVX-512, which it uses better
+// than MKL (benchmarks/README.md). On other CPUs MKL is faster, or, on Arm, whichever of OpenBLAS
+// and the Arm Compute Library at::addmm takes for a product. libtorch says what the CPU can, so
+// ATEN_CPU_CAPABILITY=avx2 in the environment has its say here as well.
+Products faster_products();
 
 // Whether this CPU multiplies numbers of this type without widening them to fp32 first: bf16 with
 // AVX512-BF16 or AMX, fp16 never, anything wider always. Sums of products are in fp32 in any case.
@@ -24,7 +30,7 @@ bool has_instructions_for(at::ScalarType type);
 struct Linear {
   at::Tensor weight;  // [in, out]
   at::Tensor bias;    // [out], or undefined if there is none
-  Products products = Products::kOneDnn;
+  Products products = faster_products();
   at::Tensor operator()(const at::Tensor& x) const;  // [..., in] -> [..., out]
 };
 
@@ -43,6 +49,6 @@ at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);
 // x [..., in] times the transpose of weight [out, in], for the head, whose weight may be the token
 // embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart.
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
-                   Products products = Products::kOneDnn);
+                   Products products = faster_products());
 
 }  // namespace ladder

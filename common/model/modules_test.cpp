@@ -1,6 +1,7 @@
 #include "common/model/attention.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
@@ -68,6 +69,16 @@ std::vector<at::Tensor> results(const Layer& layer, std::vector<at::Tensor> leav
   return all;
 }
 
+bool has_onednn() {
+  const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  return found && found->hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+TEST(Products, OneDnnIsTheFasterWithAvx512) {
+  EXPECT_EQ(faster_products() == Products::kOneDnn,
+            has_onednn() && at::get_cpu_capability() == "AVX512");
+}
+
 // The bits do not always tell which library has multiplied: on some CPUs both round alike.
 TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
   at::manual_seed(4);
@@ -81,8 +92,6 @@ TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
   };
   const auto addmm = results([&] { return at::addmm(bias, x, weight); }, {x, weight});
   const auto mm = results([&] { return at::mm(x, head.t()); }, {x, head});
-  const auto onednn = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-  const bool has_onednn = onednn && onednn->hasKernelForDispatchKey(c10::DispatchKey::CPU);
   const auto num_onednn_products = [](const auto& multiply) {
     return operator_calls_of(multiply)["mkldnn::_linear_pointwise"];
   };
@@ -96,7 +105,7 @@ TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
               own = linear(Products::kOneDnn);
               own_of_head = projected(Products::kOneDnn);
             }),
-            has_onednn ? 6 : 0);
+            has_onednn() ? 6 : 0);
   for (std::size_t i = 0; i < 3; ++i) {  // the value and both gradients, each a product of its own
     EXPECT_TRUE(blas[i].equal(addmm[i])) << i;
     EXPECT_TRUE(blas_of_head[i].equal(mm[i])) << i;

@@ -59,7 +59,7 @@ int count(const Row& row, const OperatorCalls& counts) {
 // Views launch nothing. Copies and fills depend on the library that multiplies.
 TEST(Operators, OfOneMicrobatchAreThoseOfTheTable) {
   const std::vector<Row> rows = {
-      {"products", {"mkldnn::_linear_pointwise"}},
+      {"products", {"mkldnn::_linear_pointwise", "aten::addmm", "aten::mm"}},
       {"attention",
        {"aten::_scaled_dot_product_flash_attention_for_cpu",
         "aten::_scaled_dot_product_flash_attention_for_cpu_backward"}},

@@ -1,5 +1,7 @@
 #include "common/train/dry_run.hpp"
 
+#include <ATen/Version.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -175,13 +177,21 @@ std::string describe_ranks(int world_size, const std::function<RankLines(int)>& 
   return text;
 }
 
+// The library that multiplies, where there is a choice.
+std::string describe_products(const TrainOptions& options) {
+  const at::ScalarType type = options.model.precision.params;
+  if (options.device.is_cuda() || (type != at::kFloat && has_instructions_for(type))) return "";
+  return concat("products            ", to_json(options).at("products").get<std::string>(),
+                " (this CPU: ", at::get_cpu_capability(), ")\n");
+}
+
 }  // namespace
 
 std::string describe_start(const TrainOptions& options, const Trainer& trainer, int world_size,
                            int rank) {
   const auto working = trainer.working_bytes(options, world_size, rank);
   return concat(describe_step(options, trainer, layout_of(options).num_parameters, world_size),
-                "rank ", rank, " will hold    ",
+                describe_products(options), "rank ", rank, " will hold    ",
                 format_bytes(trainer.peak_bytes(options, world_size, rank).total()),
                 " of parameters, gradients and optimizer state",
                 working ? concat("\n                    and at most ", format_bytes(*working),

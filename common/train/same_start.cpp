@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 
 namespace ladder {
@@ -36,6 +37,15 @@ std::optional<Difference> first_difference(const Json& own, Communicator& comm) 
   return std::nullopt;
 }
 
+// Of ranks that nobody told which library multiplies: they run on different CPUs.
+std::string explain_products(const Difference& of, Communicator& comm) {
+  const std::vector<std::string> hosts = all_gather_text(host_name(), comm);
+  return concat("rank ", of.rank, " on ", hosts[static_cast<std::size_t>(of.rank)],
+                " multiplies matrices with ", of.value, ", rank 0 on ", hosts[0], " with ",
+                of.value_on_rank_0,
+                ", and the two round differently: start all ranks with --products blas");
+}
+
 }  // namespace
 
 void check_same_options(const TrainOptions& options, Communicator& comm) {
@@ -43,7 +53,10 @@ void check_same_options(const TrainOptions& options, Communicator& comm) {
     throw UsageError(concat("rank ", step->rank, " runs ", step->value, " but rank 0 runs ",
                             step->value_on_rank_0, "; all ranks must run the same step"));
   }
-  if (const auto option = first_difference(to_json(options), comm)) {
+  Json own = to_json(options);
+  if (options.device.is_cuda()) own.erase("products");  // of the CPU, which multiplies nothing
+  if (const auto option = first_difference(own, comm)) {
+    if (option->name == "products") throw UsageError(explain_products(*option, comm));
     throw UsageError(concat("rank ", option->rank, " was started with --", option->name, " ",
                             option->value, ", rank 0 with ", option->value_on_rank_0,
                             "; all ranks must be started with the same options"));

@@ -13,7 +13,8 @@
 namespace ladder {
 
 // Checks that every rank runs the same step with the same options. Throws UsageError naming the
-// first option that differs from rank 0's, the rank, and both values.
+// first option that differs from rank 0's, the rank, and both values. An option that was not given
+// counts with the value that it has on a rank: ranks on different CPUs may multiply differently.
 void check_same_options(const TrainOptions& options, Communicator& comm);
 
 // Checks that every rank continues from the same step, at the same position of equally large data;

@@ -196,6 +196,7 @@ void finalize_model(TrainOptions& options, const Start& start) {
 void finalize_from(const Start& start, TrainOptions& options) {
   check_ranges(options);
   options.derived.clear();
+  if (!options.given.contains("products")) options.derived.insert("products");
   options.data.pretrained = options.output.init_from;
   options.data.bpe = nullptr;  // of an earlier call
   if (!has_unknown_tokens(options.data)) options.data.bpe = read_tokenizer(options.data);

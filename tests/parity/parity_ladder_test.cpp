@@ -122,7 +122,6 @@ TEST(ParityLadder, OneSequencePerRankIsEnough) {
   TrainOptions options = climber.options(covering_set()[0]);
   options.data.microbatch_size = 1;
   options.output.sample = "line ";
-  options.model.products = Products::kBlas;  // the other tests take the default, oneDNN
   for (const Rung& rung : rungs()) {
     const FinishedRun run = climber.climb(rung, options);
     const FinishedRun wanted = climber.expect_oracle(run, options, rung.fold, climber.size());

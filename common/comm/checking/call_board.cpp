@@ -1,7 +1,5 @@
 #include "common/comm/checking/call_board.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +10,8 @@
 #include <sstream>
 #include <thread>
 #include <utility>
+
+#include "common/comm/launcher_environment.hpp"
 
 namespace ladder {
 namespace {
@@ -34,12 +34,6 @@ const char* const kLeft = "left";
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 // "step3_naive_dp/naive_dp.cpp:16".

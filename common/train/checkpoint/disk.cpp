@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "common/comm/launcher_environment.hpp"
 #include "common/core/check.hpp"
 #include "common/data/mapped_file.hpp"
 
@@ -137,9 +138,7 @@ namespace {
 
 // "process 123 on node7", as the holder of a lock signs it.
 std::string own_signature() {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return concat("process ", ::getpid(), " on ", host);
+  return concat("process ", ::getpid(), " on ", host_name());
 }
 
 std::string read_signature(int descriptor) {

@@ -158,7 +158,7 @@ std::string config_text(const TrainOptions& options) {
   for (const auto& [name, value] : values.items()) {
     const std::string quoted = to_text(value);
     if (options.derived.contains(name)) {
-      text += concat("# ", name, " = ", quoted, ", which follows from other options\n");
+      text += concat("# ", name, " = ", quoted, ", which follows from other options or this CPU\n");
     } else if (quoted.find_first_of("\\#") != std::string::npos || Json::parse(quoted) != value) {
       text +=
           concat("# ", name, ": give it on the command line; a file cannot hold ", quoted, "\n");

@@ -395,7 +395,8 @@ TEST(Options, HelpTeaches) {
   EXPECT_TRUE(line.should_exit);
   EXPECT_THAT(line.text,
               AllOf(HasSubstr("Levels"), HasSubstr("--level "), HasSubstr("--warmup-steps"),
-                    HasSubstr("corpus"), ::testing::Not(HasSubstr("--old-level"))));
+                    HasSubstr("corpus"), HasSubstr("--products auto|onednn|blas=auto"),
+                    ::testing::Not(HasSubstr("--old-level"))));
 }
 
 TEST(Options, AStepHasOptionsOfItsOwn) {

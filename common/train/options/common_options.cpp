@@ -23,9 +23,10 @@ void declare_run(OptionTable& t, TrainOptions& o) {
   t.number("--threads", o.num_threads, {1, kMostThreads},
            "compute threads per rank; steps agree to the bit only with 1");
   t.choice("--products", o.model.products,
-           {{"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
+           {{"auto", faster_products()}, {"onednn", Products::kOneDnn}, {"blas", Products::kBlas}},
            "library for fp32 matrix products on the CPU: oneDNN, or the BLAS that "
-           "torch.nn.Linear calls; their last bits differ");
+           "torch.nn.Linear calls; auto: oneDNN if the CPU has AVX-512, else the BLAS; their last "
+           "bits differ");
   t.value("--memory-cap-mb", o.memory_cap_mb,
           "MiB of tensors that a rank may hold, to simulate a smaller device; 0: no cap")
       .changes_no_bits();

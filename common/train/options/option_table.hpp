@@ -75,12 +75,14 @@ class OptionTable {
   }
   // An option of true or false; without a value it means true.
   Row flag(const char* name, bool& member, const char* help);
+  // If two names mean one value, --help shows the first, and the option's value is the second.
   template <class Enum>
   Row choice(const char* name, Enum& member, const std::vector<std::pair<std::string, Enum>>& names,
              const char* help) {
-    std::string current, allowed;
+    std::string shown, current, allowed;
     for (const auto& [text, constant] : names) {
       allowed += (allowed.empty() ? "" : "|") + text;
+      if (constant == member && shown.empty()) shown = text;
       if (constant == member) current = text;
     }
     const auto assign = [&member, names](const std::string& text) {
@@ -91,7 +93,7 @@ class OptionTable {
       }
       return false;
     };
-    return add({name, allowed, current, help}, current, assign);
+    return add({name, allowed, shown, help}, current, assign);
   }
   // An option that other programs have now: whoever gives it is told `where`.
   void moved(const char* name, const char* where);
