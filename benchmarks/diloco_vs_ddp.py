@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import on_ranks, run_all  # noqa: E402
+from processes import Progress, on_ranks, run_all  # noqa: E402
 from results import result_folder, results_parser, write_results  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
@@ -120,12 +120,13 @@ def main():
         return self_test()
     out = result_folder("diloco", arguments.out)
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, Progress(len(RUNS)) as progress:
         for number, (name, what, _, program, options) in enumerate(RUNS):
-            print(f"{name}: {what} ({number + 1} of {len(RUNS)})", file=sys.stderr, flush=True)
             rows.append(row_of(name, train(arguments, program, options, Path(folder) / str(number))))
+            progress.add(f"{name}: {what}: validation loss {rows[-1]['val_loss']:.3f} after {rows[-1]['seconds']:.1f} s")
     print(f"{arguments.workers} workers, {arguments.steps} inner steps, link {arguments.link} (us : Gbit/s)\n")
     print_table(rows)
+    progress.finish()
     drawing = svg(rows, f"{float(arguments.link.split(':')[1]) * 1000:g} Mbit/s")
     content = {"link": arguments.link, "workers": arguments.workers, "runs": rows}
     return write_results(out / "diloco", content, drawing, faults_of(rows, arguments.within))

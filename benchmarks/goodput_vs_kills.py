@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import end, noted_signals, start_lighthouse  # noqa: E402
+from processes import Progress, end, start_lighthouse  # noqa: E402
 from results import result_folder, results_parser, write_results  # noqa: E402
 
 STEP_MS = 20
@@ -117,7 +117,7 @@ def absence_s(log, kills, finish):
     return absent
 
 
-def measure(arguments, rate, noted, folder):
+def measure(arguments, rate, check_signals, folder):
     """One run; returns kills, the share of workers that were absent, useful inner steps, and outer steps with two states."""
     group = Group(arguments, folder)
     moments = random.Random(f"kills {rate} {arguments.seed}")
@@ -125,7 +125,8 @@ def measure(arguments, rate, noted, folder):
         for worker in range(arguments.workers):
             group.start(worker)
         deadline = time.monotonic() + START_S
-        while not noted and not all(group.is_current(worker) for worker in range(arguments.workers)):
+        while not all(group.is_current(worker) for worker in range(arguments.workers)):
+            check_signals()
             group.check_alive()
             if time.monotonic() > deadline:
                 sys.exit(f"the workers have not taken a round within {START_S} s:\n{(folder / 'lighthouse').read_text()}")
@@ -135,7 +136,8 @@ def measure(arguments, rate, noted, folder):
         num_kills = round(rate * arguments.seconds / 60)
         plan = sorted((begin + arguments.seconds * moments.random() for _ in range(num_kills)), reverse=True)
         kills, due = {worker: [] for worker in range(arguments.workers)}, {}  # due: when each is to start again
-        while not noted and (now := time.monotonic()) < finish:
+        while (now := time.monotonic()) < finish:
+            check_signals()
             group.check_alive()
             for worker in [worker for worker, at in due.items() if at <= now]:
                 del due[worker]
@@ -206,19 +208,19 @@ def main():
         parser.error(f"--workers is {arguments.workers}: one of them must stay alive, so there must be 2")
     out = result_folder("goodput", arguments.out)
     rows, faults = [], []
-    with noted_signals() as noted, tempfile.TemporaryDirectory() as folder:
+    print(f"{len(arguments.kills)} runs of {arguments.seconds:g} s", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder, Progress(len(arguments.kills)) as progress:
         for number, rate in enumerate(arguments.kills):
-            print(f"{rate:g} kills per minute, for {arguments.seconds:g} s ({number + 1} of {len(arguments.kills)})", file=sys.stderr, flush=True)
             run = Path(folder) / str(number)
             run.mkdir()
-            kills, absent, useful, wrong = measure(arguments, rate, noted, run)
-            if noted:
-                return 130
+            kills, absent, useful, wrong = measure(arguments, rate, progress.check, run)
             rows.append(row_of(rate, kills, absent, useful, rows[0]["useful_steps"] if rows else useful))
             faults += [f"{rate:g} kills per minute: workers disagree on outer step {step}" for step in wrong]
+            progress.add(f"{rate:g} kills per minute: goodput {rows[-1]['goodput']:.3f}")
     print(f"{arguments.workers} workers, inner steps of {STEP_MS} ms, {SYNC_EVERY} per round; time-outs of {TIME_OUT_S} s; "
           f"back after {arguments.restart:g} s\n")  # fmt: skip
     print_table(rows)
+    progress.finish()
     return write_results(out / "goodput", {"workers": arguments.workers, "runs": rows}, svg(rows, arguments.workers), faults)
 
 

@@ -35,8 +35,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.steps import trainer_in  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import BUILD  # noqa: E402
-from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, check_same_model, cpu_name  # noqa: E402
-from race import flops_per_token, make_parser, parse, print_load, require_program, run_rounds, write_figures  # noqa: E402
+from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser  # noqa: E402
+from race import measure as measure_race  # noqa: E402
+from race import parse, print_load, require_program, write_figures  # noqa: E402
+from results import write  # noqa: E402
 from zero_vs_python import STEPS  # noqa: E402
 
 RESULTS = ROOT / "benchmarks/gpu_results"
@@ -125,7 +127,7 @@ def speed_table(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
 def steps_table(tokens_per_s, peak_bytes):
     """Steps 4 to 7 on one rank, which should cost nothing."""
     lines = [["1 rank", "tokens/s", "÷ step 0", "over rounds", f"at most {100 * AIM:.0f} % slower", "peak GiB"]]
-    for kind in STEPS:
+    for kind in [kind for kind in STEPS if kind in tokens_per_s]:
         ratios = ratios_to(kind, "step0", tokens_per_s)
         ratio = statistics.median(ratios)
         lines.append(
@@ -223,27 +225,21 @@ def make_runs(a, race):
 
 def measure(a):
     """Prints everything; returns the figures."""
-    peak_bytes = {}
+    first, peak_bytes = {}, {}  # first: those that compare losses
 
     def on_run(kind, run):
         peak_bytes[kind] = peak_bytes_of(run)
-        print(f"bench gpu: {NAMES[kind]} has run", file=sys.stderr)  # a round takes minutes
+        first.setdefault(kind, run)
 
     with tempfile.TemporaryDirectory(prefix="ladder-gpu-") as folder:
         race = Race(a, folder, a.build / STEP0 / STEP0, vocab_size=a.vocab_size, device=a.device)
-        runs = make_runs(a, race)
-        first = {}
-        for kind, run in runs.items():
-            first[kind] = run(LOSSES_COMPARED)
-            on_run(kind, first[kind])
-        step0 = first["step0"]
+        step0, runs = race.start_report, make_runs(a, race)
         print(heading(a, a.device_name, step0["torch_version"]))
-        versions = {first[kind]["torch_version"].partition("+")[0] for kind in a.peers}  # without +cu130, for example
-        if others := versions - {step0["torch_version"].partition("+")[0]}:
-            print(f"The Python programs run another torch: {', '.join(sorted(others))}")
-        print(f"\nLosses, which may differ by {a.tolerance:.0e} relative:")
-        check_same_model(first, NAMES, a.tolerance)
-        tokens_per_s, loads = run_rounds(a, race, runs, lambda kind: 1, on_run)
+        print(f"\nLosses, which may differ by {a.tolerance:.0e} relative:", flush=True)
+        tokens_per_s, loads, progress = measure_race(a, race, runs, NAMES, [list(runs)], lambda kind: 1, a.tolerance, on_run)
+    versions = {first[kind]["torch_version"].partition("+")[0] for kind in a.peers if kind in first}  # without +cu130, for example
+    if others := versions - {step0["torch_version"].partition("+")[0]}:
+        print(f"The Python programs run another torch: {', '.join(sorted(others))}")
     flops = flops_per_token(a, step0["num_parameters"])
     print("\n" + speed_table(tokens_per_s, peak_bytes, a.micro_batch_size * a.context, flops, a.peak_tflops))
     print("\n" + steps_table(tokens_per_s, peak_bytes))
@@ -253,6 +249,7 @@ def measure(a):
     backends = {kind: run["attention_backend"] for kind, run in first.items() if run.get("attention_backend")}
     if backends:
         print("Attention: " + "; ".join(f"{NAMES[kind]} {backend}" for kind, backend in backends.items()))
+    progress.finish()
     return {
         "device": a.device_name, "torch_version": step0["torch_version"], "num_parameters": step0["num_parameters"],
         "flops_per_token": flops, "peak_tflops": a.peak_tflops, "tokens_per_second": tokens_per_s,
@@ -276,10 +273,8 @@ def write_results(a, text, figures):
     options = {name: getattr(a, name) for name in (*GPT2_124M, "micro_batch_size", "rounds", "warmup_steps", "steps")}
     a.write.mkdir(parents=True, exist_ok=True)
     stem = a.write / file_name_of(a.device_name)
-    stem.with_suffix(".txt").write_text(text)
-    stem.with_suffix(".json").write_text(
-        json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n"
-    )
+    write(stem.with_suffix(".txt"), text)
+    write(stem.with_suffix(".json"), json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
     print(f"bench gpu: wrote {stem.name}.txt and {stem.name}.json", file=sys.stderr)
 
 

@@ -14,6 +14,7 @@ has no theory to the byte; tests/resident_memory_test.cpp bounds what it grows b
 import argparse
 import copy
 import csv
+import io
 import itertools
 import json
 import math
@@ -27,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.figures import page  # noqa: E402
 from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import on_ranks, run_all  # noqa: E402
-from results import result_folder, results_parser, write_results  # noqa: E402
+from processes import Progress, on_ranks, run_all  # noqa: E402
+from results import result_folder, results_parser, write, write_results  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
@@ -244,24 +245,23 @@ def fullest_of(dry_run):
 def measure(arguments, options):
     rows, faults = [], []
     stages = [stage for stage in read_rungs() if stage.name == stage.step]
-    with tempfile.TemporaryDirectory() as folder:
-        for ranks in arguments.ranks:
-            for stage in stages:
-                if stage.ranks != "N" and ranks > 1:
-                    continue  # step 0 is one process, whatever it plays
-                if sys.stderr.isatty():
-                    print(f"\r{stage.name}, {ranks} rank(s)\033[K", end="", file=sys.stderr, flush=True)
-                report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage.name}-{ranks}")
-                rows.append(make_row(stage.name, report))
-                if arguments.precision != "fp32":
-                    plain = without(options, PRECISION_OPTIONS)
-                    narrow = ["--precision", arguments.precision, "--grad-dtype", arguments.precision]
-                    rows[-1]["held_fp32_theory"] = held_in_theory(arguments.build, stage, ranks, plain)
-                    rows[-1]["held_16_bit_gradients_theory"] = held_in_theory(arguments.build, stage, ranks, plain + narrow)
-                faults += mismatches(stage.name, report)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    return rows, faults
+    # Step 0 is one process, whatever it plays.
+    chosen = [(ranks, stage) for ranks in arguments.ranks for stage in stages if stage.ranks == "N" or ranks == 1]
+    with tempfile.TemporaryDirectory() as folder, Progress(len(chosen)) as progress:
+        for ranks, stage in chosen:
+            report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage.name}-{ranks}")
+            row = make_row(stage.name, report)
+            if arguments.precision != "fp32":
+                plain = without(options, PRECISION_OPTIONS)
+                narrow = ["--precision", arguments.precision, "--grad-dtype", arguments.precision]
+                row["held_fp32_theory"] = held_in_theory(arguments.build, stage, ranks, plain)
+                row["held_16_bit_gradients_theory"] = held_in_theory(arguments.build, stage, ranks, plain + narrow)
+            rows.append(row)
+            found = mismatches(stage.name, report)
+            faults += found
+            held = f"{row['held'] / row['num_parameters']:.3f} bytes per parameter"
+            progress.add(f"{stage.name}, {ranks} rank(s): {held}, {'NOT ' if found else ''}as in theory")
+    return rows, faults, progress
 
 
 def self_test():
@@ -327,17 +327,19 @@ def main():
     formats = ["--precision", arguments.precision, "--grad-dtype", arguments.grad_dtype]
     options = ["--steps", "3", "--micro-batch-size", "2", *(formats if formats[1::2] != ["fp32"] * 2 else []), *options]
     folder = result_folder("memory", arguments.out)
-    rows, faults = measure(arguments, options)
+    rows, faults, progress = measure(arguments, options)
     print(f"{rows[0]['num_parameters']:,} parameters; bytes per parameter of the fullest rank, in brackets theory; "
           f"{' '.join(options)}\n")  # fmt: skip
     print_table(rows)
     print("\nheld: between steps. peak: the most at one moment of a step. activations: their share of the peak.\n"
           "MiB of tensors: the most, with the save at the end. resident: what the kernel says the process took at most, in "
           "MiB: libraries, MPI and the heap's own needs come on top of the tensors.")  # fmt: skip
-    with (folder / "memory.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    progress.finish()
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    write(folder / "memory.csv", lines.getvalue())
     content = {"options": options, "unit": "bytes, of the fullest rank", "rows": rows, "mismatches": faults}
     print(f"\nwrote {folder}/memory.csv", end="")
     sys.exit(write_results(folder / "memory", content, svg(rows), [f"MISMATCH: {fault}" for fault in faults]))

@@ -25,15 +25,13 @@ import tempfile
 from pathlib import Path
 
 from processes import BUILD, on_ranks, run_all
-from race import VOCABULARY, Race, check_same_model, make_parser, parse, print_figures
-from race import print_load, ratios_of, require_program, run_rounds, shape_text, write_figures
+from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of, require_program
+from race import shape_text, write_figures
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.tables import table  # noqa: E402
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
-# The losses of the first steps, before two programs that round differently drift apart.
-STEPS_COMPARED, TOLERANCE = 4, 2e-6
 
 
 def parse_arguments():
@@ -166,23 +164,22 @@ def main():
         m = min(a.microbatches)
         pipelines = [f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch")]
         same = [f"step 0, m={m}", *pipelines]
-        check_same_model({kind: runs[kind](STEPS_COMPARED) for kind in same}, {kind: kind for kind in same}, TOLERANCE)
-        peaks = {}
+        peaks, names = {}, {kind: kind for kind in runs}
 
         def on_run(kind, figures):
-            print(f"  {kind}: {statistics.median(figures['step_seconds']):.2f} s a step", flush=True)
             if kind.startswith("step 8"):
                 peaks[kind] = [memory["activations_peak"] for memory in figures["memory"]]
 
-        tokens_per_s, loads = run_rounds(a, race, runs, num_microbatches.get, on_run)
+        tokens_per_s, loads, progress = measure(a, race, runs, names, [same], num_microbatches.get, on_run=on_run)
 
-    names = {kind: kind for kind in runs}
+    a.microbatches = [m for m in a.microbatches if all(kind in tokens_per_s for kind in runs if kind.endswith(f", m={m}"))]
     pairs = [(f"step 8 {s}, m={m}", f"PyTorch {s}, m={m}") for m in a.microbatches for s in SCHEDULES.values()]
     ratios = ratios_of(names, pairs, tokens_per_s)
     print_figures(names, tokens_per_s, ratios)
     summary = print_summary(a, share, tokens_per_s)
     memory = print_memory(a, blocks, peaks)
     print_load(loads)
+    progress.finish()
     write_figures(a, {"tokens_per_second": tokens_per_s, "ratios": ratios, "summary": summary, "memory": memory, "load": loads})
     if a.at_least and (lowest := min(statistics.median(values) for values in ratios.values())) < a.at_least:
         sys.exit(f"step 8 / PyTorch is {lowest:.3f} in the worst case, below {a.at_least}")

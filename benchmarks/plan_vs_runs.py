@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from results import ROOT, cpu_info, results_parser  # noqa: E402
+from processes import Progress  # noqa: E402
+from results import ROOT, cpu_info, results_parser, write  # noqa: E402
 from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text  # noqa: E402
 from launcher.plan_speed import quiet  # noqa: E402
 from launcher.processes import hold_signals  # noqa: E402
@@ -182,17 +183,19 @@ def main():
     hold_signals()
     trainers, chosen = Trainers(arguments.build), [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)]
     pairs = {configuration: [] for configuration in chosen}
-    for _ in range(arguments.rounds):
-        for configuration in chosen:
+    with Progress(arguments.rounds * len(chosen)) as progress:
+        for configuration in arguments.rounds * chosen:
             pairs[configuration].append(compare(trainers, configuration))
             planned, run = pairs[configuration][-1]
-            print(*configuration, f"planned {planned.step_s:.4f} s, taken {run['seconds']:.4f} s", file=sys.stderr)
-    rows = [row_of(configuration, found) for configuration, found in pairs.items()]
+            times = f"planned {time_text(planned.step_s)}, taken {time_text(run['seconds'])}"
+            progress.add(" ".join(map(str, (*configuration, times))))
+    rows = [row_of(configuration, found) for configuration, found in pairs.items() if found]
     text = markdown(rows) + f"\nMeasured on {processor()}, {arguments.rounds} round(s).\n"
     print(text)
+    progress.finish()
     if arguments.write:
         earlier = LEDGER.read_text() if LEDGER.exists() else ABOUT
-        LEDGER.write_text(f"{earlier.rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
+        write(LEDGER, f"{earlier.rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
     return 0 if all(row["exact"] == "yes" for row in rows) else 1
 
 

@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 import tensor_files  # noqa: E402
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import run_all  # noqa: E402
-from results import ROOT, cpu_info, result_folder, results_parser, write_results  # noqa: E402
+from processes import Progress, run_all  # noqa: E402
+from results import ROOT, cpu_info, result_folder, results_parser, write, write_results  # noqa: E402
 
 CHAPTER = ROOT / "step0_single_gpu/precision"
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -65,6 +65,7 @@ VARIANTS = [
 ROWS = 64  # of the gradient that is compared
 RANKS = (1, 4, 16, 64)
 SCALES = (1, 65536)
+STEPS_OF_GRADIENTS = 30  # that take about as long as the gradients of a row
 # One step of SGD moves a parameter by the learning rate times its gradient. This rate is a power of two, so that it
 # scales exactly, and large, so that rounding the sum of parameter and step does not hide the step's last digits; but
 # the sum must not overflow fp16.
@@ -163,23 +164,20 @@ class GradientOf:
 
 def measure_sums(gradient_of):
     """Errors of the gradient of the same rows, by format and number of ranks."""
-    result = []
     for ranks in RANKS:
         play = (ROWS // ranks, "--simulate-ranks", str(ranks))
         in_fp32 = gradient_of(*play)
         wide = gradient_of(*play, "--precision", "bf16")
         narrow = gradient_of(*play, "--precision", "bf16", "--grad-dtype", "bf16")
-        result.append({"ranks": ranks, "computing": errors_of(wide, in_fp32), "adding": errors_of(narrow, wide)})
-    return result
+        yield {"ranks": ranks, "computing": errors_of(wide, in_fp32), "adding": errors_of(narrow, wide)}
 
 
 def measure_scales(gradient_of):
     """Errors of fp16's gradient with these loss scales, and the share of its elements that have become zero."""
-    in_fp32, result = gradient_of(16), []
+    in_fp32 = gradient_of(16)
     for scale in SCALES:
         in_fp16 = gradient_of(16, "--precision", "fp16", "--loss-scale", str(scale))
-        result.append({"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)})
-    return result
+        yield {"scale": scale, "zeros": lost(in_fp16, in_fp32), **errors_of(in_fp16, in_fp32)}
 
 
 def lost(gradient, reference):
@@ -240,10 +238,8 @@ def trainer(arguments):
 
 
 def measure_learning(arguments, folder):
-    rows = []
     for first in range(0, len(VARIANTS), arguments.at_once):
         batch = VARIANTS[first : first + arguments.at_once]
-        print(f"{', and '.join(variant.name for variant in batch)} ({first + len(batch)} of {len(VARIANTS)})", file=sys.stderr, flush=True)
         outs = [folder / f"{first + number}" for number in range(len(batch))]
         evaluation = ["--eval-every", str(max(1, arguments.steps // 20)), "--eval-samples", "128"]
         run_all([
@@ -252,8 +248,7 @@ def measure_learning(arguments, folder):
         ])  # fmt: skip
         for variant, out in zip(batch, outs):
             tensors = read_tensors(out / f"checkpoints/step_{arguments.steps:06}/model.safetensors")
-            rows.append(row_of(variant, json.loads((out / "report.json").read_text()), tensors))
-    return rows
+            yield row_of(variant, json.loads((out / "report.json").read_text()), tensors)
 
 
 def cpu_name():
@@ -338,19 +333,29 @@ def main():
     if arguments.self_test:
         return self_test()
     out = result_folder("precision", arguments.out)
-    with tempfile.TemporaryDirectory() as folder:
-        rows = measure_learning(arguments, Path(folder))
+    rows, sums, scales = [], [], []
+    work = len(VARIANTS) * arguments.steps + (len(RANKS) + len(SCALES)) * STEPS_OF_GRADIENTS
+    with tempfile.TemporaryDirectory() as folder, Progress(work) as progress:
+        for row in measure_learning(arguments, Path(folder)):
+            rows.append(row)
+            progress.add(f"{row['name']}: validation loss {row['curve'][-1][1]:.4f}", arguments.steps)
         gradient_of = GradientOf(arguments, Path(folder))
-        sums, scales = measure_sums(gradient_of), measure_scales(gradient_of)
+        for row in measure_sums(gradient_of):
+            sums.append(row)
+            progress.add(f"{row['ranks']} ranks: 16-bit gradients are off by {percent(row['adding']['error'])}", STEPS_OF_GRADIENTS)
+        for row in measure_scales(gradient_of):
+            scales.append(row)
+            progress.add(f"loss scale {row['scale']}: the gradient is off by {percent(row['error'])}", STEPS_OF_GRADIENTS)
     print(f"{arguments.steps} steps; {cpu_name()}\n\n{price_list(rows)}")
     print(f"\nOne gradient of {ROWS} rows, on several numbers of ranks:\n\n{sums_table(sums)}")
     print(f"\nOne gradient of 16 rows in fp16, against fp32:\n\n{scales_table(scales)}")
+    progress.finish()
     content = {"steps": arguments.steps, "cpu": cpu_name(), "within": arguments.within, "runs": rows, "sums": sums, "scales": scales}
     figure, faults = svg(rows, arguments.within), faults_of(rows, arguments.within)
     if arguments.write:
-        (CHAPTER / "precision.svg").write_text(figure)
+        write(CHAPTER / "precision.svg", figure)
         chapter = CHAPTER / "README.md"
-        chapter.write_text(write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
+        write(chapter, write_chapter(chapter.read_text(), rows, sums, scales, arguments.steps, cpu_name()))
         print(f"written: the figure and the tables of {chapter}")
         faults += contradictions(chapter.read_text())
     return write_results(out / "precision", content, figure, faults)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The child processes of a benchmark: none outlives it, whichever way it ends.
+"""The child processes of a benchmark, none of which outlives it, whichever way it ends; and how far it has come.
 
     benchmarks/processes.py --self-test       stops and fails programs that have children; no child may be left
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 BUILD = Path(os.environ.get("LADDER_BUILD", Path(__file__).resolve().parent.parent / "build/release"))
 # Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
 SIGNALS = (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP)
+STOPPED = {128 + number for number in SIGNALS}  # exit codes
 GRACE_SECONDS = 10  # mpirun needs a second or two to take its ranks down
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -93,13 +94,68 @@ def run_all(commands, environment=None):
         return [out for out, _ in texts]
 
 
-# Runs two children that write their process id to argv[1] and then do what argv[2:] says.
+def time_text(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class Progress(contextlib.AbstractContextManager):
+    """The runs of a benchmark: what each has shown, as soon as it has ended, and how long the rest will take.
+
+        with Progress(3) as progress:
+            for kind in kinds:
+                found[kind] = run_all(…)
+                progress.add(f"{kind}: 2,345 tokens/s")
+        print_table(found)
+        progress.finish()
+
+    A signal ends the block and, once a run has ended, no more: what follows prints what there is. Then finish() exits, before
+    anything is written.
+    """
+
+    def __init__(self, work):
+        self.work, self.done, self.code, self.start_s = work, 0, 0, time.monotonic()
+
+    def __enter__(self):
+        self.signals = noted_signals()
+        self.noted = self.signals.__enter__()
+        return self
+
+    def add(self, text, work=1):
+        """One more run has ended, which was so much of the work."""
+        self.done += work
+        left_s = (time.monotonic() - self.start_s) * max(0, self.work / self.done - 1)
+        print(f"{text} · {100 * self.done / self.work:.0f} %, about {time_text(left_s)} left", file=sys.stderr, flush=True)
+        self.check()
+
+    def check(self):
+        if self.noted:
+            sys.exit(128 + self.noted[0])
+
+    def __exit__(self, kind, error, trace):
+        self.signals.__exit__(None, None, None)
+        if isinstance(error, SystemExit) and error.code in STOPPED:
+            self.code = error.code
+            print("stopped: this is what it has, and it writes no file", file=sys.stderr, flush=True)
+        return self.code != 0 and self.done > 0
+
+    def finish(self):
+        if self.code:
+            sys.exit(self.code)
+
+
+# Runs children that write their process id into argv[2] and then do what argv[3:] says.
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from processes import run_all
+from processes import Progress, run_all
 folder, endings = sys.argv[2], sys.argv[3:]
-run_all([["sh", "-c", f"echo $$ > {folder}/{i}; {ending}"] for i, ending in enumerate(endings)])
+with Progress(2) as progress:
+    progress.add("first")
+    run_all([["sh", "-c", f"echo $$ > {folder}/{i}; {ending}"] for i, ending in enumerate(endings)])
+    progress.add("second")
+print("table")
+progress.finish()
+print("written")
 """
 
 
@@ -115,31 +171,32 @@ def is_written(file):
     return file.is_file() and file.read_text().endswith("\n")
 
 
-def exit_code_of(number, *endings):
-    """Of a program with these children, to which a signal is sent (or None); and whether one of them is left."""
+def end_of(number, *endings):
+    """Of a program with these children, to which a signal is sent (or None): its exit code, what it has printed, and whether
+    one of them is left."""
     with tempfile.TemporaryDirectory() as folder:
         here = str(Path(__file__).resolve().parent)
         command = [sys.executable, "-c", PROGRAM, here, folder, *endings]
-        program = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         files = [Path(folder) / str(i) for i in range(len(endings))]
         # One that ends at once may end the program before the others have written theirs.
         while program.poll() is None and not all(map(is_written, files)):
             time.sleep(0.01)
         if number is not None:
             program.send_signal(number)
-        code = program.wait(timeout=60)
-        return code, any(is_running(int(file.read_text())) for file in files if is_written(file))
+        printed, _ = program.communicate(timeout=60)
+        return program.returncode, printed.split(), any(is_running(int(file.read_text())) for file in files if is_written(file))
 
 
 def self_test():
-    cases = [((number, "exec sleep 100", "exec sleep 100"), 128 + number) for number in SIGNALS]
-    cases.append(((None, "exec sleep 100", "exit 3"), 1))
-    cases.append(((None, "exit 0", "sleep 0.2"), 0))
+    cases = [((number, "exec sleep 100", "exec sleep 100"), (128 + number, ["table"])) for number in SIGNALS]
+    cases.append(((None, "exec sleep 100", "exit 3"), (1, [])))
+    cases.append(((None, "exit 0", "sleep 0.2"), (0, ["table", "written"])))
     mistakes = 0
     for case, wanted in cases:
-        code, is_left = exit_code_of(*case)
-        if code != wanted or is_left:
-            print(f"self-test: {case}: exit code {code}, not {wanted}; a child is left: {is_left}")
+        *found, is_left = end_of(*case)
+        if found != list(wanted) or is_left:
+            print(f"self-test: {case}: ended with {found}, not {wanted}; a child is left: {is_left}")
             mistakes += 1
     print(f"self-test: {len(cases)} programs ended, {mistakes} mistakes")
     return mistakes

@@ -15,15 +15,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import on_ranks, run_all
-from results import ROOT, cpu_info
+from processes import Progress, on_ranks, run_all
+from results import ROOT, cpu_info, write
 
 VOCABULARY = 258
-OPTIMIZER = {"lr": 1e-4, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
-# Two programs that round differently drift apart while they train: by a few 1e-6 in 30 steps at this learning rate.
-LOSS_TOLERANCE = 1e-4
+OPTIMIZER = {"lr": 1e-4, "weight_decay": 1.0, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
+# After five steps, programs that only round differently have losses within 1e-7, relative. With a learning rate of 1.01 times
+# as much they differ by 2e-4, without weight decay (which is large for that) by 8e-6, with one matrix scaled by 1.01 by 5e-5.
+LOSS_TOLERANCE = 1e-6
 BF16_LOSS_TOLERANCE = 1e-2  # where one of them computes in bf16, or both
-LOSSES_COMPARED = 30
+LOSSES_COMPARED = 5
+START_STEPS = 8  # a program's start takes about as long as so many steps
 # On a CPU with AVX-512, a trainer of the course multiplies with oneDNN, the Python programs with the BLAS behind
 # torch.nn.Linear. With these options it uses the same BLAS, so what is left of a ratio is not the matrix product.
 PEERS_PRODUCTS = ("--products", "blas")
@@ -89,6 +91,7 @@ class Race:
         start = self.folder / "start"
         run_all([[*self.step_command(start_program, num_steps=0, out=start), "--precision", "fp32"]])
         self.checkpoint = start / "checkpoints/step_000000"
+        self.start_report = json.loads((start / "report.json").read_text())
 
     def run_step(self, program, num_steps, *further, ranks=1, copies=1):
         """A trainer of the course, under mpirun if it has several ranks; the slowest of so many copies at once."""
@@ -148,17 +151,15 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def check_same_model(runs, names, tolerance=LOSS_TOLERANCE):
-    """Exits unless all programs have as many parameters as the first and, within rounding, the same losses."""
-    (first, expected), *others = runs.items()
-    for kind, run in others:
-        if run["num_parameters"] != expected["num_parameters"]:
-            sys.exit(f"{names[kind]} has {run['num_parameters']} parameters, {names[first]} {expected['num_parameters']}")
-        drift = max(abs(a - b) / a for a, b in zip(expected["losses"], run["losses"]))
-        if drift > tolerance:
-            sys.exit(f"{names[kind]} trains another model: its losses differ by {drift:.1e} relative")
-        print(f"{names[kind]}: {run['num_parameters']:,} parameters as {names[first]}; over {len(run['losses'])} steps "
-              f"its losses differ by at most {drift:.1e} relative")  # fmt: skip
+def check_same_model(kind, run, first, expected, tolerance):
+    """Exits unless the program of this name has as many parameters as the first one and, within rounding, the same losses."""
+    if run["num_parameters"] != expected["num_parameters"]:
+        sys.exit(f"{kind} has {run['num_parameters']} parameters, {first} {expected['num_parameters']}")
+    drift = max(abs(a - b) / a for a, b in zip(expected["losses"], run["losses"]))
+    if not drift <= tolerance:
+        sys.exit(f"{kind} trains another model: its losses differ by {drift:.1e} relative")
+    print(f"{kind}: {run['num_parameters']:,} parameters as {first}; over {len(run['losses'])} steps its losses differ by at most "
+          f"{drift:.1e} relative", flush=True)  # fmt: skip
 
 
 def flops_per_token(arguments, num_parameters):
@@ -180,7 +181,7 @@ def write_figures(arguments, figures):
     """What --json asks for: the options and the figures."""
     if arguments.json:
         options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
-        arguments.json.write_text(json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
+        write(arguments.json, json.dumps({"options": options, "cpu": cpu_name(), **figures}, indent=1) + "\n")
 
 
 def print_figures(names, tokens_per_s, ratios):
@@ -197,7 +198,8 @@ def print_figures(names, tokens_per_s, ratios):
 
 def ratios_of(names, pairs, tokens_per_s):
     """{names: the tokens per second of the one over those of the other, round by round} for each pair of kinds."""
-    return {f"{names[a]} / {names[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in pairs}
+    both = [(a, b) for a, b in pairs if a in tokens_per_s and b in tokens_per_s]
+    return {f"{names[a]} / {names[b]}": [x / y for x, y in zip(tokens_per_s[a], tokens_per_s[b])] for a, b in both}
 
 
 def cpu_name():
@@ -209,20 +211,38 @@ def cpu_name():
     return f"{lines['model name']} ({family}, {vectors}), {os.cpu_count()} cores"
 
 
-def run_rounds(arguments, race, runs, num_microbatches, on_run=lambda kind, run: None):
-    """Each of `runs` once a round: tokens per second by kind and round, and the machine's load before each round.
+def measure(arguments, race, runs, names, same, num_microbatches, tolerance=LOSS_TOLERANCE, on_run=lambda kind, run: None):
+    """Checks that the kinds in each list of `same` train the same model; then each of `runs` once a round.
 
-    num_microbatches(kind): how many a step has, those of all ranks together.
+    num_microbatches(kind): how many a step has, those of all ranks together. Returns tokens per second by kind and round, the
+    machine's load before each round, and the Progress. If that was stopped, only whole rounds count, or a part of the first.
     """
-    tokens_per_s, loads = {kind: [] for kind in runs}, []
-    for _ in range(arguments.rounds):
-        loads.append(os.getloadavg()[0])
-        for kind, run in runs.items():
-            figures = run(race.num_steps)
-            on_run(kind, figures)
-            seconds = statistics.median(figures["step_seconds"][arguments.warmup_steps :])
-            tokens_per_s[kind].append(num_microbatches(kind) * arguments.micro_batch_size * arguments.context / seconds)
-    return tokens_per_s, loads
+    tokens_per_s, loads, num_checks, num_runs = {kind: [] for kind in runs}, [], sum(map(len, same)), arguments.rounds * len(runs)
+    work_of_check, work_of_run = LOSSES_COMPARED + START_STEPS, race.num_steps + START_STEPS
+    print(f"{num_checks} runs of {LOSSES_COMPARED} steps, to compare losses, and {num_runs} of {race.num_steps}, to measure", file=sys.stderr)
+
+    def run(what, kind, num_steps, num_ignored, work):
+        figures = runs[kind](num_steps)
+        on_run(kind, figures)
+        seconds = statistics.median(figures["step_seconds"][num_ignored:])
+        progress.add(f"{what}: {names[kind]}, {1e3 * seconds:.1f} ms a step", work)
+        return figures, num_microbatches(kind) * arguments.micro_batch_size * arguments.context / seconds
+
+    with Progress(num_checks * work_of_check + num_runs * work_of_run) as progress:
+        for first, *others in same:
+            expected, _ = run("losses", first, LOSSES_COMPARED, 1, work_of_check)
+            for kind in others:
+                found, _ = run("losses", kind, LOSSES_COMPARED, 1, work_of_check)
+                check_same_model(names[kind], found, names[first], expected, tolerance)
+        for number in range(arguments.rounds):
+            loads.append(os.getloadavg()[0])
+            for kind in runs:
+                _, speed = run(f"round {number + 1}", kind, race.num_steps, arguments.warmup_steps, work_of_run)
+                tokens_per_s[kind].append(speed)
+    if not any(tokens_per_s.values()):
+        progress.finish()
+    num_whole = min(map(len, tokens_per_s.values())) or 1
+    return {kind: speeds[:num_whole] for kind, speeds in tokens_per_s.items() if speeds}, loads, progress
 
 
 def require_ratio(arguments, ratio, what="the median ratio"):
@@ -245,7 +265,7 @@ def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False
     ours also runs with the matrix product of the peers. First checks that all with as many rows train the same model.
     Returns the ratios of these pairs."""
     ranks = arguments.ranks
-    print(f"{ranks} ranks; {shape_text(arguments)}")
+    print(f"{ranks} ranks; {shape_text(arguments)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="ladder-race-") as folder:
         race, runs = Race(arguments, folder, step0, ranks), {}
 
@@ -262,11 +282,11 @@ def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False
             runs["copies"] = ours(step0, copies=ranks)
         runs |= {"module": python(1)} | {kind: python(ranks, kind) for kind in peers}
         alone = ("step0", "step0-blas", "module")
-        for group in (alone, [kind for kind in runs if kind not in (*alone, "copies")]):
-            check_same_model({kind: runs[kind](LOSSES_COMPARED) for kind in group}, names)
-        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1 if kind in alone else ranks)
+        same = [alone, [kind for kind in runs if kind not in (*alone, "copies")]]
+        tokens_per_s, loads, progress = measure(arguments, race, runs, names, same, lambda kind: 1 if kind in alone else ranks)
     ratios = ratios_of(names, pairs, tokens_per_s)
     print_figures(names, tokens_per_s, ratios)
     print_load(loads)
+    progress.finish()
     write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
     return ratios

@@ -26,10 +26,17 @@ def result_folder(name, out):
     return folder
 
 
+def write(path, text):
+    """All of a file or nothing, whatever ends this program."""
+    new = path.with_name(f".{path.name}.partial")
+    new.write_text(text)
+    new.replace(path)
+
+
 def write_results(stem, content, drawing, faults):
     """STEM.json and STEM.svg. Returns the exit code: 1 if there are faults, which it prints."""
-    stem.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
-    stem.with_suffix(".svg").write_text(drawing)
+    write(stem.with_suffix(".json"), json.dumps(content, indent=1) + "\n")
+    write(stem.with_suffix(".svg"), drawing)
     print(f"\nwrote {stem}.json and {stem.name}.svg")
     print("".join(f"{line}\n" for line in faults), end="", file=sys.stderr)
     return 1 if faults else 0

@@ -19,9 +19,8 @@ import tempfile
 from pathlib import Path
 
 from processes import BUILD
-from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, LOSSES_COMPARED, PEERS_PRODUCTS, Race, check_same_model
-from race import flops_per_token, make_parser, parse, print_load, require_program, require_ratio, run_rounds, shape_text
-from race import write_figures
+from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, measure, parse
+from race import print_load, require_program, require_ratio, shape_text, write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
 STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
@@ -52,7 +51,7 @@ def main():
         kinds.append("huggingface")
     else:
         print(f"Hugging Face GPT-2 is left out; with it: {sys.executable} -m pip install transformers")
-    print(shape_text(arguments))
+    print(shape_text(arguments), flush=True)
 
     with tempfile.TemporaryDirectory(prefix="ladder-speed-") as folder:
         race = Race(arguments, folder, arguments.program)
@@ -63,20 +62,20 @@ def main():
             module, _, precision = kind.partition("-")
             return race.run_python(module, num_steps, precision=precision or "fp32")
 
-        first = {kind: run(kind, LOSSES_COMPARED) for kind in kinds}
-        check_same_model(first, NAMES, BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE)
         runs = {kind: lambda num_steps, kind=kind: run(kind, num_steps) for kind in kinds}
-        tokens_per_s, loads = run_rounds(arguments, race, runs, lambda kind: 1)
+        tolerance = BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE
+        tokens_per_s, loads, progress = measure(arguments, race, runs, NAMES, [kinds], lambda kind: 1, tolerance)
 
-    num_parameters = first["step0"]["num_parameters"]
+    num_parameters, num_rounds = race.start_report["num_parameters"], len(next(iter(tokens_per_s.values())))
+    kinds = list(tokens_per_s)  # not all, if it was stopped
     tokens = arguments.micro_batch_size * arguments.context
     medians = {kind: [tokens / speed for speed in speeds] for kind, speeds in tokens_per_s.items()}
     flops = flops_per_token(arguments, num_parameters)
-    best_python = [min(medians[kind][r] for kind in kinds if kind not in OURS) for r in range(arguments.rounds)]
-    ours = [kind for kind in kinds if kind in OURS]
-    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in ours}
+    peers, ours = [[kind for kind in kinds if (kind in OURS) == is_ours] for is_ours in (False, True)]
+    best_python = [min(seconds) for seconds in zip(*(medians[kind] for kind in peers))]
+    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in ours if peers}
 
-    print("\ntokens/s             " + "".join(f"  round {r + 1}" for r in range(arguments.rounds))
+    print("\ntokens/s             " + "".join(f"  round {r + 1}" for r in range(num_rounds))
           + "    median   ms/step   GFLOP/s")  # fmt: skip
     for kind in kinds:
         median = statistics.median(medians[kind])
@@ -86,12 +85,13 @@ def main():
     for kind, of_rounds in ratios.items():
         print(f"{NAMES[kind]:21}" + "".join(f"{ratio:9.2f}" for ratio in of_rounds)
               + f" {statistics.median(of_rounds):9.2f}")  # fmt: skip
-    shares = [bf16 / fp32 for bf16, fp32 in zip(medians.get("step0-bf16", []), medians["step0"])]
-    if is_bf16:
+    shares = [bf16 / fp32 for bf16, fp32 in zip(medians.get("step0-bf16", []), medians.get("step0", []))]
+    if shares:
         print("a bf16 step's time over an fp32 step's: " + " ".join(f"{share:.3f}" for share in shares)
               + f"   median {statistics.median(shares):.3f}")  # fmt: skip
     print(f"GFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
     print_load(loads)
+    progress.finish()
 
     write_figures(arguments, {
         "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,

@@ -40,8 +40,10 @@ class Supervisor:
     """What signals do to a command: the first one becomes SIGUSR1 (save and stop, exit code 75), a second Ctrl-C kills. If the
     launcher itself is killed, the command gets SIGTERM: a trainer saves and stops, mpirun ends its ranks."""
 
-    def __init__(self, kills_with: int, stopped: str, stopping: str = "saving and stopping"):
-        self.kills_with, self.stopped, self.stopping = kills_with, stopped, stopping
+    def __init__(
+        self, kills_with: int, stopped: str, stopping: str = "saving and stopping", unsaved: str = "it had not begun to train: nothing was saved"
+    ):
+        self.kills_with, self.stopped, self.stopping, self.unsaved = kills_with, stopped, stopping, unsaved
         self.stopped_by: list[int] = []
         self.is_early = False  # the first came before there was anything to save
 
@@ -50,7 +52,7 @@ class Supervisor:
         if self.is_to_be_killed():
             code = 128 + self.stopped_by[0]
         elif self.is_early or (self.stopped_by and code == 128 + signal.SIGUSR1):  # not yet ready to save
-            say("it had not begun to train: nothing was saved")
+            say(self.unsaved)
             code = 128 + self.stopped_by[0]
         elif code == 75:
             say(self.stopped)
@@ -189,4 +191,4 @@ def launch_mpirun(command: list, stopped: str) -> End:
 
 def launch_script(command: list) -> End:
     """A benchmark that starts processes itself and ends them with itself (benchmarks/processes.py)."""
-    return Supervisor(signal.SIGTERM, AGAIN, "stopping").run(command)
+    return Supervisor(signal.SIGTERM, AGAIN, "stopping", "the benchmark was stopped").run(command)
