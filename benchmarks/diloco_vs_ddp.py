@@ -15,13 +15,12 @@ Standard library only.
 import itertools
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import Progress, on_ranks, run_all  # noqa: E402
+from processes import Progress, train  # noqa: E402
 from results import result_folder, results_parser, write_results  # noqa: E402
 
 # Name, what the figure calls it, its colour, its program, and its own options.
@@ -89,16 +88,13 @@ def svg(rows, link):
     return page(left + 2 * width + gap + 28, top + height + 60, title, out)
 
 
-def train(arguments, program, options, out):
+def train_on_all(arguments, program, options):
     """Runs one trainer on all workers; returns its report."""
-    rows = str(ROWS // arguments.workers)
-    command = [
-        str(arguments.build / program / program), "--quiet", "--out", str(out), *MODEL, "--micro-batch-size", rows,
+    return train(
+        arguments.build, program, arguments.workers, *MODEL, "--micro-batch-size", str(ROWS // arguments.workers),
         "--steps", str(arguments.steps), "--eval-every", str(arguments.eval_every), "--eval-samples", "64",
         "--link", arguments.link, *options, *arguments.options,
-    ]  # fmt: skip
-    run_all([on_ranks(arguments.workers, command)])
-    return json.loads((out / "report.json").read_text())
+    )  # fmt: skip
 
 
 def parse_arguments():
@@ -120,9 +116,9 @@ def main():
         return self_test()
     out = result_folder("diloco", arguments.out)
     rows = []
-    with tempfile.TemporaryDirectory() as folder, Progress(len(RUNS)) as progress:
-        for number, (name, what, _, program, options) in enumerate(RUNS):
-            rows.append(row_of(name, train(arguments, program, options, Path(folder) / str(number))))
+    with Progress(len(RUNS)) as progress:
+        for name, what, _, program, options in RUNS:
+            rows.append(row_of(name, train_on_all(arguments, program, options)))
             progress.add(f"{name}: {what}: validation loss {rows[-1]['val_loss']:.3f} after {rows[-1]['seconds']:.1f} s")
     print(f"{arguments.workers} workers, {arguments.steps} inner steps, link {arguments.link} (us : Gbit/s)\n")
     print_table(rows)

@@ -295,70 +295,52 @@ def self_test():
     from types import SimpleNamespace
 
     a = SimpleNamespace(**GPT2_124M, device="cuda", micro_batch_size=16, rounds=3, warmup_steps=10, steps=30)
-    checks = []
-
-    def check(is_right, what):
-        checks.append(what)
-        assert is_right, what
-
     # By hand: 6·124,475,904 + 12·12·768·1024 = 746,855,424 + 113,246,208.
     flops = flops_per_token(a, 124_475_904)
-    check(flops == 860_101_632, flops)
-    check(abs(mfu(100_000, flops, 312) - 0.27567) < 1e-5, mfu(100_000, flops, 312))
-    check(mfu(100_000, flops, None) is None, "no peak, no MFU")
-
-    peaks = {
-        "NVIDIA A100-SXM4-80GB": 312, "NVIDIA A100-PCIE-40GB": 312, "NVIDIA A100 80GB PCIe": 312,
-        "NVIDIA H100 80GB HBM3": 989, "NVIDIA H200": 989, "NVIDIA H100 PCIe": None, "NVIDIA H100 NVL": None,
-        "NVIDIA H200 NVL": None, "NVIDIA A100-SXM4-80GB MIG 1g.10gb": None, "NVIDIA L4": None,
-    }  # fmt: skip
-    for name, peak in peaks.items():
-        check(peak_tflops_of(name) == peak, name)
-    check(file_name_of("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3", "file name")
-    check(file_name_of("../x (1)") == "x-1", "file name without folders")
-
-    check(peak_bytes_of({"memory": [{"peak": 3}]}) == 3 and peak_bytes_of({"peak_bytes": 4}) == 4, "peaks")
-    check(peak_bytes_of({}) is None and gib(None) == "–" and gib(3 * 2**29) == "1.50", "GiB")
+    assert flops == 860_101_632
+    assert abs(mfu(100_000, flops, 312) - 0.27567) < 1e-5 and mfu(100_000, flops, None) is None
+    peaks = {"A100-SXM4-80GB": 312, "A100 80GB PCIe": 312, "H100 80GB HBM3": 989, "H200": 989, "H100 PCIe": None, "H200 NVL": None,
+             "A100-SXM4-80GB MIG 1g.10gb": None, "L4": None}  # fmt: skip
+    assert {name: peak_tflops_of(f"NVIDIA {name}") for name in peaks} == peaks
+    assert file_name_of("NVIDIA H100 80GB HBM3") == "nvidia-h100-80gb-hbm3" and file_name_of("../x (1)") == "x-1"
+    assert peak_bytes_of({"memory": [{"peak": 3}]}) == 3 and peak_bytes_of({"peak_bytes": 4}) == 4 and peak_bytes_of({}) is None
+    assert gib(None) == "–" and gib(3 * 2**29) == "1.50"
 
     # The ratio is the median of ratios round by round, which is not the ratio of the medians.
     speeds = {
         "step0": [100e3, 200e3, 300e3],
         "masters": [50e3, 400e3, 100e3],
         **{kind: [96e3, 196e3, 291e3] for kind in STEPS},
+        "step6": [96e3, 180e3, 299e3],
     }
-    speeds["step6"] = [96e3, 180e3, 299e3]
-    peak_bytes = {kind: 2**30 for kind in speeds}
-    rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in speed_table(speeds, peak_bytes, 16384, flops, 312).splitlines()
-    ]
-    check([row[0] for row in rows[2:]] == ["step 0", "PyTorch eager, masters"], rows)
-    check(rows[2][1:] == ["200,000", "100,000 to 300,000", "81.92", "55.1 %", "1.00", "1.000"], rows[2])
-    check(rows[3][1] == "100,000" and rows[3][-1] == "2.000", rows[3])
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in steps_table(speeds, peak_bytes).splitlines()]
-    check([row[0] for row in rows[2:]] == ["step 4", "step 5", "step 6", "step 7"], rows)
-    check(rows[2][1:] == ["196,000", "0.970", "0.960 to 0.980", "yes", "1.00"], rows[2])
-    check(rows[4][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[4])
 
-    check(peers_of("bf16,masters-compiled,bf16") == ["bf16", "masters-compiled"] and peers_of("") == [], "peers")
-    for text in ("fp8", "compiled"):
-        try:
-            peers_of(text)
-        except ValueError:
-            continue
-        check(False, text)
+    def cells(markdown):
+        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.splitlines()[2:]]
+
+    peak_bytes = {kind: 2**30 for kind in speeds}
+    step0, masters = cells(speed_table(speeds, peak_bytes, 16384, flops, 312))
+    assert step0 == ["step 0", "200,000", "100,000 to 300,000", "81.92", "55.1 %", "1.00", "1.000"], step0
+    assert masters[:2] == ["PyTorch eager, masters", "100,000"] and masters[-1] == "2.000", masters
+    rows = cells(steps_table(speeds, peak_bytes))
+    assert [row[0] for row in rows] == ["step 4", "step 5", "step 6", "step 7"], rows
+    assert rows[0][1:] == ["196,000", "0.970", "0.960 to 0.980", "yes", "1.00"], rows[0]
+    assert rows[2][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[2]
+
+    assert peers_of("bf16,masters-compiled,bf16") == ["bf16", "masters-compiled"] and peers_of("") == []
+    with contextlib.suppress(ValueError):
+        raise AssertionError(peers_of("fp8"))
     text = heading(a, "NVIDIA H200", "2.11.0")
-    check("GPT-2 124M: 12 layers" in text and "not GPT" not in text and "TRIAL" not in text, text)
+    assert "GPT-2 124M: 12 layers" in text and "not GPT" not in text and "TRIAL" not in text, text
     a.device, a.layers = "cpu", 1
     text = heading(a, "CPU", "2.11.0")
-    check(text.startswith("TRIAL WITHOUT A GPU") and "not GPT-2 124M: 1 layers" in text, text)
+    assert text.startswith("TRIAL WITHOUT A GPU") and "not GPT-2 124M: 1 layers" in text, text
 
     page, h100 = (ROOT / "docs/gpu.md").read_text(), json.loads((RESULTS / "nvidia-h100-80gb-hbm3.json").read_text())
     for kind in h100["tokens_per_second"].keys() - STEPS.keys():
         speed = statistics.median(h100["tokens_per_second"][kind])
         figures = f"| {speed:,.0f} | {100 * h100['mfu'][kind]:.1f} % | {gib(h100['peak_bytes'][kind])} |"
-        check(figures in page, f"docs/gpu.md lacks {NAMES[kind]}: {figures}")
-    print(f"self-test: {len(checks)} checks passed")
+        assert figures in page, f"docs/gpu.md lacks {NAMES[kind]}: {figures}"
+    print("self-test: arithmetic, tables, names and docs/gpu.md are right")
 
 
 if __name__ == "__main__":

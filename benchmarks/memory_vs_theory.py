@@ -16,19 +16,17 @@ import copy
 import csv
 import io
 import itertools
-import json
 import math
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from launcher.figures import page  # noqa: E402
 from launcher.rungs import read_rungs  # noqa: E402
 from launcher.tables import table  # noqa: E402
-from processes import Progress, on_ranks, run_all  # noqa: E402
+from processes import Progress, run_all, train  # noqa: E402
 from results import result_folder, results_parser, write, write_results  # noqa: E402
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -213,14 +211,6 @@ def ranks_of(text):
     return ranks
 
 
-def train(build, stage, ranks, options, out):
-    """Runs one stage; returns its report."""
-    program = build / stage.step / stage.step
-    command = [str(program), "--quiet", "--out", str(out), *stage.own_options(ranks), *options]
-    run_all([on_ranks(ranks if stage.ranks == "N" else 1, command)])
-    return json.loads((out / "report.json").read_text())
-
-
 def without(options, names):
     """The options but these, each of which takes a value: --name value or --name=value."""
     kept = []
@@ -247,9 +237,9 @@ def measure(arguments, options):
     stages = [stage for stage in read_rungs() if stage.name == stage.step]
     # Step 0 is one process, whatever it plays.
     chosen = [(ranks, stage) for ranks in arguments.ranks for stage in stages if stage.ranks == "N" or ranks == 1]
-    with tempfile.TemporaryDirectory() as folder, Progress(len(chosen)) as progress:
+    with Progress(len(chosen)) as progress:
         for ranks, stage in chosen:
-            report = train(arguments.build, stage, ranks, options, Path(folder) / f"{stage.name}-{ranks}")
+            report = train(arguments.build, stage.step, ranks, *stage.own_options(ranks), *options)
             row = make_row(stage.name, report)
             if arguments.precision != "fp32":
                 plain = without(options, PRECISION_OPTIONS)

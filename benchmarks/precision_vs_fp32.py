@@ -28,7 +28,7 @@ import tensor_files  # noqa: E402
 from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
 from launcher.tables import table  # noqa: E402
 from processes import Progress, run_all  # noqa: E402
-from results import ROOT, cpu_info, result_folder, results_parser, write, write_results  # noqa: E402
+from results import ROOT, cells_of, cpu_info, replaced, result_folder, results_parser, write, write_results  # noqa: E402
 
 CHAPTER = ROOT / "step0_single_gpu/precision"
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -257,14 +257,6 @@ def cpu_name():
     return f"{info['model name']} {'with' if re.search('avx512_bf16|amx_bf16', info['flags']) else 'without'} instructions for bf16"
 
 
-def replaced(text, name, content):
-    """The text with this content between the two comments of this name."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        sys.exit(f"{CHAPTER}/README.md does not have {begin} and {end}, once each and in this order")
-    return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
-
-
 def write_chapter(text, rows, sums, scales, steps, cpu):
     about = f"(`./ladder bench precision`: {steps} steps, {cpu}. Training loss: mean of the last {LAST_STEPS} steps.)"
     price = f"{price_list(rows)}\n\n{about}"
@@ -274,14 +266,6 @@ def write_chapter(text, rows, sums, scales, steps, cpu):
 
 
 # ---- what the chapter says of its tables --------------------------------------------------------------------------------
-
-
-def cells_of(text, name):
-    """{first cell: {head: cell}} of the table between the two comments of this name."""
-    _, _, rest = text.partition(f"<!-- {name}:begin -->")
-    table, _, _ = rest.partition(f"<!-- {name}:end -->")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
-    return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[2:]}
 
 
 def claims_of(text):

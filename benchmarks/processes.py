@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -92,6 +93,13 @@ def run_all(commands, environment=None):
             out, err = texts[failed]
             sys.exit(f"{' '.join(commands[failed])}\nended with {children[failed].returncode}:\n{err or out}")
         return [out for out, _ in texts]
+
+
+def train(build, step, ranks, *options):
+    """The report of a trainer of this build."""
+    with tempfile.TemporaryDirectory(prefix="ladder-bench-") as out:
+        run_all([on_ranks(ranks, [str(build / step / step), "--quiet", "--out", out, *options])])
+        return json.loads(Path(out, "report.json").read_text())
 
 
 def time_text(seconds):

@@ -20,13 +20,14 @@ from pathlib import Path
 
 from processes import BUILD
 from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, measure, parse
-from race import print_load, require_program, require_ratio, shape_text, write_figures
+from race import print_figures, print_load, ratios_of, require_program, require_ratio, shape_text, write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
 STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
 NAMES = {
     "step0": "step 0", "step0-blas": "step 0, BLAS", "module": "nn.Module", "huggingface": "Hugging Face GPT-2",
     "step0-bf16": "step 0, bf16", "module-bf16": "nn.Module, bf16", "module-autocast": "nn.Module, autocast",
+    "best": "the best of Python",
 }  # fmt: skip
 
 
@@ -66,41 +67,28 @@ def main():
         tolerance = BF16_LOSS_TOLERANCE if is_bf16 else LOSS_TOLERANCE
         tokens_per_s, loads, progress = measure(arguments, race, runs, NAMES, [kinds], lambda kind: 1, tolerance)
 
-    num_parameters, num_rounds = race.start_report["num_parameters"], len(next(iter(tokens_per_s.values())))
-    kinds = list(tokens_per_s)  # not all, if it was stopped
-    tokens = arguments.micro_batch_size * arguments.context
-    medians = {kind: [tokens / speed for speed in speeds] for kind, speeds in tokens_per_s.items()}
+    peers = [speeds for kind, speeds in tokens_per_s.items() if kind not in OURS]
+    best = {"best": [max(speeds) for speeds in zip(*peers)]} if peers else {}  # a part, if it was stopped
+    ratios = ratios_of(NAMES, [*((kind, "best") for kind in OURS), ("step0-bf16", "step0")], tokens_per_s | best)
+    print_figures(NAMES, tokens_per_s, ratios)
+    num_parameters, tokens = race.start_report["num_parameters"], arguments.micro_batch_size * arguments.context
     flops = flops_per_token(arguments, num_parameters)
-    peers, ours = [[kind for kind in kinds if (kind in OURS) == is_ours] for is_ours in (False, True)]
-    best_python = [min(seconds) for seconds in zip(*(medians[kind] for kind in peers))]
-    ratios = {kind: [python / cpp for python, cpp in zip(best_python, medians[kind])] for kind in ours if peers}
-
-    print("\ntokens/s             " + "".join(f"  round {r + 1}" for r in range(num_rounds))
-          + "    median   ms/step   GFLOP/s")  # fmt: skip
-    for kind in kinds:
-        median = statistics.median(medians[kind])
-        print(f"{NAMES[kind]:21}" + "".join(f"{tokens / s:9.0f}" for s in medians[kind])
-              + f" {tokens / median:9.0f} {1e3 * median:9.1f} {tokens * flops / median / 1e9:9.1f}")  # fmt: skip
-    print("over the best of Python")
-    for kind, of_rounds in ratios.items():
-        print(f"{NAMES[kind]:21}" + "".join(f"{ratio:9.2f}" for ratio in of_rounds)
-              + f" {statistics.median(of_rounds):9.2f}")  # fmt: skip
-    shares = [bf16 / fp32 for bf16, fp32 in zip(medians.get("step0-bf16", []), medians.get("step0", []))]
-    if shares:
-        print("a bf16 step's time over an fp32 step's: " + " ".join(f"{share:.3f}" for share in shares)
-              + f"   median {statistics.median(shares):.3f}")  # fmt: skip
-    print(f"GFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
+    print(f"\nGFLOP/s by PaLM's formula, {flops / 1e6:.1f} MFLOP a token: 6·parameters + 12·L·C·T; medians over rounds.")
+    for kind, speeds in tokens_per_s.items():
+        median = statistics.median(speeds)
+        print(f"{NAMES[kind]:21}{1e3 * tokens / median:9.1f} ms a step {flops * median / 1e9:9.1f} GFLOP/s")
     print_load(loads)
     progress.finish()
 
+    medians = {name: statistics.median(of_rounds) for name, of_rounds in ratios.items()}
     write_figures(arguments, {
         "num_parameters": num_parameters, "flops_per_token": flops, "tokens_per_step": tokens,
-        "step_seconds": medians, "ratios": ratios, "load": loads, "shares_of_fp32": shares,
-        "ratio_medians": {kind: statistics.median(of_rounds) for kind, of_rounds in ratios.items()},
+        "tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads, "ratio_medians": medians,
     })  # fmt: skip
-    require_ratio(arguments, statistics.median(ratios["step0-bf16" if is_bf16 else "step0"]))
-    if is_bf16 and arguments.at_most_of_fp32 and statistics.median(shares) > arguments.at_most_of_fp32:
-        sys.exit(f"a bf16 step takes {statistics.median(shares):.3f} of an fp32 step, more than {arguments.at_most_of_fp32}")
+    require_ratio(arguments, medians[f"{NAMES['step0-bf16' if is_bf16 else 'step0']} / {NAMES['best']}"])
+    share = 1 / medians.get(f"{NAMES['step0-bf16']} / {NAMES['step0']}", 1)
+    if is_bf16 and arguments.at_most_of_fp32 and share > arguments.at_most_of_fp32:
+        sys.exit(f"a bf16 step takes {share:.3f} of an fp32 step, more than {arguments.at_most_of_fp32}")
 
 
 if __name__ == "__main__":

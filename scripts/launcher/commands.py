@@ -45,7 +45,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,
                                    throughput, collectives, overlap, bubble, rounds; speed, ddp, zero and pipeline (against PyTorch in
-                                   Python); diloco (against data parallelism, on a slow link);
+                                   Python); diloco (against data parallelism, on a slow link); ideas (each
+                                   step with its idea and without, over a link);
                                    plan (what ./ladder plan predicts against what runs take);
                                    goodput (with workers that are killed); precision (16 bits against fp32);
                                    gpu (GPT-2 124M against PyTorch on an NVIDIA GPU) and gpu_kernels (against the
