@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,9 +14,11 @@
 #include "common/core/check.hpp"
 #include "common/core/json.hpp"
 #include "common/model/build_layers.hpp"
+#include "common/testing/temp_folder.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/checkpoint/safetensors.hpp"
+#include "common/train/start.hpp"
 
 namespace ladder {
 
@@ -129,5 +132,48 @@ inline void expect_same_model(const ModelOptions& a, const ModelOptions& b) {
   EXPECT_EQ(a.rope_theta, b.rope_theta);
   EXPECT_EQ(a.norm_eps, b.norm_eps);
 }
+
+// A small GPT-2 in a folder, and what a run gets that starts from it.
+class PretrainedFolderTest : public ::testing::Test {
+ protected:
+  PretrainedFolderTest() {
+    options_.data.source = "tokens.bin";
+    options_.data.vocab_size = 6;
+    options_.output.init_from = folder_.path();
+    write_config(small_gpt2_config());
+  }
+
+  void write_config(const Json& config) const { folder_.write("config.json", to_text(config)); }
+  void write_model(const TensorsByName& tensors) const {
+    write_safetensors(folder_.path("model.safetensors"), tensors);
+  }
+  Start start() const { return Start(options_.output.init_from); }
+
+  // The parameters of a model of the run's, once loaded.
+  TensorsByName load() {
+    finalize(options_);
+    return load_parameters();
+  }
+  TensorsByName load_parameters() const {
+    std::vector<NamedTensor> parameters;
+    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
+      parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
+    const TrainState state{.parameters = whole_tensors(parameters)};
+    const std::string hash = start().load(state, options_.model.tie_embeddings);
+    EXPECT_EQ(hash, tensor_hash(state.parameters));
+    TensorsByName loaded;
+    for (const auto& [name, tensor] : parameters) loaded[name] = tensor.detach();
+    return loaded;
+  }
+  template <class Error, class... Parts>
+  void expect_refused(const Parts&... parts) {
+    EXPECT_THAT([&] { load(); },
+                ::testing::ThrowsMessage<Error>(::testing::AllOf(::testing::HasSubstr(parts)...)));
+  }
+
+  TempFolder folder_;
+  TrainOptions options_;
+  TensorsByName values_ = random_values(small_gpt2());
+};
 
 }  // namespace ladder

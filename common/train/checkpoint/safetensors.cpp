@@ -191,9 +191,17 @@ SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t
   return header;
 }
 
-std::string safetensors_header(const std::vector<StoredTensor>& tensors,
-                               const std::map<std::string, std::string>& metadata,
-                               const std::string& path) {
+std::string type_and_shape(const StoredTensor& tensor) {
+  return concat(dtype_name(tensor.dtype), " ", at::IntArrayRef(tensor.shape));
+}
+
+namespace {
+
+constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
+
+// The JSON of a header for these tensors, whose data follow one another.
+std::string header_of(const std::vector<StoredTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata, const std::string& path) {
   std::string text = metadata.empty() ? "" : "\"__metadata__\":" + Json(metadata).dump();
   std::set<std::string> names;
   std::int64_t offset = 0;
@@ -208,14 +216,6 @@ std::string safetensors_header(const std::vector<StoredTensor>& tensors,
   }
   return "{" + text + "}";
 }
-
-std::string type_and_shape(const StoredTensor& tensor) {
-  return concat(dtype_name(tensor.dtype), " ", at::IntArrayRef(tensor.shape));
-}
-
-namespace {
-
-constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 
 // Returns the header's JSON, after checking the length in front of it.
 std::string read_header(std::ifstream& file, const std::string& path, std::int64_t file_bytes) {
@@ -244,7 +244,7 @@ std::string read_header(std::ifstream& file, const std::string& path, std::int64
 SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<StoredTensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : path_(std::move(path)), tensors_(tensors), file_(path_, std::ios::binary | std::ios::trunc) {
-  std::string text = safetensors_header(tensors_, metadata, path_);
+  std::string text = header_of(tensors_, metadata, path_);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
   file_.write(reinterpret_cast<const char*>(&length), sizeof length);

@@ -38,12 +38,6 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(const std::string& json, std::int64_t data_bytes,
                                            const std::string& path);
 
-// The JSON of a header for these tensors, whose data follow one another. Throws CheckError if two
-// tensors have the same name or if the format has no such type.
-std::string safetensors_header(const std::vector<StoredTensor>& tensors,
-                               const std::map<std::string, std::string>& metadata,
-                               const std::string& path);
-
 // "F32 [258, 128]", for messages.
 std::string type_and_shape(const StoredTensor& tensor);
 

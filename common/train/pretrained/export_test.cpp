@@ -258,20 +258,6 @@ TEST_F(ExportTest, AutoReadsAnExportedModelOfBytesAsBytes) {
   EXPECT_THAT(open_tokenizer({.pretrained = out})->name(), StartsWith("bpe "));
 }
 
-TEST_F(ExportTest, ByteIsTokenInTheTokenizer) {
-  const Json vocabulary = byte_tokenizer_json()["model"]["vocab"];
-  EXPECT_EQ(vocabulary.size(), 258u);
-  EXPECT_EQ(vocabulary["A"], 65);
-  EXPECT_EQ(vocabulary["\u0120"], 32);  // the space, as GPT-2 writes it
-  EXPECT_EQ(vocabulary["\u010a"], 10);  // the new line
-  EXPECT_EQ(vocabulary["\u0100"], 0);
-  EXPECT_EQ(vocabulary["\u0121"], 127);
-  EXPECT_EQ(vocabulary["\u0143"], 173);  // the last that does not print
-  EXPECT_EQ(vocabulary["\u00ff"], 255);
-  EXPECT_EQ(vocabulary["<|endoftext|>"], 256);
-  EXPECT_EQ(vocabulary["<|padding|>"], 257);
-}
-
 TEST_F(ExportTest, NothingIsOverwritten) {
   const fs::path checkpoint = save(values_);
   fs::create_directory(folder_.path("out"));

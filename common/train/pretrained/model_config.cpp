@@ -12,12 +12,6 @@ namespace {
 
 constexpr Range<std::int64_t> kExtent = {1, std::numeric_limits<std::int32_t>::max()};
 
-// A setting that must have one of these values, if it is there.
-struct Fixed {
-  const char* name;
-  std::vector<SortedJson> values;
-};
-
 class ConfigReader {
  public:
   ConfigReader(const std::string& text, const std::string& path)
@@ -40,21 +34,9 @@ class ConfigReader {
   bool flag(const char* name, bool otherwise) const { return reader_.flag(name, otherwise); }
   bool is_zero(const char* name) const { return settings_.at(name) == 0; }
   std::string text(const char* name) const { return reader_.text(name); }
-
-  void refuse_other_than(const std::vector<Fixed>& settings) const {
-    for (const auto& [name, values] : settings) {
-      if (!has(name)) continue;
-      const SortedJson& value = settings_.at(name);
-      std::string known;
-      bool is_known = false;
-      for (const SortedJson& each : values) {
-        is_known = is_known || each == value;
-        known += (known.empty() ? "" : " or ") + to_text(each);
-      }
-      check(is_known, path_, ": \"", name, "\" is ", excerpt(to_text(value)),
-            ", which Ladder's model does not have: ",
-            known.empty() ? "it reads only models without it" : "it reads only " + known);
-    }
+  // A setting that must have one of these values, if it is there.
+  void only(const char* name, std::initializer_list<SortedJson> values) const {
+    if (has(name)) reader_.only(name, values);
   }
 
   // Both spellings: "rope_theta" with "rope_scaling", and "rope_parameters" with both in it.
@@ -63,15 +45,9 @@ class ConfigReader {
     for (const char* name : {"rope_scaling", "rope_parameters"}) {
       if (!has(name)) continue;
       const SortedJson& rope = settings_.at(name);
-      check(rope.is_object(), path_, ": \"", name, "\" is ", excerpt(to_text(rope)),
-            ", it must be an object or null");
-      for (const char* type : {"rope_type", "type"})
-        check(!rope.contains(type) || rope[type] == "default", path_, ": \"", name, "\" has the ",
-              type, " ", rope.contains(type) ? excerpt(to_text(rope[type])) : "",
-              ", which Ladder's model does not have: it reads only \"default\"");
-      check(!rope.contains("partial_rotary_factor") || rope["partial_rotary_factor"] == 1, path_,
-            ": \"", name,
-            "\" has a partial_rotary_factor, and Ladder's model rotates all of a head");
+      const JsonSettings settings = reader_.object(name);
+      for (const char* type : {"rope_type", "type"}) settings.only(type, {nullptr, "default"});
+      settings.only("partial_rotary_factor", {nullptr, 1});
       if (!rope.contains("rope_theta") || rope["rope_theta"].is_null()) continue;
       const double nested = positive_in(rope, "rope_theta");
       check(!has("rope_theta") || nested == theta, path_, ": \"rope_theta\" is ", theta, ", but ",
@@ -106,24 +82,10 @@ class ConfigReader {
   const JsonSettings reader_;
 };
 
-// What would make another function of the same weights, in both families.
-const std::vector<Fixed> kFixed = {
-    {"quantization_config", {}},      {"sliding_window", {}},
-    {"use_sliding_window", {false}},  {"is_encoder_decoder", {false}},
-    {"add_cross_attention", {false}}, {"pruned_heads", {SortedJson::object()}}};
-
-const std::vector<Fixed> kFixedInGpt2 = {{"activation_function", {"gelu_new", "gelu_pytorch_tanh"}},
-                                         {"scale_attn_weights", {true}},
-                                         {"scale_attn_by_inverse_layer_idx", {false}}};
-
-const std::vector<Fixed> kFixedInLlama = {{"hidden_act", {"silu"}},
-                                          {"attention_bias", {false}},
-                                          {"mlp_bias", {false}},
-                                          {"rope_interleaved", {false}},
-                                          {"partial_rotary_factor", {1}}};
-
 ModelOptions gpt2_of(const ConfigReader& config) {
-  config.refuse_other_than(kFixedInGpt2);
+  config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  config.only("scale_attn_weights", {true});
+  config.only("scale_attn_by_inverse_layer_idx", {false});
   ModelOptions model;
   model.family = ModelFamily::kGpt2;
   model.vocab_size = config.extent("vocab_size");
@@ -138,7 +100,10 @@ ModelOptions gpt2_of(const ConfigReader& config) {
 }
 
 ModelOptions llama_of(const ConfigReader& config) {
-  config.refuse_other_than(kFixedInLlama);
+  config.only("hidden_act", {"silu"});
+  for (const char* name : {"attention_bias", "mlp_bias", "rope_interleaved"})
+    config.only(name, {false});
+  config.only("partial_rotary_factor", {1});
   ModelOptions model;
   model.family = ModelFamily::kLlama;
   model.vocab_size = config.extent("vocab_size");
@@ -174,7 +139,11 @@ ModelConfig parse_model_config(const std::string& text, const std::string& path)
   const std::string type = config.text("model_type");
   check(type == "gpt2" || type == "llama", path, ": \"model_type\" is \"", excerpt(type),
         "\", Ladder reads \"gpt2\" and \"llama\"");
-  config.refuse_other_than(kFixed);
+  // What would make another function of the same weights, in both families.
+  for (const char* name : {"quantization_config", "sliding_window"}) config.only(name, {nullptr});
+  for (const char* name : {"use_sliding_window", "is_encoder_decoder", "add_cross_attention"})
+    config.only(name, {false});
+  config.only("pruned_heads", {SortedJson::object()});
   return {type == "gpt2" ? gpt2_of(config) : llama_of(config), has_dropout(config)};
 }
 

@@ -4,13 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "common/core/check.hpp"
 #include "common/testing/small_pretrained.hpp"
-#include "common/testing/temp_folder.hpp"
 #include "common/train/pretrained/pretrained_weights.hpp"
-#include "common/train/start.hpp"
 
 namespace ladder {
 namespace {
@@ -20,51 +16,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// A small GPT-2 in a folder, or a file, and what a run gets that starts from it.
-class PretrainedTest : public ::testing::Test {
+class PretrainedTest : public PretrainedFolderTest {
  protected:
-  PretrainedTest() {
-    options_.data.source = "tokens.bin";
-    options_.data.vocab_size = 6;
-    options_.output.init_from = folder_.path();
-    write_config(small_gpt2_config());
-  }
-
-  void write_config(const Json& config) const { folder_.write("config.json", to_text(config)); }
-  void write_model(const TensorsByName& tensors) const {
-    write_safetensors(folder_.path("model.safetensors"), tensors);
-  }
-
-  Start start() const { return Start(options_.output.init_from); }
-
-  // The parameters of a model of the run's, once loaded.
-  TensorsByName load() {
-    finalize(options_);
-    std::vector<NamedTensor> parameters;
-    for (const Unit& unit : build_layers(options_.model, /*seed=*/2).units())
-      parameters.insert(parameters.end(), unit.tensors.begin(), unit.tensors.end());
-    const TrainState state{.parameters = whole_tensors(parameters)};
-    const std::string hash = start().load(state, options_.model.tie_embeddings);
-    EXPECT_EQ(hash, tensor_hash(state.parameters));
-    TensorsByName loaded;
-    for (const auto& [name, tensor] : parameters) loaded[name] = tensor.detach();
-    return loaded;
-  }
-
   static void expect_equal(const TensorsByName& loaded, const TensorsByName& wanted) {
     ASSERT_EQ(loaded.size(), wanted.size());
     for (const auto& [name, tensor] : wanted)
       EXPECT_TRUE(at::equal(loaded.at(name), tensor)) << name;
   }
-
-  template <class Error, class... Parts>
-  void expect_refused(const Parts&... parts) {
-    EXPECT_THAT([&] { load(); }, ThrowsMessage<Error>(AllOf(HasSubstr(parts)...)));
-  }
-
-  TempFolder folder_;
-  TrainOptions options_;
-  TensorsByName values_ = random_values(small_gpt2());
 };
 
 TEST_F(PretrainedTest, ReadsWhatTheFolderHolds) {
@@ -78,17 +36,15 @@ TEST_F(PretrainedTest, ReadsWhatTheFolderHolds) {
   EXPECT_FALSE(options_.derived.contains("vocab-size"));
 }
 
-TEST_F(PretrainedTest, NamesMayHaveAPrefix) {
+TEST_F(PretrainedTest, ShardsAreReadByTheirIndexWithoutAPrefixAndBuffers) {
   for (const char* prefix : {"transformer.", "model."}) {
-    write_model(with_prefix(prefix, values_));
-    expect_equal(load(), values_);
-  }
-}
-
-TEST_F(PretrainedTest, ShardsAreReadByTheirIndex) {
-  for (const int num_shards : {1, 2, 5}) {
-    write_shards(folder_.path(), with_prefix("transformer.", values_), num_shards);
-    expect_equal(load(), values_);
+    TensorsByName stored = with_prefix(prefix, values_);
+    stored[concat(prefix, "h.0.attn.bias")] = at::ones({1, 1, 4, 4}, at::kByte);
+    stored[concat(prefix, "h.0.attn.masked_bias")] = at::ones({}, at::kFloat);
+    for (const int num_shards : {1, 2, 5}) {
+      write_shards(folder_.path(), stored, num_shards);
+      expect_equal(load(), values_);
+    }
   }
 }
 
@@ -215,14 +171,6 @@ TEST_F(PretrainedTest, AShorterContextTakesTheFirstPositions) {
   expect_equal(load(), values_);
   options_.model.context = 5;
   expect_refused<UsageError>("--context 5", "config.json", "at most 4");
-}
-
-TEST_F(PretrainedTest, BuffersThatAModelComputesAreSkipped) {
-  TensorsByName stored = with_prefix("transformer.", values_);
-  stored["transformer.h.0.attn.bias"] = at::ones({1, 1, 4, 4}, at::kByte);
-  stored["transformer.h.0.attn.masked_bias"] = at::ones({}, at::kFloat);
-  write_model(stored);
-  expect_equal(load(), values_);
 }
 
 TEST_F(PretrainedTest, ATiedHeadMayBeStoredIfItIsTheEmbedding) {
