@@ -58,32 +58,32 @@ class Gpt2 final : public Family {
     const std::int64_t C = options_.channels, M = options_.mlp_channels;
     const std::string h = concat("h.", index, ".");
     const double residual = residual_std(options_);
-    const Gpt2Block block{
-        .ln_1 = layer_norm(make),
-        .attn = {linear(make, h + "attn.c_attn", C, 3 * C, kInitStd),
-                 linear(make, h + "attn.c_proj", C, C, residual), options_.heads},
-        .ln_2 = layer_norm(make),
-        .c_fc = linear(make, h + "mlp.c_fc", C, M, kInitStd),
-        .c_proj = linear(make, h + "mlp.c_proj", M, C, residual),
+    Layer layer;
+    const auto named = [&](const std::string& name, const at::Tensor& tensor) {
+      layer.unit.tensors.push_back({name, tensor});
+      return tensor;
     };
-    return {{"",
-             {{h + "ln_1.weight", block.ln_1.weight},
-              {h + "ln_1.bias", block.ln_1.bias},
-              {h + "attn.c_attn.weight", block.attn.c_attn.weight},
-              {h + "attn.c_attn.bias", block.attn.c_attn.bias},
-              {h + "attn.c_proj.weight", block.attn.c_proj.weight},
-              {h + "attn.c_proj.bias", block.attn.c_proj.bias},
-              {h + "ln_2.weight", block.ln_2.weight},
-              {h + "ln_2.bias", block.ln_2.bias},
-              {h + "mlp.c_fc.weight", block.c_fc.weight},
-              {h + "mlp.c_fc.bias", block.c_fc.bias},
-              {h + "mlp.c_proj.weight", block.c_proj.weight},
-              {h + "mlp.c_proj.bias", block.c_proj.bias}}},
-            block};
+    const auto norm = [&](const std::string& name) -> LayerNorm {
+      return {named(name + ".weight", make.constant(C, 1.0)),
+              named(name + ".bias", make.constant(C, 0.0)), options_.norm_eps};
+    };
+    const auto linear = [&](const std::string& name, std::int64_t in, std::int64_t out,
+                            double std) -> Linear {
+      return {named(name + ".weight", make.normal(name + ".weight", {in, out}, std)),
+              named(name + ".bias", make.constant(out, 0.0)), options_.products};
+    };
+    layer.forward = Gpt2Block{.ln_1 = norm(h + "ln_1"),
+                              .attn = {linear(h + "attn.c_attn", C, 3 * C, kInitStd),
+                                       linear(h + "attn.c_proj", C, C, residual), options_.heads},
+                              .ln_2 = norm(h + "ln_2"),
+                              .c_fc = linear(h + "mlp.c_fc", C, M, kInitStd),
+                              .c_proj = linear(h + "mlp.c_proj", M, C, residual)};
+    return layer;
   }
 
   Layer final_norm(const ParameterMaker& make) const override {
-    const LayerNorm ln_f = layer_norm(make);
+    const LayerNorm ln_f{make.constant(options_.channels, 1.0),
+                         make.constant(options_.channels, 0.0), options_.norm_eps};
     return {{"", {{"ln_f.weight", ln_f.weight}, {"ln_f.bias", ln_f.bias}}}, ln_f};
   }
 
@@ -122,18 +122,6 @@ class Gpt2 final : public Family {
   }
 
   bool has_joint_qkv() const override { return true; }
-
- private:
-  LayerNorm layer_norm(const ParameterMaker& make) const {
-    return {make.constant(options_.channels, 1.0), make.constant(options_.channels, 0.0),
-            options_.norm_eps};
-  }
-
-  Linear linear(const ParameterMaker& make, const std::string& name, std::int64_t in,
-                std::int64_t out, double std) const {
-    return {make.normal(name + ".weight", {in, out}, std), make.constant(out, 0.0),
-            options_.products};
-  }
 };
 
 }  // namespace
