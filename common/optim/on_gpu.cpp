@@ -26,20 +26,6 @@ struct Corrections {
   double of_square;
 };
 
-std::int64_t num_norm_blocks(const at::Tensor& piece) {
-  return (piece.numel() + kNormBlock - 1) / kNormBlock;
-}
-
-// Through pinned memory, which the GPU writes by itself: a copy to other memory is two copies.
-std::vector<double> to_host(const at::Tensor& sums) {
-  const at::Tensor host =
-      at::empty(sums.sizes(), at::TensorOptions(at::kDouble).pinned_memory(sums.is_cuda()));
-  host.copy_(sums, /*non_blocking=*/true);
-  wait_for(sums.device());
-  const auto* data = host.const_data_ptr<double>();
-  return {data, data + host.numel()};
-}
-
 }  // namespace
 
 AdamWFactors factors_of(const AdamWStep& step) {
@@ -71,17 +57,25 @@ void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_
   if (rounded.defined()) rounded.copy_(params);
 }
 
-std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces) {
-  std::vector<at::Tensor> sums;
-  for (const at::Tensor& piece : pieces) {
-    const std::int64_t missing = num_norm_blocks(piece) * kNormBlock - piece.numel();
-    const at::Tensor values = at::constant_pad_nd(piece.to(at::kDouble), {0, missing});
-    sums.push_back(values.square().view({-1, kNormBlock}).sum(1));
-  }
-  return sums.empty() ? std::vector<double>() : to_host(at::cat(sums));
+#ifdef LADDER_WITH_CUDA
+
+namespace {
+
+std::int64_t num_norm_blocks(const at::Tensor& piece) {
+  return (piece.numel() + kNormBlock - 1) / kNormBlock;
 }
 
-#ifdef LADDER_WITH_CUDA
+// Through pinned memory, which the GPU writes by itself: a copy to other memory is two copies.
+std::vector<double> to_host(const at::Tensor& sums) {
+  const at::Tensor host =
+      at::empty(sums.sizes(), at::TensorOptions(at::kDouble).pinned_memory(sums.is_cuda()));
+  host.copy_(sums, /*non_blocking=*/true);
+  wait_for(sums.device());
+  const auto* data = host.const_data_ptr<double>();
+  return {data, data + host.numel()};
+}
+
+}  // namespace
 
 void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                   at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step) {
@@ -118,14 +112,14 @@ std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
 
 #else
 
-void adamw_on_gpu(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
-                  at::TensorList exp_avg_sqs, at::TensorList rounded, const AdamWStep& step) {
-  for (std::size_t i = 0; i < params.size(); ++i)
-    adamw_with_aten(params[i], grads[i], exp_avgs[i], exp_avg_sqs[i], rounded[i], step);
+void adamw_on_gpu(at::TensorList /*params*/, at::TensorList /*grads*/, at::TensorList /*exp_avgs*/,
+                  at::TensorList /*exp_avg_sqs*/, at::TensorList /*rounded*/,
+                  const AdamWStep& /*step*/) {
+  throw CheckError(cuda_problem());
 }
 
-std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
-  return block_sums_with_aten(pieces);
+std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& /*pieces*/) {
+  throw CheckError(cuda_problem());
 }
 
 #endif

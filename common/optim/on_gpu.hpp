@@ -1,6 +1,6 @@
 // What the optimizer and the norms do to tensors on a GPU: one kernel each, so that every number
-// passes through memory once. Beside each, the same in terms of ATen, which a test compares it
-// with.
+// passes through memory once. Beside AdamW's, the same in terms of ATen, for comparison. Both throw
+// CheckError in a build without CUDA.
 //
 //   kernel            bytes per element                     does
 //   adamw_on_gpu      28 + gradient (4, 2) + rounded (2)    AdamW, and its result in 16 bits as well
@@ -30,6 +30,5 @@ void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_
 // Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read
 // back in one copy: this waits for the GPU.
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces);
-std::vector<double> block_sums_with_aten(const std::vector<at::Tensor>& pieces);
 
 }  // namespace ladder
