@@ -71,7 +71,7 @@ def self_test():
 
 
 def main():
-    parser = results_parser("ideas", __doc__)
+    parser = results_parser("ideas", __doc__, has_folder=False)
     parser.add_argument("--link", default="50:1", help="LATENCY_US:GBPS")
     parser.add_argument("--steps", type=int, default=20, help=f"of a run; a multiple of {ROUND}")
     parser.add_argument("--rounds", type=int, default=4)

@@ -11,10 +11,11 @@ from processes import BUILD
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def results_parser(name, about):
+def results_parser(name, about, has_folder=True):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"./ladder bench {name}")
     parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
-    parser.add_argument("--out", type=Path, help="folder of the results; default: a new one under runs/")
+    if has_folder:
+        parser.add_argument("--out", type=Path, help="folder of the results; default: a new one under runs/")
     parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
     return parser
 
