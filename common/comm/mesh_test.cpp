@@ -68,15 +68,6 @@ TEST_ON_RANKS(MeshTest, ARankIsAStageOfAReplica) {
   }
 }
 
-TEST_ON_RANKS(MeshTest, MayBeOfGivenGroups) {
-  SelfCommunicator alone;
-  const Mesh mesh(comm_, alone, comm_);
-  EXPECT_EQ(&mesh.data_parallel, &alone);
-  EXPECT_EQ(&mesh.stages, &comm_);
-  EXPECT_EQ(mesh.num_stages(), size_);
-  EXPECT_EQ(mesh.num_replicas(), 1);
-}
-
 // Sends in both groups, and returns what they should add to the world's meter.
 Traffic use_groups_of(const Mesh& mesh) {
   mesh.data_parallel.all_reduce(at::ones({101}))->wait();

@@ -39,19 +39,6 @@ TEST(TrafficTheory, ByHand) {
   EXPECT_EQ(send_traffic(10, 4), expected);
 }
 
-TEST(TrafficTheory, OneRankOnlyCalls) {
-  Traffic expected;
-  expected[CommOp::kAllReduce] = {1, 0, 0};
-  expected[CommOp::kReduceScatter] = {1, 0, 0};
-  expected[CommOp::kAllGather] = {1, 0, 0};
-  expected[CommOp::kBroadcast] = {1, 0, 0};
-  Traffic sum = all_reduce_traffic(1000, 4, 1, 0);
-  sum += reduce_scatter_traffic(1000, 4, 1, 0);
-  sum += all_gather_traffic(1000, 4, 1, 0);
-  sum += broadcast_traffic(1000, 4, 1, 0, 0);
-  EXPECT_EQ(sum, expected);
-}
-
 // 3 GiB on two ranks: 1.5 GiB each way, in pieces of at most 1 GiB. No meter measures these.
 TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   const std::int64_t gib = std::int64_t{1} << 30;

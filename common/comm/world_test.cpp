@@ -27,29 +27,28 @@ class WorldTest : public ::testing::Test {
   void SetUp() override { forget_launchers(); }
   void TearDown() override { forget_launchers(); }
   static void forget_launchers() {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE",
-                             "OMPI_COMM_WORLD_RANK",
-                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                             "MPI_LOCALNRANKS",
-                             "PMI_SIZE",
-                             "PMI_RANK",
-                             "MPI_LOCALRANKID",
-                             "SLURM_STEP_NUM_TASKS",
-                             "SLURM_PROCID",
-                             "SLURM_LOCALID",
-                             "SLURM_NTASKS",
-                             "TORCHELASTIC_RUN_ID",
-                             "WORLD_SIZE",
-                             "RANK",
-                             "LOCAL_RANK",
-                             "LOCAL_WORLD_SIZE",
-                             "MASTER_ADDR",
-                             "MASTER_PORT",
-                             "TORCHELASTIC_USE_AGENT_STORE",
-                             "TORCHELASTIC_RESTART_COUNT"}) {
-      unsetenv(name);
-    }
+    static const char* const kVariables[] = {"OMPI_COMM_WORLD_SIZE",
+                                             "OMPI_COMM_WORLD_RANK",
+                                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                             "MPI_LOCALNRANKS",
+                                             "PMI_SIZE",
+                                             "PMI_RANK",
+                                             "MPI_LOCALRANKID",
+                                             "SLURM_STEP_NUM_TASKS",
+                                             "SLURM_PROCID",
+                                             "SLURM_LOCALID",
+                                             "SLURM_NTASKS",
+                                             "TORCHELASTIC_RUN_ID",
+                                             "WORLD_SIZE",
+                                             "RANK",
+                                             "LOCAL_RANK",
+                                             "LOCAL_WORLD_SIZE",
+                                             "MASTER_ADDR",
+                                             "MASTER_PORT",
+                                             "TORCHELASTIC_USE_AGENT_STORE",
+                                             "TORCHELASTIC_RESTART_COUNT"};
+    for (const char* name : kVariables) unsetenv(name);
   }
 };
 

@@ -32,10 +32,6 @@ constexpr double kFailedSeconds = 1;
 const char* const kVerdict = "verdict";
 const char* const kLeft = "left";
 
-std::vector<std::uint8_t> bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
 // "step3_naive_dp/naive_dp.cpp:16".
 std::string text_of(const CallSite& where) {
   if (where.line() == 0) return "";
@@ -146,9 +142,9 @@ Call CallBoard::announce(const std::string& sequence, const std::vector<int>& ra
   newest_.push_back(call);
   if (newest_.size() > kNumKept) newest_.pop_front();
   keep(State::kRuns);
-  store_->put(count_key(sequence, rank_), bytes_of(std::to_string(call.number)));
+  store_->put(count_key(sequence, rank_), std::to_string(call.number));
   const std::string key = call_key("call", call), count = call_key("made", call);
-  if (put_if_absent(key, must_agree) != must_agree) {
+  if (store_->put_if_absent(key, must_agree) != must_agree) {
     keep(State::kParts, call);
     const std::vector<RankCalls> all = read_once_all_wait();
     throw Desynchronized(
@@ -189,7 +185,7 @@ void CallBoard::wait_until(const Call& call, const std::vector<int>& ranks,
 }
 
 void CallBoard::say_how_long() {
-  store_->put(waited_key(rank_), bytes_of(concat(std::round(100 * since_wait_.seconds()) / 100)));
+  store_->put(waited_key(rank_), concat(std::round(100 * since_wait_.seconds()) / 100));
 }
 
 std::string CallBoard::verdict_if_any() {
@@ -211,7 +207,7 @@ std::vector<int> CallBoard::missing(const Call& call, const std::vector<int>& ra
 }
 
 void CallBoard::pass(const Call& call, const std::string& text) {
-  store_->put(concat(call_key("passed", call), "/", rank_), bytes_of(text));
+  store_->put(concat(call_key("passed", call), "/", rank_), text);
 }
 
 std::string CallBoard::passed_by(const Call& call, int rank) {
@@ -238,18 +234,11 @@ void CallBoard::keep(State state, const Call& current, const std::vector<int>& r
   for (const int rank : ranks) text += concat(" ", rank);
   text += concat("\n", to_line(current));
   for (const Call& call : newest_) text += to_line(call);
-  store_->put(state_key(rank_), bytes_of(text));
+  store_->put(state_key(rank_), text);
 }
 
 std::string CallBoard::read(const std::string& key) {
-  if (!store_->has(key)) return "";
-  const std::vector<std::uint8_t> bytes = store_->get(key);
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string CallBoard::put_if_absent(const std::string& key, const std::string& text) {
-  const std::vector<std::uint8_t> there = store_->put_if_absent(key, bytes_of(text));
-  return {there.begin(), there.end()};
+  return store_->has(key) ? store_->get(key) : "";
 }
 
 RankCalls CallBoard::read_rank(int rank) {
@@ -313,7 +302,7 @@ void CallBoard::pause() {
 }
 
 std::string CallBoard::conclude(const std::string& verdict) {
-  return put_if_absent(kVerdict, verdict);
+  return store_->put_if_absent(kVerdict, verdict);
 }
 
 }  // namespace ladder

@@ -84,7 +84,6 @@ class CallBoard {
   void announce_end();
   std::string verdict_if_any();
   std::string read(const std::string& key);  // nothing: it is not there
-  std::string put_if_absent(const std::string& key, const std::string& text);
   RankCalls read_rank(int rank);
   std::vector<RankCalls> read_all();
   std::vector<RankCalls> read_once_all_wait();

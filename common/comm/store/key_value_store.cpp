@@ -48,8 +48,10 @@ c10d::TCPStoreOptions options_for(int port, bool is_server, double timeout_s) {
 
 struct KeyValueStore::Client {
   Client(const std::string& host, int port, bool is_server, double timeout_s)
-      : store(std::make_shared<c10d::TCPStore>(host, options_for(port, is_server, timeout_s))),
-        who(name_of(host, store->getPort())) {}
+      : Client(host,
+               std::make_shared<c10d::TCPStore>(host, options_for(port, is_server, timeout_s))) {}
+  Client(const std::string& host, const std::shared_ptr<c10d::TCPStore>& tcp_store)
+      : store(tcp_store), port(tcp_store->getPort()), who(name_of(host, port)) {}
 
   template <class Request>
   auto ask(const Request& request) {
@@ -75,7 +77,8 @@ struct KeyValueStore::Client {
     if (is_silent) static_cast<void>(thread.release());  // it waits for an answer, with the store
   }
 
-  std::shared_ptr<c10d::TCPStore> store;
+  std::shared_ptr<c10d::Store> store;  // which has text as well as bytes
+  int port;
   std::string who;
   double patience_s = 0;                    // 0: forever
   std::unique_ptr<c10::ThreadPool> thread;  // makes the requests, unless they may take forever
@@ -95,25 +98,24 @@ void KeyValueStore::limit_patience(double patience_s, const std::string& who) {
 }
 
 int KeyValueStore::port() const {
-  return client_->store->getPort();
+  return client_->port;
 }
 
-void KeyValueStore::put(const std::string& key, const std::vector<std::uint8_t>& value) {
+void KeyValueStore::put(const std::string& key, const std::string& value) {
   client_->ask([key, value](auto& store) { store.set(key, value); });
 }
 
-std::vector<std::uint8_t> KeyValueStore::put_if_absent(const std::string& key,
-                                                       const std::vector<std::uint8_t>& value) {
+std::string KeyValueStore::put_if_absent(const std::string& key, const std::string& value) {
   // With an empty expectation, TCPStore sets a key that is not there.
-  return client_->ask([key, value](auto& store) { return store.compareSet(key, {}, value); });
+  return client_->ask([key, value](auto& store) { return store.compareSet(key, "", value); });
 }
 
 bool KeyValueStore::has(const std::string& key) {
   return client_->ask([key](auto& store) { return store.check({key}); });
 }
 
-std::vector<std::uint8_t> KeyValueStore::get(const std::string& key) {
-  return client_->ask([key](auto& store) { return store.get(key); });
+std::string KeyValueStore::get(const std::string& key) {
+  return client_->ask([key](auto& store) { return store.get_to_str(key); });
 }
 
 void KeyValueStore::remove(const std::string& key) {

@@ -1,4 +1,4 @@
-// A client of libtorch's TCPStore: bytes under keys, which one process serves to all others.
+// A client of libtorch's TCPStore: values under keys, which one process serves to all others.
 //
 // Threads: any, one at a time.
 // Throws:  CheckError naming the address, if the server cannot be reached or has gone.
@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace ladder {
 
@@ -25,12 +24,11 @@ class KeyValueStore {
   // process may be frozen. Errors say `who` instead of the address.
   void limit_patience(double patience_s, const std::string& who);
   int port() const;
-  void put(const std::string& key, const std::vector<std::uint8_t>& value);  // does not wait
+  void put(const std::string& key, const std::string& value);  // does not wait
   // Puts it unless the key is there. Returns what is there then.
-  std::vector<std::uint8_t> put_if_absent(const std::string& key,
-                                          const std::vector<std::uint8_t>& value);
+  std::string put_if_absent(const std::string& key, const std::string& value);
   bool has(const std::string& key);
-  std::vector<std::uint8_t> get(const std::string& key);
+  std::string get(const std::string& key);
   void remove(const std::string& key);
   std::int64_t add(const std::string& key, std::int64_t amount);  // to a number; returns the sum
   std::int64_t num_keys();

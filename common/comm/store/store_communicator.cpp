@@ -61,8 +61,8 @@ class StoreMessages final : public KeyedMessages {
     CommOp op;
     std::int64_t bytes = 0;  // of the message
   };
-  std::optional<std::vector<std::uint8_t>> take(const std::string& key);  // out of the store
-  static std::optional<Header> read_header(const std::vector<std::uint8_t>& packet);
+  std::optional<std::string> take(const std::string& key);  // out of the store
+  static std::optional<Header> read_header(const std::string& packet);
   static std::string foreign(const Awaited& awaited);
 
   StoreGroup& group_;
@@ -87,9 +87,9 @@ void StoreMessages::put(const std::string& key, const std::byte* data, std::int6
     const std::int64_t begin = i * kPacketBytes;
     const std::size_t length = packet_bytes(bytes, i);
     const std::size_t header = i == 0 ? kHeaderBytes : 0;
-    std::vector<std::uint8_t> packet(header + length);
+    std::string packet(header + length, 0);
     if (i == 0) {
-      packet[0] = static_cast<std::uint8_t>(op_);
+      packet[0] = static_cast<char>(op_);
       std::memcpy(packet.data() + 1, &bytes, sizeof bytes);
     }
     if (length > 0) std::memcpy(packet.data() + header, data + begin, length);
@@ -98,9 +98,9 @@ void StoreMessages::put(const std::string& key, const std::byte* data, std::int6
 }
 
 // Nothing if no rank can have sent it.
-std::optional<StoreMessages::Header> StoreMessages::read_header(
-    const std::vector<std::uint8_t>& packet) {
-  if (packet.size() < kHeaderBytes || packet[0] >= kNumCommOps) return {};
+std::optional<StoreMessages::Header> StoreMessages::read_header(const std::string& packet) {
+  if (packet.size() < kHeaderBytes || static_cast<std::uint8_t>(packet[0]) >= kNumCommOps)
+    return {};
   Header header = {.op = static_cast<CommOp>(packet[0])};
   std::memcpy(&header.bytes, packet.data() + 1, sizeof header.bytes);
   if (header.bytes < 0) return {};
@@ -108,7 +108,7 @@ std::optional<StoreMessages::Header> StoreMessages::read_header(
 }
 
 bool StoreMessages::try_take(const Awaited& awaited) try {
-  std::optional<std::vector<std::uint8_t>> packet = take(awaited.key);
+  std::optional<std::string> packet = take(awaited.key);
   if (!packet) return false;
   const std::optional<Header> header = read_header(*packet);
   std::string problem = header ? difference(awaited, header->op, header->bytes) : foreign(awaited);
@@ -129,9 +129,9 @@ bool StoreMessages::try_take(const Awaited& awaited) try {
   throw CheckError(who() + error.what());
 }
 
-std::optional<std::vector<std::uint8_t>> StoreMessages::take(const std::string& key) {
+std::optional<std::string> StoreMessages::take(const std::string& key) {
   if (!group_.store->has(key)) return {};
-  std::vector<std::uint8_t> packet = group_.store->get(key);
+  std::string packet = group_.store->get(key);
   group_.store->remove(key);
   return packet;
 }
@@ -144,10 +144,8 @@ std::string StoreMessages::foreign(const Awaited& awaited) {
 
 void StoreMessages::idle(double waited_s) {
   KeyValueStore& store = *group_.store;
-  if (waited_s > 1 && store.has(group_.failure_key)) {
-    const std::vector<std::uint8_t> name = store.get(group_.failure_key);
-    throw CheckError(concat(who(), std::string(name.begin(), name.end()), " has failed"));
-  }
+  if (waited_s > 1 && store.has(group_.failure_key))
+    throw CheckError(concat(who(), store.get(group_.failure_key), " has failed"));
   check(waited_s < group_.timeout_s, who(), "rank ", awaited_.front().peer,
         " has sent nothing for ", group_.timeout_s,
         " s: it has ended, or waits for something else");
@@ -200,8 +198,7 @@ std::unique_ptr<Communicator> StoreProcess::communicator() const {
 
 void StoreProcess::announce_failure() noexcept {
   try {
-    const std::string name = concat("rank ", launched_rank());
-    store_->put(store_failure_key(prefix_), {name.begin(), name.end()});
+    store_->put(store_failure_key(prefix_), concat("rank ", launched_rank()));
   } catch (const std::exception&) {  // the others will find that the store does not answer
   }
 }

@@ -101,11 +101,11 @@ TEST_F(StoreTransport, RanksThatDisagreeOnTheOperationAreFound) {
 
 // What a stranger has put under the key of rank 1's message, a packet under each of its keys.
 TEST_F(StoreTransport, APacketOfTheWrongLengthIsRefused) {
-  using Bytes = std::vector<std::uint8_t>;
+  using Bytes = std::string;
   const std::size_t most = KeyValueStore::kMaxValueBytes / 2;  // bytes of a message in a packet
   const auto first = [](std::int64_t length, std::size_t num_bytes, CommOp op = CommOp::kSend) {
     Bytes packet(9 + num_bytes, 1);
-    packet[0] = static_cast<std::uint8_t>(op);
+    packet[0] = static_cast<char>(op);
     std::memcpy(packet.data() + 1, &length, sizeof length);
     return packet;
   };
@@ -150,8 +150,7 @@ TEST_F(StoreTransport, AnAnnouncedFailureEndsTheWaiting) {
   const Timer timer;
   on_ranks(2, [&](Communicator& comm) {
     if (comm.rank() == 1) {
-      const std::string name = "rank 1";
-      connect()->put(store_failure_key("test/"), {name.begin(), name.end()});
+      connect()->put(store_failure_key("test/"), "rank 1");
     } else {
       EXPECT_THAT([&] { comm.barrier(); },
                   ThrowsMessage<CheckError>(HasSubstr("rank 0 of 2: barrier: rank 1 has failed")));

@@ -38,16 +38,6 @@ TEST(RunAsThreads, GivesEachThreadARank) {
   }
 }
 
-TEST(RunAsThreads, RunsTheRanksAtTheSameTime) {
-  int num_done = 0;
-  run_as_threads(3, [&](Communicator& comm) {
-    comm.barrier();
-    const double sum = all_reduce_sum(1.0, comm);
-    if (comm.rank() == 0) num_done = static_cast<int>(sum);
-  });
-  EXPECT_EQ(num_done, 3);
-}
-
 // Throws on rank 2; the others wait for it.
 template <class Error>
 auto failing(Error error) {
@@ -59,7 +49,7 @@ auto failing(Error error) {
   };
 }
 
-TEST(RunAsThreads, ThrowsWhatTheFirstRankThrew) {
+TEST(RunAsThreads, ThrowsWhatTheFirstRankThrewAndRefusesNoRanks) {
   EXPECT_THAT(failing(CheckError("no data")), ThrowsMessage<CheckError>("rank 2: no data"));
   EXPECT_THAT(failing(UsageError("--lr is -1")), ThrowsMessage<UsageError>("rank 2: --lr is -1"));
   EXPECT_THAT(failing(std::runtime_error("odd")), ThrowsMessage<CheckError>("rank 2: odd"));
@@ -67,9 +57,6 @@ TEST(RunAsThreads, ThrowsWhatTheFirstRankThrew) {
               ThrowsMessage<CheckError>("rank 2 of 3: send: no"))
       << "named once";
   EXPECT_THROW(failing(17)(), int);
-}
-
-TEST(RunAsThreads, RefusesNoRanks) {
   EXPECT_THROW(run_as_threads(0, [](Communicator&) {}), CheckError);
 }
 
@@ -97,28 +84,34 @@ void nap() {
   std::this_thread::sleep_for(std::chrono::milliseconds(3));
 }
 
-TEST(AThreadThatFails, WakesThoseThatWait) {
+// The others wait already, or are about to.
+TEST(AThreadThatEnds, WakesThoseThatWait) {
   for (const auto& [name, wait] : kWaits) {
-    for (const bool is_late : {false, true}) {  // the others wait already, or are about to
+    for (const auto [fails, is_late] :
+         {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
       SCOPED_TRACE(name);
-      const auto body = [&](Communicator& comm) {
-        if (comm.rank() == kEnding) {
-          if (is_late) nap();
-          throw CheckError("the disk is full");
-        }
-        if (!is_late) nap();
-        EXPECT_THAT([&] { wait(comm); }, ThrowsMessage<CheckError>(concat(
-                                             "rank ", comm.rank(), " of 3: ", name,
-                                             ": rank 1 of all 3 has failed: the disk is full")));
+      const std::string why =
+          fails ? "has failed: the disk is full" : "has ended without taking part";
+      const auto body = [&, fails = fails, is_late = is_late, &name = name,
+                         &wait = wait](Communicator& comm) {
+        if (is_late == (comm.rank() == kEnding)) nap();
+        if (comm.rank() == kEnding) return check(!fails, "the disk is full");
+        EXPECT_THAT([&] { wait(comm); },
+                    ThrowsMessage<CheckError>(
+                        concat("rank ", comm.rank(), " of 3: ", name, ": rank 1 of all 3 ", why)));
       };
-      EXPECT_THAT([&] { run_as_threads(kNumRanks, body); },
-                  ThrowsMessage<CheckError>("rank 1: the disk is full"));
+      const auto run = [&] { run_as_threads(kNumRanks, body); };
+      if (fails) {
+        EXPECT_THAT(run, ThrowsMessage<CheckError>("rank 1: the disk is full"));
+      } else {
+        run();
+      }
     }
   }
 }
 
 // The others wait for each other, and test().
-TEST(AThreadThatFails, WakesThoseThatDoNotNeedIt) {
+TEST(AThreadThatEnds, WakesThoseThatDoNotNeedIt) {
   const auto body = [](Communicator& comm) {
     const auto part = comm.split(comm.rank() == kEnding ? 0 : 1, 0);
     if (comm.rank() == kEnding) {
@@ -133,22 +126,7 @@ TEST(AThreadThatFails, WakesThoseThatDoNotNeedIt) {
               ThrowsMessage<UsageError>("rank 1: --lr is -1"));
 }
 
-TEST(AThreadThatReturns, IsMissedWhereItIsNeeded) {
-  for (const auto& [name, wait] : kWaits) {
-    for (const bool is_late : {false, true}) {
-      SCOPED_TRACE(name);
-      run_as_threads(kNumRanks, [&, &name = name, &wait = wait](Communicator& comm) {
-        if (is_late == (comm.rank() == kEnding)) nap();
-        if (comm.rank() == kEnding) return;
-        EXPECT_THAT([&] { wait(comm); }, ThrowsMessage<CheckError>(concat(
-                                             "rank ", comm.rank(), " of 3: ", name,
-                                             ": rank 1 of all 3 has ended without taking part")));
-      });
-    }
-  }
-}
-
-TEST(AThreadThatReturns, IsNamedByItsNumberInTheProcess) {
+TEST(AThreadThatEnds, IsNamedByItsNumberInTheProcess) {
   run_as_threads(4, [](Communicator& comm) {
     const auto part = comm.split(comm.rank() % 2, 0);
     if (comm.rank() == 3) return;
