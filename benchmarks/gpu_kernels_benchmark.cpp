@@ -9,6 +9,9 @@
 //   block sums       4   per fp32 element of the norm
 //   fold          4 + 4N per fp32 element, of N ranks
 //   cross-entropy    6   per bf16 logit: read forward, read and written backward
+//   LayerNorm       16   per bf16 number of a branch that ends and of one that begins: forward
+//                        reads 2 and writes 2, and so does backward, in other roles
+//   GELU            10   per bf16 number: read and written forward; backward reads 2, writes 1
 //
 // The ATen versions move more than these bytes, and the rest does not count:
 // their share shows what that costs.
@@ -26,6 +29,7 @@
 #include "common/core/cuda_device.hpp"
 #include "common/core/precision.hpp"
 #include "common/model/cross_entropy_on_gpu.hpp"
+#include "common/model/modules.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/update_kernels.hpp"
@@ -148,6 +152,55 @@ void cross_entropy_aten(benchmark::State& state) {
   });
 }
 
+at::Tensor bf16_leaf(at::IntArrayRef shape) {
+  at::Tensor leaf = on_gpu(shape, at::kBFloat16).set_requires_grad(true);
+  leaf.set_grad_dtype(at::kFloat);
+  return leaf;
+}
+
+// Forward and backward, with the gradients of weight and bias: GPT-2 124M's rows, 16 times.
+constexpr std::int64_t kRows = 16'384, kChannels = 768;
+
+template <class ForkFunction>
+void layer_norm(benchmark::State& state, const ForkFunction& fork) {
+  const at::Tensor x = bf16_leaf({kRows, kChannels}), branch = bf16_leaf({kRows, kChannels});
+  const LayerNorm norm = {bf16_leaf({kChannels}), bf16_leaf({kChannels})};
+  const at::Tensor dy = at::randn_like(x.detach());
+  measure(state, 16 * kRows * kChannels, [&] {
+    const Fork forked = fork(norm, x, branch);
+    torch::autograd::grad({forked.stream, forked.normed}, {x, branch, norm.weight, norm.bias},
+                          {dy, dy});
+  });
+}
+void layer_norm_kernels(benchmark::State& state) {
+  layer_norm(state, [](const LayerNorm& norm, const at::Tensor& x, const at::Tensor& branch) {
+    return norm.fork(x, branch);
+  });
+}
+void layer_norm_aten(benchmark::State& state) {
+  layer_norm(state, [](const LayerNorm& norm, const at::Tensor& x, const at::Tensor& branch) {
+    const at::Tensor sum = x + branch;
+    return Fork{sum, at::layer_norm(sum, {kChannels}, norm.weight, norm.bias)};
+  });
+}
+
+template <class Gelu>
+void bias_gelu(benchmark::State& state, const Gelu& gelu) {
+  const at::Tensor x = bf16_leaf({kRows, 4 * kChannels}), bias = bf16_leaf({4 * kChannels});
+  const at::Tensor dy = at::randn_like(x.detach());
+  measure(state, 10 * kRows * 4 * kChannels, [&] {
+    torch::autograd::grad({gelu(x, bias)}, {x, bias}, {dy});
+  });
+}
+void bias_gelu_kernels(benchmark::State& state) {
+  bias_gelu(state, bias_gelu_on_gpu);
+}
+// With an addition that the product in front of it would do on the way.
+void bias_gelu_aten(benchmark::State& state) {
+  bias_gelu(state,
+            [](const at::Tensor& x, const at::Tensor& bias) { return at::gelu(x + bias, "tanh"); });
+}
+
 void on_events(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.1);  // of one call in ten
 }
@@ -162,6 +215,10 @@ BENCHMARK(block_sums_kernel)->Apply(on_events);
 BENCHMARK(fold_kernel)->ArgName("ranks")->Arg(2)->Arg(4)->Arg(8)->Apply(on_events);
 BENCHMARK(cross_entropy_kernel)->Apply(vocabularies);
 BENCHMARK(cross_entropy_aten)->Apply(vocabularies);
+BENCHMARK(layer_norm_kernels)->Apply(on_events);
+BENCHMARK(layer_norm_aten)->Apply(on_events);
+BENCHMARK(bias_gelu_kernels)->Apply(on_events);
+BENCHMARK(bias_gelu_aten)->Apply(on_events);
 
 }  // namespace
 }  // namespace ladder

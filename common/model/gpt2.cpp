@@ -1,7 +1,5 @@
 // GPT-2 (Radford et al. 2019): pre-norm blocks, tanh GELU, learned positions, biases everywhere.
 
-#include <ATen/ops/gelu.h>
-
 #include <algorithm>
 
 #include "common/core/check.hpp"
@@ -29,8 +27,9 @@ struct Gpt2Block {
   Linear c_proj;  // [M] -> [C]
 
   at::Tensor operator()(const at::Tensor& x) const {  // [B, T, C] -> [B, T, C]
-    const at::Tensor y = x + attn(ln_1(x));
-    return y + c_proj(at::gelu(c_fc(ln_2(y)), "tanh"));
+    const auto [skip, n] = ln_1.fork(x);
+    const auto [y, m] = ln_2.fork(skip, attn(n));
+    return y + c_proj(gelu(c_fc, m));
   }
 };
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/native_layer_norm.h>
@@ -130,7 +131,10 @@ struct Product : torch::autograd::Function<Product> {
       return is_out_in ? weight_gradient(products, dy.t(), x.t(), type)
                        : weight_gradient(products, x.t(), dy.t(), type);
     };
-    const auto dbias = [=] { return dy.sum(0, /*keepdim=*/false, type); };
+    const auto dbias = [=] {
+      if (has_fused_kernels(dy)) return row_sums_on_gpu(dy).to(type);
+      return dy.sum(0, /*keepdim=*/false, type);
+    };
 
     variable_list gradients(6);
     if (context->needs_input_grad(0))
@@ -235,9 +239,22 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products produ
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
+  if (has_fused_layer_norm(x)) return add_layer_norm_on_gpu(x, {}, weight, bias, epsilon).normed;
   if (x.is_cpu() && is_16_bit(x.scalar_type()))
     return NarrowLayerNorm::apply(x, weight, bias, epsilon);
   return at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
+}
+
+Fork LayerNorm::fork(const at::Tensor& x, const OptionalTensor& branch) const {
+  if (has_fused_layer_norm(x)) return add_layer_norm_on_gpu(x, branch, weight, bias, epsilon);
+  const at::Tensor stream = branch ? x + *branch : x;
+  return {stream, (*this)(stream)};
+}
+
+at::Tensor gelu(const Linear& linear, const at::Tensor& x) {
+  if (!has_fused_kernels(x)) return at::gelu(linear(x), "tanh");
+  const Linear without_bias = {.weight = linear.weight, .bias = {}, .products = linear.products};
+  return bias_gelu_on_gpu(without_bias(x), linear.bias);
 }
 
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens) {

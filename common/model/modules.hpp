@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+
+#include "common/model/fused_on_gpu.hpp"
 
 namespace ladder {
 
@@ -41,7 +44,12 @@ struct LayerNorm {
   at::Tensor bias;    // [C]
   double epsilon = 1e-5;
   at::Tensor operator()(const at::Tensor& x) const;  // [..., C] -> [..., C]
+  // Where a branch of the model begins, and another may end: x + branch, or x, and its norm.
+  Fork fork(const at::Tensor& x, const std::optional<at::Tensor>& branch = {}) const;
 };
+
+// GELU(x W + b), by tanh.
+at::Tensor gelu(const Linear& linear, const at::Tensor& x);
 
 // The rows of weight [V, C] for tokens [...] int64: [..., C].
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);

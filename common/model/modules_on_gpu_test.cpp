@@ -2,6 +2,7 @@
 // logits in aligned rows.
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "common/model/modules.hpp"
 #include "common/testing/closeness.hpp"
@@ -61,6 +62,51 @@ TEST(ModulesOnGpu, LogitsStandInAlignedRows) {
     EXPECT_TRUE(close_in_norm(logits.detach().flatten(0, 1), wide_x.mm(wide_table.t()), 3e-3));
     EXPECT_TRUE(close_in_norm(x.grad().flatten(0, 1), wide_dy.mm(wide_table), 3e-3));
     EXPECT_TRUE(close_in_norm(table.grad(), wide_dy.t().mm(wide_x), 1e-5));
+  }
+}
+
+// A branch of a block: norm, product with GELU, and the addition; then the next norm. Of C channels
+// the kernels take the first two; the others are what ATen computes.
+at::Tensor branch(const std::vector<at::Tensor>& leaves, bool is_wide) {
+  const auto at_ = [&](std::size_t i) { return is_wide ? leaves[i].to(at::kDouble) : leaves[i]; };
+  const at::Tensor x = at_(0);
+  if (is_wide) {
+    const auto norm = [&](const at::Tensor& y, std::size_t i) {
+      return at::layer_norm(y, {y.size(-1)}, at_(i), at_(i + 1), 1e-5);
+    };
+    const at::Tensor y = x + at::gelu(at::addmm(at_(4), norm(x, 1), at_(3)), "tanh");
+    return y + norm(y, 5);
+  }
+  const LayerNorm ln_1 = {leaves[1], leaves[2]}, ln_2 = {leaves[5], leaves[6]};
+  const auto [skip, n] = ln_1.fork(x);
+  const auto [y, m] = ln_2.fork(skip, gelu(Linear{leaves[3], leaves[4]}, n));
+  return y + m;
+}
+
+TEST(ModulesOnGpu, FusedKernelsComputeWhatAtenDoesAndTheSameBitsInEveryRun) {
+  at::manual_seed(5);
+  for (const std::int64_t C : {64, 768, 2056, 12}) {
+    SCOPED_TRACE(C);
+    const std::vector<at::Tensor> leaves = {rounded_noise({300, C}).requires_grad_(),
+                                            bf16_leaf({C}),
+                                            bf16_leaf({C}),
+                                            bf16_leaf({C, C}),
+                                            bf16_leaf({C}),
+                                            bf16_leaf({C}),
+                                            bf16_leaf({C})};
+    const at::Tensor dy = rounded_noise({300, C});
+    const auto differentiate = [&](bool is_wide) {
+      const at::Tensor y = branch(leaves, is_wide);
+      std::vector<at::Tensor> all = torch::autograd::grad({y}, leaves, {dy.to(y.scalar_type())});
+      all.push_back(y.detach());
+      return all;
+    };
+    const auto got = differentiate(false), again = differentiate(false),
+               wanted = differentiate(true);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(close_in_norm(got[i], wanted[i], 2e-2)) << "tensor " << i;
+      EXPECT_TRUE(bits_equal(got[i].cpu(), again[i].cpu())) << "tensor " << i;
+    }
   }
 }
 

@@ -6,7 +6,9 @@
 
 #include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/rank_order_fold.hpp"
+#include "common/core/check.hpp"
 #include "common/model/cross_entropy_kernels.hpp"
+#include "common/model/fused_kernels.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
 #include "common/optim/update_kernels.hpp"
@@ -175,6 +177,108 @@ TEST_F(KernelsOnCpu, CrossEntropyIsTheAtenVersion) {
       EXPECT_TRUE(bits_equal(buffer.narrow(1, num_classes, 3), at::full({kRows, 3}, 7, type)));
     }
   }
+}
+
+// Rows and columns of values for a fused kernel, and what it leaves in [2 * columns] or [columns].
+kernels::Rows rows_of(const at::Tensor& x) {
+  return {.type = x.scalar_type(), .num_rows = x.size(0), .num_columns = x.size(1)};
+}
+at::Tensor added_up(const at::Tensor& parts) {
+  const at::Tensor sums = at::empty({parts.size(1)});
+  kernels::add_parts(parts.const_data_ptr<float>(), parts.size(0), parts.size(1),
+                     sums.mutable_data_ptr<float>(), nullptr);
+  return sums;
+}
+at::Tensor wide_leaf(const at::Tensor& values) {
+  return values.to(at::kDouble).set_requires_grad(true);
+}
+
+// Rounded to 16 bits once; sums over rows stay in fp32.
+constexpr double kRounding = 5e-3, kNoRounding = 1e-5;
+
+// Rows of one vector, of less than one for each thread, and of two; more rows than a block's part.
+// With a branch and another gradient of the sum, or only x.
+TEST_F(KernelsOnCpu, AddLayerNormIsTheAtenVersion) {
+  struct Case {
+    at::ScalarType type;
+    std::int64_t num_rows, num_columns;
+    bool is_fork;
+  };
+  at::manual_seed(13);
+  for (const auto& [type, num_rows, num_columns, is_fork] :
+       {Case{at::kBFloat16, 18, 136, true}, Case{at::kHalf, 2, 1032, true},
+        Case{at::kBFloat16, 2, 1032, false}, Case{at::kHalf, 1, 8, false}}) {
+    SCOPED_TRACE(::testing::Message() << type << " " << num_rows << " x " << num_columns);
+    const auto some = [type = type](at::IntArrayRef shape) { return noise(shape, type); };
+    const auto if_fork = [is_fork = is_fork](const at::Tensor& values) {
+      return is_fork ? values.mutable_data_ptr() : nullptr;
+    };
+    const at::Tensor x = some({num_rows, num_columns}).add_(3), branch = some(x.sizes());
+    const at::Tensor weight = some(num_columns), bias = some(num_columns);
+    const at::Tensor dnormed = some(x.sizes()), dsum = some(x.sizes());
+    const at::Tensor sum = is_fork ? at::empty_like(x) : x, normed = at::empty_like(x);
+    const at::Tensor dx = at::empty_like(x);
+    std::vector<kernels::RowStatistics> statistics(static_cast<std::size_t>(num_rows));
+    const at::Tensor parts = at::empty({kernels::num_norm_parts(num_rows), 2 * num_columns});
+    kernels::add_layer_norm(rows_of(x), x.const_data_ptr(), if_fork(branch),
+                            weight.const_data_ptr(), bias.const_data_ptr(), 1e-5F, if_fork(sum),
+                            normed.mutable_data_ptr(), statistics.data(), nullptr);
+    kernels::add_layer_norm_backward(rows_of(x), sum.const_data_ptr(), statistics.data(),
+                                     weight.const_data_ptr(), dnormed.const_data_ptr(),
+                                     if_fork(dsum), dx.mutable_data_ptr(),
+                                     parts.mutable_data_ptr<float>(), nullptr);
+
+    EXPECT_TRUE(bits_equal(sum, is_fork ? x + branch : x));
+    const at::Tensor wide = wide_leaf(sum), w = wide_leaf(weight), b = wide_leaf(bias);
+    const at::Tensor wanted = at::layer_norm(wide, {num_columns}, w, b, 1e-5);
+    wanted.backward(dnormed.to(at::kDouble));
+    const at::Tensor wanted_dx = is_fork ? wide.grad() + dsum : wide.grad();
+    EXPECT_TRUE(close_in_norm(normed.to(at::kDouble), wanted.detach(), kRounding));
+    EXPECT_TRUE(close_in_norm(dx.to(at::kDouble), wanted_dx, kRounding));
+    EXPECT_TRUE(
+        close_in_norm(added_up(parts).to(at::kDouble), at::cat({w.grad(), b.grad()}), kNoRounding));
+  }
+}
+
+// Columns of less than a block and of more than one; rows of less than a part and of several.
+TEST_F(KernelsOnCpu, BiasGeluIsTheAtenVersion) {
+  at::manual_seed(14);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [num_rows, num_columns] : {std::pair{1, 8}, {35, 24}, {65, 1032}}) {
+      SCOPED_TRACE(::testing::Message() << type << " " << num_rows << " x " << num_columns);
+      const at::Tensor x = noise({num_rows, num_columns}, type).mul_(3),
+                       bias = noise(num_columns, type);
+      const at::Tensor dy = noise(x.sizes(), type), y = at::empty_like(x), dx = at::empty_like(x);
+      const at::Tensor parts = at::empty({kernels::num_parts(rows_of(x)), num_columns});
+      const at::Tensor sums = at::empty_like(parts);
+      kernels::bias_gelu(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(),
+                         y.mutable_data_ptr(), nullptr);
+      kernels::bias_gelu_backward(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(),
+                                  dy.const_data_ptr(), dx.mutable_data_ptr(),
+                                  parts.mutable_data_ptr<float>(), nullptr);
+      kernels::sum_rows(rows_of(x), dy.const_data_ptr(), sums.mutable_data_ptr<float>(), nullptr);
+
+      const at::Tensor wide = wide_leaf(x), b = wide_leaf(bias);
+      const at::Tensor wanted = at::gelu(wide + b, "tanh");
+      wanted.backward(dy.to(at::kDouble));
+      EXPECT_TRUE(close_in_norm(y.to(at::kDouble), wanted.detach(), kRounding));
+      EXPECT_TRUE(close_in_norm(dx.to(at::kDouble), wide.grad(), kRounding));
+      EXPECT_TRUE(close_in_norm(added_up(parts).to(at::kDouble), b.grad(), kNoRounding));
+      EXPECT_TRUE(
+          close_in_norm(added_up(sums).to(at::kDouble), dy.to(at::kDouble).sum(0), kNoRounding));
+    }
+  }
+}
+
+TEST_F(KernelsOnCpu, FusedKernelsRefuseOtherTypesAndShapes) {
+  const at::Tensor x = noise({2, 8});
+  EXPECT_THROW(kernels::sum_rows(rows_of(x), x.const_data_ptr(), nullptr, nullptr), CheckError);
+  const at::Tensor odd = noise({2, 12}, at::kHalf);
+  EXPECT_THROW(kernels::sum_rows(rows_of(odd), odd.const_data_ptr(), nullptr, nullptr), CheckError);
+  const at::Tensor wide = noise({1, kernels::kMostNormColumns + 8}, at::kHalf);
+  EXPECT_THROW(kernels::add_layer_norm(rows_of(wide), wide.const_data_ptr(), nullptr, nullptr,
+                                       nullptr, 0, nullptr, nullptr, nullptr, nullptr),
+               CheckError);
 }
 
 }  // namespace

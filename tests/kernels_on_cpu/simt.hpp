@@ -23,6 +23,7 @@
 #define __global__
 #define __device__
 #define __shared__ static  // blocks do not overlap, so one is enough
+#define __launch_bounds__(...)
 
 namespace simt {
 
@@ -30,35 +31,38 @@ struct Index {
   unsigned x = 0;
 };
 
+constexpr unsigned kWarp = 32;
+
 // What the threads of the running block share.
 class Block {
  public:
-  static constexpr unsigned kShuffleWidth = 16;  // the only one that kernels here ask for
-
   explicit Block(unsigned num_threads)
       : all_(static_cast<std::ptrdiff_t>(num_threads)), slots_(num_threads) {
-    for (unsigned first = 0; first < num_threads; first += kShuffleWidth)
-      groups_.push_back(std::make_unique<std::barrier<>>(kShuffleWidth));
+    for (unsigned first = 0; first < num_threads; first += kWarp)
+      warps_.push_back(std::make_unique<std::barrier<>>(kWarp));
+    for (unsigned first = 0; first < num_threads; first += kWarp / 2)
+      half_warps_.push_back(std::make_unique<std::barrier<>>(kWarp / 2));
   }
 
   void wait() { all_.arrive_and_wait(); }
   void leave() { all_.arrive_and_drop(); }  // a thread that has returned holds nobody up
 
+  // What another thread holds, of the same so many neighbors: a warp or half of one. All call it.
   template <class Value>
-  Value shuffle(Value value, unsigned thread, int source) {
+  Value shuffle(Value value, unsigned thread, unsigned other, unsigned width) {
     static_assert(sizeof(Value) <= sizeof(std::uint64_t));
-    std::barrier<>& group = *groups_[thread / kShuffleWidth];
+    if (width != kWarp && width != kWarp / 2) std::abort();
+    std::barrier<>& group = *(width == kWarp ? warps_ : half_warps_)[thread / width];
     std::memcpy(&slots_[thread], &value, sizeof value);
     group.arrive_and_wait();
-    const unsigned first = thread / kShuffleWidth * kShuffleWidth;
-    std::memcpy(&value, &slots_[first + static_cast<unsigned>(source)], sizeof value);
+    std::memcpy(&value, &slots_[thread / width * width + other], sizeof value);
     group.arrive_and_wait();  // before the next one is written
     return value;
   }
 
  private:
   std::barrier<> all_;
-  std::vector<std::unique_ptr<std::barrier<>>> groups_;
+  std::vector<std::unique_ptr<std::barrier<>>> warps_, half_warps_;
   std::vector<std::uint64_t> slots_;
 };
 
@@ -73,8 +77,16 @@ inline void __syncthreads() {
 }
 template <class Value>
 Value __shfl_sync(unsigned /*members*/, Value value, int source, int width) {
-  if (width != static_cast<int>(simt::Block::kShuffleWidth)) std::abort();
-  return simt::block->shuffle(value, threadIdx.x, source);
+  const auto all = static_cast<unsigned>(width);
+  return simt::block->shuffle(value, threadIdx.x, static_cast<unsigned>(source), all);
+}
+template <class Value>
+Value __shfl_xor_sync(unsigned /*members*/, Value value, int distance, int width) {
+  const auto all = static_cast<unsigned>(width), bits = static_cast<unsigned>(distance);
+  return simt::block->shuffle(value, threadIdx.x, threadIdx.x % all ^ bits, all);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
 }
 using std::min;
 
