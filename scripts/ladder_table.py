@@ -165,6 +165,7 @@ def make_row(rung, report):
         "sent_per_step": max(map(bytes_sent, report["traffic"])) / steps,
         "sent_per_step_theory": max(theory["bytes_sent"] for theory in report["traffic_theory"]) / steps,
         "tokens_per_second": report.get("tokens_per_second"),
+        "product_speed_share": report.get("product_speed_share"),
     }
     for kind in (*STATE, "communication"):
         held = max((rank[kind] for rank in memory), default=None)
@@ -208,6 +209,7 @@ LEARNING = {
     "Δ‖p‖": lambda row: number(row, "param_norm_difference", ".1e"),
     "bits equal": lambda row: {True: "yes", False: "no", None: MINUS}[row.get("bits_equal")],
     "tokens/s": lambda row: number(row, "tokens_per_second", ",.0f"),
+    "of product speed": lambda row: number(row, "product_speed_share", ".0%"),
     "in bounds": lambda row: "no" if row["faults"] else "yes",
 }
 COST = {
@@ -219,7 +221,10 @@ COST = {
     "bytes read/step": lambda row: beside(row, "data_per_step", ",.0f"),
     "bytes sent/step": lambda row: beside(row, "sent_per_step", ",.0f"),
 }
-NOTE = "B/p: bytes held per parameter on the fullest rank. In brackets: what theory says.\n"
+NOTE = """\
+Of product speed: the model's operations per second, next to those of large matrix products on all ranks at once.
+B/p: bytes held per parameter on the fullest rank. In brackets: what theory says.
+"""
 
 
 def markdown(columns, rows):

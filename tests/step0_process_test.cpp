@@ -46,17 +46,16 @@ class Step0Process : public ProcessTest {
 
 TEST_F(Step0Process, WritesTheWholeReport) {
   train("--steps 30 --out run --sample line", 0,
-        {"step 30/30", "sample:\nline", "report: run/report.json"});
+        {"step 30/30", "sample:\nline", "report: run/report.json", "30 steps in ",
+         "% of this machine's product speed"});
   const Json json = report_of();
-  for (const char* key :
-       {"schema_version",      "step",           "world_size",     "data_parallel_size",
-        "pipeline_stages",     "num_parameters", "torch_version",  "config",
-        "first_step",          "losses",         "grad_norms",     "param_norms",
-        "learning_rates",      "target_tokens",  "unit",           "units",
-        "units_per_second",    "val_losses",     "skipped_steps",  "data_bytes_read",
-        "param_hash",          "memory",         "memory_theory",  "transport",
-        "traffic_is_modelled", "traffic",        "traffic_theory", "step_seconds",
-        "tokens_per_second"}) {
+  for (const std::string& key :
+       words("schema_version step world_size data_parallel_size pipeline_stages num_parameters "
+             "torch_version config first_step losses grad_norms param_norms learning_rates "
+             "target_tokens unit units units_per_second val_losses skipped_steps "
+             "data_bytes_read param_hash memory memory_theory transport traffic_is_modelled "
+             "traffic traffic_theory step_seconds tokens_per_second flops_per_token "
+             "product_flops_per_second")) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["losses"].size(), 30u);
@@ -64,6 +63,8 @@ TEST_F(Step0Process, WritesTheWholeReport) {
   EXPECT_EQ(json["step"], "step0_single_gpu");
   EXPECT_TRUE(json.at("attention_backend").is_null()) << "there is one on a GPU only";
   EXPECT_EQ(json["config"]["steps"], 30);
+  EXPECT_GT(json.at("product_speed_share"), 0);
+  EXPECT_LE(json["product_speed_share"], 1.3);
   EXPECT_EQ(json["transport"], "self");
   EXPECT_EQ(json["traffic_is_modelled"], false);
   EXPECT_EQ(json["traffic"][0]["all_reduce"]["bytes_sent"], 0);

@@ -200,6 +200,11 @@ std::vector<std::int64_t> forward_flops(const ModelOptions& options) {
   return flops;
 }
 
+std::int64_t training_flops(const ModelOptions& options) {
+  const std::vector<std::int64_t> forward = forward_flops(options);
+  return 3 * std::accumulate(forward.begin(), forward.end(), std::int64_t{0});
+}
+
 void validate(const ModelOptions& options) {
   family_of(options);
 }

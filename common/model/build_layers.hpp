@@ -56,6 +56,9 @@ double most_activation_bytes(const std::vector<LayerActivations>& layers);
 // matrices only; attention over the whole context, the causal half counted in full. A lookup counts
 // as 0.
 std::vector<std::int64_t> forward_flops(const ModelOptions& options);
+// Of forward and backward of all layers: backward multiplies each matrix twice (PaLM, arXiv
+// 2204.02311, appendix B).
+std::int64_t training_flops(const ModelOptions& options);
 
 // Throws UsageError naming the option if the shape is impossible.
 void validate(const ModelOptions& options);

@@ -332,6 +332,10 @@ TEST(BuildLayers, FlopsAreTwoPerParameterOfAProductAndAttention) {
     EXPECT_EQ(flops[1], 2 * products + 4 * options.channels * options.context);
     EXPECT_EQ(flops[static_cast<std::size_t>(options.layers)], flops[1]);
     EXPECT_EQ(flops.back(), 2 * options.channels * options.vocab_size);
+    // PaLM, appendix B: 6 per parameter of a product, and attention's.
+    EXPECT_EQ(training_flops(options),
+              6 * (options.layers * products + options.channels * options.vocab_size) +
+                  12 * options.layers * options.channels * options.context);
   }
 }
 

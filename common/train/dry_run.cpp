@@ -14,6 +14,7 @@
 #include "common/train/build_model.hpp"
 #include "common/train/cost.hpp"
 #include "common/train/memory_need.hpp"
+#include "common/train/report/console.hpp"
 
 namespace ladder {
 namespace {
@@ -75,18 +76,17 @@ std::string describe_step(const TrainOptions& options, const Trainer& trainer,
   const int num_stages = trainer.num_stages(options, world_size);
   const std::int64_t num_replicas = world_size / num_stages * batch.replicas_per_rank;
   const std::int64_t rows = batch.rows_per_sample * rows_per_step(options, world_size / num_stages);
-  std::string text =
-      concat(options.step, " on ", world_size, world_size == 1 ? " rank" : " ranks", "\n");
+  std::string text = concat(options.step, " on ", count_of(world_size, "rank"), "\n");
   text += concat("parameters          ", num_parameters, "\n");
-  text +=
-      concat("tokens per step     ", batch.has_fixed_size ? "" : "at least ",
-             rows * options.model.context, " (", rows, " rows of ", options.model.context,
-             batch.rows_per_sample > 1 ? ", two per sample" : "", ": ",
-             batch.rows_per_sample * options.data.microbatch_size, " × ",
-             microbatches_per_step(options), " microbatch(es) × ", num_replicas, " replica(s))\n");
+  text += concat("tokens per step     ", batch.has_fixed_size ? "" : "at least ",
+                 rows * options.model.context, " (", rows, " rows of ", options.model.context,
+                 batch.rows_per_sample > 1 ? ", two per sample" : "", ": ",
+                 batch.rows_per_sample * options.data.microbatch_size, " per microbatch, ",
+                 count_of(microbatches_per_step(options), "microbatch"), ", ",
+                 count_of(num_replicas, "replica"), ")\n");
   if (trainer.num_stages != one_stage)
-    text += concat("pipeline            ", num_stages, " stage(s), ", world_size / num_stages,
-                   " replica(s)\n");
+    text += concat("pipeline            ", count_of(num_stages, "stage"), ", ",
+                   count_of(world_size / num_stages, "replica"), "\n");
   return text;
 }
 

@@ -259,7 +259,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
                                        ? count_in(loaded.config, "ranks", checkpoint / "state.json")
                                        : num_replicas();
   if (saved_ranks != num_replicas()) {
-    console_.line(concat("saved by ", saved_ranks, " rank(s), now on ", num_replicas(),
+    console_.line(concat("saved by ", count_of(saved_ranks, "rank"), ", now on ", num_replicas(),
                          ": steps now see different rows and sum gradients in another order"));
   }
   if (!loaded.extra_hashes.empty() && !state.has_extras) {
@@ -267,8 +267,8 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
                          loaded.extra_hashes.begin()->first,
                          " …), which only the step that saved it "
                          "can use, on ",
-                         saved_ranks,
-                         " rank(s): here, training goes on from the global parameters"));
+                         count_of(saved_ranks, "rank"),
+                         ": here, training goes on from the global parameters"));
   }
   const std::string changes = describe_changes(loaded, options_, state.data_contents);
   if (!changes.empty()) console_.line("unlike the run that saved it: " + changes);

@@ -1,5 +1,7 @@
 #include "common/train/run_main.hpp"
 
+#include <ATen/ops/linspace.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@
 #include "common/core/memory_ledger.hpp"
 #include "common/core/process_memory.hpp"
 #include "common/core/timer.hpp"
+#include "common/model/modules.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
@@ -109,17 +112,49 @@ void add_theory(TrainReport& report, const TrainOptions& options, const Trainer&
   if (is_simulated(options)) report.bubble = trainer.bubble(options, world_size);
 }
 
+// Floating-point operations per second of this rank's matrix products: in the run's precision, by its
+// library, and of a size at which they are fast. Collective: all ranks multiply at once, so what they
+// share is counted.
+double measure_products(const TrainOptions& options, Communicator& comm) {
+  constexpr double kSeconds = 0.1;
+  const Span span("measure products");
+  const at::Device device = options.device;
+  const std::int64_t size = device.is_cpu() ? 512 : 4096;
+  const std::int64_t rows = device.is_cpu() ? size * options.num_threads : size;
+  set_memory_cap(0);
+  const at::NoGradGuard no_gradients;
+  const at::Tensor x = at::linspace(-1, 1, rows * size, device)
+                           .to(options.model.precision.params)
+                           .view({rows, size});
+  const auto multiply = [&] {
+    project(x, x.slice(0, 0, size), options.model.products);
+    wait_for(device);
+  };
+  multiply();  // the first one prepares
+  comm.barrier();
+  const Timer timer;
+  double flops = 0;
+  for (; timer.seconds() < kSeconds; flops += 2.0 * static_cast<double>(rows * size * size))
+    multiply();
+  return flops / timer.seconds();
+}
+
 // Time, speed and this rank's memory. The mean leaves the first step out, which warms up.
-std::string describe_end(const TrainReport& report, const TrainOptions& options, double total_s,
-                         std::optional<std::int64_t> working) {
+std::string describe_end(const TrainReport& report, const TrainOptions& options, const Json& json,
+                         double total_s, std::optional<std::int64_t> working) {
   const auto num_steps = std::ssize(report.step_seconds);
   const auto warm = report.step_seconds.begin() + (num_steps > 1 ? 1 : 0);
   const double ms = 1e3 * std::accumulate(warm, report.step_seconds.end(), 0.0) /
                     static_cast<double>(report.step_seconds.end() - warm);
   std::string text =
-      concat(num_steps, " step(s) in ", format_duration(total_s), ": ",
+      concat(count_of(num_steps, "step"), " in ", format_duration(total_s), ": ",
              std::llround(report.counted_per_second), " ", batch_shape(options).mean_over, "/s, ",
              std::round(10 * ms) / 10, " ms per step");
+  if (json.contains("product_speed_share")) {
+    const double percent = 100 * json["product_speed_share"].get<double>();
+    text += concat(", ", percent < 10 ? std::round(10 * percent) / 10 : std::round(percent),
+                   "% of this machine's product speed");
+  }
   // Ranks that are threads share the ledger of their process.
   if (memory_ledger_is_installed() && options.transport != Transport::kThreads) {
     text += concat("\npeak memory ", format_bytes(report.memory.peak_bytes));
@@ -220,12 +255,16 @@ int train_and_report(TrainOptions options, const Trainer& trainer, World& world,
     console.line(describe_start(options, trainer, comm.size(), comm.rank()));
   const Timer timer;
   TrainReport report = tracing.train(trainer, console);
+  const double total_s = timer.seconds();
   report.transport = world.transport();
   add_theory(report, options, trainer, comm.size(), comm.rank());
+  const bool is_measured = batch_shape(options).is_of_tokens() && !is_simulated(options) &&
+                           !report.step_seconds.empty() && !report.was_stopped;
+  if (is_measured) report.product_flops_per_s = measure_products(options, comm);
   const Json json = gather_report(report, options, comm);
   if (is_main) keep_report(options, report, json, reference, console);
   if (!report.step_seconds.empty())
-    console.line(describe_end(report, options, timer.seconds(),
+    console.line(describe_end(report, options, json, total_s,
                               trainer.working_bytes(options, comm.size(), comm.rank())));
   const bool is_traced = tracing.end(console);
   return report.was_stopped ? kExitStopped : is_traced ? kExitDone : kExitError;

@@ -230,13 +230,15 @@ TEST(DescribeRun, CountsTheRowsOfEachSample) {
   TrainOptions options = {.step = "step_x"};
   options.data.num_microbatches = 4;
   finalize(options);
-  EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
-              AllOf(HasSubstr(" 2048 (16 rows of 128: 4 × 4 microbatch(es) × 1 replica(s))"),
-                    HasSubstr("forward keeps 17899520 bytes")));
+  EXPECT_THAT(
+      describe_run(options, trainer_of(nullptr), 1),
+      AllOf(HasSubstr(" 2048 (16 rows of 128: 4 per microbatch, 4 microbatches, 1 replica)"),
+            HasSubstr("forward keeps 17899520 bytes")));
   options.set<GivenShape>() = {{.rows_per_sample = 2}};
-  EXPECT_THAT(describe_run(options, trainer_of(nullptr), 1),
-              AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample: 8 × 4 microbatch(es)"),
-                    HasSubstr("forward keeps 35799040 bytes")));
+  EXPECT_THAT(
+      describe_run(options, trainer_of(nullptr), 1),
+      AllOf(HasSubstr(" 4096 (32 rows of 128, two per sample: 8 per microbatch, 4 microbatches"),
+            HasSubstr("forward keeps 35799040 bytes")));
   EXPECT_THAT(describe_start(options, trainer_of(nullptr), 3, 2),
               AllOf(HasSubstr(" 12288 (96 rows "), HasSubstr("rank 2 will hold    102 B")));
 }

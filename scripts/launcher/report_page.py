@@ -160,7 +160,7 @@ class Section:
         if not runs:
             return ""
         facts = [{key: value for key, value in run.report.items() if not isinstance(value, (list, dict)) and key != "sample"} for run in runs]
-        measured = ("units_per_second", "tokens_per_second", "param_hash", "schema_version")
+        measured = ("units_per_second", "tokens_per_second", "product_speed_share", "param_hash", "schema_version")
         facts = [{key: value for key, value in of.items() if key not in measured} | run.report["config"] for of, run in zip(facts, runs)]
         names = [name for name in dict.fromkeys(name for of in facts for name in of) if name not in NOT_COMPARED or len(runs) == 1]
         texts = {name: [setting(of[name]) if name in of else "–" for of in facts] for name in names}

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
@@ -259,6 +260,8 @@ MpiProcess::~MpiProcess() {
 }
 
 void MpiProcess::abort(int exit_code) {
+  // So that mpirun passes on what this rank has said before it speaks itself.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);  // MPI_Abort is not guaranteed to end this process
 }

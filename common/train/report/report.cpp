@@ -3,8 +3,10 @@
 #include <torch/headeronly/version.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "common/model/attention.hpp"
+#include "common/model/build_layers.hpp"
 
 namespace ladder {
 namespace {
@@ -56,7 +58,9 @@ Json traffic_json(const Traffic& traffic) {
 Json rank_json(const TrainReport& report, const TrainOptions& options) {
   Json traffic_theory = traffic_json(report.traffic_theory);
   traffic_theory["bytes_sent"] = report.traffic_theory.bytes_sent();
+  const double product_speed = report.product_flops_per_s;
   return {{"data_bytes_read", report.data_bytes_read},
+          {"product_flops_per_second", product_speed > 0 ? Json(product_speed) : Json()},
           {"memory", memory_json(report, options)},
           {"memory_theory",
            {{"parameters", report.memory_theory.parameters},
@@ -149,6 +153,13 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
   for (const std::string& text : texts) {
     const Json rank = parse_json(text, "a rank's report");
     for (const auto& [key, value] : rank.items()) json[key].push_back(value);
+  }
+  if (report.product_flops_per_s > 0) {
+    const auto flops_per_token = training_flops(options.model);
+    const auto speeds = json["product_flops_per_second"].get<std::vector<double>>();
+    json["flops_per_token"] = flops_per_token;
+    json["product_speed_share"] = report.counted_per_second * static_cast<double>(flops_per_token) /
+                                  std::accumulate(speeds.begin(), speeds.end(), 0.0);
   }
   return json;
 }

@@ -59,6 +59,7 @@ struct TrainReport {
   std::vector<double> simulated_waits_s;  // how much of them is waiting that took no time; or empty
   BatchCounts batch_counts;  // what this rank has run forward and backward, over all steps
   double counted_per_second = 0;
+  double product_flops_per_s = 0;  // of this rank's matrix products; 0: not measured
   std::vector<ValidationLoss> val_losses;
   std::int64_t skipped_steps = 0;
   std::string param_hash;            // of the final parameters; empty if no state was handed over
