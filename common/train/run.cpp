@@ -83,7 +83,7 @@ std::string explain_divergence(const StepRecord& record, const char* value, std:
 }  // namespace
 
 RunFiles::RunFiles(const TrainOptions& options, bool is_main)
-    : out_(options.output.out), is_main_(is_main) {
+    : out_(options.output.out), past_(out_ / "metrics.jsonl"), is_main_(is_main) {
   if (!are_written()) return;
   const std::string& resume = options.output.resume;
   const bool is_resumed = resume == "auto" || (resume != "none" && lies_in(resume, out_));
@@ -100,6 +100,11 @@ std::optional<fs::path> RunFiles::newest_checkpoint() const {
   return out_.empty() ? std::nullopt : ladder::newest_checkpoint(out_);
 }
 
+void RunFiles::continue_from(const fs::path& checkpoint) {
+  const fs::path folder = plain_path(checkpoint).parent_path();
+  if (folder.filename() == "checkpoints") past_ = folder.parent_path() / "metrics.jsonl";
+}
+
 void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   if (!are_written()) return;
   make_folders(out_);
@@ -110,8 +115,8 @@ void RunFiles::open(const TrainOptions& options, std::int64_t step) {
   if (step < options.num_steps) fs::remove(out_ / "report.json", ignored);
   const fs::path path = out_ / "metrics.jsonl";
   std::string kept;
-  if (step > 0 && fs::exists(path)) {
-    std::istringstream lines(read_text_file(path));
+  if (step > 0 && fs::exists(past_)) {
+    std::istringstream lines(read_text_file(past_));
     for (std::string line; std::getline(lines, line);) {
       const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
       const bool is_step =
@@ -246,6 +251,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
         ", which holds ", newest ? newest->filename().string() : "",
         ": choose another --out for another continuation");
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
+  files_.continue_from(checkpoint);
   step_ = loaded.step;
   if (loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,

@@ -6,8 +6,8 @@
 // no checkpoint: what it has trained means nothing.
 //
 // With an `out` folder a run writes metrics.jsonl (a line per logged step) and checkpoints/. A
-// folder that holds another run is refused unless that run is resumed; its log is then cut back to
-// the resumed checkpoint.
+// folder that holds another run is refused unless that run is resumed. The log begins with what was
+// logged up to the resumed checkpoint, wherever that lies.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,15 @@ class RunFiles {
   bool are_written() const { return is_main_ && !out_.empty(); }
   const std::filesystem::path& folder() const { return out_; }
   std::optional<std::filesystem::path> newest_checkpoint() const;  // of this run; all ranks look
-  // Before training: the log keeps what an earlier part of the run wrote up to this step.
+  void continue_from(const std::filesystem::path& checkpoint);     // perhaps of another folder
+  // Before training: the log keeps what earlier parts of the run wrote up to this step.
   void open(const TrainOptions& options, std::int64_t step);
   void log(Json line);
 
  private:
   std::filesystem::path out_;
-  bool is_main_;  // rank 0, or a simulated one
+  std::filesystem::path past_;  // the log of earlier parts
+  bool is_main_;                // rank 0, or a simulated one
   std::ofstream metrics_;
 };
 

@@ -168,6 +168,7 @@ TEST_F(RunTest, AnOlderCheckpointIsContinuedElsewhereAndLosesNothing) {
   EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 4, 5));
   options_.output.out = folder_.path("elsewhere");
   EXPECT_EQ(take_steps(options_).first_step, 2);
+  EXPECT_THAT(logged_steps(), ElementsAre(1, 2, 3, 4, 5)) << "with what led to the checkpoint";
   EXPECT_TRUE(fs::exists(older / "state.json"));
 }
 
