@@ -7,7 +7,6 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/native_layer_norm.h>
@@ -19,6 +18,7 @@
 
 #include "common/core/precision.hpp"
 #include "common/model/find_operator.hpp"
+#include "common/model/gelu.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {
@@ -252,7 +252,7 @@ Fork LayerNorm::fork(const at::Tensor& x, const OptionalTensor& branch) const {
 }
 
 at::Tensor gelu(const Linear& linear, const at::Tensor& x) {
-  if (!has_fused_kernels(x)) return at::gelu(linear(x), "tanh");
+  if (!has_fused_kernels(x)) return gelu(linear(x));
   const Linear without_bias = {.weight = linear.weight, .bias = {}, .products = linear.products};
   return bias_gelu_on_gpu(without_bias(x), linear.bias);
 }

@@ -4,6 +4,7 @@
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -16,6 +17,7 @@
 #include <array>
 #include <tuple>
 
+#include "common/model/gelu.hpp"
 #include "common/testing/operator_calls.hpp"
 
 namespace ladder {
@@ -109,6 +111,27 @@ TEST(Products, BlasGivesTheBitsOfAddmmAndOneDnnMultipliesItself) {
     EXPECT_TRUE(blas_of_head[i].equal(mm[i])) << i;
     EXPECT_LT(distance(own[i], addmm[i]), 1e-5) << i;
     EXPECT_LT(distance(own_of_head[i], mm[i]), 1e-5) << i;
+  }
+}
+
+// Where an element lies among the others changes no bit of it.
+TEST(Gelu, OursIsThatOfTheFormulaAtEveryPosition) {
+  if (at::get_cpu_capability() == "DEFAULT") GTEST_SKIP() << "this CPU has no AVX2";
+  at::manual_seed(5);
+  const at::Tensor x = at::randn(2077) * 2, dy = at::randn(2077);
+  x[2000].fill_(-100), x[2001].fill_(100);
+  const auto computed = [](const auto& formula, const at::Tensor& of, const at::Tensor& by) {
+    const at::Tensor x_leaf = of.clone().set_requires_grad(true), y = formula(x_leaf);
+    y.backward(by);
+    return std::vector{y, x_leaf.grad()};
+  };
+  const auto ours = computed(gelu_with_avx2, x, dy);
+  const auto of_a_part = computed(gelu_with_avx2, x.slice(0, 5), dy.slice(0, 5));
+  const auto wanted = computed([](const at::Tensor& of) { return at::gelu(of, "tanh"); },
+                               x.to(at::kDouble), dy.to(at::kDouble));
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_LT((ours[i] - wanted[i]).abs().max().item<double>(), 2e-6) << i;
+    EXPECT_TRUE(of_a_part[i].equal(ours[i].slice(0, 5))) << i;
   }
 }
 

@@ -64,7 +64,7 @@ TEST(Operators, OfOneMicrobatchAreThoseOfTheTable) {
        {"aten::_scaled_dot_product_flash_attention_for_cpu",
         "aten::_scaled_dot_product_flash_attention_for_cpu_backward"}},
       {"LayerNorm", {"aten::native_layer_norm", "aten::native_layer_norm_backward"}},
-      {"GELU", {"aten::gelu", "aten::gelu_backward"}},
+      {"GELU", {"aten::gelu", "aten::gelu_backward", "gelu", "gelu_backward"}},
       {"additions: residuals, gradients to `.grad`", {"aten::add", "aten::add_"}},
       {"sums over rows: gradients of biases and positions", {"aten::sum"}},
       {"gradients of queries, keys and values, joined", {"aten::cat"}},
