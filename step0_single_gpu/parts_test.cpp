@@ -19,7 +19,7 @@
 namespace ladder {
 namespace {
 
-constexpr ModelOptions kTiny = {
+const ModelOptions kTiny = {
     .vocab_size = 13, .context = 8, .layers = 2, .heads = 3, .channels = 12};
 
 // softmax of (ln 3, 0) is (3/4, 1/4).

@@ -47,9 +47,9 @@ c10d::TCPStoreOptions options_for(int port, bool is_server, double timeout_s) {
 }  // namespace
 
 struct KeyValueStore::Client {
-  Client(const std::string& host, int port, bool is_server, double timeout_s)
-      : Client(host,
-               std::make_shared<c10d::TCPStore>(host, options_for(port, is_server, timeout_s))) {}
+  Client(const std::string& host, int wanted_port, bool is_server, double timeout_s)
+      : Client(host, std::make_shared<c10d::TCPStore>(
+                         host, options_for(wanted_port, is_server, timeout_s))) {}
   Client(const std::string& host, const std::shared_ptr<c10d::TCPStore>& tcp_store)
       : store(tcp_store), port(tcp_store->getPort()), who(name_of(host, port)) {}
 

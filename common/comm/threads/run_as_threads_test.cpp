@@ -87,7 +87,7 @@ void nap() {
 // The others wait already, or are about to.
 TEST(AThreadThatEnds, WakesThoseThatWait) {
   for (const auto& [name, wait] : kWaits) {
-    for (const auto [fails, is_late] :
+    for (const auto& [fails, is_late] :
          {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
       SCOPED_TRACE(name);
       const std::string why =
