@@ -17,6 +17,7 @@ library only.
 
 import argparse
 import array
+import contextlib
 import functools
 import json
 import math
@@ -292,7 +293,6 @@ PLANTED = [
     ([("set", "metrics", "accuracy", 2, 0.52)], 0.1, None),
     ([("set", "metrics", "margin", [0.6] * 6)], 0.1, "only one of the runs has the metric margin"),
     ([("set", "losses", 1, None)], None, "step 2: loss is not finite"),
-    ([("set", "losses", 1, None)], 0.5, "step 2: loss is not finite"),
     (["both", ("set", "losses", 1, None)], None, "step 2: loss is not finite"),
     (["both", ("set", "losses", 1, NAN)], None, "step 2: loss is not finite"),
     (["both", ("set", "grad_norms", 1, math.inf)], 0.1, "step 2: gradient norm is not finite"),
@@ -310,7 +310,6 @@ PLANTED = [
     ([("text", '{"losses": 1}')], None, "has no units"),
     (["both", ("set", "val_losses", 1, "loss", None)], None, "step 6: validation loss is not finite"),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
-    ([("steps", 1, 5)], 1e-6, "ends after step 5"),
     ([("steps", 4, 6)], None, None),
     ([("steps", 4, 6), ("set", "losses", 1, 2.1)], None, "step 5: loss"),
     ([("steps", 7, 6)], None, "no step that both have"),
@@ -330,16 +329,13 @@ PLANTED = [
     ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 6)], None, "tensor wte.weight"),
     ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 5)], 0.1, "no final parameters"),
     ([("set", "param_hash", "another"), ("without_file",)], None, "no final parameters"),
-    ([("set", "param_hash", "another"), ("without_file",)], 0.1, "no final parameters"),
     (["both", ("without_file",)], None, None),
     (["both", ("without", "metrics")], None, None),
     ([("without", "metrics")], None, "only one of the runs has the metric accuracy"),
     (["both", ("set", "param_hash", ""), ("without_file",)], None, "no final parameters"),
     ([("set", "param_hash", "another")], None, "one does not belong to its report"),
-    ([("set", "param_hash", "another")], 0.1, "one does not belong to its report"),
     ([("text", "[]")], None, "holds no object"),
     ([("text", "{")], None, "report.json"),
-    ([("text", "null")], None, "holds no object"),
     ([("without", "grad_norms")], None, "has no grad_norms"),
 ]
 
@@ -360,21 +356,14 @@ def judge(plants, within):
 
 
 def self_test():
-    mistakes = 0
     for plants, within, wanted in PLANTED:
-        found = judge(plants, within)
-        if bool(found) == (wanted is None) or (wanted and wanted not in "\n".join(found)):
-            print(f"self-test: {plants} within {within}: wanted {wanted!r}, found {found}")
-            mistakes += 1
+        found = "\n".join(judge(plants, within))
+        assert wanted in found if wanted else not found, f"{plants} within {within}: wanted {wanted!r}, found {found}"
     for text in ("-1", "nan", "inf", "much"):
-        try:
-            tolerance(text)
-            print(f"self-test: --within {text} was accepted")
-            mistakes += 1
-        except argparse.ArgumentTypeError:
-            pass
-    print(f"self-test: {len(PLANTED)} pairs of runs, {mistakes} judged wrongly")
-    return mistakes
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            raise AssertionError(f"--within {text} was accepted: {tolerance(text)}")
+    print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
+    return 0
 
 
 def tolerance(text):
@@ -397,7 +386,7 @@ def main():
     parser.add_argument("--self-test", action="store_true", help="plant differences and check that they are found")
     arguments = parser.parse_args()
     if arguments.self_test:
-        return 1 if self_test() else 0
+        return self_test()
     if arguments.reference is None:
         parser.error("two runs are needed: RUN REFERENCE")
     try:

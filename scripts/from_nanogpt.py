@@ -2,7 +2,6 @@
 """nanoGPT's ckpt.pt as a Hugging Face folder, from which ./ladder train STEP --init-from FOLDER starts.
 
     .ladder/venv/bin/python scripts/from_nanogpt.py CKPT.pt FOLDER     FOLDER must be new
-    .ladder/venv/bin/python scripts/from_nanogpt.py --self-test        converts checkpoints that it makes, right ones and wrong ones
 
 Linear weights are transposed, for GPT-2 stores them [in, out]. The prefix that torch.compile adds to names is dropped.
 Biases that nanoGPT leaves out (bias=False) become zeros, which is the same function; training then moves them. A
@@ -23,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from tensor_files import read_tensors, write_tensors
+from tensor_files import write_tensors
 
 SHAPE = {"n_layer": "n_layer", "n_head": "n_head", "n_embd": "n_embd", "n_positions": "block_size", "vocab_size": "vocab_size"}
 TRANSPOSED = re.compile(r"(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight$")
@@ -108,80 +107,7 @@ def write_folder(source, folder):
     print(f"{folder}: {sum(t.numel() for t in tensors.values()):,} parameters" + (f"; {num_filled} biases are zeros" if num_filled else ""))
 
 
-def small_checkpoint(bias=True, prefix="transformer."):
-    """As nanoGPT saves it: [out, in], a tied head, a mask."""
-    config = {"n_layer": 2, "n_head": 2, "n_embd": 4, "n_positions": 3, "vocab_size": 7}
-    model = {}
-    for name, shape in shapes_of(config).items():
-        if bias or not name.endswith(".bias"):
-            model[prefix + name] = torch.randn(shape[::-1] if TRANSPOSED.search(name) else shape)
-    model[prefix + "h.0.attn.bias"] = torch.ones(1, 1, 3, 3)
-    model[prefix.removesuffix("transformer.") + "lm_head.weight"] = model[prefix + "wte.weight"]
-    arguments = {theirs: config[ours] for ours, theirs in SHAPE.items()}
-    return {"model": model, "model_args": {**arguments, "bias": bias, "dropout": 0.0}, "iter_num": 3}
-
-
-def self_test():
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "ckpt.pt"), Path(folder, "deep", "made")
-        for bias in (True, False):
-            for prefix in ("transformer.", "_orig_mod.transformer."):
-                checkpoint = small_checkpoint(bias, prefix)
-                torch.save(checkpoint, source)
-                write_folder(source, target)
-                check_folder(target, checkpoint["model"], prefix)
-                for file in target.iterdir():
-                    file.unlink()
-                target.rmdir()
-        cases = {
-            "already exists": lambda c: target.mkdir(),
-            "no tensor": lambda c: c["model"].pop("transformer.h.1.ln_2.weight"),
-            "has the shape": lambda c: c["model_args"].update(block_size=4),
-            "no place": lambda c: c["model"].update({"transformer.h.2.ln_1.weight": torch.ones(4)}),
-            "not the token embedding": lambda c: c["model"].update({"lm_head.weight": torch.ones(7, 4)}),
-            "n_layer": lambda c: c["model_args"].update(n_layer="2"),
-            "model_args": lambda c: c.pop("model_args"),
-        }
-        for reason, spoil in cases.items():
-            checkpoint = small_checkpoint()
-            spoil(checkpoint)
-            torch.save(checkpoint, source)
-            expect_refused(source, target, reason)
-            if target.exists():
-                target.rmdir()
-        source.write_bytes(source.read_bytes()[:100])
-        expect_refused(source, target, "cannot be read as")
-        source.unlink()
-        expect_refused(source, target, "no such file")
-        if sorted(path.name for path in target.parent.iterdir()):
-            raise SystemExit("something was left behind")
-    print("all checkpoints were converted or refused as they should be")
-
-
-def check_folder(folder, model, prefix):
-    tensors = read_tensors(folder / "model.safetensors")
-    if tensors.keys() != {f"transformer.{name}" for name in shapes_of(json.loads((folder / "config.json").read_text()))}:
-        raise SystemExit("the names are others")
-    for name, (shape, found) in tensors.items():
-        values = torch.frombuffer(bytearray(found), dtype=torch.float32).view(shape)
-        stored = model.get(prefix + name.removeprefix("transformer."), torch.zeros(shape))
-        if not torch.equal(values, stored.t() if TRANSPOSED.search(name) else stored):
-            raise SystemExit(f"{name} has other values")
-
-
-def expect_refused(source, target, reason):
-    try:
-        write_folder(source, target)
-    except Refused as refused:
-        if reason in str(refused):
-            return
-        raise SystemExit(f"refused for another reason: {refused}") from None
-    raise SystemExit(f"was not refused: {reason}")
-
-
 def main():
-    if sys.argv[1:] == ["--self-test"]:
-        return self_test()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", metavar="CKPT.pt", type=Path)
     parser.add_argument("folder", metavar="FOLDER", type=Path)

@@ -1,6 +1,7 @@
 """Conversations as rows: their tokens are those of transformers' chat template, their targets what the assistant says."""
 
 import json
+import random
 import shutil
 
 import torch
@@ -43,7 +44,7 @@ def check(folder, has_mistakes):
     model = write_model(tiny, folder)
     original = write_tokenizer(model)
     data = folder / "chat.jsonl"
-    conversations = [messages_of(said) for said in CONVERSATIONS]
+    conversations = [*map(messages_of, CONVERSATIONS), *random_conversations(200)]
     data.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in conversations))
     out = folder / "chat"
     start([command(LOGITS, init_from=model, data=data, rows="chat", order="sequential", context=CONTEXT,
@@ -76,6 +77,16 @@ def num_differing(conversations, *tokenizers):
 def messages_of(said):
     roles = ["system", *["user", "assistant"] * len(said)]
     return [{"role": role, "content": text} for role, text in zip(roles, said) if text is not None]
+
+
+def random_conversations(count):
+    """Of one to seven messages, in any order of roles."""
+    rng = random.Random(7)
+    texts = ["Hi", "", " two words", "\n\n\nlines", "  indented\n", "1 + 1 = 2", "<|im_end|> is special", "é 😀", "\t", "don't\n"]
+    for number in range(count):
+        roles = rng.choices(("user", "assistant", "system"), k=1 + number % 7)
+        roles[rng.randrange(len(roles))] = "assistant"
+        yield [{"role": role, "content": "".join(rng.choices(texts, k=rng.randrange(3)))} for role in roles]
 
 
 def write_tokenizer(folder, eos_token="<|im_end|>"):

@@ -4,6 +4,7 @@ import struct
 import sys
 
 import torch
+from from_nanogpt import Refused, write_folder
 
 from huggingface.logits import ROWS, TOLERANCE, logits_command, logits_of
 from huggingface.models import BY_NAME, CHANNELS, CONTEXT, HEADS, LAYERS, POSITIONS, VOCABULARY, read_model, write_model
@@ -26,15 +27,17 @@ def check(folder, has_mistakes):
         "llm.c, bf16": (write_llm_c(original, folder / "bf16.bin", torch.bfloat16), torch.bfloat16),
         "nanoGPT": (write_nanogpt(original, folder / "nanogpt", ""), torch.float32),
         "nanoGPT, compiled": (write_nanogpt(original, folder / "nanogpt_compiled", "_orig_mod."), torch.float32),
+        "nanoGPT, no biases": (write_nanogpt(original, folder / "nanogpt_no_biases", "", has_biases=False), torch.float32),
     }
     if has_mistakes:
         written["llm.c, transposed"] = (write_llm_c(original, folder / "wrong.bin", torch.float32, linear=()), torch.float32)
     outs = [folder / f"format{i}" for i in range(len(written))]
     start([logits_command(path, folder / "tokens.bin", out) for (path, _), out in zip(written.values(), outs)])
     for (name, (_, dtype)), out in zip(written.items(), outs):
-        theirs = logits_of(read_model(original).to(dtype).float(), rows)
+        theirs = logits_of(read_model(original, has_biases="no biases" not in name).to(dtype).float(), rows)
         mistake = "weights are not transposed" if "transposed" in name else ""
         yield Result(name, "logits", largest_difference(read_saved(out)["logits"], theirs), TOLERANCE, mistake)
+    yield from check_refusals(folder / "nanogpt/ckpt.pt", folder / "refused")
 
 
 @torch.no_grad()
@@ -58,14 +61,49 @@ def write_llm_c(folder, file, dtype, linear=LINEAR):
     return file
 
 
-def write_nanogpt(folder, parent, prefix):
-    """A ckpt.pt, and what scripts/from_nanogpt.py makes of it."""
-    tensors = by_name(folder)
+def write_nanogpt(folder, parent, prefix, has_biases=True):
+    """A ckpt.pt, with a mask, and what scripts/from_nanogpt.py makes of it."""
+    tensors = {name: tensor for name, tensor in by_name(folder).items() if has_biases or not name.endswith(".bias")}
+    tensors["transformer.h.0.attn.bias"] = torch.ones(1, 1, POSITIONS, POSITIONS)
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"]
     shape = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": CHANNELS, "block_size": POSITIONS, "vocab_size": VOCABULARY,
-             "bias": True, "dropout": 0.0}  # fmt: skip
+             "bias": has_biases, "dropout": 0.0}  # fmt: skip
     parent.mkdir()
     rest = {"model_args": shape, "iter_num": 7, "best_val_loss": torch.tensor(1.5), "optimizer": {}, "config": {"dataset": "sql"}}
     torch.save({"model": {prefix + name: tensor for name, tensor in tensors.items()}, **rest}, parent / "ckpt.pt")
     start([[sys.executable, str(ROOT / "scripts/from_nanogpt.py"), str(parent / "ckpt.pt"), str(parent / "folder")]])
     return parent / "folder"
+
+
+# What is done to a ckpt.pt, by the reason why it is refused.
+SPOILS = {
+    "no tensor": lambda c: c["model"].pop("transformer.h.1.ln_2.weight"),
+    "has the shape": lambda c: c["model_args"].update(block_size=4),
+    "no place": lambda c: c["model"].update({f"transformer.h.{LAYERS}.ln_1.weight": torch.ones(4)}),
+    "not the token embedding": lambda c: c["model"].update({"lm_head.weight": torch.ones(7, 4)}),
+    '"n_layer" is': lambda c: c["model_args"].update(n_layer="2"),
+    'no "model" and': lambda c: c.pop("model_args"),
+}
+
+
+def check_refusals(source, parent):
+    parent.mkdir()
+    cut, exists, files = parent / "cut.pt", parent / "exists", {}
+    cut.write_bytes(source.read_bytes()[:100])
+    exists.mkdir()
+    for i, (reason, spoil) in enumerate(SPOILS.items()):
+        checkpoint = torch.load(source, weights_only=True)
+        spoil(checkpoint)
+        torch.save(checkpoint, parent / f"{i}.pt")
+        files[parent / f"{i}.pt", parent / "made"] = reason
+    files |= {(cut, parent / "made"): "cannot be read as", (parent / "none.pt", parent / "made"): "no such file", (source, exists): "already exists"}
+    for (file, made), reason in files.items():
+        yield Result("nanoGPT", f"what is said of a ckpt.pt and '{reason}'", reason not in refusal_of(file, made))
+    yield Result("nanoGPT", "what refusals leave behind and nothing", len([*parent.iterdir()]) - len(SPOILS) - 2)
+
+
+def refusal_of(file, made):
+    try:
+        return write_folder(file, made) or "it is accepted"
+    except Refused as refused:
+        return str(refused)

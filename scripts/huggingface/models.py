@@ -90,8 +90,13 @@ def with_old_names(config):
     return {**config, "rope_theta": rope["rope_theta"], "rope_scaling": None, "torch_dtype": config.pop("dtype")}
 
 
-def read_model(folder, dtype=torch.float32):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+@torch.no_grad()
+def read_model(folder, dtype=torch.float32, has_biases=True):
+    """Or one with biases of zero."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    for name, parameter in model.named_parameters():
+        parameter.mul_(has_biases or not name.endswith(".bias"))
+    return model
 
 
 # ---- mistakes ---------------------------------------------------------------------------------------------------------

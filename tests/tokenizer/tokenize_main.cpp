@@ -2,8 +2,6 @@
 //
 //   tokenize PATH                       texts on stdin (size, bytes); ids on stdout (count, ids), and
 //                                       the text that they decode to (size, bytes)
-//   tokenize PATH --chat FILE.jsonl     of each conversation: ids (count, ids), and whether each is a
-//                                       target (count, 0 or 1)
 //   tokenize PATH --seconds FILE.txt    how many tokens the file has, and the CPU time of counting
 //   tokenize --corpus                   the documents of the built-in corpus, each with a 0 after it
 #include <cstdio>
@@ -13,7 +11,6 @@
 
 #include "common/core/check.hpp"
 #include "common/data/bpe/bpe_tokenizer.hpp"
-#include "common/data/conversations.hpp"
 #include "common/data/corpus/corpus.hpp"
 #include "common/data/mapped_file.hpp"
 
@@ -46,20 +43,6 @@ void encode_stdin(Tokenizer& tokenizer) {
   }
 }
 
-void encode_chat(const std::string& path, Tokenizer& tokenizer) {
-  const Conversations chat = read_jsonl_conversations(path, tokenizer);
-  const Ids stored = ids_of(chat.tokens);
-  for (std::int64_t k = 0; k < static_cast<std::int64_t>(chat.starts.size()); ++k) {
-    Ids ids, targets;
-    chat.row(k, chat.length(k)).for_each([&](std::int64_t place, std::int64_t, bool is_target) {
-      ids.push_back(stored[static_cast<std::size_t>(place)]);
-      targets.push_back(is_target ? 1 : 0);
-    });
-    write(ids);
-    write(targets);
-  }
-}
-
 void time_file(const std::string& path, Tokenizer& tokenizer) {
   const MappedFile file(path);
   const std::clock_t start = std::clock();
@@ -70,7 +53,7 @@ void time_file(const std::string& path, Tokenizer& tokenizer) {
 
 int run(const std::vector<std::string>& arguments) {
   check(arguments.size() == 1 || arguments.size() == 3,
-        "usage: tokenize PATH [--chat FILE.jsonl | --seconds FILE.txt], or tokenize --corpus");
+        "usage: tokenize PATH [--seconds FILE.txt], or tokenize --corpus");
   if (arguments[0] == "--corpus") {
     for (const SqlDocument& document : corpus_documents(CorpusSplit::kTraining))
       std::printf("%s%c", document.text().c_str(), 0);
@@ -79,8 +62,6 @@ int run(const std::vector<std::string>& arguments) {
   BpeTokenizer tokenizer(arguments[0]);
   if (arguments.size() == 1) {
     encode_stdin(tokenizer);
-  } else if (arguments[1] == "--chat") {
-    encode_chat(arguments[2], tokenizer);
   } else {
     time_file(arguments[2], tokenizer);
   }
