@@ -13,15 +13,12 @@ Standard library only.
 """
 
 import itertools
-import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from processes import Progress, train  # noqa: E402
-from results import result_folder, results_parser, write_results  # noqa: E402
+from processes import Progress, train
+from results import result_folder, results_parser, write_results
+from launcher.figures import Curve, Panel, legend, numbers, page
+from launcher.tables import table
 
 # Name, what the figure calls it, its colour, its program, and its own options.
 OUTER = ["--outer-lr", "0.7", "--outer-momentum", "0.5"]
@@ -98,7 +95,7 @@ def train_on_all(arguments, program, options):
 
 
 def parse_arguments():
-    parser = results_parser("diloco", __doc__)
+    parser = results_parser("diloco", __doc__, self_test)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2000, help="inner steps; a multiple of 20")
     parser.add_argument("--eval-every", type=int, default=100)
@@ -112,8 +109,6 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    if arguments.self_test:
-        return self_test()
     out = result_folder("diloco", arguments.out)
     rows = []
     with Progress(len(RUNS)) as progress:
@@ -142,7 +137,6 @@ def self_test():
     assert len(faults_of([row, near, far, lost], 0.15)) == 2
     assert svg([row, near, far], "1").count("<polyline") == 6
     print("7 checks passed")
-    return 0
 
 
 if __name__ == "__main__":

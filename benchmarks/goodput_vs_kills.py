@@ -21,11 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from processes import Progress, end, start_lighthouse  # noqa: E402
-from results import result_folder, results_parser, write_results  # noqa: E402
+from processes import Progress, end, start_lighthouse
+from results import result_folder, results_parser, write_results
+from launcher.figures import Curve, Panel, legend, numbers, page
+from launcher.tables import table
 
 STEP_MS = 20
 SYNC_EVERY = 20
@@ -195,15 +194,13 @@ def rates_of(text):
 
 
 def main():
-    parser = results_parser("goodput", __doc__)
+    parser = results_parser("goodput", __doc__, self_test)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--kills", type=rates_of, default=[0, 5, 10, 20, 30], help="per minute, among all workers: 0, and others")
     parser.add_argument("--seconds", type=float, default=60, help="of each run")
     parser.add_argument("--restart", type=float, default=2, help="seconds from a kill to the start of a new process")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and the victims")
     arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
     if arguments.workers < 2:
         parser.error(f"--workers is {arguments.workers}: one of them must stay alive, so there must be 2")
     out = result_folder("goodput", arguments.out)
@@ -248,7 +245,6 @@ def self_test():
             continue
         raise AssertionError(text)
     print("12 checks passed")
-    return 0
 
 
 if __name__ == "__main__":

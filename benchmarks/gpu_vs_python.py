@@ -31,15 +31,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.steps import trainer_in  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from processes import BUILD  # noqa: E402
-from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser  # noqa: E402
-from race import measure as measure_race  # noqa: E402
-from race import parse, print_load, require_program, write_figures  # noqa: E402
-from results import write  # noqa: E402
-from zero_vs_python import STEPS  # noqa: E402
+from processes import BUILD
+from race import BF16_LOSS_TOLERANCE, LOSSES_COMPARED, ROOT, Race, cpu_name, flops_per_token, make_parser
+from race import measure as measure_race
+from race import parse, print_load, require_program, write_figures
+from results import write
+from zero_vs_python import STEPS
+from launcher.steps import trainer_in
+from launcher.tables import table
 
 RESULTS = ROOT / "benchmarks/gpu_results"
 GPT2_124M = {"layers": 12, "heads": 12, "channels": 768, "context": 1024, "vocab_size": 50304}

@@ -12,14 +12,12 @@ The link sends while the processors compute, as a network card does (common/comm
 import os
 import statistics
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.steps import resolve_step  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from plan_vs_runs import measured_s, processor  # noqa: E402
-from processes import Progress, train  # noqa: E402
-from results import ROOT, cells_of, replaced, results_parser, write  # noqa: E402
+from processes import Progress, train
+from plan_vs_runs import measured_s, processor
+from results import ROOT, cells_of, replaced, results_parser, write
+from launcher.steps import resolve_step
+from launcher.tables import table
 
 PAGE = ROOT / "docs/results.md"
 ROUND = 5  # inner steps of step 9
@@ -67,18 +65,15 @@ def self_test():
         lesson = " ".join(next(ROOT.glob(f"{step}_*/README.md")).read_text().split())
         assert f"{without_ms} ms" in lesson and f"{having_ms} ms" in lesson, f"{step}'s lesson lacks {without_ms} ms or {having_ms} ms"
     print(f"{len(table_of_page)} ideas, as in their lessons")
-    return 0
 
 
 def main():
-    parser = results_parser("ideas", __doc__, has_folder=False)
+    parser = results_parser("ideas", __doc__, self_test, has_folder=False)
     parser.add_argument("--link", default="50:1", help="LATENCY_US:GBPS")
     parser.add_argument("--steps", type=int, default=20, help=f"of a run; a multiple of {ROUND}")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--write", action="store_true", help="docs/results.md")
     arguments, arguments.options = parser.parse_known_args()
-    if arguments.self_test:
-        return self_test()
     if arguments.steps < 2 * ROUND or arguments.steps % ROUND or arguments.rounds < 1:
         parser.error(f"--steps must be a multiple of {ROUND}, at least {2 * ROUND}; --rounds at least 1")
     runs, ms = list(dict.fromkeys(run for _, *pair in IDEAS for run in pair)), {}

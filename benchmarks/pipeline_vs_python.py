@@ -17,19 +17,17 @@ schedules in torch.distributed.pipelining over gloo (--products onednn: with our
 and the activations that each stage held at the peak: of all m microbatches for GPipe, of at most p - r on stage r for 1F1B.
 """
 
+import json
 import os
-import re
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from processes import BUILD, on_ranks, run_all
+from processes import BUILD, run_all
 from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of, require_program
 from race import shape_text, write_figures
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from launcher.tables import table  # noqa: E402
+from launcher.tables import table
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 
@@ -57,20 +55,12 @@ def parse_arguments():
 
 
 def blocks_of_stages(race, arguments):
-    """How many blocks step 8 gives each stage, as it announces it: 'stage 0: embedding, blocks 0-3 (49 % …'."""
-    p = arguments.stages
-    command = race.step_command(arguments.step8, 0, Path(tempfile.mkdtemp(dir=race.folder)))
-    command.remove("--quiet")
-    command += ["--num-microbatches", str(p), "--pipeline-stages", str(p)]
-    text = run_all([on_ranks(p, command)])[0]
-    counts = []
-    for stage in range(p):
-        layers = re.search(rf"^.*stage {stage}: (.*) \(\d+ %", text, re.MULTILINE)
-        if layers is None:
-            sys.exit(f"step 8 announced no stage {stage}:\n{text}")
-        blocks = re.search(r"blocks? (\d+)(?:-(\d+))?", layers[1])
-        counts.append(int(blocks[2] or blocks[1]) - int(blocks[1]) + 1)
-    return counts
+    """How many blocks step 8 gives each stage: in its plans, which have a chunk of layers for each."""
+    p = str(arguments.stages)
+    command = race.step_command(arguments.step8, 0, race.folder / "none")
+    (said,) = run_all([[*command, "--num-microbatches", p, "--pipeline-stages", p, "--dry-run", p, "--json"]])
+    facts = json.loads(said)
+    return [sum(facts["layers"][layer]["name"].startswith("block") for layer in chunk) for chunk in facts["schedule"]["chunks"]]
 
 
 def largest_share(a, blocks):

@@ -20,14 +20,13 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from processes import Progress  # noqa: E402
-from results import ROOT, cpu_info, results_parser, write  # noqa: E402
-from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text  # noqa: E402
-from launcher.plan_speed import quiet  # noqa: E402
-from launcher.processes import hold_signals  # noqa: E402
-from launcher.steps import resolve_step  # noqa: E402
-from launcher.tables import table  # noqa: E402
+from processes import Progress
+from results import ROOT, cpu_info, results_parser, write
+from launcher.plan import Candidate, Planner, Trainers, read_pair, size_text, time_text
+from launcher.plan_speed import quiet
+from launcher.processes import hold_signals
+from launcher.steps import resolve_step
+from launcher.tables import table
 
 LEDGER = ROOT / "docs/plan_ledger.md"
 SHAPE = "--layers 6 --heads 4 --channels 128 --context 128"
@@ -169,17 +168,14 @@ def self_test():
     assert measured_s({"step_seconds": [9, 1, 3, 2]}, 1) == 1 and measured_s({"step_seconds": [9, 9, 1, 3]}, 2) == 2
     assert share_of_others((0, 0, 0), (2, 6, 4)) == 0.25
     print(f"self-test: {len(cases) + 3} cases are right")
-    return 0
 
 
 def main():
-    parser = results_parser("plan", __doc__, has_folder=False)
+    parser = results_parser("plan", __doc__, self_test, has_folder=False)
     parser.add_argument("--rounds", type=int, default=3, help="of planning and training, of which the median counts")
     parser.add_argument("--only", default="", help="only configurations whose step begins so")
     parser.add_argument("--write", action="store_true", help="docs/plan_ledger.md")
     arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
     hold_signals()
     trainers, chosen = Trainers(arguments.build), [c for c in CONFIGURATIONS if c[0].startswith(arguments.only)]
     pairs = {configuration: [] for configuration in chosen}

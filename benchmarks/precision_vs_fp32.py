@@ -23,12 +23,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-import tensor_files  # noqa: E402
-from launcher.figures import Curve, Panel, legend, numbers, page  # noqa: E402
-from launcher.tables import table  # noqa: E402
-from processes import Progress, run_all  # noqa: E402
-from results import ROOT, cells_of, cpu_info, replaced, result_folder, results_parser, write, write_results  # noqa: E402
+from processes import Progress, run_all
+from results import ROOT, cells_of, cpu_info, replaced, result_folder, results_parser, write, write_results
+import tensor_files
+from launcher.figures import Curve, Panel, legend, numbers, page
+from launcher.tables import table
 
 CHAPTER = ROOT / "step0_single_gpu/precision"
 HELD = ("parameters", "gradients", "optimizer", "communication")
@@ -301,7 +300,7 @@ def contradictions(text):
 
 
 def parse_arguments():
-    parser = results_parser("precision", __doc__)
+    parser = results_parser("precision", __doc__, self_test)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
     parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
@@ -314,8 +313,6 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    if arguments.self_test:
-        return self_test()
     out = result_folder("precision", arguments.out)
     rows, sums, scales = [], [], []
     work = len(VARIANTS) * arguments.steps + (len(RANKS) + len(SCALES)) * STEPS_OF_GRADIENTS
@@ -393,7 +390,6 @@ def self_test():
         planted = chapter.replace(cell, cell.replace(cell[-1], "7") if head == "above fp32" else "7 of 320")
         assert contradictions(planted) != [], f"another figure than {cell} in the table contradicts no sentence"
     print("self-test: arithmetic, bound and chapter are right")
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))  # where benchmarks find the launcher's modules
 # Where the programs are; ./ladder says so if LADDER_CUDA is ON.
 BUILD = Path(os.environ.get("LADDER_BUILD", Path(__file__).resolve().parent.parent / "build/release"))
 # Ctrl-C at a terminal; what ./ladder sends for it; what ends a program elsewhere.
@@ -206,5 +207,5 @@ def self_test():
     print(f"self-test: {len(cases)} programs ended as they should")
 
 
-if sys.argv[1:] == ["--self-test"] and __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:] == ["--self-test"]:
     self_test()

@@ -7,16 +7,17 @@ import time
 from pathlib import Path
 
 from processes import BUILD
+from launcher.console import SelfTest
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def results_parser(name, about, has_folder=True):
+def results_parser(name, about, self_test, has_folder=True):
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter, prog=f"./ladder bench {name}")
     parser.add_argument("--build", type=Path, default=BUILD, help="where the programs are")
     if has_folder:
         parser.add_argument("--out", type=Path, help="folder of the results; default: a new one under runs/")
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     return parser
 
 

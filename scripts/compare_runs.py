@@ -25,6 +25,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from launcher.console import SelfTest
 from tensor_files import read_tensors, write_tensors
 
 SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
@@ -240,7 +241,7 @@ class PlantedRun:
             return
         write_tensors(folder / self.file, {name: ([len(values)], array.array("f", values).tobytes()) for name, values in self.tensors.items()})
 
-    # What is planted, besides a value at a place of the report:
+    # What is planted, besides another report, file or log:
     def tensor(self, name, place, value):
         self.report["param_hash"] = "another"
         self.tensors[name][place] = value
@@ -256,15 +257,6 @@ class PlantedRun:
         self.log = [{"step": step, "loss": loss, "accuracy": 0.5, **dict.fromkeys(right, 7.0 - step)} for step, loss in losses]
         self.log += [{"step": 3, "val_loss": 2.5}, {"step": 9, "loss": 5.0}]
         del self.report["val_losses"][0]
-
-    def without_file(self):
-        self.file = None
-
-    def in_checkpoint(self, step):
-        self.file = f"checkpoints/step_{step:06d}/model.safetensors"
-
-    def text(self, text):
-        self.report = text
 
     def without(self, *place):
         *path, last = place
@@ -307,7 +299,7 @@ PLANTED = [
     ([MORE], 0.1, "step 5: only the run has a validation loss"),
     (["both", MORE], None, None),
     (["both", ("set", "val_losses", [])], None, None),
-    ([("text", '{"losses": 1}')], None, "has no units"),
+    ([("report", '{"losses": 1}')], None, "has no units"),
     (["both", ("set", "val_losses", 1, "loss", None)], None, "step 6: validation loss is not finite"),
     ([("steps", 1, 5)], None, "ends after step 5, the reference after step 6"),
     ([("steps", 4, 6)], None, None),
@@ -326,16 +318,16 @@ PLANTED = [
     ([("tensor", BIAS, 3, 2.0)], 0.01, None),
     ([("tensor", BIAS, 2, 2.0)], None, f"tensor {BIAS}"),
     ([("tensor", BIAS, 5, 2.0)], 0.01, f"tensor {BIAS}"),  # value
-    ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 6)], None, "tensor wte.weight"),
-    ([("tensor", "wte.weight", 0, 3.1), ("in_checkpoint", 5)], 0.1, "no final parameters"),
-    ([("set", "param_hash", "another"), ("without_file",)], None, "no final parameters"),
-    (["both", ("without_file",)], None, None),
+    ([("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000006/model.safetensors")], None, "tensor wte.weight"),
+    ([("tensor", "wte.weight", 0, 3.1), ("file", "checkpoints/step_000005/model.safetensors")], 0.1, "no final parameters"),
+    ([("set", "param_hash", "another"), ("file", None)], None, "no final parameters"),
+    (["both", ("file", None)], None, None),
     (["both", ("without", "metrics")], None, None),
     ([("without", "metrics")], None, "only one of the runs has the metric accuracy"),
-    (["both", ("set", "param_hash", ""), ("without_file",)], None, "no final parameters"),
+    (["both", ("set", "param_hash", ""), ("file", None)], None, "no final parameters"),
     ([("set", "param_hash", "another")], None, "one does not belong to its report"),
-    ([("text", "[]")], None, "holds no object"),
-    ([("text", "{")], None, "report.json"),
+    ([("report", "[]")], None, "holds no object"),
+    ([("report", "{")], None, "report.json"),
     ([("without", "grad_norms")], None, "has no grad_norms"),
 ]
 
@@ -343,14 +335,17 @@ PLANTED = [
 def judge(plants, within):
     """What differences() says about a run with these plants and one without, or with the same."""
     is_both = plants[:1] == ["both"]
-    with tempfile.TemporaryDirectory() as name:
-        for folder in (Path(name) / "run", Path(name) / "reference"):
+    with tempfile.TemporaryDirectory() as home:
+        for folder in (Path(home) / "run", Path(home) / "reference"):
             run = PlantedRun()
-            for call, *arguments in plants[is_both:] if is_both or folder.name == "run" else []:
-                getattr(run, call)(*arguments)
+            for name, *values in plants[is_both:] if is_both or folder.name == "run" else []:
+                if name in vars(run):
+                    setattr(run, name, *values)
+                else:
+                    getattr(run, name)(*values)
             run.write(folder)
         try:
-            return differences(Path(name) / "run", Path(name) / "reference", within)
+            return differences(Path(home) / "run", Path(home) / "reference", within)
         except ValueError as error:
             return [str(error)]
 
@@ -363,7 +358,6 @@ def self_test():
         with contextlib.suppress(argparse.ArgumentTypeError):
             raise AssertionError(f"--within {text} was accepted: {tolerance(text)}")
     print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
-    return 0
 
 
 def tolerance(text):
@@ -383,10 +377,8 @@ def main():
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
     parser.add_argument("reference", type=Path, nargs="?", help="folder of another run, or one that --save-reference wrote")
     parser.add_argument("--within", type=tolerance, metavar="TOLERANCE", help="allowed relative difference; default: equal bits")
-    parser.add_argument("--self-test", action="store_true", help="plant differences and check that they are found")
+    parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant differences and check that they are found")
     arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
     if arguments.reference is None:
         parser.error("two runs are needed: RUN REFERENCE")
     try:

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from compare_runs import differences
+from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
 from launcher.tables import table
 
@@ -350,7 +351,6 @@ def self_test():
         said = "\n".join(faults[name])
         assert wanted in said if wanted else not said, f"{name} with {place} {value}: wanted {wanted!r}, found {faults}"
     print(f"self-test: {len(PLANTED)} planted faults are judged rightly")
-    return 0
 
 
 def main():
@@ -359,10 +359,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the rungs (default 2)")
     parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
     parser.add_argument("--rungs", type=Path, default=FILE)
-    parser.add_argument("--self-test", action="store_true", help="plant faults and check that they are found")
+    parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant faults and check that they are found")
     arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
     if arguments.run is None:
         parser.error("a run is needed: runs/ladder-…")
     try:

@@ -25,6 +25,7 @@ import tempfile
 from pathlib import Path
 
 from draw_trace import draw, median_step
+from launcher.console import SelfTest
 from launcher.tables import table
 from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
 
@@ -100,7 +101,6 @@ def self_test():
             with contextlib.suppress(ValueError):
                 raise AssertionError(f"read {text[:40]!r} as a trace: {read_trace(path)}")
     print("self-test: the summary and the drawing are right")
-    return 0
 
 
 def main():
@@ -111,10 +111,8 @@ def main():
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="what --trace has written")
     parser.add_argument("--step", type=int, metavar="N", help="the optimizer step to draw; default: the one of median length")
     parser.add_argument("--svg", type=Path, metavar="OUT", help="a new file for the drawing")
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
     if arguments.file is None:
         parser.error("a file is needed: ./ladder trace FILE")
     if arguments.svg and (arguments.svg.exists() or arguments.svg.is_symlink()):

@@ -77,6 +77,16 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
 
+class SelfTest(argparse.Action):
+    """Of --self-test: calls the function that is given as `const`, and ends."""
+
+    def __init__(self, **more):
+        super().__init__(nargs=0, **more)
+
+    def __call__(self, parser, *_):
+        parser.exit(self.const())
+
+
 def option_of(words, name: str) -> str | None:
     """The last value of --NAME among words that are otherwise for somebody else."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
