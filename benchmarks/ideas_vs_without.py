@@ -15,9 +15,9 @@ import sys
 
 from processes import Progress, train
 from plan_vs_runs import measured_s, processor
-from results import ROOT, cells_of, replaced, results_parser, write
+from results import ROOT, results_parser, write
 from launcher.steps import resolve_step
-from launcher.tables import table
+from launcher.tables import cells_of, replaced, table
 
 PAGE = ROOT / "docs/results.md"
 ROUND = 5  # inner steps of step 9

@@ -11,7 +11,6 @@ bar, from the formulas (--dry-run): what the step holds in fp32, and with 16-bit
 has no theory to the byte; tests/resident_memory_test.cpp bounds what it grows by. Standard library only.
 """
 
-import argparse
 import copy
 import csv
 import io
@@ -23,6 +22,7 @@ import sys
 
 from processes import Progress, run_all, train
 from results import result_folder, results_parser, write, write_results
+from launcher.console import count_from, list_of
 from launcher.figures import page
 from launcher.rungs import read_rungs
 from launcher.tables import table
@@ -202,13 +202,6 @@ def legend(out, has_fp32):
     return end
 
 
-def ranks_of(text):
-    ranks = sorted({int(part) if part.isdigit() else 0 for part in text.split(",")})
-    if ranks[0] < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of numbers from 1, such as 1,2,4")
-    return ranks
-
-
 def without(options, names):
     """The options but these, each of which takes a value: --name value or --name=value."""
     kept = []
@@ -229,7 +222,7 @@ def measure(arguments, options):
     rows, faults = [], []
     stages = [stage for stage in read_rungs() if stage.name == stage.step]
     # Step 0 is one process, whatever it plays.
-    chosen = [(ranks, stage) for ranks in arguments.ranks for stage in stages if stage.ranks == "N" or ranks == 1]
+    chosen = [(ranks, stage) for ranks in sorted({*arguments.ranks}) for stage in stages if stage.ranks == "N" or ranks == 1]
     with Progress(len(chosen)) as progress:
         for ranks, stage in chosen:
             report = train(arguments.build, stage.step, ranks, *stage.own_options(ranks), *options)
@@ -296,7 +289,7 @@ def self_test_of_16_bits(row):
 
 def main():
     parser = results_parser("memory", __doc__, self_test)
-    parser.add_argument("--ranks", type=ranks_of, default=[1, 2, 4], help="numbers of ranks, such as 1,2,4")
+    parser.add_argument("--ranks", type=list_of(count_from(1, 9999)), default=[1, 2, 4], help="numbers of ranks, such as 1,2,4")
     parser.add_argument("--precision", choices=("fp32", "bf16", "fp16"), default="fp32", help="of parameters and activations")
     parser.add_argument("--grad-dtype", choices=("fp32", "bf16", "fp16"), default="fp32", help="of gradients")
     arguments, options = parser.parse_known_args()

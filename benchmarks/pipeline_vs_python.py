@@ -27,6 +27,7 @@ from pathlib import Path
 from processes import BUILD, run_all
 from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of, require_program
 from race import shape_text, write_figures
+from launcher.console import count_from, list_of
 from launcher.tables import table
 
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
@@ -36,15 +37,11 @@ def parse_arguments():
     parser = make_parser(__doc__)
     parser.set_defaults(layers=8, micro_batch_size=1, steps=6, warmup_steps=2, rounds=3)
     parser.add_argument("--stages", type=int, default=2, help="processes of step 8 and of PyTorch's pipeline")
-    parser.add_argument("--microbatches", default="4,8,16", help="per step, each at least --stages")
+    parser.add_argument("--microbatches", type=list_of(count_from(1, 9999)), default="4,8,16", help="per step, each at least --stages")
     parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step8", default=BUILD / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
     arguments = parse(parser)
-    try:
-        arguments.microbatches = [int(count) for count in arguments.microbatches.split(",")]
-    except ValueError:
-        parser.error(f"--microbatches is {arguments.microbatches}; it must be numbers with commas, such as 4,8")
     if arguments.stages < 2:
         parser.error("--stages must be at least 2")
     if min(arguments.microbatches) < arguments.stages:

@@ -49,15 +49,6 @@ CONFIGURATIONS = [
     ("step9", 2, "50:0.2", SHAPE, "--sync-every 4"),
 ]
 STEPS = 16
-ABOUT = """# What the planner predicted, and what came of it
-
-`./ladder bench plan --write` adds a table to this page. Each line is a configuration that [`./ladder plan`](plan.md) has not been fitted
-to: it measures step 3, with at most four layers, before it predicts. An empty link is Open MPI between processes of one machine.
-State is the most that the fullest rank held of parameters, gradients and optimizer; state and bytes sent are exact if they are
-equal on every rank. Activations are the fullest rank's; for a pipeline they are an estimate. *Others* is the share of the
-processors that other programs took meanwhile; where it is large, times are uneven, and an error may be theirs.
-
-"""
 
 
 def state_of(rank):
@@ -190,8 +181,7 @@ def main():
     print(text)
     progress.finish()
     if arguments.write:
-        earlier = LEDGER.read_text() if LEDGER.exists() else ABOUT
-        write(LEDGER, f"{earlier.rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
+        write(LEDGER, f"{LEDGER.read_text().rstrip()}\n\n## {time.strftime('%Y-%m-%d, %H:%M')}\n\n{text}")
     return 0 if all(row["exact"] == "yes" for row in rows) else 1
 
 

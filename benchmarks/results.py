@@ -35,22 +35,6 @@ def write(path, text):
     new.replace(path)
 
 
-def replaced(text, name, content):
-    """The text of a page with this content between the two comments of this name."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        sys.exit(f"the page does not have {begin} and {end}, once each and in this order")
-    return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
-
-
-def cells_of(text, name):
-    """{first cell: {head: cell}} of the table between the two comments of this name."""
-    _, _, rest = text.partition(f"<!-- {name}:begin -->")
-    table, _, _ = rest.partition(f"<!-- {name}:end -->")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
-    return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[2:]}
-
-
 def write_results(stem, content, drawing, faults):
     """STEM.json and STEM.svg. Returns the exit code: 1 if there are faults, which it prints."""
     write(stem.with_suffix(".json"), json.dumps(content, indent=1) + "\n")

@@ -105,6 +105,11 @@ def count_from(least: int, most: int):
     return read
 
 
+def list_of(read):
+    """For add_argument(type=…): such texts, separated by commas."""
+    return lambda text: [read(word) for word in text.split(",")]
+
+
 def reader(read, what: str):
     """For add_argument(type=…): read(text), of which a ValueError says that the text is not what is wanted."""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, option_of, read_link, say, usage_error
+from launcher.console import Parser, count_from, fail, list_of, option_of, read_link, say, usage_error
 from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import mpirun
 from launcher.processes import call
@@ -25,6 +25,7 @@ from launcher.tables import table
 
 MODEL = "--layers 4 --heads 4 --channels 128 --context 64 --micro-batch-size 1 --num-microbatches 4".split()
 OWN = "link transport rank out overfit-one-batch dry-run json print-config show-schedule config resume trace".split()  # of trainers
+COUNTS = list_of(count_from(1, 1024))
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa3377", "#997700")
 WIDTH, PANEL, HEIGHT, LEFT, TOP = 560, 300, 200, 56, 84  # of a drawing, at least, and of a panel
 
@@ -64,9 +65,9 @@ def parse(words: list[str]):
     parser = Parser("scale", "The time of an optimizer step on 1 to 1,024 ranks: one rank is simulated, a few are measured.",
                     usage="./ladder scale [STEP…] [options]",
                     epilog="STEP is step3 to step9, step4 if none is named. Every other option is the trainers': --channels 256.")  # fmt: skip
-    parser.add_argument("--links", type=links_in, default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
-    parser.add_argument("--ranks", type=counts_in, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
-    parser.add_argument("--measure", dest="measured", metavar="RANKS", type=counts_in, default="2,4",
+    parser.add_argument("--links", type=list_of(lambda link: read_link(link) and link), default="5:100,50:10,200:1", help="LATENCY_US:GBPS of each (default %(default)s)")
+    parser.add_argument("--ranks", type=COUNTS, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
+    parser.add_argument("--measure", dest="measured", metavar="RANKS", type=lambda text: text and COUNTS(text), default="2,4",
                         help="real ones, each a process; '' for none (default %(default)s)")  # fmt: skip
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the curves into this new file")
     num_steps = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
@@ -75,8 +76,6 @@ def parse(words: list[str]):
     for name in OWN:
         if option_of(options, name) is not None:
             usage_error(f"scale does not take --{name}: it sets that itself, or trains only to measure")
-    if not this.ranks:
-        usage_error("--ranks '' names no number of ranks: give some, such as --ranks 2,64")
     if late := [word for word in options if re.fullmatch(r"step\d\w*", word)]:
         usage_error(f"'{late[0]}' stands after an option: name the steps first")
     if this.svg and this.svg.exists():
@@ -88,17 +87,6 @@ def parse(words: list[str]):
     if this.measured and not shutil.which("mpirun"):
         usage_error("there is no mpirun to measure with: install one (./ladder doctor), or leave that out with --measure ''")
     return this, options
-
-
-def links_in(text: str) -> list[str]:
-    links = text.split(",")
-    for link in links:
-        read_link(link)
-    return links
-
-
-def counts_in(text: str) -> list[int]:
-    return [count_from(1, 1024)(word) for word in text.split(",") if word]
 
 
 class Trainer:

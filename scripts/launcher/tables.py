@@ -1,4 +1,6 @@
-"""Writes tables."""
+"""Writes tables, and what stands in a page between two comments."""
+
+import sys
 
 
 def table(lines: list[list[str]], numbers_right: bool = False) -> str:
@@ -11,3 +13,18 @@ def table(lines: list[list[str]], numbers_right: bool = False) -> str:
 
     rule = ["-" * (w - 1) + ":" if i and numbers_right else "-" * w for i, w in enumerate(widths)]
     return "\n".join([row(lines[0]), row(rule), *map(row, lines[1:])])
+
+
+def replaced(text, name, content, page="the page"):
+    """The text of a page with this content between the two comments of this name."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        sys.exit(f"{page} does not have {begin} and {end}, once each and in this order")
+    return text[: text.index(begin) + len(begin)] + "\n" + content + "\n" + text[text.index(end) :]
+
+
+def cells_of(text, name):
+    """{first cell: {head: cell}} of the table between the two comments of this name."""
+    _, _, rest = text.partition(f"<!-- {name}:begin -->")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in rest.partition(f"<!-- {name}:end -->")[0].splitlines() if line.startswith("|")]
+    return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[2:]}
