@@ -3,21 +3,14 @@ is a protobuf message `Event` of tensorflow/core/util/event.proto, of which only
 
 import math
 import struct
+from functools import reduce
 from pathlib import Path
 
 from launcher.report_runs import SECONDS, UNITS, Run
 
 
-def crc_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
-        table.append(byte)
-    return table
-
-
-CRC_TABLE = crc_table()
+POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
+CRC_TABLE = [reduce(lambda crc, _: crc >> 1 ^ (POLYNOMIAL if crc & 1 else 0), range(8), byte) for byte in range(256)]
 FILE = "events.out.tfevents.0.ladder"  # always the same, so that a second report replaces the first
 
 

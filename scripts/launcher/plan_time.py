@@ -97,8 +97,8 @@ class Rank:
             self.now += sent.calls * self.speed.call_s + sent.messages * self.speed.message_s + sent.num_bytes * self.speed.byte_s
         return max(self.now, self.link_free if sent.messages else 0)
 
-    def wait(self, done):
-        self.now = max(self.now, done)
+    def wait(self, *done):
+        self.now = max(self.now, *done)
 
 
 class Loop:
@@ -135,10 +135,11 @@ class Loop:
             self.rank.compute(self.speed.backward_s[layer])
             then(layer)
 
-    def microbatches_until_the_last(self):
-        for _ in range(self.microbatches - 1):
+    def accumulate(self, then=lambda layer: None):
+        """All microbatches; of the last one, what comes after a layer's backward."""
+        for number in range(self.microbatches):
             self.forward()
-            self.backward()
+            self.backward(then if number == self.microbatches - 1 else lambda layer: None)
 
     def update(self, num_owned):
         """Gradient norm and optimizer, of the elements that the rank owns."""
@@ -155,9 +156,7 @@ class Loop:
 
 def naive_dp(loop):
     loop.sum_of_numbers(1)
-    loop.microbatches_until_the_last()
-    loop.forward()
-    loop.backward()
+    loop.accumulate()
     for _, numel, _ in loop.tensors:
         loop.rank.wait(loop.all_reduce(numel, loop.grad_bytes))
     loop.update(loop.numel)
@@ -178,32 +177,25 @@ def bucketed_ddp(loop):
     buckets = plan_buckets(loop.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
     reductions = []
     loop.sum_of_numbers(1)
-    loop.microbatches_until_the_last()
-    loop.forward()
-    loop.backward(lambda layer: reductions.extend(loop.all_reduce(numel, loop.grad_bytes) for at, numel in buckets if at == layer))
-    for reduction in reductions:
-        loop.rank.wait(reduction)
+    loop.accumulate(lambda layer: reductions.extend(loop.all_reduce(numel, loop.grad_bytes) for at, numel in buckets if at == layer))
+    loop.rank.wait(*reductions)
     loop.update(loop.numel)
     return loop.end(loop.numel)
 
 
-def gather_parameters(loop):
-    for gathered in [loop.all_gather(loop.units[unit], loop.param_bytes) for unit in reversed(loop.layers)]:
-        loop.rank.wait(gathered)
+def update_own_and_gather(loop):
+    loop.sharded_norm()
+    loop.update(loop.numel / loop.ranks)
+    loop.rank.wait(*[loop.all_gather(loop.units[unit], loop.param_bytes) for unit in reversed(loop.layers)])
+    return loop.end(loop.numel)
 
 
 def zero1(loop):
     reductions = []
     loop.sum_of_numbers(1)
-    loop.microbatches_until_the_last()
-    loop.forward()
-    loop.backward(lambda unit: reductions.append(loop.reduce_scatter(unit)))
-    for reduction in reductions:
-        loop.rank.wait(reduction)
-    loop.sharded_norm()
-    loop.update(loop.numel / loop.ranks)
-    gather_parameters(loop)
-    return loop.end(loop.numel)
+    loop.accumulate(lambda unit: reductions.append(loop.reduce_scatter(unit)))
+    loop.rank.wait(*reductions)
+    return update_own_and_gather(loop)
 
 
 class Sharder:
@@ -224,10 +216,7 @@ def zero2(loop):
         loop.forward()
         loop.backward(sharder.send)
     loop.rank.wait(sharder.on_its_way)
-    loop.sharded_norm()
-    loop.update(loop.numel / loop.ranks)
-    gather_parameters(loop)
-    return loop.end(loop.numel)
+    return update_own_and_gather(loop)
 
 
 def zero3(loop):
@@ -306,11 +295,12 @@ def run_flush(loop, stages, schedule):
                 is_moving = True
 
 
-def all_of(stages, numel, size, ranks=None):
+def all_of(stages, numel, size, ranks=None, places=None):
     """An all-reduce among the stages, or, on so many ranks, of the whole world: the slowest decides."""
-    done = max([stage.rank.start("all_reduce", all_reduce(numel, size, ranks or len(stages), stage.index)) for stage in stages])
+    places = places or [stage.index for stage in stages]
+    done = [stage.rank.start("all_reduce", all_reduce(numel, size, ranks or len(stages), i)) for stage, i in zip(stages, places)]
     for stage in stages:
-        stage.rank.wait(done)
+        stage.rank.wait(*done)
 
 
 def pipeline(loop):
@@ -325,13 +315,9 @@ def pipeline(loop):
         run_flush(loop, stages, schedule)
     for stage in stages:
         buckets = plan_buckets(stage.tensors, loop.grad_bytes, int(loop.config["bucket-mb"] * 2**20))
-        for reduction in [stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, replicas)) for _, numel in buckets]:
-            stage.rank.wait(reduction)
+        stage.rank.wait(*[stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, replicas)) for _, numel in buckets])
     if tied := [stage for stage in stages if stage.tied]:
-        numel = loop.tensors[0][1]
-        done = max([stage.rank.start("all_reduce", all_reduce(numel, loop.grad_bytes, 2, i)) for i, stage in enumerate(tied)])
-        for stage in tied:
-            stage.rank.wait(done)
+        all_of(tied, loop.tensors[0][1], loop.grad_bytes, places=range(2))
     all_of(stages, norm_blocks, 8)
     for stage in stages:
         stage.rank.compute(stage.numel * (2 * loop.speed.norm_s + loop.speed.update_s) / loop.speed.sharing)
@@ -350,9 +336,7 @@ def diloco(loop):
     total = Sent(*(sum(op[name] for op in sends.values()) for name in ("calls", "messages", "bytes_sent")))
     in_steps = loop.facts["ranks"][0]["in_steps"]
     speed = loop.speed
-    loop.microbatches_until_the_last()
-    loop.forward()
-    loop.backward()
+    loop.accumulate()
     loop.update(loop.numel)
     loop.rank.compute(loop.numel * speed.norm_s + speed.rest_s)
     copied_s = (total.calls * speed.call_s + total.messages * speed.message_s + total.num_bytes * speed.byte_s) / in_steps
