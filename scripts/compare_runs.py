@@ -25,7 +25,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from launcher.console import SelfTest
+from launcher.console import SelfTest, reader
 from tensor_files import read_tensors, write_tensors
 
 SERIES = {"units": "denominator", "losses": "loss", "grad_norms": "gradient norm", "param_norms": "parameter norm"}
@@ -355,18 +355,15 @@ def self_test():
         found = "\n".join(judge(plants, within))
         assert wanted in found if wanted else not found, f"{plants} within {within}: wanted {wanted!r}, found {found}"
     for text in ("-1", "nan", "inf", "much"):
-        with contextlib.suppress(argparse.ArgumentTypeError):
+        with contextlib.suppress(ValueError):
             raise AssertionError(f"--within {text} was accepted: {tolerance(text)}")
     print(f"self-test: {len(PLANTED)} pairs of runs are judged rightly")
 
 
 def tolerance(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = float(text)
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
+        raise ValueError(text)
     return value
 
 
@@ -376,7 +373,7 @@ def main():
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run")
     parser.add_argument("reference", type=Path, nargs="?", help="folder of another run, or one that --save-reference wrote")
-    parser.add_argument("--within", type=tolerance, metavar="TOLERANCE", help="allowed relative difference; default: equal bits")
+    parser.add_argument("--within", type=reader(tolerance, "a number of at least 0"), metavar="TOLERANCE", help="allowed relative difference; default: equal bits")
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant differences and check that they are found")
     arguments = parser.parse_args()
     if arguments.reference is None:

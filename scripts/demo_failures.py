@@ -79,6 +79,8 @@ class Demo:
         """Of worker 0."""
         while self.workers[0].step < step and self.workers[0].process.poll() is None and not noted:
             time.sleep(0.01)
+        if noted:
+            sys.exit(130)
 
     def longest_pause_s(self, since_s):
         """Between two rounds of worker 0, around a moment."""
@@ -93,14 +95,10 @@ class Demo:
             self.start(number, str(number))
         self.show(f"{arguments.workers} workers and a lighthouse are started; a round is 20 steps")
         self.wait_for_step(arguments.steps // 4, noted)
-        if noted:
-            return 130
         killed_s = time.monotonic()
         self.workers[1].process.kill()
         self.show(f"KILLED worker 1, at step {self.workers[0].step}")
         self.wait_for_step(arguments.steps // 2, noted)
-        if noted:
-            return 130
         self.show(f"STARTED worker 1 again, with an empty folder, at step {self.workers[0].step}")
         self.start(1, "1-again")
         codes = [worker.wait() for worker in self.workers.values()]

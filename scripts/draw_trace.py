@@ -2,6 +2,7 @@
 
 from html import escape
 
+from launcher.figures import page
 from read_trace import ranks_of
 
 
@@ -27,6 +28,8 @@ STYLE = """\
     .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
     .wireword { fill: #8a4f08; }
     .rightword { fill: #1a7f37; }"""
+ABOUT = """Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
+    in flight and what it held."""
 MEMORY = {"optimizer state": "#ccbb44", "parameters": "#4477aa", "gradients": "#ee6677", "communication": "#66ccee",
           "other tensors": "#999999", "activations": "#c9c5bb"}  # from below; colours as in docs/memory_per_step.svg
 CLASSES = {"forward": "forward", "backward": "backward", "dgrad": "backward", "wgrad": "wgrad", "optimizer step": "step",
@@ -190,19 +193,7 @@ def draw(trace, number):
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
     height, link = y + 38 + draw_legend(drawing, trace, y + 32), trace.about["config"].get("link")
     title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
-    return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" aria-labelledby="title description">
-  <title id="title">{escape(title)}</title>
-  <desc id="description">Drawn by ./ladder trace from a run: for each rank what it computed and waited for, and below it what was
-    in flight and what it held.</desc>
-  <style>
-{STYLE}
-  </style>
-  <defs>
-    <marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/></marker>
-  </defs>
-  <rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="14" fill="#fbfaf7" stroke="#d8d4c9" stroke-width="2"/>
-  <text x="28" y="34" class="strong">{escape(title)}</text>
-  {chr(10).join(drawing.shapes).replace(chr(10), chr(10) + "  ")}
-</svg>
-"""
+    tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
+    tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'
+    drawing.text(28, 34, title, "strong")
+    return page(WIDTH, height, escape(title), [f"<defs>{tip}</defs>", *drawing.shapes], STYLE, ABOUT, f'width="{WIDTH}" height="{height}" ')

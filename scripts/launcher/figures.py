@@ -53,12 +53,12 @@ def legend(curve, x, y):
     return [f'<path d="M{x} {y}h20" stroke-width="2" {curve.look()}/>', f'<text x="{x + 26}" y="{y + 5}">{curve.name}</text>']
 
 
-def page(width, height, title, drawn, more_style="", description=""):
+def page(width, height, title, drawn, more_style="", description="", size=""):
     style = "text{font:14px sans-serif;fill:#24292f}.grid{stroke:#999;stroke-opacity:.35}polyline{fill:none;stroke-width:2}"
     style += ".back{fill:#fbfaf7;stroke:#d8d4c9;stroke-width:2}" + more_style
     described = f"<desc>{description}</desc>" if description else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}role="img">'
         f"<title>{title}</title>{described}<style>{style}</style>\n"
         f'<rect x="1" y="1" width="{width - 2}" height="{height - 2}" rx="14" class="back"/>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
