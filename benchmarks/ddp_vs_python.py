@@ -14,7 +14,8 @@ import statistics
 from pathlib import Path
 
 from processes import BUILD
-from race import make_parser, parse_ranks, race_on_ranks, require_ratio
+from race import make_parser, parse, race_on_ranks, require_ratio
+from launcher.console import count_from
 
 NAMES = {
     "step0": "step 0", "copies": "step 0, copies", "step4": "step 4", "step0-blas": "step 0, BLAS",
@@ -29,11 +30,11 @@ RATIOS = [
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("--ranks", type=int, default=2, help="of step 4 and of Python DDP")
+    parser.add_argument("--ranks", type=count_from(2, 9999), default=2, help="of step 4 and of Python DDP")
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step4", default=BUILD / "step4_bucketed_ddp/step4_bucketed_ddp", type=Path)
     parser.add_argument("--bucket-mb", type=float, help="step 4's, in MiB (default: its own)")
-    arguments = parse_ranks(parser, "--step0", "--step4")
+    arguments = parse(parser, "--step0", "--step4")
     buckets = [] if arguments.bucket_mb is None else ["--bucket-mb", str(arguments.bucket_mb)]
     steps = {"step4": (arguments.step4, buckets)}
     ratios = race_on_ranks(arguments, arguments.step0, steps, ["ddp"], NAMES, RATIOS, has_copies=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from processes import Progress, end, start_lighthouse
 from results import result_folder, results_parser, write_results
+from launcher.console import count_from
 from launcher.figures import Curve, Panel, legend, numbers, page
 from launcher.tables import table
 
@@ -196,14 +197,12 @@ def rates_of(text):
 
 def main():
     parser = results_parser("goodput", __doc__, self_test)
-    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--workers", type=count_from(2, 999), default=4, help="at least 2: one of them must stay alive")
     parser.add_argument("--kills", type=rates_of, default=[0, 5, 10, 20, 30], help="per minute, among all workers: 0, and others")
     parser.add_argument("--seconds", type=float, default=60, help="of each run")
     parser.add_argument("--restart", type=float, default=2, help="seconds from a kill to the start of a new process")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and the victims")
     arguments = parser.parse_args()
-    if arguments.workers < 2:
-        parser.error(f"--workers is {arguments.workers}: one of them must stay alive, so there must be 2")
     out = result_folder("goodput", arguments.out)
     rows, faults = [], []
     print(f"{len(arguments.kills)} runs of {arguments.seconds:g} s", file=sys.stderr, flush=True)

@@ -20,6 +20,7 @@ attention in full) over the GPU's peak for dense bf16 matrices. Peak memory is w
 by torch.cuda.max_memory_allocated.
 """
 
+import argparse
 import contextlib
 import ctypes
 import io
@@ -37,6 +38,7 @@ from race import measure as measure_race
 from race import parse, print_load, require_program, write_figures
 from results import write
 from zero_vs_python import STEPS
+from launcher.console import count_from
 from launcher.steps import trainer_in
 from launcher.tables import table
 
@@ -157,16 +159,16 @@ def peers_of(text):
     known = [kind for peer in PEERS for kind in (peer, f"{peer}-compiled")]
     peers = [name for name in text.split(",") if name]
     if unknown := [name for name in peers if name not in known]:
-        raise ValueError(f"--peers: there is no {unknown[0]!r}; there are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are {', '.join(known)}")
     return list(dict.fromkeys(peers))
 
 
 def parse_arguments():
     parser = make_parser(__doc__)
     parser.set_defaults(**GPT2_124M, micro_batch_size=16, warmup_steps=10)
-    parser.add_argument("--vocab-size", type=int)
+    parser.add_argument("--vocab-size", type=count_from(1, 2**16), help="a token file has 16 bits a token")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try the script")
-    parser.add_argument("--peers", default="masters,masters-compiled,autocast,autocast-compiled",
+    parser.add_argument("--peers", type=peers_of, default="masters,masters-compiled,autocast,autocast-compiled",
                         help="which Python programs run, separated by commas; also bf16, bf16-compiled; '' for none")  # fmt: skip
     parser.add_argument("--peak-tflops", type=float, help="of the GPU, dense bf16; for a GPU that is not in the table")
     parser.add_argument("--tolerance", type=float, default=BF16_LOSS_TOLERANCE,
@@ -188,12 +190,6 @@ def parse_arguments():
             )
     elif arguments.write == RESULTS:
         refuse("--write keeps figures of GPUs; with --device cpu, name a folder: --write FOLDER")
-    if not 1 <= arguments.vocab_size <= 2**16:
-        refuse(f"--vocab-size is {arguments.vocab_size}, it must be from 1 to 65536: a token file has 16 bits a token")
-    try:
-        arguments.peers = peers_of(arguments.peers)
-    except ValueError as error:
-        refuse(error)
     if arguments.check:
         sys.exit(0)
     for step in (STEP0, GRAPHS, *STEPS.values()):
@@ -326,7 +322,7 @@ def self_test():
     assert rows[2][2:5] == ["0.960", "0.900 to 0.997", "no"], rows[2]
 
     assert peers_of("bf16,masters-compiled,bf16") == ["bf16", "masters-compiled"] and peers_of("") == []
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(argparse.ArgumentTypeError):
         raise AssertionError(peers_of("fp8"))
     text = heading(a, "NVIDIA H200", "2.11.0")
     assert "GPT-2 124M: 12 layers" in text and "not GPT" not in text and "TRIAL" not in text, text

@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 
 from processes import BUILD, run_all
-from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of, require_program
+from race import VOCABULARY, Race, make_parser, measure, parse, print_figures, print_load, ratios_of
 from race import shape_text, write_figures
 from launcher.console import count_from, list_of
 from launcher.tables import table
@@ -36,18 +36,14 @@ SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 def parse_arguments():
     parser = make_parser(__doc__)
     parser.set_defaults(layers=8, micro_batch_size=1, steps=6, warmup_steps=2, rounds=3)
-    parser.add_argument("--stages", type=int, default=2, help="processes of step 8 and of PyTorch's pipeline")
+    parser.add_argument("--stages", type=count_from(2, 9999), default=2, help="processes of step 8 and of PyTorch's pipeline")
     parser.add_argument("--microbatches", type=list_of(count_from(1, 9999)), default="4,8,16", help="per step, each at least --stages")
     parser.add_argument("--products", choices=["blas", "onednn"], default="blas", help="ours; PyTorch's are its BLAS")
     parser.add_argument("--step0", default=BUILD / "step0_single_gpu/step0_single_gpu", type=Path)
     parser.add_argument("--step8", default=BUILD / "step8_pipeline_ga/step8_pipeline_ga", type=Path)
-    arguments = parse(parser)
-    if arguments.stages < 2:
-        parser.error("--stages must be at least 2")
+    arguments = parse(parser, "--step0", "--step8")
     if min(arguments.microbatches) < arguments.stages:
         parser.error("--microbatches must each be at least --stages: Schedule1F1B refuses fewer")
-    require_program(parser, "--step0", arguments.step0)
-    require_program(parser, "--step8", arguments.step8)
     return arguments
 
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from processes import Progress, run_all
 from results import ROOT, cpu_info, result_folder, results_parser, write, write_results
 import tensor_files
+from launcher.console import count_from
 from launcher.figures import Curve, Panel, legend, numbers, page
 from launcher.tables import cells_of, replaced, table
 
@@ -300,13 +301,11 @@ def contradictions(text):
 
 def parse_arguments():
     parser = results_parser("precision", __doc__, self_test)
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=count_from(1, 10**6), default=1000)
     parser.add_argument("--within", type=float, default=WITHIN, help="nats that a bounded variant may end away from fp32")
-    parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
+    parser.add_argument("--at-once", type=count_from(1, 999), default=min(2, os.cpu_count() or 1), help="runs at the same time, of one thread each")
     parser.add_argument("--write", action="store_true", help="update the figure and the tables of step 0's chapter on precision")
     arguments, arguments.options = parser.parse_known_args()
-    if arguments.steps < 1 or arguments.at_once < 1:
-        parser.error(f"--steps is {arguments.steps} and --at-once {arguments.at_once}; both must be 1 or more")
     return arguments
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from processes import Progress, on_ranks, run_all
 from results import ROOT, cpu_info, write
+from launcher.console import count_from
 
 VOCABULARY = 258
 OPTIMIZER = {"lr": 1e-4, "weight_decay": 1.0, "betas": [0.9, 0.95], "eps": 1e-8, "clip_norm": 1.0}
@@ -41,21 +42,22 @@ def make_parser(description):
     parser.add_argument("--micro-batch-size", type=int, default=2, help="rows per step and rank")
     parser.add_argument("--default-model", action="store_true", help="4 layers, 4 heads, 128 channels, context 128, 4 rows")
     parser.add_argument("--threads", type=int, default=1, help="of each process")
-    parser.add_argument("--steps", type=int, default=30, help="steps measured per program and round")
-    parser.add_argument("--warmup-steps", type=int, default=5, help="steps before them that are not counted")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=count_from(1, 10**6), default=30, help="steps measured per program and round")
+    parser.add_argument("--warmup-steps", type=count_from(0, 10**6), default=5, help="steps before them that are not counted")
+    parser.add_argument("--rounds", type=count_from(1, 10**6), default=5)
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument("--at-least", type=float, help="exit with 1 if the median ratio is below this")
     return parser
 
 
-def parse(parser):
+def parse(parser, *programs):
+    """What these options name must be there."""
     arguments = parser.parse_args()
     if arguments.default_model:
         arguments.layers, arguments.heads, arguments.channels = 4, 4, 128
         arguments.context, arguments.micro_batch_size = 128, 4
-    if min(arguments.steps, arguments.rounds) < 1 or arguments.warmup_steps < 0:
-        parser.error("--steps and --rounds must be at least 1, --warmup-steps at least 0")
+    for option in programs:
+        require_program(parser, option, vars(arguments)[option.removeprefix("--")])
     return arguments
 
 
@@ -248,16 +250,6 @@ def measure(arguments, race, runs, names, same, num_microbatches, tolerance=LOSS
 def require_ratio(arguments, ratio, what="the median ratio"):
     if arguments.at_least and ratio < arguments.at_least:
         sys.exit(f"{what} {ratio:.3f} is below {arguments.at_least}")
-
-
-def parse_ranks(parser, *programs):
-    """Of which these options name some."""
-    arguments = parse(parser)
-    if arguments.ranks < 2:
-        parser.error("--ranks must be at least 2")
-    for option in programs:
-        require_program(parser, option, vars(arguments)[option.removeprefix("--")])
-    return arguments
 
 
 def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False):

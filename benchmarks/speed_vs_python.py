@@ -20,7 +20,7 @@ from pathlib import Path
 
 from processes import BUILD
 from race import BF16_LOSS_TOLERANCE, LOSS_TOLERANCE, PEERS_PRODUCTS, Race, flops_per_token, make_parser, measure, parse
-from race import print_figures, print_load, ratios_of, require_program, require_ratio, shape_text, write_figures
+from race import print_figures, print_load, ratios_of, require_ratio, shape_text, write_figures
 
 OURS = ("step0", "step0-blas", "step0-bf16")
 STEP_OPTIONS = {"step0": (), "step0-blas": PEERS_PRODUCTS, "step0-bf16": ("--precision", "bf16")}
@@ -37,9 +37,7 @@ def parse_arguments():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--at-most-of-fp32", type=float,
                         help="with --precision bf16: exit with 1 if a step takes a larger share of its fp32 time")  # fmt: skip
-    arguments = parse(parser)
-    require_program(parser, "--program", arguments.program)
-    return arguments
+    return parse(parser, "--program")
 
 
 def main():

@@ -11,7 +11,8 @@ import statistics
 from pathlib import Path
 
 from processes import BUILD
-from race import make_parser, parse_ranks, race_on_ranks, require_program, require_ratio
+from race import make_parser, parse, race_on_ranks, require_program, require_ratio
+from launcher.console import count_from
 
 STEPS = {"step4": "step4_bucketed_ddp", "step5": "step5_zero1", "step6": "step6_zero2", "step7": "step7_zero3"}
 PEERS = {"ddp": "Python DDP", "zero1": "Python ZeRO-1", "fsdp-zero2": "FSDP2, as ZeRO-2", "fsdp-zero3": "FSDP2, as ZeRO-3"}
@@ -35,9 +36,9 @@ RATIOS = [
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("--ranks", type=int, default=2, help="of steps 4 to 7 and of their peers")
+    parser.add_argument("--ranks", type=count_from(2, 9999), default=2, help="of steps 4 to 7 and of their peers")
     parser.add_argument("--build", default=BUILD, type=Path, help="where the trainers were built")
-    arguments = parse_ranks(parser)
+    arguments = parse(parser)
     for step in ("step0_single_gpu", *STEPS.values()):
         require_program(parser, "--build", arguments.build / step / step)
     steps = {kind: (arguments.build / step / step, ()) for kind, step in STEPS.items()}
