@@ -211,16 +211,16 @@ __global__ void bias_gelu_kernel(const Number* x, const Number* bias, std::int64
 // ---- Sums over rows: of the rows of each block, and then of all blocks ----------------------------
 
 constexpr int kSumThreads = 128;  // each takes the columns of one vector
-constexpr int kSumBlocks = 8;     // at least, on a multiprocessor at once: limits the registers
 
 // The fewer the columns, the more blocks it takes to keep a GPU busy.
 constexpr int rows_of_part(std::int64_t num_columns) {
   return num_columns <= kSumThreads * kVector ? 16 : 48;
 }
 
-// Of dy; or, through the GELU, of dx = dy · slope(x + bias), which it also writes.
+// Of dy; or, through the GELU, of dx = dy · slope(x + bias), which it also writes. With 8 blocks at
+// once on a multiprocessor, which limits the registers, enough numbers are on their way.
 template <class Number, bool kThroughGelu>
-__global__ void __launch_bounds__(kSumThreads, kSumBlocks)
+__global__ void __launch_bounds__(kSumThreads, /*minBlocksPerMultiprocessor=*/8)
     sum_rows_kernel(const Number* x, const Number* bias, const Number* dy, int num_rows,
                     int num_columns, Number* dx, float* parts) {
   const int blocks_of_row = (num_columns - 1) / (kSumThreads * kVector) + 1;
