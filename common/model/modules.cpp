@@ -1,6 +1,5 @@
 #include "common/model/modules.hpp"
 
-#include <ATen/Version.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/addmm.h>
@@ -17,8 +16,8 @@
 #include <utility>
 
 #include "common/core/precision.hpp"
-#include "common/model/find_operator.hpp"
 #include "common/model/gelu.hpp"
+#include "common/model/onednn_linear.hpp"
 #include "common/model/weight_gradients.hpp"
 
 namespace ladder {
@@ -26,19 +25,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// oneDNN's product: x [M, K] times the transpose of weight [N, K], plus bias [N]. libtorch
-// registers it for its compiler. Null if this libtorch does not have it with this signature.
-using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&,
-                                   const std::optional<at::Tensor>&, c10::string_view,
-                                   c10::List<std::optional<at::Scalar>>,
-                                   std::optional<c10::string_view>);
-
-const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
-  static const auto handle =
-      find_operator<LinearPointwise>("mkldnn::_linear_pointwise", c10::DispatchKey::CPU);
-  return handle ? &*handle : nullptr;
-}
 
 using OptionalTensor = std::optional<at::Tensor>;
 
@@ -209,12 +195,6 @@ struct NarrowLookUp : torch::autograd::Function<NarrowLookUp> {
 };
 
 }  // namespace
-
-Products faster_products() {
-  static const bool is_onednn_faster =
-      onednn_linear() != nullptr && at::get_cpu_capability() == "AVX512";
-  return is_onednn_faster ? Products::kOneDnn : Products::kBlas;
-}
 
 bool has_instructions_for(at::ScalarType type) {
   if (!is_16_bit(type)) return true;
