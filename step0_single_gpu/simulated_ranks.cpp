@@ -60,7 +60,11 @@ double SimulatedRanks::ranks_first(const RunRank& run_rank, const Microbatches& 
 }
 
 BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks) {
-  return BatchStream(options, whole_data(options.tail, num_ranks));
+  if (options.deal == Deal::kSamples)
+    return BatchStream(options, whole_data(options.tail, num_ranks));
+  DataOptions all = options;
+  if (all.step_microbatches == 0) all.step_microbatches = num_ranks * options.num_microbatches;
+  return BatchStream(all, whole_data(Tail::kDrop));
 }
 
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks) {
@@ -77,6 +81,14 @@ Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::in
     rows.push_back(rows_of_rank(microbatch, rank, num_ranks));
   }
   return Microbatches(std::move(rows));
+}
+
+Microbatches share_of_rank(const Microbatches& global, Deal deal, int rank, int num_ranks) {
+  if (deal == Deal::kSamples) return rows_of_rank(global, rank, num_ranks);
+  std::vector<Microbatch> own;
+  for (std::int64_t i = rank; std::ssize(own) * num_ranks < global.size(); i += num_ranks)
+    own.push_back(i < global.size() ? global[i] : no_targets(global[0].tokens.size(1)));
+  return Microbatches(std::move(own));
 }
 
 void check_alone(int world_size) {

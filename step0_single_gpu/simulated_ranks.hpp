@@ -49,12 +49,16 @@ class SimulatedRanks {
 };
 
 // The stream of global microbatches, each with num_ranks times as many rows. An epoch's tail is
-// dropped or padded so that the ranks share it equally.
+// dropped or padded so that the ranks share it equally. With Deal::kMicrobatches, the stream of all
+// ranks' microbatches.
 BatchStream global_batches(const DataOptions& options, std::int64_t num_ranks);
 
 // The rows of one rank in a global microbatch, or in each of several: rank, rank + num_ranks, ….
 Microbatch rows_of_rank(const Microbatch& global, std::int64_t rank, std::int64_t num_ranks);
 Microbatches rows_of_rank(const Microbatches& global, std::int64_t rank, std::int64_t num_ranks);
+
+// What of a step is this rank's, as its samples are dealt.
+Microbatches share_of_rank(const Microbatches& global, Deal deal, int rank, int num_ranks);
 
 // Throws UsageError in a world of several ranks: one process plays them.
 void check_alone(int world_size);

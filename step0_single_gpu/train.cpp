@@ -25,6 +25,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto& oracle = options.get<OracleOptions>();
   SimulatedRanks ranks(oracle.simulate_ranks, oracle.fold, grads);  // 1, or N for the oracle
+  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   const LossSum loss_sum = loss_of(model, kNextToken);
@@ -34,7 +35,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double num_targets = kNextToken.count(batch);  // the one denominator, before any forward
     const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);  // or skip it
+    if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);  // or skip it
     grads.zero();  // in place: the next step reuses these 4 bytes per parameter
     run.record({loss, clip.norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));

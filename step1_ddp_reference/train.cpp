@@ -26,6 +26,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
   ReferenceDdp ddp(flat, comm);
+  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches = global_batches(options.data, comm.size());
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);  // otherwise ranks could wait for each other forever
@@ -34,13 +35,14 @@ TrainReport train(const TrainOptions& options, World& world) {
 
   while (run.next_step()) {
     const Microbatches global_batch = batches.next();  // every rank reads the rows of all ranks
-    const Microbatches batch = rows_of_rank(global_batch, comm.rank(), comm.size());
+    const Microbatches batch =
+        share_of_rank(global_batch, options.data.deal, comm.rank(), comm.size());
     const double num_targets = kNextToken.count(global_batch);
     ddp.arm(batch.size());  // the last microbatch's backward will reduce
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     ddp.wait();  // all ranks now hold the same gradients, and from here on do the same with them
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

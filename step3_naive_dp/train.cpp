@@ -21,7 +21,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   const Model model = build_model(options, flat);
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
-  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
@@ -33,7 +34,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     all_reduce_gradients(grads, comm);  // starts after backward, so nothing overlaps with it
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);
     run.record({sums.loss, clip.norm, parameter_norm(flat), num_targets, sums.is_stop_requested});

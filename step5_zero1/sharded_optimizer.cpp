@@ -4,7 +4,6 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/core/trace.hpp"
-#include "common/optim/norm.hpp"
 
 namespace ladder {
 namespace {
@@ -26,7 +25,7 @@ ShardedOptimizer::ShardedOptimizer(const ShardPlan& plan, const std::vector<at::
                                    const OptimizerOptions& options)
     : Optimizer(plan_own_updates(plan, params, grads), plan.numel, plan.layout, options) {}
 
-double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
+Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
   const std::vector<double> own = block_sums(slices);
   const auto num_own = static_cast<std::int64_t>(own.size());
   const MemoryScope scope(MemoryCategory::kCommunication);
@@ -48,7 +47,7 @@ double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
     }
     begin += num_blocks;
   }
-  return norm_of(ordered);
+  return norm_of(std::move(ordered));
 }
 
 void all_gather_parameters(FlatModel& model, Communicator& comm) {

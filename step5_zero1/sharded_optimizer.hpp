@@ -18,6 +18,7 @@
 
 #include "common/comm/communicator.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/optim/norm.hpp"
 #include "common/optim/optimizer.hpp"
 #include "step5_zero1/shard_plan.hpp"
 
@@ -38,7 +39,7 @@ class ShardedOptimizer : public Optimizer {
 // The norm over all ranks' slices, to the bit that of one process: block sums, one double per 1024
 // elements, are gathered in one operation and added up in block order. `slices`: this rank's slice
 // of each unit, frozen ones included, in the layout's order. The result is the same on every rank.
-double sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
+Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm);
 
 // Sends every rank's slice of each unit to every rank: the parameters are whole again. All units
 // are in flight at once, started in an order that is the same on all ranks; units without a

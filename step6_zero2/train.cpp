@@ -27,7 +27,8 @@ TrainReport train(const TrainOptions& options, World& world) {
   const std::vector<at::Tensor> own_grads = plan.slices_of_shard(sharder.grad_shard());
   ShardedOptimizer optimizer(plan, plan.slices_of_full(flat.params()), own_grads,
                              options.optimizer);
-  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   run.resume(sharded_state(flat, plan, optimizer, batches, comm));
   check_same_start(run, batches, comm);
   broadcast_parameters(flat, comm);
@@ -40,7 +41,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double loss = accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     sharder.wait();
     const Clipping clip(sharded_norm(own_grads, comm), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     all_gather_parameters(flat, comm);
     sharder.zero_grad();
     const StepSums sums = all_reduce_sum(StepSums{loss, run.stop_requested()}, comm);

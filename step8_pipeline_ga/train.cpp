@@ -29,6 +29,7 @@ TrainReport train(const TrainOptions& options, World& world, const MakeObjective
                             mesh.data_parallel);
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto objective = make_objective(options, plan, mesh, flat, optimizer);
+  const RoundGradients rounding(run.exact_sums(), plan.whole, flat.leaves());
   BatchStream batches(step_data(options), objective->shard(replica_shard(options, mesh)));
   const auto state = [&] {
     return stage_state(plan, flat, optimizer, batches, mesh, objective->state);
@@ -51,7 +52,7 @@ TrainReport train(const TrainOptions& options, World& world, const MakeObjective
     all_reduce_tied_gradient(plan, grads, tied.get());
     const Clipping clip(pipeline_norm(plan, grads.flat(), mesh.stages), options.clip_norm,
                         run.loss_scale());
-    if (run.decide_step(clip.norm)) {
+    if (run.decide_step(clip)) {
       optimizer.step(run.learning_rate(), clip.factor);
       objective->after_step();
     }

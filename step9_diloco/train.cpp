@@ -30,7 +30,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(own.flat);
   Optimizer inner(own.flat, grads, options.optimizer);
   FlatModel local = inner.updated_model(own.flat);  // in 16 bits its masters, else own.flat itself
-  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail));
+  BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   const auto& rounds = options.get<DilocoOptions>();
   const std::unique_ptr<Averager> averager = make_averager(rounds, comm);
   Diloco diloco(local, global.flat, rounds, *averager);  // with the outer optimizer
@@ -48,7 +48,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
     const double loss = accumulate_gradients(own.loss_sum, batch, num_targets, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) inner.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);
     if (due.starts) diloco.start_average();

@@ -52,7 +52,7 @@ TEST_F(Step0Process, WritesTheWholeReport) {
   for (const std::string& key :
        words("schema_version step world_size data_parallel_size pipeline_stages num_parameters "
              "torch_version config first_step losses grad_norms param_norms learning_rates "
-             "target_tokens unit units units_per_second val_losses skipped_steps "
+             "target_tokens unit units units_per_second val_losses skipped_steps repeated_steps "
              "data_bytes_read param_hash memory memory_theory transport traffic_is_modelled "
              "traffic traffic_theory step_seconds tokens_per_second flops_per_token "
              "product_flops_per_second")) {

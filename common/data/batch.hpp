@@ -22,6 +22,9 @@ struct Microbatch {
   at::Tensor second_model_output = {};     // for these rows, if the objective has such a model
 };
 
+// One row of T tokens that nothing is predicted from: its loss is 0, and so is its gradient.
+Microbatch no_targets(std::int64_t context);
+
 // The microbatches of one optimizer step on one rank, in order.
 class Microbatches {
  public:

@@ -1,5 +1,8 @@
 #include "common/data/batch_stream.hpp"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -43,6 +46,10 @@ std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t se
   return samples;
 }
 
+Microbatch no_targets(std::int64_t context) {
+  return {at::zeros({1, context}, at::kLong), at::full({1, context}, kIgnoredTarget, at::kLong)};
+}
+
 BatchStream::BatchStream(const DataOptions& options, DataShard shard)
     : options_(options),
       shard_(std::move(shard)),
@@ -74,8 +81,14 @@ bool BatchStream::is_epoch_over() const {
   return num_taken_ == selection_.size() || position_.samples == training_.num_samples();
 }
 
+std::int64_t BatchStream::microbatches_per_step() const {
+  if (options_.deal == Deal::kSamples) return options_.num_microbatches;
+  return options_.step_microbatches > 0 ? options_.step_microbatches
+                                        : options_.num_microbatches * shard_.num_ranks;
+}
+
 Microbatches BatchStream::next() {
-  return take(options_.num_microbatches);
+  return take(microbatches_per_step());
 }
 
 Microbatch BatchStream::next_microbatch() {
@@ -83,6 +96,8 @@ Microbatch BatchStream::next_microbatch() {
 }
 
 Microbatches BatchStream::take(std::int64_t num_microbatches) {
+  step_position_ = position_;
+  step_counts_ = counts_;
   if (is_epoch_over()) {
     position_ = {position_.epoch + 1, 0};
     select();
@@ -100,10 +115,28 @@ Microbatches BatchStream::take(std::int64_t num_microbatches) {
         std::min(position_.samples + static_cast<std::int64_t>(num_samples) * shard_.num_readers,
                  training_.num_samples());  // padding exceeds the end
   }
-  Microbatches batch = read(training_, samples, rows_per_microbatch());
+  Microbatches batch = options_.deal == Deal::kMicrobatches
+                           ? read_dealt(samples)
+                           : read(training_, samples, rows_per_microbatch());
   counts_.microbatches += batch.size();
-  counts_.rows += static_cast<std::int64_t>(num_samples);
+  counts_.rows += batch.num_samples();
   return batch;
+}
+
+Microbatches BatchStream::read_dealt(std::span<const std::int64_t> samples) const {
+  const auto rows = static_cast<std::size_t>(rows_per_microbatch());
+  const auto num_ranks = static_cast<std::size_t>(shard_.num_ranks);
+  std::vector<Microbatch> list;
+  for (auto first = static_cast<std::size_t>(shard_.rank) * rows;
+       list.size() * num_ranks * rows < samples.size(); first += num_ranks * rows) {
+    if (first < samples.size()) {
+      const auto own = samples.subspan(first, std::min(rows, samples.size() - first));
+      list.push_back(read(training_, own, rows_per_microbatch())[0]);
+    } else {
+      list.push_back(no_targets(options_.context));
+    }
+  }
+  return Microbatches(std::move(list));
 }
 
 Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int64_t> samples,
@@ -122,6 +155,11 @@ Microbatches BatchStream::read(const Dataset& dataset, std::span<const std::int6
   return Microbatches(std::move(list));
 }
 
+void BatchStream::step_back() {
+  seek(step_position_);
+  counts_ = step_counts_;
+}
+
 void BatchStream::seek(const DataPosition& position) {
   check(position.epoch >= 0 && 0 <= position.samples && position.samples <= training_.num_samples(),
         "epoch ", position.epoch, ", sample ", position.samples,
@@ -135,7 +173,7 @@ std::int64_t BatchStream::steps_per_epoch() const {
   const auto order =
       epoch_order(training_.num_samples(), options_.seed, 0, SampleOrder::kSequential);
   const auto num_samples = static_cast<std::int64_t>(shard_.select(order, 0).size());
-  const std::int64_t step_samples = rows_per_microbatch() * options_.num_microbatches;
+  const std::int64_t step_samples = rows_per_microbatch() * microbatches_per_step();
   return (num_samples + step_samples - 1) / step_samples;
 }
 

@@ -32,6 +32,9 @@ struct DataShard {
                                           std::int64_t position)>
       select;
   std::int64_t rows_factor = 1;  // a training microbatch has microbatch_size times this many rows
+  // Of a step's microbatches, this reader takes number `rank`, rank + num_ranks, …. (Then it reads for
+  // all: num_readers is 1.) A rank that gets one less than others has one without any target last.
+  int rank = 0, num_ranks = 1;
 };
 
 // A single reader of all samples. The rest of an epoch is dropped, or padded to a multiple of
@@ -69,6 +72,9 @@ class BatchStream {
   Microbatch next_microbatch();
   bool is_epoch_over() const;  // the next microbatch then comes from the next epoch
 
+  // The next step is the last one again. To be called at most once after each next().
+  void step_back();
+
   DataPosition position() const { return position_; }  // where next() continues
   void seek(const DataPosition& position);             // throws CheckError if it is not in the data
 
@@ -93,6 +99,10 @@ class BatchStream {
   Microbatches take(std::int64_t num_microbatches);  // fewer at the end of an epoch
   std::int64_t num_validation_samples() const;
   std::int64_t rows_per_microbatch() const { return options_.microbatch_size * shard_.rows_factor; }
+  // The microbatches of a whole step, of all that the shard's samples are dealt to.
+  std::int64_t microbatches_per_step() const;
+  // Reads those of the samples' microbatches that are this rank's.
+  Microbatches read_dealt(std::span<const std::int64_t> samples) const;
   // Reads the samples in microbatches of `rows` rows.
   Microbatches read(const Dataset& dataset, std::span<const std::int64_t> samples,
                     std::int64_t rows) const;
@@ -101,10 +111,10 @@ class BatchStream {
   DataShard shard_;
   Dataset training_;
   Dataset validation_;
-  DataPosition position_;
+  DataPosition position_, step_position_;  // step_: where the last step began
   std::vector<std::int64_t> selection_;  // this reader's, since the last seek or start of an epoch
   std::size_t num_taken_ = 0;            // of the selection
-  BatchCounts counts_;
+  BatchCounts counts_, step_counts_;
 };
 
 }  // namespace ladder

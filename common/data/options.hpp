@@ -15,6 +15,10 @@ enum class SampleOrder { kShuffled, kSequential };
 // What happens to the samples left over when an epoch does not divide by the number of readers.
 enum class Tail { kDrop, kPad };
 
+// How a step's samples are dealt to the ranks: one by one, so that a microbatch's rows depend on the
+// number of ranks, or in whole microbatches.
+enum class Deal { kSamples, kMicrobatches };
+
 enum class Rows {
   kWindows,    // packed windows of `context` tokens
   kDocuments,  // one document per row, padded
@@ -35,6 +39,8 @@ struct DataOptions {
   Rows rows = Rows::kWindows;
   std::int64_t microbatch_size = 4;       // samples per forward and backward, B
   std::int64_t num_microbatches = 1;      // per optimizer step and rank
+  Deal deal = Deal::kSamples;             // as the gradient's sum needs it; finalize() sets it
+  std::int64_t step_microbatches = 0;     // of all ranks, dealt whole; 0: num_microbatches on each
   std::int64_t context = 128;             // tokens per row, T
   std::int64_t vocab_size = 0;            // that the model has; 0: that of the tokenizer
   std::int64_t validation_samples = 128;  // that an evaluation reads; 0 means all

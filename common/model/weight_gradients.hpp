@@ -42,6 +42,15 @@ class WeightGradientQueue {
   std::deque<Half> halves_;  // each keeps the tensors alive that it needs, until it has run
 };
 
+// Adds a part of a parameter's gradient to its .grad outside of autograd, as autograd would: the
+// parameter's hooks first, but not those that follow the addition.
+void add_gradient(at::Tensor parameter, at::Tensor part);
+
+// A weight that two layers of a model use. Autograd adds up both parts of its gradient before it calls
+// the weight's hooks. If there are any, this part passes through them alone, and add_gradient() adds
+// it: use the result in place of the weight, in that of the layers whose backward comes first.
+at::Tensor separate_use(const at::Tensor& weight);
+
 // Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
 //           NoGradGuard, it applies to this thread, and the innermost scope counts. Null:
 //           nothing is deferred in this scope.

@@ -57,21 +57,21 @@ std::vector<double> block_sums(const std::vector<at::Tensor>& pieces) {
   return sums;
 }
 
-double norm_of(const std::vector<double>& block_sums) {
+Norm norm_of(std::vector<double> block_sums) {
   double total = 0;
   for (const double sum : block_sums) total += sum;
-  return std::sqrt(total);
+  return {std::sqrt(total), std::move(block_sums)};
 }
 
-double flat_norm(const FlatLayout& layout, const at::Tensor& flat) {
+Norm flat_norm(const FlatLayout& layout, const at::Tensor& flat) {
   return norm_of(block_sums(unit_views(layout, flat)));
 }
 
-double parameter_norm(const FlatModel& model) {
+Norm parameter_norm(const FlatModel& model) {
   return flat_norm(model.layout(), model.params());
 }
 
-double gradient_norm(const FlatGradients& grads) {
+Norm gradient_norm(const FlatGradients& grads) {
   return flat_norm(grads.layout(), grads.flat());
 }
 
@@ -79,7 +79,9 @@ double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-Clipping::Clipping(double scaled_norm, double clip_norm, double loss_scale)
-    : norm(scaled_norm / loss_scale), factor(clip_factor(norm, clip_norm) / loss_scale) {}
+Clipping::Clipping(Norm of_scaled, double clip_norm, double loss_scale)
+    : scaled(std::move(of_scaled)),
+      norm(scaled / loss_scale),
+      factor(clip_factor(norm, clip_norm) / loss_scale) {}
 
 }  // namespace ladder

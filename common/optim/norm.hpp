@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "common/optim/flat_model.hpp"
@@ -26,13 +27,22 @@ inline constexpr std::int64_t kNormBlock = 1024;  // elements
 // with the same bits as if it were padded with zeros.
 std::vector<double> block_sums(const std::vector<at::Tensor>& pieces);
 
+// A norm, and what it was added up from.
+struct Norm {
+  Norm(double norm, std::vector<double> sums = {})  // NOLINT(*-explicit-*)
+      : value(norm), block_sums(std::move(sums)) {}
+  operator double() const { return value; }  // NOLINT(*-explicit-*)
+  double value;
+  std::vector<double> block_sums;  // of all blocks, in their order; empty: not known
+};
+
 // The square root of their sum, added in the given order.
-double norm_of(const std::vector<double>& block_sums);
+Norm norm_of(std::vector<double> block_sums);
 
 // The norms of a whole buffer with this layout, of a model's parameters and of its gradients.
-double flat_norm(const FlatLayout& layout, const at::Tensor& flat);
-double parameter_norm(const FlatModel& model);
-double gradient_norm(const FlatGradients& grads);
+Norm flat_norm(const FlatLayout& layout, const at::Tensor& flat);
+Norm parameter_norm(const FlatModel& model);
+Norm gradient_norm(const FlatGradients& grads);
 
 // The factor that scales gradients of this norm down to at most clip_norm, as PyTorch computes it:
 // min(1, clip_norm / (norm + 1e-6)). It is 1 if clip_norm is 0 (clipping is off).
@@ -43,8 +53,9 @@ double clip_factor(double norm, double clip_norm);
 // fp32. In 16 bits, what is unscaled could vanish again.
 struct Clipping {
   // The first norm is that of the whole gradient as it is, still scaled.
-  Clipping(double scaled_norm, double clip_norm, double loss_scale = 1);
+  Clipping(Norm of_scaled, double clip_norm, double loss_scale = 1);
 
+  Norm scaled;
   double norm;    // the true one, before clipping; if it is not finite, neither are the gradients
   double factor;  // divides by the loss scale and clips: clip_factor() / loss_scale
 };

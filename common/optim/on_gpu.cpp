@@ -110,6 +110,12 @@ std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces) {
   return to_host(sums);
 }
 
+void round_to_quanta_on_gpu(const at::Tensor& values, const float* quanta, std::int64_t offset,
+                            float share) {
+  kernels::round_to_quanta(values.mutable_data_ptr(), values.scalar_type(), values.numel(), quanta,
+                           offset, share, at::cuda::getCurrentCUDAStream());
+}
+
 #else
 
 void adamw_on_gpu(at::TensorList /*params*/, at::TensorList /*grads*/, at::TensorList /*exp_avgs*/,
@@ -119,6 +125,11 @@ void adamw_on_gpu(at::TensorList /*params*/, at::TensorList /*grads*/, at::Tenso
 }
 
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& /*pieces*/) {
+  throw CheckError(cuda_problem());
+}
+
+void round_to_quanta_on_gpu(const at::Tensor& /*values*/, const float* /*quanta*/,
+                            std::int64_t /*offset*/, float /*share*/) {
   throw CheckError(cuda_problem());
 }
 

@@ -1,10 +1,11 @@
 // What the optimizer and the norms do to tensors on a GPU: one kernel each, so that every number
-// passes through memory once. Beside AdamW's, the same in terms of ATen, for comparison. Both throw
+// passes through memory once. Beside AdamW's, the same in terms of ATen, for comparison. All throw
 // CheckError in a build without CUDA.
 //
 //   kernel            bytes per element                     does
 //   adamw_on_gpu      28 + gradient (4, 2) + rounded (2)    AdamW, and its result in 16 bits as well
 //   block_sums        4 or 2                                the norm's sums, with the bits of the CPU
+//   round_to_quanta   8 or 4                                for exact sums, with the bits of the CPU
 //
 // Tensors are contiguous, on one GPU, and start at multiples of 16 bytes. Every call only queues
 // its work on the current stream.
@@ -30,5 +31,10 @@ void adamw_with_aten(at::Tensor params, const at::Tensor& grads, at::Tensor exp_
 // Sums of squares of blocks of 1024 elements (norm.hpp), of all pieces one after the other, read
 // back in one copy: this waits for the GPU.
 std::vector<double> block_sums_on_gpu(const std::vector<at::Tensor>& pieces);
+
+// Rounds in place (exact_sums.hpp). quanta[0], on the GPU, belongs to the block of 1024 elements that
+// begins `offset` elements before the first.
+void round_to_quanta_on_gpu(const at::Tensor& values, const float* quanta, std::int64_t offset,
+                            float share);
 
 }  // namespace ladder

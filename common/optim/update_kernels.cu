@@ -4,6 +4,7 @@
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
+#include "common/optim/round_to.hpp"
 #include "common/optim/update_kernels.hpp"
 
 namespace ladder::kernels {
@@ -147,6 +148,20 @@ __global__ void block_sums_kernel(const Number* values, double* sums, std::int64
   }
 }
 
+// A thread for each element; round_to() of exact_sums.hpp, to which quanta[0] belongs to the block that
+// begins `offset` elements before the first.
+template <class Number>
+__global__ void round_kernel(Number* values, std::int64_t numel, const float* quanta,
+                             std::int64_t offset, float share) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < numel;
+       i += stride) {
+    const float quantum = quanta[(offset + i) / kBlock];
+    values[i] =
+        static_cast<Number>(round_to(quantum, share * quantum, static_cast<float>(values[i])));
+  }
+}
+
 }  // namespace
 
 void adamw(const std::vector<AdamWTensor>& tensors, c10::ScalarType grad_type,
@@ -174,6 +189,17 @@ void block_sums(const void* values, c10::ScalarType type, double* sums, std::int
     using Number = decltype(number);
     block_sums_kernel<Number><<<num_blocks_for(num_blocks * kLanes), kThreadsPerBlock, 0, stream>>>(
         static_cast<const Number*>(values), sums, numel);
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void round_to_quanta(void* values, c10::ScalarType type, std::int64_t numel, const float* quanta,
+                     std::int64_t offset, float share, cudaStream_t stream) {
+  if (numel == 0) return;
+  with_float_type(type, [&](auto number) {
+    using Number = decltype(number);
+    round_kernel<Number><<<num_blocks_for(numel), kThreadsPerBlock, 0, stream>>>(
+        static_cast<Number*>(values), numel, quanta, offset, share);
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

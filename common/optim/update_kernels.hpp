@@ -28,4 +28,8 @@ void adamw(const std::vector<AdamWTensor>& tensors, c10::ScalarType grad_type,
 void block_sums(const void* values, c10::ScalarType type, double* sums, std::int64_t numel,
                 cudaStream_t stream);
 
+// In place. quanta[0] belongs to the block that begins `offset` elements before the first.
+void round_to_quanta(void* values, c10::ScalarType type, std::int64_t numel, const float* quanta,
+                     std::int64_t offset, float share, cudaStream_t stream);
+
 }  // namespace ladder::kernels

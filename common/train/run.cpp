@@ -25,6 +25,8 @@ using std::chrono::system_clock;
 
 namespace {
 
+constexpr const char* kQuantaFile = "quanta.safetensors";
+
 bool holds_a_run(const fs::path& folder) {
   return fs::exists(folder / "metrics.jsonl") || fs::exists(folder / "report.json") ||
          fs::exists(folder / "checkpoints");
@@ -197,6 +199,8 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       console_(writes_for_all(options, mesh.world.rank()) && !options.output.is_quiet),
       meter_(mesh_.world, report_) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
+  if (options.gradient_sum == GradientSum::kExact)
+    exact_sums_ = ExactSums(microbatches_of_all(options, mesh.num_replicas()));
   if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(
         "this CPU has no instructions for such numbers: products are computed in fp32, and what is "
@@ -208,6 +212,10 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
 void Run::resume(TrainState state) {
   const Span span("load");
   const OutputOptions& output = options_.output;
+  check_usage(!exact_sums_.is_on() || exact_sums_.is_covered(),
+              "--gradient-sum exact is for steps 0 ", "to 8, not for ", options_.step);
+  step_back_ = state.step_back;
+  if (exact_sums_.is_on()) state.extra_files.push_back(quanta_file());
   state.unshaped = unshaped_options(options_.model);
   validation_text_ = state.validation_text;
   for (const StoredTensor& tensor : state.parameters.stored)
@@ -253,6 +261,7 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, state);
   files_.continue_from(checkpoint);
   step_ = loaded.step;
+  if (exact_sums_.is_on() && state.has_extras) exact_sums_.set_known();
   if (loaded.loss_scale) loss_scaler_.restore(*loaded.loss_scale);
   check_usage(step_ <= options_.num_steps, "--steps ", options_.num_steps,
               " counts from the start, but ", checkpoint.string(), " is already at step ", step_);
@@ -266,9 +275,13 @@ std::string Run::load(const fs::path& checkpoint, TrainState& state) {
                                        : num_replicas();
   if (saved_ranks != num_replicas()) {
     console_.line(concat("saved by ", count_of(saved_ranks, "rank"), ", now on ", num_replicas(),
-                         ": steps now see different rows and sum gradients in another order"));
+                         exact_sums_.is_on() ? ""
+                                             : ": steps now see different rows and sum gradients "
+                                               "in another order"));
   }
-  if (!loaded.extra_hashes.empty() && !state.has_extras) {
+  const bool has_workers =
+      !loaded.extra_hashes.empty() && !loaded.extra_hashes.contains(kQuantaFile);
+  if (has_workers && !state.has_extras) {
     console_.line(concat("this checkpoint also holds what was each worker's own (",
                          loaded.extra_hashes.begin()->first,
                          " …), which only the step that saved it "
@@ -298,9 +311,15 @@ bool Run::next_step() {
   return true;
 }
 
-bool Run::decide_step(double grad_norm) {
+bool Run::decide_step(const Clipping& clip) {
+  is_repeating_ = !exact_sums_.learn(clip.scaled.block_sums);
+  if (is_repeating_) {
+    ++report_.repeated_steps;
+    step_back_();
+    return false;
+  }
   const double before = loss_scaler_.scale();
-  const bool is_taken = loss_scaler_.accepts(grad_norm);
+  const bool is_taken = loss_scaler_.accepts(clip.norm);
   if (!is_taken) {
     ++report_.skipped_steps;
     console_.line(concat("step ", step_ + 1, ": a gradient overflowed; step skipped, loss scale ",
@@ -310,6 +329,7 @@ bool Run::decide_step(double grad_norm) {
 }
 
 void Run::record(const StepRecord& record) {
+  if (is_repeating_) return;
   end_step();
   this->record(std::vector{record});
 }
@@ -377,7 +397,8 @@ void Run::log_step(std::int64_t step, const StepRecord& record) {
 
 bool Run::should_evaluate() const {
   const std::int64_t every = options_.output.eval_every;
-  return every > 0 && !is_stopping_ && (step_ % every == 0 || step_ == options_.num_steps);
+  return every > 0 && !is_stopping_ && !is_repeating_ &&
+         (step_ % every == 0 || step_ == options_.num_steps);
 }
 
 void Run::record_validation(double loss, const Metrics& metrics) {
@@ -409,7 +430,7 @@ void Run::record_sample(const std::string& text) {
 
 bool Run::should_save() const {
   return options_.output.save_every > 0 && step_ % options_.output.save_every == 0 &&
-         step_ > saved_step_;
+         step_ > saved_step_ && !is_repeating_;
 }
 
 void Run::save(const TrainState& state) {
@@ -417,8 +438,13 @@ void Run::save(const TrainState& state) {
   meter_.measure_save([&] { write_state(state); });
 }
 
-void Run::write_state(const TrainState& state) {
+ExtraFile Run::quanta_file() const {
+  return {kQuantaFile, whole_tensors(exact_sums_.quanta_by_unit())};
+}
+
+void Run::write_state(TrainState state) {
   saved_step_ = step_;
+  if (exact_sums_.is_known()) state.extra_files.push_back(quanta_file());
   if (!files_.are_written()) {
     report_.param_hash = tensor_hash(state.parameters);
     const TensorVisitor nothing = [](const std::string&, const at::Tensor&) {};

@@ -23,6 +23,8 @@
 #include "common/core/check.hpp"
 #include "common/core/timer.hpp"
 #include "common/core/trace.hpp"
+#include "common/optim/exact_sums.hpp"
+#include "common/optim/norm.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/console.hpp"
@@ -104,9 +106,13 @@ class Run {
   void continue_from(std::int64_t step) { step_ = step; }
   double learning_rate() const { return learning_rate_; }  // skipped steps do not move the schedule
   double loss_scale() const { return loss_scaler_.scale(); }  // of the next backward; or 1
+  // What --gradient-sum exact rounds gradients to; off by default.
+  ExactSums& exact_sums() { return exact_sums_; }
   // Decides, once per step, from the norm of the whole gradient, whether the optimizer takes it: not
   // if fp16's gradients have overflowed, anywhere. The loss scale changes with it (loss_scaler.hpp).
-  bool decide_step(double grad_norm);
+  // Nor if an exact sum left its range: then nothing of the step is recorded, the batch stream steps
+  // back, and next_step() begins the same one again.
+  bool decide_step(const Clipping& clip);
   // For ranks that decide each for itself, and so save each its own (step 9).
   LossScaler& loss_scaler() { return loss_scaler_; }
   bool stop_requested() const { return StopSignal::was_raised(); }  // on this rank
@@ -139,10 +145,12 @@ class Run {
   std::int64_t num_replicas() const {
     return mesh_.num_replicas() * batch_shape(options_).replicas_per_rank;
   }
+  // Where the quanta of exact sums are stored.
+  ExtraFile quanta_file() const;
   bool is_done() const { return step_ >= options_.num_steps || is_stopping_; }
   std::string load(const std::filesystem::path& checkpoint,
                    TrainState& state);  // returns its hashes
-  void write_state(const TrainState& state);
+  void write_state(TrainState state);
   void log_step(std::int64_t step, const StepRecord& record);
 
   TrainOptions options_;
@@ -158,7 +166,10 @@ class Run {
   bool has_started_ = false;
   bool is_stopping_ = false;
   LossScaler loss_scaler_;
-  double learning_rate_ = 0;  // of this step
+  ExactSums exact_sums_;
+  bool is_repeating_ = false;        // the step that has begun is taken again
+  std::function<void()> step_back_;  // the batch stream's
+  double learning_rate_ = 0;         // of this step
   TargetText validation_text_;
   Speed speed_;
 };

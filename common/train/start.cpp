@@ -193,6 +193,22 @@ void finalize_model(TrainOptions& options, const Start& start) {
   validate(model);
 }
 
+// Exact sums deal whole microbatches out, so many of a step's to each rank.
+void finalize_deal(TrainOptions& options) {
+  DataOptions& data = options.data;
+  data.deal = options.gradient_sum == GradientSum::kExact ? Deal::kMicrobatches : Deal::kSamples;
+  if (data.step_microbatches == 0) return;
+  check_usage(!options.given.contains("num-microbatches"), "--microbatches-per-step ",
+              data.step_microbatches, " and --num-microbatches ", data.num_microbatches,
+              " both say how many microbatches a step has: give only one of them");
+  const BatchShape batch = batch_shape(options);
+  const int num_ranks = num_ranks_of(options);
+  const int num_stages = batch.stages_per_replica == 0 ? num_ranks : batch.stages_per_replica;
+  const std::int64_t num_parts = std::max(1, num_ranks / num_stages) * batch.flushes_per_step;
+  data.num_microbatches = (data.step_microbatches + num_parts - 1) / num_parts;
+  options.derived.insert("num-microbatches");
+}
+
 void finalize_from(const Start& start, TrainOptions& options) {
   check_ranges(options);
   options.derived.clear();
@@ -204,6 +220,7 @@ void finalize_from(const Start& start, TrainOptions& options) {
   options.data.context = options.model.context;
   options.data.seed = options.optimizer.seed = options.seed;
   options.data.is_pinned = options.device.is_cuda();
+  finalize_deal(options);
   options.own.finalize(options);
   check_together(options);
 }

@@ -32,7 +32,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double num_targets = kNextToken.count(batch);
     const double loss = ranks.accumulate_gradients(loss_sum, batch, num_targets, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
     grads.zero();
     run.record({loss, clip.norm, parameter_norm(flat), num_targets, run.stop_requested()});
     if (run.should_save()) run.save(full_state(flat, optimizer, batches));

@@ -17,7 +17,7 @@ Replica::Replica(const TrainOptions& its_options, Communicator& comm)
       model(build_model(options, flat)),
       grads(flat),
       optimizer(flat, grads, options.optimizer),
-      batches(options.data, data_shard(comm.rank(), comm.size(), options.data.tail)) {
+      batches(options.data, data_shard(comm.rank(), comm.size(), options.data)) {
   run.resume(full_state(flat, optimizer, batches));
   check_same_start(run, batches, comm);
 }
@@ -32,7 +32,7 @@ double Replica::accumulate(const Microbatches& batch, double num_targets) {
 
 double Replica::update() {
   const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-  if (run.decide_step(clip.norm)) optimizer.step(run.learning_rate(), clip.factor);
+  if (run.decide_step(clip)) optimizer.step(run.learning_rate(), clip.factor);
   grads.zero();
   return clip.norm;
 }

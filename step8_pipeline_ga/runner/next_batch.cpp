@@ -13,7 +13,7 @@ DataOptions step_data(const TrainOptions& options) {
 }
 
 DataShard replica_shard(const TrainOptions& options, const Mesh& mesh) {
-  return data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data.tail);
+  return data_shard(mesh.dp_rank(), mesh.num_replicas(), options.data);
 }
 
 StepBatch next_batch(BatchStream& batches, const TrainOptions& options, Communicator& replicas) {

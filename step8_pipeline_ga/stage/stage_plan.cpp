@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/core/trace.hpp"
-#include "common/optim/norm.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 
@@ -58,14 +57,14 @@ StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage) {
   return plan;
 }
 
-double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages) {
+Norm pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages) {
   std::vector<double> sums(static_cast<std::size_t>(plan.num_norm_blocks));
   for (const StagePlan::NormPiece& piece : plan.norm_pieces) {
     const std::vector<double> own = block_sums({flat.narrow(0, piece.start, piece.numel)});
     std::copy(own.begin(), own.end(), sums.begin() + piece.first_block);
   }
   all_reduce_sum(sums, stages);  // one stage's value and zeros: no rounding
-  return norm_of(sums);
+  return norm_of(std::move(sums));
 }
 
 std::unique_ptr<Communicator> tied_stages(const StagePlan& plan, Communicator& stages) {

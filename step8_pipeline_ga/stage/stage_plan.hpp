@@ -21,6 +21,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/optim/flat_layout.hpp"
 #include "common/optim/flat_model.hpp"
+#include "common/optim/norm.hpp"
 #include "common/train/options/options.hpp"
 #include "step8_pipeline_ga/stage/pipeline_cut.hpp"
 
@@ -53,7 +54,7 @@ StagePlan plan_stage(const TrainOptions& options, int num_stages, int stage);
 // The norm of the whole model's parameters or gradients, of which `flat` [plan.layout.numel] is
 // this stage's part. To the bit that of one process: each stage fills in its own block sums, one
 // double per 1024 elements, and all of them are added up in the whole model's order.
-double pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages);
+Norm pipeline_norm(const StagePlan& plan, const at::Tensor& flat, Communicator& stages);
 
 // The group of the first and the last stage, if they share a tied embedding; null on all other
 // stages, and everywhere if there is nothing to share.

@@ -48,7 +48,7 @@ TrainReport train(const TrainOptions& options, World& world) {
     const double num_targets = kNextToken.count(batch);  // this worker's: nobody else is asked
     const double loss = accumulate_gradients(own.loss_sum, batch, num_targets, run.loss_scale());
     const Clipping clip(gradient_norm(grads), options.clip_norm, run.loss_scale());
-    if (run.decide_step(clip.norm)) inner.step(run.learning_rate(), clip.factor);
+    if (run.decide_step(clip)) inner.step(run.learning_rate(), clip.factor);
     grads.zero();
     workers.note_step(num_targets);
     const DilocoAction due = plan_diloco(rounds, run.num_steps_taken() + 1);

@@ -56,7 +56,8 @@ TrainState state_of(StateTensors parameters, StateTensors optimizer_tensors, Opt
                       [&optimizer, &batches](const TrainState& loaded) {
                         optimizer.set_num_steps(loaded.optimizer_steps);
                         batches.seek(loaded.data);
-                      }};
+                      },
+                      [&batches] { batches.step_back(); }};
   state.data_contents = {{"training", contents_of(batches.training_data())},
                          {"validation", contents_of(batches.validation_data())}};
   return state;

@@ -37,6 +37,7 @@ struct TrainState {
   TargetText validation_text = {};   // of an evaluation; likewise
   // Passes optimizer_steps and data, once loaded, to the optimizer and the batch stream.
   std::function<void(const TrainState& loaded)> restore = {};
+  std::function<void()> step_back = {};  // the batch stream's
   std::vector<ExtraFile> extra_files = {};
   std::map<std::string, std::int64_t> extra_counts = {};
   bool has_extras = false;  // once loaded: the checkpoint had these very files, and they were read

@@ -99,6 +99,8 @@ void declare_data(OptionTable& t, TrainOptions& o) {
   t.number("--micro-batch-size", o.data.microbatch_size, kRows, "rows per forward and backward");
   t.number("--num-microbatches", o.data.num_microbatches, kRows,
            "forwards and backwards per optimizer step and rank");
+  t.number("--microbatches-per-step", o.data.step_microbatches, {0, kMostRows},
+           "of all ranks together, instead of --num-microbatches; with --gradient-sum exact");
   t.number("--eval-samples", o.data.validation_samples, kCount,
            "rows of the validation data per evaluation; 0: all")
       .changes_no_bits();
@@ -167,6 +169,11 @@ void declare_precision(OptionTable& t, TrainOptions& o) {
   t.choice("--grad-dtype", o.model.precision.grads, kFormats,
            "what gradients are added up and reduced in; 16 bits, the same as --precision, save 2 "
            "bytes per parameter and half of the wire, and cost accuracy");
+  t.choice(
+      "--gradient-sum", o.gradient_sum,
+      {{"ordered", GradientSum::kOrdered}, {"exact", GradientSum::kExact}},
+      "ordered: in the order of the ranks; exact: the same bits in any order, so on any number "
+      "of ranks, for which gradients are rounded before they are added");
   t.choice(
       "--masters", o.optimizer.masters,
       {{"fp32", Masters::kFp32}, {"none", Masters::kNone}, {"stochastic", Masters::kStochastic}},

@@ -111,7 +111,30 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
   return options.data.num_microbatches * batch_shape(options).flushes_per_step;
 }
 
+// What exact sums cannot be had with.
+void check_gradient_sum(const TrainOptions& options) {
+  const std::int64_t wanted = options.data.step_microbatches;
+  if (options.gradient_sum == GradientSum::kOrdered) {
+    check_usage(
+        wanted == 0, "--microbatches-per-step ", wanted,
+        " deals whole microbatches to any number of ranks, whose sums are the same on each "
+        "only with --gradient-sum exact: give that too, or --num-microbatches for each rank");
+    return;
+  }
+  const BatchShape batch = batch_shape(options);
+  const std::vector<std::pair<bool, std::string>> conflicts = {
+      {options.model.precision.grads != at::kFloat,
+       "--grad-dtype: sums of 16-bit numbers are not exact"},
+      {batch.replicas_per_rank > 1, "--simulate-ranks: one process has the same sum by itself"},
+      {!batch.has_fixed_size, "--docs-per-step: a step must know how many summands it has"},
+      {!batch.is_of_tokens(), "--objective: only the next token's microbatches can be dealt whole"},
+  };
+  for (const auto& [is_given, why] : conflicts)
+    check_usage(!is_given, "--gradient-sum exact does not go with ", why);
+}
+
 void check_together(const TrainOptions& options) {
+  check_gradient_sum(options);
   check_usage(options.memory_cap_mb == 0 ||
                   (options.memory_cap_mb * 1024 * 1024 >= 1 && options.memory_cap_mb <= 1 << 30),
               "--memory-cap-mb is ", options.memory_cap_mb,
@@ -138,9 +161,13 @@ void check_together(const TrainOptions& options) {
               " consists of token ids; name their tokenizer with --tokenizer");
 }
 
+std::int64_t microbatches_of_all(const TrainOptions& options, std::int64_t num_replicas) {
+  if (options.data.step_microbatches > 0) return options.data.step_microbatches;
+  return microbatches_per_step(options) * num_replicas * batch_shape(options).replicas_per_rank;
+}
+
 std::int64_t rows_per_step(const TrainOptions& options, std::int64_t num_replicas) {
-  return options.data.microbatch_size * microbatches_per_step(options) * num_replicas *
-         batch_shape(options).replicas_per_rank;
+  return options.data.microbatch_size * microbatches_of_all(options, num_replicas);
 }
 
 bool is_simulated(const TrainOptions& options) {

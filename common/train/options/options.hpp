@@ -12,6 +12,7 @@
 #include "common/core/json.hpp"
 #include "common/data/options.hpp"
 #include "common/model/model_options.hpp"
+#include "common/optim/exact_sums.hpp"
 #include "common/optim/loss_scaler.hpp"
 #include "common/optim/lr_schedule.hpp"
 #include "common/optim/optimizer.hpp"
@@ -46,9 +47,10 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   LrOptions lr;
   LossScaleOptions loss_scale;  // of fp16
-  double clip_norm = 1.0;       // 0: off
-  double memory_cap_mb = 0;     // MiB of tensors that a rank may hold; 0: no cap
-  int num_threads = 1;  // compute threads per rank; bits are equal between steps with 1 only
+  GradientSum gradient_sum = GradientSum::kOrdered;
+  double clip_norm = 1.0;    // 0: off
+  double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
+  int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
   at::Device device = at::kCPU;  // where parameters, gradients and activations live
   bool is_deterministic = true;  // on a GPU: kernels that give the same bits in every run
   Transport transport = Transport::kAuto;
@@ -97,6 +99,9 @@ BatchShape batch_shape(const TrainOptions& options);
 
 // The microbatches of an optimizer step on each replica: --num-microbatches, in every flush.
 std::int64_t microbatches_per_step(const TrainOptions& options);
+
+// Those of an optimizer step on all replicas together.
+std::int64_t microbatches_of_all(const TrainOptions& options, std::int64_t num_replicas);
 
 // The rows of a whole optimizer step (the global, or effective, batch) on so many replicas. If its
 // size is not fixed, those of one microbatch each.

@@ -126,6 +126,7 @@ Json gather_report(const TrainReport& report, const TrainOptions& options, Commu
                {"units", report.denominators},
                {"val_losses", Json::array()},
                {"skipped_steps", report.skipped_steps},
+               {"repeated_steps", report.repeated_steps},
                {"param_hash", report.param_hash},
                {"step_seconds", finite(report.step_seconds)},
                {"units_per_second", report.counted_per_second},

@@ -1,0 +1,98 @@
+// Gradients whose sum is the same in any order: round first, then add.
+//
+// Floating-point addition rounds, so a sum depends on its order, and the order on the number of ranks.
+// But if all summands are multiples of one power of two q, and no partial sum exceeds 2²⁴ q, then
+// every fp32 addition is exact, and there is no order any more (the first bin of Demmel and Nguyen's
+// reproducible sums). So each microbatch's gradient is rounded to multiples of its block's q before
+// anybody adds it to anything. What adds it up, on how many ranks, over which links, does not matter.
+//
+// A block is one of the norm's, 1024 elements. Its q, the quantum, follows from the norm of the same
+// block of the last step's summed gradient, which every rank has computed from the same numbers:
+//
+//   range     = 32 √M · norm, rounded up to powers of two; M microbatches share it, one half of it
+//               each for the two uses of a tied weight
+//   quantum q = range / 2²⁴
+//
+// A block whose norm is below 2⁻⁸ of its unit's counts as if it were that large: tomorrow it may hold
+// a token that did not occur today.
+//
+// What exceeds its share of the range becomes +∞ where it is rounded, so that the sum is +∞ on all
+// ranks, and so is the norm: no message tells them. Then the quanta of the blocks that are infinite
+// grow by 2⁸, and the step is computed again. A gradient that is itself infinite, or not a number,
+// becomes NaN, which wins over +∞ in any sum: no quantum helps there. Each summand is judged by
+// itself, so nothing of this depends on the number of ranks. At first nothing is known: the quanta
+// begin at 2⁻⁴⁰ and grow until the step succeeds, which is then computed once more.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/unit.hpp"
+#include "common/optim/flat_layout.hpp"
+
+namespace ladder {
+
+enum class GradientSum { kOrdered, kExact };
+
+// The quanta of a whole model. Memory: 4 bytes per block, counted as other, "quanta".
+class ExactSums {
+ public:
+  // Of so many microbatches on all ranks together, at most. 0: off; sums are ordered.
+  explicit ExactSums(std::int64_t num_microbatches = 0) : num_microbatches_(num_microbatches) {}
+  bool is_on() const { return num_microbatches_ > 0; }
+
+  // The model whose gradients are summed, whole even if this rank has only a part of it.
+  void cover(const FlatLayout& whole);
+  bool is_covered() const { return quanta_.defined(); }
+
+  // Rounds a summand of this tensor's gradient, in fp32, bf16 or fp16. Returns it, or a copy if
+  // somebody else has it as well.
+  at::Tensor round(const std::string& tensor, const at::Tensor& summand) const;
+
+  // Once per step: the block sums of the summed gradient's norm. Returns false if the step must be
+  // computed again, with the quanta that are now set.
+  bool learn(const std::vector<double>& block_sums);
+
+  // The quanta of each unit [blocks], as views, to save and to read from a checkpoint.
+  std::vector<NamedTensor> quanta_by_unit() const;
+  bool is_known() const { return is_known_; }  // a step has been learned from
+  void set_known();                            // the views have been read from a checkpoint
+
+ private:
+  struct UnitBlocks {
+    std::string name;
+    std::int64_t first = 0, count = 0;  // among the quanta: those that have a tensor
+    std::int64_t num_sums = 0;          // in this layout, with the blocks of its padding
+  };
+  struct Place {
+    std::int64_t block = 0, offset = 0;  // where a tensor begins
+  };
+
+  std::int64_t num_microbatches_;
+  std::vector<UnitBlocks> units_;
+  std::vector<std::pair<std::string, Place>> places_;  // of the tensors
+  at::Tensor quanta_;                                  // [blocks] fp32, on the CPU
+  at::Tensor on_device_;                               // the same where gradients are
+  bool is_known_ = false;
+};
+
+// Rounds gradients as they come out of backward, before autograd adds them to .grad: a hook on each
+// leaf. A weight that two layers use is rounded at each use (weight_gradients.hpp). Does nothing if
+// the sums are off. Lifetime: `sums` outlives this.
+class RoundGradients {
+ public:
+  // `leaves`: this rank's, by the names that `whole` gives them.
+  RoundGradients(ExactSums& sums, const FlatLayout& whole, const std::vector<NamedTensor>& leaves);
+  ~RoundGradients();
+  RoundGradients(const RoundGradients&) = delete;
+  RoundGradients& operator=(const RoundGradients&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, unsigned>> hooked_;  // with the number of the hook
+};
+
+}  // namespace ladder
