@@ -23,15 +23,8 @@ std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
   return samples;
 }
 
-DataShard data_shard(int rank, int num_ranks, const DataOptions& options) {
-  if (options.deal == Deal::kMicrobatches) {
-    DataShard shard = whole_data(Tail::kDrop);
-    shard.rank = rank;
-    shard.num_ranks = num_ranks;
-    return shard;
-  }
-  const auto select = [=, tail = options.tail](std::span<const std::int64_t> order,
-                                               std::int64_t position) {
+DataShard data_shard(int rank, int num_ranks, Tail tail) {
+  const auto select = [=](std::span<const std::int64_t> order, std::int64_t position) {
     return samples_of_rank(order, position, rank, num_ranks, tail);
   };
   return {num_ranks, select};

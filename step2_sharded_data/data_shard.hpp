@@ -33,8 +33,13 @@ std::vector<std::int64_t> samples_of_rank(std::span<const std::int64_t> order,
                                           std::int64_t position, int rank, int num_ranks,
                                           Tail tail);
 
-// The same rule in the form that BatchStream takes. With Deal::kMicrobatches all ranks take all
-// samples, none dropped or repeated, and of each step's microbatches every num_ranks-th.
-DataShard data_shard(int rank, int num_ranks, const DataOptions& options);
+// The same rule in the form that BatchStream takes.
+DataShard data_shard(int rank, int num_ranks, Tail tail);
+
+// As the options deal a step's samples: by that rule, or in whole microbatches.
+inline DataShard data_shard(int rank, int num_ranks, const DataOptions& options) {
+  return options.deal == Deal::kSamples ? data_shard(rank, num_ranks, options.tail)
+                                        : dealt_microbatches(rank, num_ranks);
+}
 
 }  // namespace ladder

@@ -47,7 +47,7 @@ Norm sharded_norm(const std::vector<at::Tensor>& slices, Communicator& comm) {
     }
     begin += num_blocks;
   }
-  return norm_of(std::move(ordered));
+  return norm_of(ordered);
 }
 
 void all_gather_parameters(FlatModel& model, Communicator& comm) {

@@ -33,6 +33,13 @@ DataShard whole_data(Tail tail, std::int64_t num_ranks) {
   return {1, select, num_ranks};
 }
 
+DataShard dealt_microbatches(int rank, int num_ranks) {
+  DataShard shard = whole_data(Tail::kDrop);
+  shard.rank = rank;
+  shard.num_ranks = num_ranks;
+  return shard;
+}
+
 std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t seed,
                                       std::int64_t epoch, SampleOrder order) {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(num_samples));

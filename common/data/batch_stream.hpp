@@ -42,6 +42,10 @@ struct DataShard {
 // num_ranks ranks.
 DataShard whole_data(Tail tail, std::int64_t num_ranks = 1);
 
+// All samples, none dropped or repeated, and of each step's microbatches number `rank`, rank +
+// num_ranks, …, so that a microbatch's rows do not depend on the number of ranks.
+DataShard dealt_microbatches(int rank, int num_ranks);
+
 // The order of an epoch's samples: the permutation of 0 … num_samples-1 given by (seed, epoch), or
 // those numbers in order.
 std::vector<std::int64_t> epoch_order(std::int64_t num_samples, std::uint64_t seed,

@@ -36,7 +36,7 @@
 
 namespace ladder {
 
-enum class GradientSum { kOrdered, kExact };
+enum class SumMode { kOrdered, kExact };
 
 // The quanta of a whole model. Memory: 4 bytes per block, counted as other, "quanta".
 class ExactSums {

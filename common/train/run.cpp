@@ -199,7 +199,7 @@ Run::Run(const TrainOptions& options, const Mesh& mesh)
       console_(writes_for_all(options, mesh.world.rank()) && !options.output.is_quiet),
       meter_(mesh_.world, report_) {
   if (needs_loss_scale(options)) loss_scaler_ = LossScaler(options.loss_scale);
-  if (options.gradient_sum == GradientSum::kExact)
+  if (options.gradient_sum == SumMode::kExact)
     exact_sums_ = ExactSums(microbatches_of_all(options, mesh.num_replicas()));
   if (options.device.is_cpu() && !has_instructions_for(options.model.precision.params))
     console_.line(

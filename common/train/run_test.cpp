@@ -263,7 +263,7 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
       const std::int64_t step = run.num_steps_taken() + 1;
       const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
       scales.push_back(run.loss_scale());
-      if (run.decide_step(norm)) optimizer.step(run.learning_rate());
+      if (run.decide_step({norm, 0})) optimizer.step(run.learning_rate());
       run.record({.loss = 1, .grad_norm = norm, .denominator = 1});
       if (run.should_save()) run.save(full_state(flat, optimizer, batches));
     }
@@ -304,7 +304,7 @@ TEST_F(RunTest, ARunThatOverflowsForEverIsAnError) {
   EXPECT_THAT(
       [&] {
         while (run.next_step()) {
-          run.decide_step(std::numeric_limits<double>::quiet_NaN());
+          run.decide_step({std::numeric_limits<double>::quiet_NaN(), 0});
           run.record({.loss = 1, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
         }
       },

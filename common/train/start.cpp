@@ -196,7 +196,7 @@ void finalize_model(TrainOptions& options, const Start& start) {
 // Exact sums deal whole microbatches out, so many of a step's to each rank.
 void finalize_deal(TrainOptions& options) {
   DataOptions& data = options.data;
-  data.deal = options.gradient_sum == GradientSum::kExact ? Deal::kMicrobatches : Deal::kSamples;
+  data.deal = options.gradient_sum == SumMode::kExact ? Deal::kMicrobatches : Deal::kSamples;
   if (data.step_microbatches == 0) return;
   check_usage(!options.given.contains("num-microbatches"), "--microbatches-per-step ",
               data.step_microbatches, " and --num-microbatches ", data.num_microbatches,

@@ -81,7 +81,7 @@ class Checks : public Examination {
       const double norm = sharded_norm(slices, comm);
       const MemoryReading memory = read_memory();
       expect("the norm of gradients in units of very different length", norm,
-             flat_norm(plan.layout, model.grads.flat()));
+             flat_norm(plan.layout, model.grads.flat()).value);
       const std::int64_t most = memory.peak_bytes - before;
       const std::int64_t sums = 16 * (plan.layout.numel / kNormBlock) + 8192;
       if (most > sums)

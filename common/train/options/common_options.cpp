@@ -171,7 +171,7 @@ void declare_precision(OptionTable& t, TrainOptions& o) {
            "bytes per parameter and half of the wire, and cost accuracy");
   t.choice(
       "--gradient-sum", o.gradient_sum,
-      {{"ordered", GradientSum::kOrdered}, {"exact", GradientSum::kExact}},
+      {{"ordered", SumMode::kOrdered}, {"exact", SumMode::kExact}},
       "ordered: in the order of the ranks; exact: the same bits in any order, so on any number "
       "of ranks, for which gradients are rounded before they are added");
   t.choice(

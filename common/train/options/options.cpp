@@ -114,7 +114,7 @@ std::int64_t microbatches_per_step(const TrainOptions& options) {
 // What exact sums cannot be had with.
 void check_gradient_sum(const TrainOptions& options) {
   const std::int64_t wanted = options.data.step_microbatches;
-  if (options.gradient_sum == GradientSum::kOrdered) {
+  if (options.gradient_sum == SumMode::kOrdered) {
     check_usage(
         wanted == 0, "--microbatches-per-step ", wanted,
         " deals whole microbatches to any number of ranks, whose sums are the same on each "

@@ -47,7 +47,7 @@ struct TrainOptions {
   OptimizerOptions optimizer;
   LrOptions lr;
   LossScaleOptions loss_scale;  // of fp16
-  GradientSum gradient_sum = GradientSum::kOrdered;
+  SumMode gradient_sum = SumMode::kOrdered;
   double clip_norm = 1.0;    // 0: off
   double memory_cap_mb = 0;  // MiB of tensors that a rank may hold; 0: no cap
   int num_threads = 1;       // compute threads per rank; bits are equal between steps with 1 only
