@@ -5,14 +5,8 @@
 
 namespace ladder {
 
-// The order in which gradients are summed: first over a rank's microbatches and then over ranks
-// (steps 0 to 5), or first over the ranks within each microbatch (steps 6 and 7, which reduce after
-// every microbatch).
-enum class Fold { kMicrobatchesFirst, kRanksFirst };
-
 struct OracleOptions {
   std::int64_t simulate_ranks = 1;  // that this process plays
-  Fold fold = Fold::kMicrobatchesFirst;
 
   void declare(OptionTable& table) {
     table.heading("Oracle");
@@ -20,10 +14,7 @@ struct OracleOptions {
         .number("--simulate-ranks", simulate_ranks, {1, kMostRanks},
                 "play this many ranks in one process, adding up in their order")
         .changes_no_bits();  // a resumed run says so of ranks in general
-    table.choice(
-        "--fold", fold,
-        {{"microbatches-first", Fold::kMicrobatchesFirst}, {"ranks-first", Fold::kRanksFirst}},
-        "order of sums: over a rank's microbatches first, or over the ranks first");
+    table.moved("--fold", "exact sums have one order: --gradient-sum exact");
   }
   void shape_batch(BatchShape& batch) const {
     batch.replicas_per_rank = simulate_ranks;

@@ -90,9 +90,9 @@ TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
   const FlatModel model({{"unit", {{"w", at::ones({40}).set_requires_grad(true)}}}});
   FlatGradients grads(model);
   const std::int64_t before = read_memory().total_live_bytes;
-  const SimulatedRanks one(1, Fold::kRanksFirst, grads);
+  const SimulatedRanks one(1, grads);
   EXPECT_EQ(read_memory().total_live_bytes, before);
-  const SimulatedRanks two(2, Fold::kMicrobatchesFirst, grads);
+  const SimulatedRanks two(2, grads);
   EXPECT_EQ(read_memory().total_live_bytes - before, 4 * model.layout().numel);
   EXPECT_EQ(read_memory().other_bytes.at("simulated ranks"), 4 * model.layout().numel);
 }

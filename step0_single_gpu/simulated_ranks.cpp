@@ -7,55 +7,26 @@
 
 namespace ladder {
 
-SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients& grads)
-    : num_ranks_(num_ranks), fold_(fold), grads_(grads) {
+SimulatedRanks::SimulatedRanks(std::int64_t num_ranks, FlatGradients& grads)
+    : num_ranks_(num_ranks), grads_(grads) {
   if (num_ranks == 1) return;
   const MemoryScope scope(MemoryCategory::kOther, "simulated ranks");
   sum_over_ranks_ = at::zeros_like(grads.flat());
-  if (fold == Fold::kRanksFirst) sum_over_microbatches_ = at::zeros_like(grads.flat());
 }
 
 double SimulatedRanks::accumulate_gradients(const LossSum& loss_sum,
                                             const Microbatches& global_batch, double num_targets,
                                             double loss_scale) {
-  const auto run_rank = [&](const Microbatches& batch) {
-    return ladder::accumulate_gradients(loss_sum, batch, num_targets, loss_scale);
-  };
-  if (num_ranks_ == 1) return run_rank(global_batch);
-  const auto run_from_zero = [&](const Microbatches& batch) {
-    grads_.zero();
-    return run_rank(batch);
-  };
-  return fold_ == Fold::kMicrobatchesFirst ? microbatches_first(run_from_zero, global_batch)
-                                           : ranks_first(run_from_zero, global_batch);
-}
-
-double SimulatedRanks::microbatches_first(const RunRank& run_rank,
-                                          const Microbatches& global_batch) {
+  if (num_ranks_ == 1)
+    return ladder::accumulate_gradients(loss_sum, global_batch, num_targets, loss_scale);
   double loss = 0;
   for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
-    loss += run_rank(rows_of_rank(global_batch, rank, num_ranks_));
+    grads_.zero();
+    loss += ladder::accumulate_gradients(loss_sum, rows_of_rank(global_batch, rank, num_ranks_),
+                                         num_targets, loss_scale);
     rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
   }
   grads_.flat().copy_(sum_over_ranks_);
-  return loss;
-}
-
-double SimulatedRanks::ranks_first(const RunRank& run_rank, const Microbatches& global_batch) {
-  // Each rank adds up its own losses; then the ranks' sums are added.
-  std::vector<double> losses(static_cast<std::size_t>(num_ranks_));
-  sum_over_microbatches_.zero_();
-  for (const Microbatch& global : global_batch) {
-    for (std::int64_t rank = 0; rank < num_ranks_; ++rank) {
-      losses[static_cast<std::size_t>(rank)] +=
-          run_rank(Microbatches({rows_of_rank(global, rank, num_ranks_)}));
-      rank == 0 ? sum_over_ranks_.copy_(grads_.flat()) : sum_over_ranks_.add_(grads_.flat());
-    }
-    sum_over_microbatches_.add_(sum_over_ranks_);
-  }
-  grads_.flat().copy_(sum_over_microbatches_);
-  double loss = 0;
-  for (const double part : losses) loss += part;
   return loss;
 }
 

@@ -3,18 +3,18 @@
 // Floating-point sums depend on their order. N ranks with m microbatches each add up their
 // gradients in one order; a single process that runs the same N·m microbatches in one long loop
 // adds them in another, and most elements then differ in their last bit. This class adds in the
-// ranks' order, so that a parallel run can be compared with a single process bit by bit:
+// order of steps 1 to 5, which reduce once per step, so that a parallel run can be compared with a
+// single process bit by bit:
 //
-//   kMicrobatchesFirst   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …   as steps 1 to 5 reduce:
-//                                                                    once per step
-//   kRanksFirst          (r0m0 + r1m0 + …) + (r0m1 + r1m1 + …) + …   as steps 6 and 7 reduce:
-//                                                                    after every microbatch
+//   (r0m0 + r0m1 + …) + (r1m0 + r1m1 + …) + …
+//
+// Steps 6 and 7 reduce after every microbatch. With several microbatches they equal step 0 if sums
+// are exact (exact_sums.hpp), and up to rounding otherwise.
 //
 // A global microbatch holds the rows of all ranks: row i·N + r is row i of rank r.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "common/data/batch_stream.hpp"
 #include "common/optim/flat_model.hpp"
@@ -26,9 +26,9 @@ namespace ladder {
 class SimulatedRanks {
  public:
   // Lifetime: `grads` outlives this.
-  // Memory:   none for one rank; otherwise 4 bytes per element for the sum over ranks, 8 with
-  //           kRanksFirst, counted as other, "simulated ranks".
-  SimulatedRanks(std::int64_t num_ranks, Fold fold, FlatGradients& grads);
+  // Memory:   none for one rank; otherwise 4 bytes per element for the sum over ranks, counted as
+  //           other, "simulated ranks".
+  SimulatedRanks(std::int64_t num_ranks, FlatGradients& grads);
 
   // Does what accumulate_gradients() on all ranks and the reduction after it would do: leaves the
   // reduced gradient in `grads`, returns the global loss. Expects zeroed gradients.
@@ -36,16 +36,9 @@ class SimulatedRanks {
                               double num_targets, double loss_scale = 1);
 
  private:
-  // Runs one rank's part of a step, from zeroed gradients, and returns its part of the loss.
-  using RunRank = std::function<double(const Microbatches& batch)>;
-  double microbatches_first(const RunRank& run_rank, const Microbatches& global_batch);
-  double ranks_first(const RunRank& run_rank, const Microbatches& global_batch);
-
   std::int64_t num_ranks_;
-  Fold fold_;
   FlatGradients& grads_;
-  at::Tensor sum_over_ranks_;         // [layout.numel]
-  at::Tensor sum_over_microbatches_;  // [layout.numel], kRanksFirst only
+  at::Tensor sum_over_ranks_;  // [layout.numel]
 };
 
 // The stream of global microbatches, each with num_ranks times as many rows. An epoch's tail is

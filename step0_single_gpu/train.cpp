@@ -24,7 +24,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto& oracle = options.get<OracleOptions>();
-  SimulatedRanks ranks(oracle.simulate_ranks, oracle.fold, grads);  // 1, or N for the oracle
+  SimulatedRanks ranks(oracle.simulate_ranks, grads);  // 1, or N for the oracle
   const RoundGradients rounding(run.exact_sums(), flat.layout(), flat.leaves());
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));

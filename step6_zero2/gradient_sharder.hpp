@@ -9,7 +9,7 @@
 //
 // Every microbatch is reduced, because no rank has room to keep its full gradients until the next
 // one: m times the bytes of step 5. Sums run over ranks first and then over microbatches. If m > 1,
-// the last bits differ from those of steps 3 to 5 and equal those of step 0's --fold ranks-first.
+// the last bits differ from those of steps 3 to 5, unless sums are exact.
 //
 // At most two units have a full gradient at any moment: the one that backward is filling, and the
 // one in flight. A complete unit waits until the one before it has been reduced, and is then sent.

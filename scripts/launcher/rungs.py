@@ -31,13 +31,12 @@ class Rung(NamedTuple):
 
 
 def read_rungs(path: Path = FILE, num_microbatches: int = 1, is_corpus: bool = True) -> list[Rung]:
-    """The rungs of such a run. Each `equals` one of them, or "-"."""
+    """The rungs of such a run."""
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
     rungs = [Rung(*line.split("\t")) for line in lines]
-    is_run = {"always": True, "m>1": num_microbatches > 1, "corpus": is_corpus}
-    rungs = [rung for rung in rungs if is_run[rung.when]]
-    names = {rung.name for rung in rungs} | {"-"}
-    return [rung._replace(equals=next(name for name in rung.equals.split(",") if name in names)) for rung in rungs]
+    with_one, several = 0, -1
+    return [rung._replace(within=rung.within.split(",")[several if num_microbatches > 1 else with_one])
+            for rung in rungs if rung.when == "always" or is_corpus]  # fmt: skip
 
 
 def is_corpus(data: str, val_data: str) -> bool:

@@ -22,7 +22,7 @@ TrainReport train(const TrainOptions& options, World& world) {
   FlatGradients grads(flat);
   Optimizer optimizer(flat, grads, options.optimizer);
   const auto& oracle = options.get<OracleOptions>();
-  SimulatedRanks ranks(oracle.simulate_ranks, oracle.fold, grads);
+  SimulatedRanks ranks(oracle.simulate_ranks, grads);
   BatchStream batches = global_batches(options.data, oracle.simulate_ranks);
   run.resume(full_state(flat, optimizer, batches));
   const LossSum loss_sum = captured(loss_of(model, kNextToken), grads);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "common/comm/self_communicator.hpp"
 #include "common/core/check.hpp"
@@ -120,13 +121,21 @@ std::vector<std::string> differences(const FinishedRun& run, const FinishedRun& 
   return all;
 }
 
-FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out) {
+FinishedRun ask_oracle(TrainOptions options, int num_replicas, const std::string& out) {
   const Trainer oracle = step0::trainer();
   World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
-  options.set<OracleOptions>() = {num_replicas, fold};
+  if (options.gradient_sum == SumMode::kExact)
+    options.data.step_microbatches = microbatches_of_all(options, std::exchange(num_replicas, 1));
+  options.set<OracleOptions>() = {num_replicas};
   options.output.out = out;
   options = options_for(oracle, options);
   return {oracle.step, oracle.train(options, alone), out};
+}
+
+TrainOptions with_sums_of_any_order(TrainOptions options) {
+  if (options.model.precision.grads != at::kFloat) options.data.num_microbatches = 1;
+  if (options.data.num_microbatches > 1) options.gradient_sum = SumMode::kExact;
+  return options;
 }
 
 std::vector<std::string> differences_from_theory(const Trainer& trainer,

@@ -7,7 +7,6 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/train/trainer.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 
@@ -18,9 +17,13 @@ struct FinishedRun {
   std::string folder = {};
 };
 
-// A run of step 0 with these options, in which this process plays so many replicas. It is saved in
-// `out`. Local.
-FinishedRun ask_oracle(TrainOptions options, Fold fold, int num_replicas, const std::string& out);
+// A run of step 0 with these options, in which this process plays so many replicas, or, where sums
+// are exact, trains on their microbatches in a plain loop. It is saved in `out`. Local.
+FinishedRun ask_oracle(TrainOptions options, int num_replicas, const std::string& out);
+
+// The same training with sums that have the same bits in any order of ranks and microbatches: exact
+// ones, or, as those of 16-bit gradients never are, of one microbatch.
+TrainOptions with_sums_of_any_order(TrainOptions options);
 
 // What differs, if anything does: a line for each series, with the first such step and the
 // difference; the hash of the final parameters; and a line for each tensor of them, with the number

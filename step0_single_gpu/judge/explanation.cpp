@@ -33,9 +33,10 @@ class FirstStep {
     FlatGradients grads(flat_);
     const Microbatches batch = global_batches(options.data, num_ranks).next();
     for (int rank = 0; rank < num_ranks; ++rank) {
-      for (std::int64_t i = 0; i < batch.size(); ++i) {
+      const Microbatches own = share_of_rank(batch, options.data.deal, rank, num_ranks);
+      for (std::int64_t i = 0; i < own.size(); ++i) {
         grads.zero();
-        accumulate_gradients(loss_sum, Microbatches({rows_of_rank(batch[i], rank, num_ranks)}),
+        accumulate_gradients(loss_sum, Microbatches({own[i]}),
                              static_cast<double>(kNextToken.count(batch)));
         parts_.push_back({rank, i, grads.flat().clone()});
       }

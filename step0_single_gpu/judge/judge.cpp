@@ -119,6 +119,7 @@ void Judge::judge(const Case& one) {
   static const CaseTexts texts(all_gather_text(own_folder().path().string(), comm_)[0]);
   TrainOptions options = options_of(one, texts);
   if (judged_.vary) judged_.vary(options, num_right_);
+  if (judged_.sums_each_microbatch) options = with_sums_of_any_order(options);
   options = options_for(judged_.trainer, options);
   options.output.out = all_gather_text(new_folder(), comm_)[0];  // the files are there
   const std::string& what = one.name;
@@ -205,7 +206,7 @@ void Judge::compare(const Case& one, const TrainOptions& options, const Trained&
   const int num_replicas = comm_.size() / judged_.trainer.num_stages(options, comm_.size());
   const auto [known, is_new] = known_answers().try_emplace(one.name);
   if (is_new) {
-    known->second = ask_oracle(options, judged_.fold, num_replicas, new_folder());
+    known->second = ask_oracle(options, num_replicas, new_folder());
   }
   const FinishedRun& wanted = known->second;
   FinishedRun found = {"the ranks", report, trained.folder};

@@ -17,14 +17,14 @@
 #include "common/testing/examination.hpp"
 #include "common/train/trainer.hpp"
 #include "step0_single_gpu/judge/cases.hpp"
-#include "step0_single_gpu/oracle_options.hpp"
 
 namespace ladder {
 
 // A step's trainer, and how its sums compare with step 0's.
 struct JudgedTrainer {
   Trainer trainer;
-  Fold fold = Fold::kMicrobatchesFirst;
+  // With several microbatches its sums have another order than step 0's, and so have to be exact.
+  bool sums_each_microbatch = false;
   // Ranks may start with different parameters; rank 0's count.
   bool starts_by_broadcast = true;
   // False if a library sends the gradients, from buffers of its own (category: communication).

@@ -265,7 +265,7 @@ void check_turns(Examination& examination) {
 std::vector<std::string> judge_linked(Communicator& comm) {
   Judge judge(
       {.trainer = step7::trainer(),
-       .fold = Fold::kRanksFirst,
+       .sums_each_microbatch = true,
        .starts_by_broadcast = false,
        .vary = [](TrainOptions& options,
                   int number) { options.set<PrefetchOptions>().num_units = (number + 1) % 3; }},

@@ -64,16 +64,16 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
   return run;
 }
 
-FinishedRun Climber::ask_oracle(const TrainOptions& options, Fold fold, int num_ranks) {
-  return ladder::ask_oracle(options, fold, num_ranks,
+FinishedRun Climber::ask_oracle(const TrainOptions& options, int num_ranks) {
+  return ladder::ask_oracle(options, num_ranks,
                             concat(shared_folder_, "/oracle-", rank(), "-", num_answers_++));
 }
 
-FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& options, Fold fold,
+FinishedRun Climber::expect_oracle(const FinishedRun& run, const TrainOptions& options,
                                    int num_ranks) {
   FinishedRun wanted = run;
   if (rank() == 0) {
-    wanted = ask_oracle(options, fold, num_ranks);
+    wanted = ask_oracle(options, num_ranks);
     EXPECT_THAT(differences(run, wanted), ::testing::IsEmpty());
   }
   wait_for_all();

@@ -37,15 +37,11 @@ class Climber {
   FinishedRun climb(const Rung& rung, TrainOptions options, World& world);
   // Trains on the first num_ranks ranks; the others wait and get an empty report.
   FinishedRun climb_on(int num_ranks, const Rung& rung, TrainOptions options);
-  // Local: simulates all ranks in this one.
-  FinishedRun ask_oracle(const TrainOptions& options, Fold fold) {
-    return ask_oracle(options, fold, size());
-  }
-  FinishedRun ask_oracle(const TrainOptions& options, Fold fold, int num_ranks);
+  // Local: simulates so many ranks in this one.
+  FinishedRun ask_oracle(const TrainOptions& options, int num_ranks);
   // Collective: expects of the run, on rank 0, that it is the oracle's with these options, to the
   // bit. Returns the oracle's there, and elsewhere the run itself.
-  FinishedRun expect_oracle(const FinishedRun& run, const TrainOptions& options, Fold fold,
-                            int num_ranks);
+  FinishedRun expect_oracle(const FinishedRun& run, const TrainOptions& options, int num_ranks);
 
   // A new folder for every run, the same on all ranks.
   std::string folder_for(const std::string& name);

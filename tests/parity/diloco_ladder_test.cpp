@@ -71,7 +71,7 @@ TEST_F(DilocoLadder, OneWorkerWithAPlainOuterStepIsStep0) {
     TrainOptions alone = options(diloco_options);
     const FinishedRun run = climber_.climb_on(1, diloco(), alone);
     if (climber_.rank() != 0) continue;
-    const FinishedRun wanted = climber_.ask_oracle(alone, Fold::kMicrobatchesFirst, 1);
+    const FinishedRun wanted = climber_.ask_oracle(alone, 1);
     expect_close(run, wanted, {.loss = 1e-6});
     if (diloco_options.num_fragments == 1) expect_near_validation(run, wanted);
   }

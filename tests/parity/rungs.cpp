@@ -27,8 +27,8 @@ const std::vector<Rung>& rungs() {
       {step3::trainer()},
       {step4::trainer()},
       {step5::trainer()},
-      {step6::trainer(), Fold::kRanksFirst},
-      {step7::trainer(), Fold::kRanksFirst, /*starts_by_broadcast=*/false},
+      {step6::trainer(), /*sums_each_microbatch=*/true},
+      {step7::trainer(), /*sums_each_microbatch=*/true, /*starts_by_broadcast=*/false},
   };
   return all;
 }

@@ -12,13 +12,17 @@ namespace ladder {
 
 struct Rung {
   Trainer trainer;
-  // The order of its sums. Rungs with different orders are equal with one microbatch; with several
-  // they are equal up to rounding.
-  Fold fold = Fold::kMicrobatchesFirst;
+  // Over the ranks. With several microbatches this is another order than step 0's, so the two are
+  // equal up to rounding, unless sums are exact.
+  bool sums_each_microbatch = false;
   // Ranks may start with different parameters; rank 0's count. If a rank creates only its slices,
   // no rank could send it the rest, so the seed is the same by contract.
   bool starts_by_broadcast = true;
   const std::string& step() const { return trainer.step; }
+  // Options for the same training, with which this equals step 0 to the bit.
+  TrainOptions comparable(const TrainOptions& options) const {
+    return sums_each_microbatch ? with_sums_of_any_order(options) : options;
+  }
 };
 
 // Step 0, which simulates all ranks in one process. Every rung is compared with it.
