@@ -24,7 +24,7 @@ option(LADDER_MPI "Build the mpi transport; without it only torchrun starts seve
 option(LADDER_WERROR "Treat warnings as errors" OFF)
 option(LADDER_FUZZ "Build the fuzz targets; needs clang" OFF)
 set(LADDER_SANITIZE "" CACHE STRING "Sanitizers to build with, for example address,undefined")
-set(LADDER_EXERCISE "" CACHE STRING "Steps, or loss_scaler or collectives, whose ideas are taken from LADDER_EXERCISES/STEP instead of the solutions; a list")
+set(LADDER_EXERCISE "" CACHE STRING "Steps, or exercises of chapters, whose ideas are taken from LADDER_EXERCISES/STEP instead of the solutions; a list")
 set(LADDER_EXERCISES "${LADDER_ROOT}/exercises" CACHE PATH "Folder of the learner's own files")
 
 include("${CMAKE_CURRENT_LIST_DIR}/LadderTorch.cmake")

@@ -4,54 +4,33 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <type_traits>
 
 #include "common/core/check.hpp"
 #include "common/core/cuda_launch.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/optim/norm.hpp"
 #include "common/optim/on_gpu.hpp"
-#include "common/optim/round_to.hpp"
+#include "common/optim/quanta.hpp"
 
 namespace ladder {
 namespace {
 
-constexpr int kBits = 24;            // of an fp32 number: sums up to 2^24 quanta are exact
 constexpr int kFirstExponent = -40;  // of the quanta, before anything is known
-constexpr int kGrowth = 8;           // of the exponent, where the range was too small
-constexpr int kFloor = 8;            // a block counts as 2^-8 of its unit at least
 
-// The smallest e with 2^e >= number > 0.
-int exponent_above(double number) {
-  int exponent = 0;
-  return std::frexp(number, &exponent) == 0.5 ? exponent - 1 : exponent;
-}
-
-// Of the range by the norm: 32 √M.
-int range_exponent(std::int64_t num_microbatches) {
-  return 5 + (exponent_above(static_cast<double>(num_microbatches)) + 1) / 2;
-}
-
-// How many quanta a summand may have, so that two uses in each microbatch fit into the range, and
-// rounding by round_to() works.
-float share_of_range(std::int64_t num_microbatches) {
-  const int bits = kBits - exponent_above(2.0 * static_cast<double>(num_microbatches));
-  return std::ldexp(1.0F, std::min(bits, kBits - 2));
-}
-
-// Nearly always all are in reach: then two loops without a branch, which become vector instructions.
+// Numbers of 16 bits by way of fp32.
 template <class Number>
-void round_run(Number* values, std::int64_t count, float quantum, float most) {
-  std::uint32_t largest = 0;  // sizes have the order of their bits
-  for (std::int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(static_cast<float>(values[i])) << 1);
-  if (largest <= std::bit_cast<std::uint32_t>(most) << 1) {
-    for (std::int64_t i = 0; i < count; ++i)
-      values[i] = static_cast<Number>(round_within(quantum, static_cast<float>(values[i])));
+void round_in_fp32(Number* values, std::int64_t numel, float quantum, float share) {
+  if constexpr (std::is_same_v<Number, float>) {
+    round_block(values, numel, quantum, share);
   } else {
-    for (std::int64_t i = 0; i < count; ++i)
-      values[i] = static_cast<Number>(round_to(quantum, most, static_cast<float>(values[i])));
+    std::array<float, kNormBlock> wide;
+    std::copy_n(values, numel, wide.begin());
+    round_block(wide.data(), numel, quantum, share);
+    std::copy_n(wide.begin(), numel, values);
   }
 }
 
@@ -63,7 +42,7 @@ void round_blocks(Number* values, std::int64_t numel, const float* quanta, std::
     for (std::int64_t block = first; block < end; ++block) {
       const std::int64_t begin = std::max<std::int64_t>(0, block * kNormBlock - offset);
       const std::int64_t stop = std::min(numel, (block + 1) * kNormBlock - offset);
-      round_run(values + begin, stop - begin, quanta[block], share * quanta[block]);
+      round_in_fp32(values + begin, stop - begin, quanta[block], share);
     }
   });
 }
@@ -122,34 +101,18 @@ at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand
 
 bool ExactSums::learn(const std::vector<double>& block_sums) {
   if (!is_on()) return true;
-  bool has_infinity = false;
-  for (const double sum : block_sums) {
-    if (std::isnan(sum)) return true;  // no quantum helps
-    has_infinity = has_infinity || std::isinf(sum);
-  }
   float* const quanta = quanta_.mutable_data_ptr<float>();
-  bool has_learned = false;
   const double* sums = block_sums.data();
+  std::vector<UnitQuanta> units;
   for (const UnitBlocks& unit : units_) {
-    double of_unit = 0;
-    for (std::int64_t i = 0; i < unit.num_sums; ++i) of_unit += sums[i];
-    for (std::int64_t i = 0; i < unit.count; ++i) {
-      float& quantum = quanta[unit.first + i];
-      if (has_infinity) {
-        if (std::isinf(sums[i])) quantum *= std::ldexp(1.0F, kGrowth);
-      } else if (of_unit > 0) {
-        const double norm = std::sqrt(std::max(sums[i], std::ldexp(of_unit, -2 * kFloor)));
-        const int exponent = exponent_above(norm) + range_exponent(num_microbatches_) - kBits;
-        quantum = std::ldexp(1.0F, std::clamp(exponent, -126, 100));
-        has_learned = true;
-      }
-    }
+    units.push_back({{sums, static_cast<std::size_t>(unit.num_sums)},
+                     {quanta + unit.first, static_cast<std::size_t>(unit.count)}});
     sums += unit.num_sums;
   }
+  const Learned learned = learn_quanta(units, num_microbatches_);
   if (!on_device_.is_same(quanta_)) on_device_.copy_(quanta_);
-  if (has_infinity) return false;
-  const bool was_known = std::exchange(is_known_, is_known_ || has_learned);
-  return was_known == is_known_;
+  const bool was_known = std::exchange(is_known_, is_known_ || learned == Learned::kNextQuanta);
+  return learned != Learned::kLargerQuanta && was_known == is_known_;
 }
 
 std::vector<NamedTensor> ExactSums::quanta_by_unit() const {

@@ -1,27 +1,14 @@
-// Gradients whose sum is the same in any order: round first, then add.
+// Gradients whose sum is the same in any order, on any number of ranks: each microbatch's gradient is
+// rounded to multiples of its blocks' quanta (quanta.hpp) before anybody adds it to anything. What
+// adds it up, on how many ranks, over which links, does not matter.
 //
-// Floating-point addition rounds, so a sum depends on its order, and the order on the number of ranks.
-// But if all summands are multiples of one power of two q, and no partial sum exceeds 2²⁴ q, then
-// every fp32 addition is exact, and there is no order any more (the first bin of Demmel and Nguyen's
-// reproducible sums). So each microbatch's gradient is rounded to multiples of its block's q before
-// anybody adds it to anything. What adds it up, on how many ranks, over which links, does not matter.
-//
-// A block is one of the norm's, 1024 elements. Its q, the quantum, follows from the norm of the same
-// block of the last step's summed gradient, which every rank has computed from the same numbers:
-//
-//   range     = 32 √M · norm, rounded up to powers of two; M microbatches share it, one half of it
-//               each for the two uses of a tied weight
-//   quantum q = range / 2²⁴
-//
-// A block whose norm is below 2⁻⁸ of its unit's counts as if it were that large: tomorrow it may hold
-// a token that did not occur today.
-//
-// What exceeds its share of the range becomes +∞ where it is rounded, so that the sum is +∞ on all
-// ranks, and so is the norm: no message tells them. Then the quanta of the blocks that are infinite
-// grow by 2⁸, and the step is computed again. A gradient that is itself infinite, or not a number,
-// becomes NaN, which wins over +∞ in any sum: no quantum helps there. Each summand is judged by
-// itself, so nothing of this depends on the number of ranks. At first nothing is known: the quanta
-// begin at 2⁻⁴⁰ and grow until the step succeeds, which is then computed once more.
+// A block is one of the norm's, 1024 elements. Its quantum follows from the norm of the same block of
+// the last step's summed gradient, which every rank has computed from the same numbers. Where the
+// sum is infinite, a summand was beyond its share of the range: all ranks see that in the norm, and
+// no message tells them. The quanta of these blocks grow, and the step is computed again. Each
+// summand is judged by itself, so nothing of this depends on the number of ranks. At first nothing
+// is known: the quanta begin at 2⁻⁴⁰ and grow until the step succeeds, which is then computed once
+// more.
 #pragma once
 
 #include <ATen/core/Tensor.h>

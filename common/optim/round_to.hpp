@@ -1,4 +1,4 @@
-// The rounding of exact sums (exact_sums.hpp), for a CPU and a GPU.
+// The rounding of exact sums (quanta.hpp), for a CPU and a GPU.
 #pragma once
 
 #include <cmath>
