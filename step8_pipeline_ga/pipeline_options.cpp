@@ -49,6 +49,9 @@ void refuse_a_second_count(const PipelineOptions& own, const TrainOptions& optio
 
 void PipelineOptions::finalize(TrainOptions& options) {
   if (options.given.contains("num-microbatches")) refuse_a_second_count(*this, options);
+  check_usage(local_batch_size == 0 || options.data.step_microbatches == 0, "--local-batch-size ",
+              local_batch_size, " and --microbatches-per-step ", options.data.step_microbatches,
+              " both say how many microbatches a step has: give only one of them");
   const std::int64_t rows = options.data.microbatch_size, local = local_batch_size;
   const bool has_docs = docs_per_step > 0;
   const auto values = [&] {

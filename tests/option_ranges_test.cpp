@@ -4,9 +4,11 @@
 #include <map>
 #include <set>
 
+#include "common/comm/self_communicator.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/train/dry_run.hpp"
 #include "common/train/memory_need.hpp"
+#include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/train.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
@@ -48,8 +50,9 @@ const std::map<Texts, Texts> kTaken = {
       "prototypes", "sync-every", "fragments", "workers", "min-workers",
       "rope-theta" /* of gpt2 */}},
     {{"0"},
-     {"steps" /* whole rounds */, "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank",
-      "prefetch", "pipeline-stages", "sync-delay", "worker"}},
+     {"microbatches-per-step" /* with exact sums */, "steps" /* whole rounds */,
+      "kv-heads" /* gpt2 has as many as heads */, "ranks", "rank", "prefetch", "pipeline-stages",
+      "sync-delay", "worker"}},
     {{"0", "1e-320"},
      {"beta1", "beta2", "dpo-label-smoothing", "teacher-momentum", "view-noise", "alpha",
       "outer-momentum"}},
@@ -108,6 +111,45 @@ TEST(OptionRanges, OddNumbersAreRefusedByNameOrTaken) {
     taken[taken_by_this].insert(name);
   }
   EXPECT_EQ(taken, kTaken);
+}
+
+TEST(ExactSums, RefuseWhatTheyCannotHave) {
+  using Words = std::vector<const char*>;
+  const auto exact = [](Words words) {
+    words.insert(words.begin(), {"--gradient-sum", "exact", "--microbatches-per-step", "24",
+                                 "--transport", "threads"});
+    return words;
+  };
+  expect_refused(step_x(), {"--microbatches-per-step", "24"}, {"with --gradient-sum exact"});
+  expect_refused(step_x(), {"--gradient-sum", "sorted"}, {"ordered or exact"});
+  const std::string conflict = "--gradient-sum exact does not go with ";
+  for (const auto& [words, part] : std::vector<std::pair<Words, std::string>>{
+           {{"--num-microbatches", "2"},
+            "--microbatches-per-step 24 and --num-microbatches 2 both"},
+           {{"--precision", "bf16", "--grad-dtype", "bf16"}, conflict + "--grad-dtype"},
+           {{"--simulate-ranks", "2"}, conflict + "--simulate-ranks"},
+           {{"--docs-per-step", "9"}, conflict + "--docs-per-step"},
+           {{"--objective", "self_distillation"}, conflict + "--objective"},
+           {{"--local-batch-size", "8"},
+            "--local-batch-size 8 and --microbatches-per-step 24 both"}})
+    expect_refused(step_x(), exact(words), {part.c_str()});
+  for (const auto& [words, num_microbatches] : std::vector<std::pair<Words, int>>{
+           {{"--ranks", "5", "--pipeline-stages", "1"}, 5},
+           {{"--ranks", "8", "--pipeline-stages", "2"}, 6},
+           {{"--ranks", "5", "--accumulation", "2"}, 12},
+           {{"--ranks", "8", "--pipeline-stages", "2", "--accumulation", "4"}, 2}}) {
+    const TrainOptions options = parse_words(step_x(), exact(words)).options;
+    EXPECT_EQ(options.data.num_microbatches, num_microbatches);
+    EXPECT_EQ(microbatches_of_all(options, /*num_replicas=*/77), 24);
+  }
+  // What has no hooks on its gradients' sum.
+  for (const Trainer& trainer : {step9::trainer(), cuda_graphs::trainer()}) {
+    World alone(std::make_unique<SelfCommunicator>(), Transport::kSelf);
+    const Words words = {"--gradient-sum", "exact", "--device", "cpu", "--quiet"};
+    EXPECT_THAT([&] { trainer.train(parse_words(trainer, words).options, alone); },
+                ::testing::ThrowsMessage<UsageError>(HasSubstr(
+                    "--gradient-sum exact is for steps 0 to 8, not for " + trainer.step)));
+  }
 }
 
 }  // namespace

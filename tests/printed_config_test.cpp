@@ -47,6 +47,7 @@ const std::vector<std::vector<const char*>> kCompanions = {
     {"--val-data", "v"},
     {"--device", "cuda"},
     {"--precision", "fp16"},
+    {"--gradient-sum", "exact"},
     {"--transport", "threads", "--ranks", "2"},
     {"--transport", "simulated", "--ranks", "3"},
     {"--objective", "dpo", "--dpo-reference", "a"},

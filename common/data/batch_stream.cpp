@@ -126,7 +126,8 @@ Microbatches BatchStream::take(std::int64_t num_microbatches) {
                            ? read_dealt(samples)
                            : read(training_, samples, rows_per_microbatch());
   counts_.microbatches += batch.size();
-  counts_.rows += batch.num_samples();
+  for (const Microbatch& microbatch : batch)  // one without targets has a row of no sample
+    counts_.rows += std::max<std::int64_t>(1, std::ssize(microbatch.samples));
   return batch;
 }
 

@@ -208,6 +208,55 @@ TEST_F(BatchStreamTest, AnotherNumberOfReadersReadsWhatIsLeft) {
   EXPECT_EQ(seen.size(), 40u);
 }
 
+// Microbatches of a step are dealt whole: however many readers there are, they read together what one
+// does, in order, also in the middle of an epoch and in its short last step. A rank that gets one
+// less than others has one without any target last. A step that is taken back comes again.
+TEST_F(BatchStreamTest, DealsTheMicrobatchesOfAStep) {
+  DataOptions data = options(123, 2, 1);  // steps of 48, 48 and 27 samples
+  data.deal = Deal::kMicrobatches;
+  data.step_microbatches = 24;
+  for (const int num_ranks : {1, 5, 8, 24, 30}) {
+    BatchStream whole(data, dealt_microbatches(0, 1));
+    std::vector<BatchStream> readers;
+    for (int r = 0; r < num_ranks; ++r)
+      readers.emplace_back(data, dealt_microbatches(r, num_ranks));
+    for (int step = 0; step < 7; ++step) {
+      SCOPED_TRACE(concat(num_ranks, " ranks, step ", step));
+      const DataPosition start = whole.position();
+      const Microbatches wanted = whole.next();
+      EXPECT_EQ(wanted.size(), step % 3 == 2 ? 14 : 24);
+      const std::int64_t each = (wanted.size() + num_ranks - 1) / num_ranks;
+      for (int r = 0; r < num_ranks; ++r) {
+        BatchStream& reader = readers[static_cast<std::size_t>(r)];
+        if (step == 4) {
+          const BatchCounts counts = reader.counts();
+          reader.next();
+          reader.step_back();
+          EXPECT_EQ(reader.position(), start);
+          EXPECT_EQ(reader.counts().microbatches, counts.microbatches);
+          EXPECT_EQ(reader.counts().rows, counts.rows);
+        }
+        std::int64_t rows = reader.counts().rows;
+        const Microbatches own = reader.next();
+        for (const Microbatch& microbatch : own) rows += microbatch.tokens.size(0);
+        EXPECT_EQ(reader.position(), whole.position());
+        ASSERT_EQ(own.size(), each);
+        for (std::int64_t i = 0; i < each; ++i) {
+          const std::int64_t number = r + i * num_ranks;
+          if (number < wanted.size()) {
+            EXPECT_EQ(samples_of(own[i]), samples_of(wanted[number]));
+          } else {
+            EXPECT_EQ(i, each - 1);
+            EXPECT_EQ(own[i].num_targets, 0);
+            EXPECT_THAT(own[i].samples, IsEmpty());
+          }
+        }
+        EXPECT_EQ(reader.counts().rows, rows);
+      }
+    }
+  }
+}
+
 TEST_F(BatchStreamTest, OverfittingStaysWithTheFirstStep) {
   DataOptions data = options(10, 3, 1);
   data.overfit_one_batch = true;

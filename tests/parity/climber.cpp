@@ -51,6 +51,11 @@ FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world)
 
 FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions options) {
   options = options_for(rung.trainer, options);
+  if (const std::int64_t all = options.data.step_microbatches) {  // finalize() deals to the world
+    const std::int64_t num_parts = num_ranks / rung.trainer.num_stages(options, num_ranks) *
+                                   batch_shape(options).flushes_per_step;
+    options.data.num_microbatches = (all + num_parts - 1) / num_parts;
+  }
   start_apart(num_ranks, rung, options);
   options.output.out = folder_for(rung.step());
   FinishedRun run = {rung.step(), {}, options.output.out};

@@ -173,11 +173,16 @@ TEST_F(CheckpointTest, SixteenBitParametersAreStoredInFp32) {
 }
 
 TEST_F(CheckpointTest, DamageIsFoundAndNamed) {
-  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+  const auto with_quanta = [](TrainState state) {
+    state.extra_files = {{"quanta.safetensors", whole_tensors(zeros().optimizer)}};
+    return state;
+  };
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "quanta.safetensors"}) {
     fs::remove_all(folder_.path() / "checkpoints");
-    const fs::path saved = save_checkpoint(folder_.path(), 1, state_, Json::object()).path;
+    const fs::path saved =
+        save_checkpoint(folder_.path(), 1, with_quanta(state_), Json::object()).path;
     flip_byte(saved / name, 3);
-    TrainState loaded = zero_state();
+    TrainState loaded = with_quanta(zero_state());
     EXPECT_THAT([&] { load_checkpoint(saved, loaded); },
                 ThrowsMessage<CheckError>(AllOf(HasSubstr(name), HasSubstr("damaged"))));
     fs::resize_file(saved / name, fs::file_size(saved / name) - 1);

@@ -1,0 +1,165 @@
+// The ladder of exact sums. A step's 24 microbatches (or 7) may be cut into any number of ranks,
+// stages, replicas and flushes: the bits are those of step 0 as a plain loop, which simulates
+// nothing. All that a run holds and sends is what theory says, as with sums in order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/core/check.hpp"
+#include "common/optim/norm.hpp"
+#include "common/testing/mpi_world.hpp"
+#include "common/train/build_model.hpp"
+#include "step8_pipeline_ga/pipeline_options.hpp"
+#include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
+#include "tests/parity/climber.hpp"
+
+namespace ladder {
+namespace {
+
+using ::testing::IsEmpty;
+
+// With 24 microbatches, an epoch ends in step 3, which has three.
+TrainOptions with_exact_sums(const Climber& climber, std::size_t configuration,
+                             std::int64_t step_microbatches) {
+  TrainOptions options = climber.options(covering_set()[configuration]);
+  options.gradient_sum = SumMode::kExact;
+  options.data.step_microbatches = step_microbatches;
+  options.num_steps = step_microbatches == 24 ? 3 : 8;
+  options.output.eval_every = 2;
+  return options;
+}
+
+FinishedRun plain_loop(Climber& climber, const TrainOptions& options) {
+  FinishedRun run;
+  if (climber.rank() == 0) run = climber.ask_oracle(options, Fold::kMicrobatchesFirst, 1);
+  climber.wait_for_all();
+  return run;
+}
+
+// On rank 0, which knows the other run.
+void expect_same(const Climber& climber, const FinishedRun& run, const FinishedRun& wanted) {
+  if (climber.rank() != 0) return;
+  EXPECT_THAT(differences(run, wanted), IsEmpty());
+  EXPECT_EQ(run.report.repeated_steps, wanted.report.repeated_steps);
+  EXPECT_EQ(run.report.param_hash, wanted.report.param_hash);
+}
+
+// Pipelines on so many ranks: two of the schedules, each with another number of stages and flushes.
+std::vector<PipelineOptions> pipelines_on(int num_ranks, bool is_first_half) {
+  std::vector<int> stages;
+  for (int p = num_ranks > 1 ? 2 : 1; p <= std::min(num_ranks, 5); ++p)
+    if (num_ranks % p == 0) stages.push_back(p);
+  const int fewest = stages.front(), most = stages.back();
+  if (is_first_half && (num_ranks == 1 || num_ranks == 5))
+    return {{.num_stages = most, .schedule = Schedule::kGpipe}};
+  if (is_first_half)
+    return {{.num_stages = most, .schedule = Schedule::kGpipe},
+            {.num_stages = fewest, .schedule = Schedule::kInterleaved, .chunks_per_stage = 2}};
+  return {{.num_stages = fewest, .schedule = Schedule::k1f1b, .accumulation = 2},
+          {.num_stages = most, .schedule = Schedule::kZeroBubble}};
+}
+
+// In each configuration, half of the data-parallel steps and half of the schedules. They have pairs of
+// values as covering_set() has: of models, formats, optimizers and rows.
+TEST(ExactLadder, EveryCutOfAStepIsThePlainLoop) {
+  Climber climber;
+  const bool are_few = climber.size() <= 4;
+  for (const std::size_t i :
+       are_few ? std::vector<std::size_t>{0, 1, 2, 3, 4, 6, 7} : std::vector<std::size_t>{1, 6}) {
+    SCOPED_TRACE(concat(climber.size(), " ranks, ", covering_set()[i].name()));
+    TrainOptions options = with_exact_sums(climber, i, i == 4 || i == 6 ? 7 : 24);
+    const std::vector<PipelineOptions> pipelines = pipelines_on(climber.size(), i % 2 == 0);
+    for (const PipelineOptions& own : pipelines)
+      options.model.layers =
+          std::max<std::int64_t>(options.model.layers, own.num_stages * own.chunks_per_stage);
+    const FinishedRun plain = plain_loop(climber, options);
+    for (std::size_t r = i % 2; r < rungs().size(); r += are_few ? 2 : 1)
+      expect_same(climber, climber.climb(rungs()[r], options), plain);
+    for (const PipelineOptions& own : pipelines) {
+      options.set<PipelineOptions>() = own;
+      SCOPED_TRACE(concat(to_string(own.schedule), ", ", own.num_stages, " stages"));
+      expect_same(climber, climber.climb(pipeline(), options), plain);
+    }
+  }
+}
+
+// What is sent, and what is held, but for 4 bytes a block.
+TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
+  Climber climber;
+  std::vector<Rung> all = rungs();
+  all.push_back(pipeline());
+  for (const Rung& rung : all) {
+    SCOPED_TRACE(rung.step());
+    TrainOptions options = with_exact_sums(climber, 4, 0);
+    options.data.num_microbatches = 4;
+    options.num_steps = 2;
+    options.model.layers = std::max(2, climber.size());
+    const TrainReport exact = climber.climb(rung, options).report;
+    options.gradient_sum = SumMode::kOrdered;
+    const TrainReport ordered = climber.climb(rung, options).report;
+    EXPECT_EQ(exact.traffic, ordered.traffic);
+    std::map<std::string, std::int64_t> others = ordered.memory.other_bytes;
+    std::int64_t& quanta = others["quanta"];
+    for (const FlatUnit& unit : layout_of(options).units)
+      quanta += 4 * ((unit.numel + kNormBlock - 1) / kNormBlock);
+    EXPECT_EQ(exact.memory.other_bytes, others);
+    EXPECT_LE(exact.memory.peak_bytes, ordered.memory.peak_bytes + quanta);
+  }
+}
+
+// From one step and number of ranks to the next, in the middle of an epoch or at its end; each run
+// goes on to the end, and ends as the first one does.
+TEST(ExactLadder, ACheckpointGoesOnAnywhere) {
+  Climber climber;
+  if (climber.size() != 4) return;
+  struct Leg {
+    const char* step;
+    int num_ranks, num_stages = 1;
+  };
+  TrainOptions options = with_exact_sums(climber, 1, 24);
+  options.num_steps = 6;
+  options.output.save_every = 1;
+  options.output.keep = 0;
+  const FinishedRun plain = plain_loop(climber, options);
+  std::int64_t step = 0;
+  for (const Leg& leg : std::vector<Leg>{{"step0_single_gpu", 1},
+                                         {"step7_zero3", 4},
+                                         {"step8_pipeline_ga", 4, 2},
+                                         {"step5_zero1", 3},
+                                         {"step1_ddp_reference", 2},
+                                         {"step0_single_gpu", 1}}) {
+    SCOPED_TRACE(leg.step);
+    options.set<PipelineOptions>().num_stages = leg.num_stages;
+    const FinishedRun run = climber.climb_on(leg.num_ranks, rung_of(leg.step), options);
+    if (climber.rank() == 0) {
+      EXPECT_EQ(run.report.first_step, step);
+      EXPECT_EQ(run.report.param_hash, plain.report.param_hash);
+      EXPECT_EQ(run.report.losses,
+                std::vector<double>(plain.report.losses.begin() + step, plain.report.losses.end()));
+    }
+    options.output.resume = concat(run.folder, "/checkpoints/step_00000", ++step);
+  }
+}
+
+// A checkpoint of sums in order goes on with exact ones, and the other way round.
+TEST(ExactLadder, ACheckpointGoesOnWithTheOtherSums) {
+  Climber climber;
+  for (const bool is_exact_first : {false, true}) {
+    SCOPED_TRACE(is_exact_first ? "exact first" : "ordered first");
+    TrainOptions exact = with_exact_sums(climber, 1, 4 * climber.size()), ordered = exact;
+    ordered.gradient_sum = SumMode::kOrdered;
+    ordered.data.step_microbatches = 0;
+    ordered.data.num_microbatches = 4;
+    TrainOptions &first = is_exact_first ? exact : ordered,
+                 &second = is_exact_first ? ordered : exact;
+    first.num_steps = 2;
+    second.output.resume = climber.climb(rung_of("step5_zero1"), first).folder;
+    const Rung& rung = rung_of("step4_bucketed_ddp");
+    climber.expect_oracle(climber.climb(rung, second), second, rung.fold,
+                          is_exact_first ? climber.size() : 1);
+  }
+}
+
+}  // namespace
+}  // namespace ladder
