@@ -9,7 +9,6 @@
 #include "common/core/seed.hpp"
 #include "common/model/family.hpp"
 #include "common/model/modules.hpp"
-#include "common/model/weight_gradients.hpp"
 
 namespace ladder {
 namespace {
@@ -42,7 +41,7 @@ Layer head_layer(const Family& family, const ParameterMaker& make, const at::Ten
   Layer layer;
   layer.unit = {"head", norm.unit.tensors};
   layer.forward = [=, products = options.products](const at::Tensor& x) {  // -> logits [B, T, V]
-    return project(norm.forward(x), is_shared ? separate_use(weight) : weight, products);
+    return project(norm.forward(x), weight, products, is_shared);
   };
   if (is_shared) {
     layer.reads = 0;

@@ -65,12 +65,18 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& weight, Orientation o
                           bias);
 }
 
-// The parameters of a product whose weight half is deferred, and where to. Autograd does not see
-// them: its hooks would fire for a gradient that is not there yet.
+// The parameters of a product whose weight half is deferred, and where to; or nowhere, if it is to be
+// added at once. Autograd does not see them: its hooks would fire for a gradient that is not there
+// yet, or for the sum of two.
 struct Deferred : torch::CustomClassHolder {
-  Deferred(WeightGradientQueue& to, at::Tensor weight_leaf, OptionalTensor bias_leaf)
+  Deferred(WeightGradientQueue* to, at::Tensor weight_leaf, OptionalTensor bias_leaf)
       : queue(to), weight(std::move(weight_leaf)), bias(std::move(bias_leaf)) {}
-  WeightGradientQueue& queue;
+  void finish(const at::Tensor& parameter, std::function<at::Tensor()> gradient) const {
+    if (!parameter.requires_grad()) return;
+    queue == nullptr ? add_gradient(parameter, gradient())
+                     : queue->push({parameter, std::move(gradient)});
+  }
+  WeightGradientQueue* queue;
   at::Tensor weight;
   OptionalTensor bias;
 };
@@ -131,25 +137,25 @@ struct Product : torch::autograd::Function<Product> {
     if (const auto found = context->saved_data.find("deferred");
         found != context->saved_data.end()) {
       const auto& deferred = static_cast<Deferred&>(*found->second.toCapsule());
-      if (deferred.weight.requires_grad()) deferred.queue.push({deferred.weight, dweight});
-      if (deferred.bias && deferred.bias->requires_grad())
-        deferred.queue.push({*deferred.bias, dbias});
+      deferred.finish(deferred.weight, dweight);
+      if (deferred.bias) deferred.finish(*deferred.bias, dbias);
     }
     return gradients;
   }
 };
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                   Orientation orientation, Products products) {
+                   Orientation orientation, Products products, bool is_separate = false) {
   std::vector<std::int64_t> shape = x.sizes().vec();
   const at::Tensor rows = x.reshape({-1, shape.back()});
   shape.back() = weight.size(orientation == Orientation::kOutIn ? 0 : 1);
   WeightGradientQueue* queue = DeferWeightGradients::current();
-  if (queue == nullptr || !rows.requires_grad())  // no first half without a gradient of the input
+  const bool is_deferred = queue != nullptr || is_separate;
+  if (!is_deferred || !rows.requires_grad())  // no first half without a gradient of the input
     return Product::apply(rows, weight, bias, orientation, products, nullptr).view(shape);
   const OptionalTensor hidden_bias = bias ? OptionalTensor(bias->detach()) : std::nullopt;
   return Product::apply(rows, weight.detach(), hidden_bias, orientation, products,
-                        c10::make_intrusive<Deferred>(*queue, weight, bias))
+                        c10::make_intrusive<Deferred>(queue, weight, bias))
       .view(shape);
 }
 
@@ -214,8 +220,10 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
                  Orientation::kInOut, products);
 }
 
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products products) {
-  return product(x, weight, std::nullopt, Orientation::kOutIn, products);
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Products products,
+                   bool is_shared) {
+  return product(x, weight, std::nullopt, Orientation::kOutIn, products,
+                 is_shared && has_hooks(weight));
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {

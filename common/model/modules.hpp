@@ -55,8 +55,10 @@ at::Tensor gelu(const Linear& linear, const at::Tensor& x);
 at::Tensor look_up(const at::Tensor& weight, const at::Tensor& tokens);
 
 // x [..., in] times the transpose of weight [out, in], for the head, whose weight may be the token
-// embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart.
+// embedding. Returns [..., out]; on a GPU, rows start a multiple of 64 elements apart. `is_shared`:
+// another layer uses the weight, too. Autograd calls a weight's hooks with the sum of both parts of its
+// gradient; if it has any, this part passes through them alone (exact_sums.hpp).
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight,
-                   Products products = faster_products());
+                   Products products = faster_products(), bool is_shared = false);
 
 }  // namespace ladder

@@ -1,7 +1,6 @@
 #include "common/model/weight_gradients.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -10,28 +9,13 @@
 namespace ladder {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
 thread_local WeightGradientQueue* current_queue = nullptr;
-
-struct SeparateUse : torch::autograd::Function<SeparateUse> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& weight) {
-    context->saved_data["weight"] = weight;
-    return weight.view_as(weight);
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list outputs) {
-    add_gradient(context->saved_data["weight"].toTensor(), std::exchange(outputs[0], {}));
-    return {at::Tensor()};
-  }
-};
 
 }  // namespace
 
 void add_gradient(at::Tensor parameter, at::Tensor part) {
   const at::NoGradGuard no_grad;
-  variable_list parts = {std::move(part)};
+  torch::autograd::variable_list parts = {std::move(part)};
   for (const auto& hook : torch::autograd::impl::hooks(parameter)) parts = (*hook)(parts);
   if (parameter.grad().defined()) {
     parameter.mutable_grad().add_(parts[0]);
@@ -41,10 +25,8 @@ void add_gradient(at::Tensor parameter, at::Tensor part) {
   }
 }
 
-at::Tensor separate_use(const at::Tensor& weight) {
-  const bool is_watched = weight.requires_grad() && at::GradMode::is_enabled() &&
-                          !torch::autograd::impl::hooks(weight).empty();
-  return is_watched ? SeparateUse::apply(weight) : weight;
+bool has_hooks(const at::Tensor& parameter) {
+  return !torch::autograd::impl::hooks(parameter).empty();
 }
 
 void WeightGradientQueue::run(const std::function<void(const at::Tensor& parameter)>& on_gradient) {

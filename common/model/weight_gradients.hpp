@@ -46,10 +46,8 @@ class WeightGradientQueue {
 // parameter's hooks first, but not those that follow the addition.
 void add_gradient(at::Tensor parameter, at::Tensor part);
 
-// A weight that two layers of a model use. Autograd adds up both parts of its gradient before it calls
-// the weight's hooks. If there are any, this part passes through them alone, and add_gradient() adds
-// it: use the result in place of the weight, in that of the layers whose backward comes first.
-at::Tensor separate_use(const at::Tensor& weight);
+// Whether a parameter has such hooks.
+bool has_hooks(const at::Tensor& parameter);
 
 // Lifetime: the queue outlives the backward of every forward that ran in the scope. Like
 //           NoGradGuard, it applies to this thread, and the innermost scope counts. Null:

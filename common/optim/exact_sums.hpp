@@ -68,7 +68,7 @@ class ExactSums {
 };
 
 // Rounds gradients as they come out of backward, before autograd adds them to .grad: a hook on each
-// leaf. A weight that two layers use is rounded at each use (weight_gradients.hpp). Does nothing if
+// leaf. A weight that two layers use is rounded at each use (project() in modules.hpp). Does nothing if
 // the sums are off. Lifetime: `sums` outlives this.
 class RoundGradients {
  public:
