@@ -18,6 +18,7 @@ from launcher.steps import resolve_step, step_names
 CHAPTERS = {
     "loss_scaler": ("step0_single_gpu/precision", "step0 --precision fp16"),
     "collectives": ("step1_ddp_reference/collectives", None),
+    "exact_sums": ("step3_naive_dp/exact_sums", "step3 --gradient-sum exact"),
     "why_does_it_hang": ("step3_naive_dp/why_does_it_hang", "why_does_it_hang --trainer 1"),
 }
 
@@ -80,7 +81,7 @@ def copy_stub(stub: Path, mine: Path):
 def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and judges your code.")
     parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
-                        "messages; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
+                        "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
     wanted = parser.parse_args(words)
     exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
