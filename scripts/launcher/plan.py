@@ -40,7 +40,7 @@ PLANNED = """model context layers heads kv-heads channels mlp-channels vocab-siz
     num-microbatches optimizer precision grad-dtype masters steps bucket-mb prefetch pipeline-stages pipeline-schedule
     chunks-per-stage accumulation local-batch-size sync-every fragments sync-delay wire save-every init-from device
     eval-every eval-samples""".split()
-MEASURED = "threads products data rows norm-eps rope-theta order tail overfit-one-batch".split()
+MEASURED = "threads products gradient-sum data rows norm-eps rope-theta order tail overfit-one-batch".split()
 NEUTRAL = """seed lr min-lr lr-schedule warmup-steps weight-decay beta1 beta2 eps clip-norm loss-scale loss-scale-window out
     resume log-every val-data save-dtype keep sample save-reference quiet memory-cap-mb alpha
     outer-lr outer-momentum reduction nccl-timeout deterministic""".split()
@@ -48,6 +48,7 @@ REFUSED = {
     "transport": "it plans for ranks under mpirun",
     "rank": "it plans for all ranks",
     "check-collectives": "checking sends more than the plans say",
+    "microbatches-per-step": "give --num-microbatches, those of each replica",
     "docs-per-step": "with it, each step decides anew how many microbatches it has",
     "trace": "it trains only to measure",
     "config": "give options one by one",
