@@ -342,6 +342,13 @@ def self_test():
         rungs = {m: read_rungs(path, m, data == "corpus") for m, data in BOUNDS}
     for (m, _), bounds in BOUNDS.items():
         assert {rung.name: rung.within for rung in rungs[m]} == bounds, rungs[m]
+    # Each of the other objectives is trained by one rank and by all, with the same options but for the cut.
+    names = {rung.name: rung for rung in read_rungs()}
+    compared = [(names[rung.equals], rung) for rung in names.values() if rung.reads == "-" and rung.equals != "-"]
+    assert len(compared) == 2, compared
+    for one, each in compared:
+        cut, whole = "--pipeline-stages P --num-microbatches P", "--pipeline-stages 1 --num-microbatches P --accumulation R"
+        assert (one.ranks, each.ranks, one.options) == ("1", "N", each.options.replace(cut, whole)), each
     for name, place, value, is_short, wanted, *more in PLANTED:
         of = rungs[more[0] if more else 1]
         with tempfile.TemporaryDirectory() as folder:

@@ -76,15 +76,6 @@ TEST(Evaluate, AStopEndsIt) {
   EXPECT_EQ(num_forwards, 2);
 }
 
-TEST(RowsOfRank, DealsRowsRoundRobin) {
-  const at::Tensor tokens = at::arange(12, at::kLong).view({6, 2});
-  at::Tensor targets = tokens.clone();
-  targets[4].fill_(kIgnoredTarget);
-  const Microbatch own = rows_of_rank({tokens, targets, 10}, 1, 3);
-  EXPECT_TRUE(own.tokens.equal(at::tensor({2, 3, 8, 9}, at::kLong).view({2, 2})));
-  EXPECT_EQ(own.num_targets, 2);
-}
-
 TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {
   install_memory_ledger();
   const FlatModel model({{"unit", {{"w", at::ones({40}).set_requires_grad(true)}}}});

@@ -93,25 +93,6 @@ TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
   EXPECT_NE(hash_with(0x1p-27, 0x1p22), wanted);
 }
 
-// The loss at the start depends on all of a step's tokens, but not on how they are cut into
-// microbatches.
-TEST_F(Step0Test, CuttingIntoMicrobatchesChangesRoundingOnly) {
-  options_.num_steps = 10;
-  options_.lr.lr = 1e-3;
-  options_.data.microbatch_size = 6;
-  options_.data.num_microbatches = 1;
-  const TrainReport whole = train(options_);
-  options_.data.microbatch_size = 2;
-  options_.data.num_microbatches = 3;
-  const TrainReport cut = train(options_);
-  for (std::size_t i = 0; i < whole.losses.size(); ++i) {
-    EXPECT_NEAR(cut.losses[i] / whole.losses[i], 1.0, 2e-6);
-    EXPECT_NEAR(cut.grad_norms[i] / whole.grad_norms[i], 1.0, 1e-4);
-    EXPECT_NEAR(cut.param_norms[i] / whole.param_norms[i], 1.0, 1e-6);
-  }
-  EXPECT_EQ(cut.denominators, whole.denominators);
-}
-
 TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
   options_.num_steps = 30;
   const TrainReport report = train(options_);

@@ -61,11 +61,5 @@ TEST(BubbleControl, FlushesOfOneMicrobatchOverlapNothing) {
   EXPECT_THAT(measured.live, ::testing::Each(1));
 }
 
-TEST(BubbleControl, GpipeRemembersEverything) {
-  const PacedPipeline paced = {.schedule = Schedule::kGpipe, .num_microbatches = 5};
-  const Timeline timeline = measure(paced, mpi_world().comm());
-  EXPECT_THAT(summarize(timeline).live, ::testing::Each(5));
-}
-
 }  // namespace
 }  // namespace ladder

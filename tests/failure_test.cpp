@@ -12,7 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A model and data that take milliseconds per step.
 const std::string kSmall = "--layers 1 --heads 2 --channels 16 --context 16 --data text.txt ";
@@ -75,11 +74,6 @@ TEST_F(Failure, ARankThatThrowsOrReadsOtherData) {
     run(two_ranks(training(step)), 1, {"error: samples in the training data: ", " on rank 1, "});
   folder_.write("b/text.txt", reversed);
   run(two_ranks(training(kSteps[2])), 1, {"error: hash of the training data: ", " on rank 1, "});
-}
-
-TEST_F(Failure, AnErrorOfAllRanksIsSaidOnce) {
-  EXPECT_THAT(run(two_ranks(training(kSteps[2], "--data none.txt")), 1, {"rank 0: error: "}),
-              Not(HasSubstr("rank 1: error: ")));
 }
 
 TEST_F(Failure, DifferentOptions) {

@@ -78,9 +78,5 @@ TEST_F(MemoryCap, WithAdamWStep7TakesLessThanStep6CanDoWith) {
   EXPECT_GT(expect_trained("step6_zero2", "--memory-cap-mb 200"), 7.0 / 4 * kParametersMb);
 }
 
-TEST_F(MemoryCap, ANegativeCapIsRefused) {
-  train("step0_single_gpu", "--memory-cap-mb -1", 2, {"--memory-cap-mb"});
-}
-
 }  // namespace
 }  // namespace ladder

@@ -297,28 +297,6 @@ TEST_F(Step0Process, KillsAtAnyMomentLeaveWholeCheckpoints) {
   }
 }
 
-// SGD with this learning rate produces a model whose next loss is not finite: the run ends with an
-// error, saves nothing, and leaves older checkpoints to go on from.
-TEST_F(Step0Process, ARunThatDivergesEndsWithAnErrorAndSavesNothing) {
-  const std::string sgd = "--optimizer sgd --save-every 2 --keep 3 --out run ";
-  const std::string diverging = sgd + "--lr 1e30 --clip-norm 0 --steps 40 ";
-  train(diverging, 1,
-        {"error: step 2: the loss is not finite", "--lr (now 1e+30)", "--clip-norm 1"});
-  EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints")));
-  EXPECT_FALSE(fs::exists(folder_.path("run/report.json")));
-  fs::remove_all(folder_.path("run"));
-
-  train(sgd + "--steps 4");
-  const std::string model = folder_.path("run/checkpoints/step_000004/model.safetensors");
-  const std::string before = read_text_file(model);
-  train(diverging + "--resume auto", 1, {"error: step 6: ", "step_000004"});
-  EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/step_000002")));
-  EXPECT_EQ(read_text_file(model), before);
-  train(sgd + "--steps 10 --resume auto");
-  EXPECT_EQ(report_of()["first_step"], 4);
-  EXPECT_EQ(report_of()["losses"].size(), 6u);
-}
-
 // Two processes use one folder: the second changes nothing, however it is started. When the first
 // one is killed, the folder is free.
 TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
@@ -342,13 +320,6 @@ TEST_F(Step0Process, AFolderHasOneWriterAtATime) {
   EXPECT_EQ(fourth.wait(), 75) << fourth.output();
   EXPECT_FALSE(fs::exists(folder_.path("run/.lock")));
 }
-
-#ifdef LADDER_MPIEXEC
-TEST_F(Step0Process, SeveralRanksAreRefusedWithTheWayOut) {
-  run(mpirun(2) + training("--steps 2 --out run"), 2, {"--simulate-ranks 2"});
-  EXPECT_FALSE(fs::exists(folder_.path("run/checkpoints"))) << "refused after training";
-}
-#endif
 
 }  // namespace
 }  // namespace ladder

@@ -75,14 +75,6 @@ TEST_F(Threads, SaveAndStopOnASignal) {
   }
 }
 
-TEST_F(Threads, AnErrorIsSaidOnceAndLeavesNoFolder) {
-  const std::string output = run(training(kSteps[3], on_threads(3) + "--data none.txt"), 1,
-                                 {"error: rank ", "none.txt: cannot be"});
-  const std::string said = output.substr(output.find("error: "));
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << output;
-  EXPECT_TRUE(fs::is_empty(folder_.path("runs")));
-}
-
 TEST_F(Threads, AreRefusedWhereTheyCannotBe) {
   run(training(kSteps[3], "--transport threads"), 2, {"give their number with --ranks N"});
   run(training(kSteps[3], "--ranks 2"), 2, {"./ladder train step3_naive_dp --ranks 2"});

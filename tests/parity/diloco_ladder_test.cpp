@@ -145,19 +145,6 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
   }
 }
 
-// With an alpha of 1, the workers train as if there were no others, however often they average.
-TEST_F(DilocoLadder, AnAlphaOf1LeavesTheWorkersAlone) {
-  DilocoOptions often = {.sync_every = 2, .alpha = 1}, seldom = {.sync_every = 12, .alpha = 1};
-  often.num_fragments = 2;
-  const FinishedRun first = climb(options(often)), second = climb(options(seldom));
-  EXPECT_EQ(first.report.losses, second.report.losses);
-  for (int w = 0; w < climber_.size(); ++w) {
-    const std::string file = concat("workers/", w, "/model.safetensors");
-    EXPECT_EQ(saved_hash(first, 12, file), saved_hash(second, 12, file));
-  }
-  EXPECT_NE(first.report.param_hash, second.report.param_hash);
-}
-
 // A run that was killed after any step goes on as if nothing had happened: at the end of a round,
 // in the middle of one, and while an average is in flight. In fp16 also after a worker alone has
 // skipped a step: its own inner optimizer has then taken fewer steps than the others'.
