@@ -1,6 +1,5 @@
 // The parts that train.cpp puts together: objective, evaluation, and simulated ranks.
 #include <ATen/Context.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -11,7 +10,6 @@
 
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
-#include "common/train/stop_signal.hpp"
 #include "step0_single_gpu/evaluate.hpp"
 #include "step0_single_gpu/objective.hpp"
 #include "step0_single_gpu/simulated_ranks.hpp"
@@ -62,18 +60,6 @@ TEST(Evaluate, HasOneDenominatorAndLeavesNoGradient) {
   EXPECT_DOUBLE_EQ(evaluate(loss_sum, batches), 1.5);
   EXPECT_FALSE(w.grad().defined());
   EXPECT_TRUE(std::isnan(evaluate(loss_sum, Microbatches({}))));
-}
-
-TEST(Evaluate, AStopEndsIt) {
-  const StopSignal stop;
-  int num_forwards = 0;
-  const LossSum loss_sum = [&](const Microbatch&) {
-    if (++num_forwards == 2) StopSignal::raise();
-    return at::ones({});
-  };
-  EXPECT_EQ(evaluate(loss_sum, Microbatches({{{}, {}, 1}, {{}, {}, 1}, {{}, {}, 1}})),
-            kStoppedLoss);
-  EXPECT_EQ(num_forwards, 2);
 }
 
 TEST(SimulatedRanks, HoldMemoryOfTheirOwnOnlyWhereThereAreSeveral) {

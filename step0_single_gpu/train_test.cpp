@@ -39,17 +39,10 @@ class Step0Test : public ::testing::Test {
   TrainOptions options_;
 };
 
-TEST_F(Step0Test, CudaGraphsAreAChapter) {
+TEST_F(Step0Test, NamesWhereOptionsHaveGone) {
   expect_refused(step0::trainer(), {"--cuda-graphs", "true"},
                  {"--cuda-graphs", "./ladder train cuda_graphs"});
-}
-
-TEST_F(Step0Test, SameSeedSameBitsOtherSeedOthers) {
-  const TrainReport first = train(options_), again = train(options_);
-  EXPECT_EQ(first.param_hash, again.param_hash);
-  EXPECT_EQ(first.losses, again.losses);
-  options_.seed = 2;
-  EXPECT_NE(train(options_).param_hash, first.param_hash);
+  expect_refused(step0::trainer(), {"--fold", "ranks-first"}, {"--fold", "--gradient-sum exact"});
 }
 
 TEST_F(Step0Test, LearnsOneBatchByHeart) {
@@ -91,37 +84,6 @@ TEST_F(Step0Test, ClippingLosesNoGradientIn16Bits) {
   const std::string wanted = hash_with(0x1p-4, 1);
   EXPECT_EQ(hash_with(0x1p-27, 0x1p23), wanted);
   EXPECT_NE(hash_with(0x1p-27, 0x1p22), wanted);
-}
-
-TEST_F(Step0Test, ShortLastStepOfAnEpochCountsItsOwnTokens) {
-  options_.num_steps = 30;
-  const TrainReport report = train(options_);
-  const auto [fewest, most] =
-      std::minmax_element(report.denominators.begin(), report.denominators.end());
-  EXPECT_EQ(*most, 6 * 16);
-  EXPECT_LT(*fewest, 6 * 16);
-  EXPECT_GT(*fewest, 0);
-}
-
-TEST_F(Step0Test, InitFromStartsAfreshFromTheParameters) {
-  options_.output.out = folder_.path("first");
-  const TrainReport first = train(options_);
-  options_.output.init_from = options_.output.out;
-  options_.output.out = folder_.path("second");
-  options_.num_steps = 0;
-  const TrainReport second = train(options_);
-  EXPECT_EQ(second.first_step, 0);
-  EXPECT_EQ(second.param_hash, first.param_hash);
-}
-
-TEST_F(Step0Test, EvaluatesOnTheValidationData) {
-  options_.data.validation_source = options_.data.source;
-  options_.data.validation_samples = 0;
-  options_.output.eval_every = 20;
-  const TrainReport report = train(options_);
-  ASSERT_EQ(report.val_losses.size(), 2u);
-  EXPECT_LT(report.val_losses[1].loss, report.val_losses[0].loss);
-  EXPECT_NEAR(report.val_losses[1].loss, report.losses.back(), 0.5);
 }
 
 }  // namespace

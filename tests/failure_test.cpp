@@ -214,11 +214,5 @@ TEST_F(Failure, ARankThatExitsBeforeItBegins) {
   run(two_ranks(training(kSteps[3]), "/bin/sh ../exit.sh"), 3, {"exit"});
 }
 
-TEST_F(Failure, AParameterThatOneRankDoesNotUse) {
-  for (const char* who : {"reducer", "bucketer"})
-    run(two_ranks(one_word(LADDER_BUILD "/tests/unused_parameter") + " " + who), 1,
-        {"error: rank 1", "'bias'"});
-}
-
 }  // namespace
 }  // namespace ladder

@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <string>
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 
-#include <algorithm>
 #include <span>
 
 #include "common/core/compute_threads.hpp"

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "common/comm/self_communicator.hpp"

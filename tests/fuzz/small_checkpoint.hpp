@@ -5,7 +5,6 @@
 
 #include <array>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "common/core/unit.hpp"

@@ -1,10 +1,8 @@
 // The bytes are values in a wire format. All bytes are valid; what was decoded once is encoded
 // again without another error.
 #include <ATen/Functions.h>
-#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "step9_diloco/wire_format.hpp"
 #include "tests/fuzz/fuzz_input.hpp"

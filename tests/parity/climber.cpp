@@ -107,13 +107,7 @@ void Climber::share_hash(FinishedRun& run) {
 void Climber::expect_theory(const Rung& rung, const TrainOptions& options,
                             const TrainReport& report, const MemoryReading& before) const {
   SCOPED_TRACE(concat(rung.step(), ": measured against theory"));
-  if (rung.trainer.num_stages != one_stage) {
-    expect_closed_form_of_pipeline(options, report, comm_);
-  } else if (rung.step() == diloco().step()) {
-    expect_closed_form_of_diloco(options, report, comm_);
-  } else {
-    expect_closed_form(options.model, rung.step(), report, comm_);
-  }
+  expect_closed_form(options, report, comm_);
   // Step 9 may hold the scratch of an average in flight from one step to the next.
   const auto* diloco_options = options.own.find<DilocoOptions>();
   const bool has_scratch = diloco_options != nullptr && diloco_options->sync_delay > 0;

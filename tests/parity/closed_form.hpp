@@ -4,7 +4,6 @@
 #pragma once
 
 #include "common/comm/communicator.hpp"
-#include "common/model/model_options.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/report.hpp"
 
@@ -18,29 +17,16 @@ namespace ladder {
 //                       padded buffers, plus a few numbers. Per microbatch, step 6 sends half of it
 //                       again, step 7 all of it, and the blocks' parameters a second time
 //
-// Collective: every rank calls it with its own report.
-void expect_closed_form(const ModelOptions& model, const std::string& step,
-                        const TrainReport& report, Communicator& comm);
-
-// The same for step 8, on p stages and N replicas, for windows (rows of T tokens, all of them
-// full):
+// Step 9 holds another 4 bytes per parameter of each global one and its outer momentum, and sends
+// what step 3 does once in sync_every steps. For step 8, on p stages and N replicas, and for windows
+// (rows of T tokens, all of them full):
 //
 //   held, by the stages of a replica   together what a single process holds; with a tied embedding on
 //                                      two stages, that of V·C parameters twice
 //   sent between stages, by all ranks  2·e·T·C bytes per row and boundary between chunks, in two
 //                                      messages per microbatch
-void expect_closed_form_of_pipeline(const TrainOptions& options, const TrainReport& report,
-                                    Communicator& comm);
-
-// The same for step 9:
 //
-//   held, by a rank     24 bytes per parameter with AdamW inside: two sets of parameters, gradients,
-//                       two moments and the outer momentum; with a delay also 4 per parameter of the
-//                       fragment in flight
-//   sent, by all ranks  per inner step what step 3 sends, divided by sync_every: at least
-//                       2e·Ψ·(N − 1) / sync_every over whole cycles, at most that of the padded
-//                       buffers, plus the rounds' records
-void expect_closed_form_of_diloco(const TrainOptions& options, const TrainReport& report,
-                                  Communicator& comm);
+// Collective: every rank calls it with its own report.
+void expect_closed_form(const TrainOptions& options, const TrainReport& report, Communicator& comm);
 
 }  // namespace ladder

@@ -1,8 +1,6 @@
 #include "tests/parity/configurations.hpp"
 
 #include "common/core/check.hpp"
-#include "common/core/json.hpp"
-#include "common/data/bpe/byte_alphabet.hpp"
 #include "common/train/start.hpp"
 #include "step4_bucketed_ddp/bucket_options.hpp"
 
@@ -53,27 +51,6 @@ std::vector<Configuration> full_product() {
   return all;
 }
 
-namespace {
-
-// A tokenizer of bytes, with one merge and what a conversation needs.
-std::string small_tokenizer() {
-  Json vocabulary = {
-      {"<|endoftext|>", 256}, {"<|im_start|>", 257}, {"<|im_end|>", 258}, {"th", 259}};
-  for (int byte = 0; byte < 256; ++byte)
-    vocabulary[letter_of(static_cast<unsigned char>(byte))] = byte;
-  Json added = Json::array();
-  for (const char* name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})
-    added.push_back({{"id", vocabulary[name]}, {"content", name}, {"special", true}});
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  const Json model = {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"t h"}}};
-  return to_text(Json{{"added_tokens", added},
-                      {"pre_tokenizer", byte_level},
-                      {"decoder", byte_level},
-                      {"model", model}});
-}
-
-}  // namespace
-
 Texts::Texts(const TempFolder& folder) {
   std::string text, lines;
   for (int i = 0; i < 70; ++i) text += concat("line ", i * i, " of a text that repeats itself. ");
@@ -93,7 +70,6 @@ Texts::Texts(const TempFolder& folder) {
                     R"("}, {"role": "assistant", "content": ")", i, "th\"}]}\n");
   }
   chat = folder.write("chat.jsonl", lines);
-  chat_tokenizer = folder.write("tokenizer.json", small_tokenizer());
 }
 
 TrainOptions options_of(const Configuration& configuration, const Texts& texts) {
@@ -114,7 +90,8 @@ TrainOptions options_of(const Configuration& configuration, const Texts& texts) 
   options.data.source = configuration.rows == Rows::kWindows     ? texts.windows
                         : configuration.rows == Rows::kDocuments ? texts.documents
                                                                  : texts.chat;
-  if (configuration.rows == Rows::kChat) options.data.tokenizer = texts.chat_tokenizer;
+  if (configuration.rows == Rows::kChat)
+    options.data.tokenizer = LADDER_SOURCE "/common/data/bpe/fixtures/tokenizer.json";
   options.data.validation_source = options.data.source;
   options.data.validation_samples = 14;
   options.data.tail = configuration.tail;

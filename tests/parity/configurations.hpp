@@ -40,7 +40,6 @@ struct Texts {
   std::string windows;    // .txt
   std::string documents;  // .jsonl
   std::string chat;       // .jsonl
-  std::string chat_tokenizer;
 };
 
 // Finalized options for any step: 12 steps, a bit more than one epoch, for up to 4 ranks.

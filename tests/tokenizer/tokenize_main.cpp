@@ -6,7 +6,6 @@
 //   tokenize --corpus                   the documents of the built-in corpus, each with a 0 after it
 #include <cstdio>
 #include <ctime>
-#include <string_view>
 #include <vector>
 
 #include "common/core/check.hpp"
