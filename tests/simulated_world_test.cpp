@@ -129,9 +129,6 @@ std::string name_of(const Case& of) {
   if (of.schedule == Schedule::kZeroBubble) name += "_zero_bubble";
   return name;
 }
-void PrintTo(const Case& of, std::ostream* out) {
-  *out << name_of(of);
-}
 
 INSTANTIATE_TEST_SUITE_P(Steps, SimulatedWorld,
                          ::testing::Values(Case{step3::trainer()}, Case{step4::trainer()},

@@ -1,7 +1,5 @@
-// Ranks as threads, in real processes: every step trains to the same bits as under mpirun, and
-// errors, signals and a debugger find the ranks where they expect them.
-#include <csignal>
-
+// Ranks as threads, in real processes: every step trains to the same bits as under mpirun, and a
+// debugger finds the ranks where it expects them.
 #include "tests/process_test.hpp"
 
 namespace ladder {
@@ -61,18 +59,6 @@ TEST_F(Threads, ProcessesContinueWhatThreadsHaveBegun) {
                   {"resumed after step 3"}),
               AllOf(Not(HasSubstr("--ranks")), Not(HasSubstr("--transport"))));
   EXPECT_EQ(report_of("parts")["param_hash"], report_of("whole")["param_hash"]);
-}
-
-TEST_F(Threads, SaveAndStopOnASignal) {
-  for (const std::string& step : {kSteps[4], kSteps[8], kSteps[9]}) {
-    Program program = start(
-        training(step, on_threads(3) + "--log-every 1 --out run --resume auto --steps 100000"));
-    ASSERT_TRUE(program.wait_for_output("step 3/")) << program.output();
-    program.signal(SIGUSR1);
-    EXPECT_EQ(program.wait(20), 75) << program.output();
-    EXPECT_TRUE(report_of()["was_stopped"].get<bool>());
-    fs::remove_all(folder_.path("run"));
-  }
 }
 
 TEST_F(Threads, AreRefusedWhereTheyCannotBe) {

@@ -59,6 +59,16 @@ class GpuLadder : public RankTest {
   FinishedRun ask_oracle(const TrainOptions& options, int num_replicas) {
     return ladder::ask_oracle(options, num_replicas, folder_.path(concat("run ", num_runs_++)));
   }
+  // Trains, and expects what the oracle does.
+  FinishedRun expect_oracle(const Rung& rung, const TrainOptions& wanted) {
+    const FinishedRun run = train(rung, wanted), oracle = ask_oracle(wanted, size_);
+    EXPECT_EQ(run.report.losses, oracle.report.losses);
+    EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
+    if (rank_ == 0) {
+      EXPECT_THAT(differences(run, oracle), IsEmpty());
+    }
+    return run;
+  }
 
   std::unique_ptr<World> world_;
   TempFolder folder_;
@@ -73,8 +83,7 @@ TEST_ON_PROCESSES(GpuLadder, EveryStepEqualsTheOracle) {
       SCOPED_TRACE(concat(rung.step(), is_bf16 ? " in bf16" : " in fp32"));
       TrainOptions wanted = rung.comparable(options(is_bf16));
       const MemoryReading before = read_memory();
-      const FinishedRun run = train(rung, wanted);
-      const FinishedRun oracle = ask_oracle(wanted, size_);
+      const FinishedRun run = expect_oracle(rung, wanted);
       wanted.step = rung.step();
       const StateBytes theory = rung.trainer.state_bytes(wanted, size_, rank_);
       const auto held = [&](MemoryCategory category) {
@@ -84,11 +93,6 @@ TEST_ON_PROCESSES(GpuLadder, EveryStepEqualsTheOracle) {
       EXPECT_EQ(held(MemoryCategory::kGradients), theory.gradients);
       EXPECT_EQ(held(MemoryCategory::kOptimizer), theory.optimizer);
       EXPECT_EQ(held(MemoryCategory::kCommunication), theory.communication);
-      EXPECT_EQ(run.report.losses, oracle.report.losses);
-      EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
-      if (rank_ == 0) {
-        EXPECT_THAT(differences(run, oracle), IsEmpty());
-      }
     }
   }
 }
@@ -98,11 +102,7 @@ TEST_ON_PROCESSES(GpuLadder, EveryOptimizerEqualsTheOracle) {
   const auto expect_equal = [&](const TrainOptions& any) {
     for (const char* step : {"step4_bucketed_ddp", "step7_zero3"}) {
       SCOPED_TRACE(step);
-      const TrainOptions wanted = rung_of(step).comparable(any);
-      const FinishedRun run = train(rung_of(step), wanted);
-      const FinishedRun oracle = ask_oracle(wanted, size_);
-      EXPECT_EQ(run.report.losses, oracle.report.losses);
-      EXPECT_EQ(run.report.param_norms, oracle.report.param_norms);
+      expect_oracle(rung_of(step), rung_of(step).comparable(any));
     }
   };
   for (const bool is_bf16 : {false, true}) {

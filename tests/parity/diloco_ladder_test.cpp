@@ -7,7 +7,6 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/mpi_world.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
@@ -44,12 +43,13 @@ class DilocoLadder : public ::testing::Test {
       EXPECT_NEAR(run.report.val_losses[i].loss / wanted.report.val_losses[i].loss, 1, 1e-5);
   }
 
+  static std::string checkpoint_of(const FinishedRun& run, std::int64_t step) {
+    return concat(run.folder, "/checkpoints/step_0000", step < 10 ? "0" : "", step);
+  }
   // The hash of the parameters in a file of the run's checkpoint of this step. On every rank.
   std::string saved_hash(const FinishedRun& run, std::int64_t step, const std::string& file) {
     climber_.wait_for_all();
-    char folder[32];
-    std::snprintf(folder, sizeof folder, "/step_%06d", static_cast<int>(step));
-    const std::string path = run.folder + "/checkpoints" + folder + "/state.json";
+    const std::string path = checkpoint_of(run, step) + "/state.json";
     const Json state = parse_json(read_text_file(path), path);
     return file.empty() ? state["param_hash"].get<std::string>()
                         : state["extra"]["files"][file].get<std::string>();
@@ -161,9 +161,7 @@ TEST_F(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
       SCOPED_TRACE(concat(params, ", step ", step));
       climber_.wait_for_all();
       TrainOptions rest = all;
-      char name[16];
-      std::snprintf(name, sizeof name, "step_%06d", static_cast<int>(step));
-      rest.output.resume = whole.folder + "/checkpoints/" + name;
+      rest.output.resume = checkpoint_of(whole, step);
       const FinishedRun run = climb(rest);
       EXPECT_EQ(run.report.first_step, step);
       EXPECT_EQ(run.report.losses,
@@ -186,11 +184,11 @@ TEST_F(DilocoLadder, OtherReadersStartFromTheGlobalParameters) {
 
   TrainOptions from = all, fewer = all;
   from.num_steps = 0;
-  from.output.init_from = run.folder + "/checkpoints/step_000006";
+  from.output.init_from = checkpoint_of(run, 6);
   EXPECT_EQ(climber_.climb(rung_of("step3_naive_dp"), from).report.param_hash,
             saved_hash(run, 6, ""));
   if (climber_.size() == 1) return;
-  fewer.output.resume = run.folder + "/checkpoints/step_000006";
+  fewer.output.resume = checkpoint_of(run, 6);
   const FinishedRun with_fewer = climber_.climb_on(climber_.size() - 1, diloco(), fewer);
   if (climber_.rank() < climber_.size() - 1) {
     EXPECT_EQ(with_fewer.report.first_step, 6);
