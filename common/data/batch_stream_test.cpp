@@ -208,51 +208,33 @@ TEST_F(BatchStreamTest, AnotherNumberOfReadersReadsWhatIsLeft) {
   EXPECT_EQ(seen.size(), 40u);
 }
 
-// Microbatches of a step are dealt whole: however many readers there are, they read together what one
-// does, in order, also in the middle of an epoch and in its short last step. A rank that gets one
-// less than others has one without any target last. A step that is taken back comes again.
+// However many readers share a step's microbatches, they read together what one does, in order, also
+// in the short last step of an epoch. One that gets fewer than others has one without targets last.
 TEST_F(BatchStreamTest, DealsTheMicrobatchesOfAStep) {
   DataOptions data = options(123, 2, 1);  // steps of 48, 48 and 27 samples
   data.deal = Deal::kMicrobatches;
   data.step_microbatches = 24;
-  for (const int num_ranks : {1, 5, 8, 24, 30}) {
-    BatchStream whole(data, dealt_microbatches(0, 1));
-    std::vector<BatchStream> readers;
-    for (int r = 0; r < num_ranks; ++r)
-      readers.emplace_back(data, dealt_microbatches(r, num_ranks));
-    for (int step = 0; step < 7; ++step) {
-      SCOPED_TRACE(concat(num_ranks, " ranks, step ", step));
-      const DataPosition start = whole.position();
-      const Microbatches wanted = whole.next();
-      EXPECT_EQ(wanted.size(), step % 3 == 2 ? 14 : 24);
-      const std::int64_t each = (wanted.size() + num_ranks - 1) / num_ranks;
-      for (int r = 0; r < num_ranks; ++r) {
-        BatchStream& reader = readers[static_cast<std::size_t>(r)];
-        if (step == 4) {
-          const BatchCounts counts = reader.counts();
-          reader.next();
-          reader.step_back();
-          EXPECT_EQ(reader.position(), start);
-          EXPECT_EQ(reader.counts().microbatches, counts.microbatches);
-          EXPECT_EQ(reader.counts().rows, counts.rows);
-        }
-        std::int64_t rows = reader.counts().rows;
-        const Microbatches own = reader.next();
-        for (const Microbatch& microbatch : own) rows += microbatch.tokens.size(0);
-        EXPECT_EQ(reader.position(), whole.position());
-        ASSERT_EQ(own.size(), each);
-        for (std::int64_t i = 0; i < each; ++i) {
+  for (const int num_ranks : {1, 5, 8, 30}) {
+    for (int r = 0; r < num_ranks; ++r) {
+      BatchStream whole(data, dealt_microbatches(0, 1)),
+          own(data, dealt_microbatches(r, num_ranks));
+      std::int64_t num_rows = 0;
+      for (int step = 0; step < 7; ++step) {
+        SCOPED_TRACE(concat("rank ", r, " of ", num_ranks, ", step ", step));
+        const Microbatches all = whole.next();
+        EXPECT_EQ(all.size(), step % 3 == 2 ? 14 : 24);
+        if (step == 4) own.next(), own.step_back();
+        const Microbatches dealt = own.next();
+        EXPECT_EQ(own.position(), whole.position());
+        EXPECT_EQ(dealt.size(), (all.size() + num_ranks - 1) / num_ranks);
+        for (std::int64_t i = 0; i < dealt.size(); ++i) {
           const std::int64_t number = r + i * num_ranks;
-          if (number < wanted.size()) {
-            EXPECT_EQ(samples_of(own[i]), samples_of(wanted[number]));
-          } else {
-            EXPECT_EQ(i, each - 1);
-            EXPECT_EQ(own[i].num_targets, 0);
-            EXPECT_THAT(own[i].samples, IsEmpty());
-          }
+          EXPECT_EQ(dealt[i].samples, number < all.size() ? all[number].samples : Samples());
+          EXPECT_EQ(dealt[i].num_targets, std::ssize(dealt[i].samples));
+          num_rows += dealt[i].tokens.size(0);
         }
-        EXPECT_EQ(reader.counts().rows, rows);
       }
+      EXPECT_EQ(own.counts().rows, num_rows);
     }
   }
 }
