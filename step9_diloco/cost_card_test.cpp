@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/lazy_communicator.hpp"
 #include "common/testing/parse_options.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/testing/temp_folder.hpp"
@@ -11,6 +14,53 @@
 
 namespace ladder {
 namespace {
+
+// Makes no progress by itself, as MPI does not: a reduction of more than `eager_bytes` is done once
+// test() has been called `num_tests` times since it started, on whichever operation, or in its own
+// wait(). So num_waited_for() says exactly whether anybody has called test(), where a clock could
+// only guess.
+class LazyCommunicator : public ForwardingCommunicator {
+ public:
+  LazyCommunicator(Communicator& inner, int num_tests, std::size_t eager_bytes)
+      : ForwardingCommunicator(inner), num_tests_needed_(num_tests), eager_bytes_(eager_bytes) {}
+
+  WorkPtr start(const Operation& operation) override {
+    WorkPtr work = inner_.start(operation);
+    if (!operation.is_sum() || operation.tensor.nbytes() <= eager_bytes_) return work;
+    ++num_started_;
+    return std::make_unique<LazyWork>(std::move(work), *this);
+  }
+
+  int num_started() const { return num_started_; }
+  int num_waited_for() const { return num_waited_for_; }  // not done before
+
+ private:
+  class LazyWork : public Work {
+   public:
+    LazyWork(WorkPtr inner, LazyCommunicator& comm)
+        : inner_(std::move(inner)), comm_(comm), start_(comm.num_tests_) {}
+    bool test() override {
+      ++comm_.num_tests_;
+      return has_been_tested() && inner_->test();
+    }
+    void wait() override {
+      if (!has_been_tested()) ++comm_.num_waited_for_;
+      inner_->wait();
+    }
+
+   private:
+    bool has_been_tested() const { return comm_.num_tests_ - start_ >= comm_.num_tests_needed_; }
+
+    WorkPtr inner_;
+    LazyCommunicator& comm_;
+    int start_;
+  };
+
+  int num_tests_needed_;
+  std::size_t eager_bytes_;
+  int num_tests_ = 0;  // of all operations
+  int num_started_ = 0, num_waited_for_ = 0;
+};
 
 class DilocoCostCard : public RankTest {
  protected:

@@ -4,13 +4,18 @@
 // A mended trainer trains like step 3's loop, to the bit, and makes the calls that its purpose
 // takes: nothing is mended by leaving it out. That does not show what all ranks do wrong alike, nor
 // what only people see. So each rank starts with parameters of its own, its calls and what it shows
-// are looked at (watch.hpp), and trainer 5 meets a replica that drifts.
+// are looked at, and trainer 5 meets a replica that drifts.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/nextafter.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "common/comm/checking/checking_communicator.hpp"
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
@@ -21,13 +26,97 @@
 #include "step0_single_gpu/judge/cases.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step3_naive_dp/naive_dp.hpp"
-#include "step3_naive_dp/why_does_it_hang/exercise/watch.hpp"
+#include "step3_naive_dp/why_does_it_hang/replica.hpp"
 #include "step3_naive_dp/why_does_it_hang/train.hpp"
 #include "step3_naive_dp/why_does_it_hang/trainers.hpp"
 
 namespace ladder {
 namespace hang {
 namespace {
+
+// What a rank has done.
+struct Conduct {
+  TrainReport report;
+  Traffic traffic;  // from the broadcast to the end of the last step, whatever follows its record()
+  std::vector<Replica::Shown> shown;
+  int root = 0;        // of a broadcast
+  int num_groups = 0;  // that it has split off; what follows is of the group of all ranks
+  std::vector<std::int64_t> gradients;  // the numels of their sums, in the order of the calls
+  std::vector<double> scalars;          // what it adds to other sums
+  std::vector<at::Tensor> sent;         // copies
+  int num_on_their_way = 0;
+  bool has_overlap = false;  // of sums of gradients
+};
+
+// In this step, one of the parameters that this rank sends has its last bit changed.
+struct Drift {
+  int rank = -1;
+  std::size_t step = 0;
+};
+
+// A LockstepCommunicator would wait for the other ranks before each call, and so hide what trainers
+// that are still broken wait for.
+class Watch final : public ForwardingCommunicator {
+ public:
+  Watch(Communicator& inner, Conduct& conduct, const Drift& drift)
+      : ForwardingCommunicator(inner), conduct_(conduct), drift_(drift) {}
+
+  WorkPtr start(const Operation& operation) override {
+    Operation passed = operation;
+    if (operation.kind == CommOp::kBroadcast && operation.peer != 0) conduct_.root = operation.peer;
+    if (operation.kind == CommOp::kAllReduce) look_at_sum(operation.tensor);
+    if (operation.kind == CommOp::kSend) {
+      conduct_.sent.push_back(operation.tensor.clone());
+      if (drift_.rank == rank() && drift_.step == conduct_.sent.size())
+        passed.tensor = drifted(operation.tensor);
+    }
+    return std::make_unique<WatchedWork>(inner_.start(passed), conduct_.num_on_their_way);
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    ++conduct_.num_groups;
+    return inner_.split(color, key);
+  }
+
+ private:
+  class WatchedWork final : public Work {
+   public:
+    WatchedWork(WorkPtr inner, int& num_on_their_way)
+        : inner_(std::move(inner)), num_on_their_way_(num_on_their_way) {
+      ++num_on_their_way_;
+    }
+    bool test() override { return inner_->test(); }
+    void wait() override {
+      inner_->wait();
+      if (!std::exchange(has_waited_, true)) --num_on_their_way_;
+    }
+
+   private:
+    WorkPtr inner_;
+    int& num_on_their_way_;
+    bool has_waited_ = false;
+  };
+
+  void look_at_sum(const at::Tensor& tensor) {
+    if (tensor.scalar_type() == at::kDouble && tensor.numel() > 0) {
+      conduct_.scalars.push_back(tensor.flatten()[0].item<double>());
+      return;
+    }
+    conduct_.gradients.push_back(tensor.numel());
+    conduct_.has_overlap = conduct_.has_overlap || conduct_.num_on_their_way > 0;
+  }
+
+  // In the first, the middle or the last element of three ranks.
+  at::Tensor drifted(const at::Tensor& tensor) const {
+    at::Tensor copy = tensor.clone();
+    const at::Tensor one = copy.flatten().narrow(0, (tensor.numel() - 1) * rank() / 2, 1);
+    one.copy_(at::nextafter(one, one + 1));
+    return copy;
+  }
+
+  Conduct& conduct_;
+  Drift drift_;
+};
 
 constexpr double kPatienceSeconds = 1;
 constexpr double kUnchecked = 0;  // of what does not hang
