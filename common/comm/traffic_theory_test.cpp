@@ -12,33 +12,6 @@
 namespace ladder {
 namespace {
 
-// By hand: 10 elements on 4 ranks are slices of 3, 3, 2, 2; 2 elements are slices of 1, 1, 0, 0.
-TEST(TrafficTheory, ByHand) {
-  Traffic expected;
-  expected[CommOp::kAllReduce] = {1, (7 + 9) * 4, 3 + 3};
-  EXPECT_EQ(all_reduce_traffic(10, 4, 4, 0), expected);
-  expected[CommOp::kAllReduce] = {1, (8 + 6) * 4, 3 + 3};
-  EXPECT_EQ(all_reduce_traffic(10, 4, 4, 3), expected);
-  expected[CommOp::kAllReduce] = {1, (1 + 3) * 4, 1 + 3};
-  EXPECT_EQ(all_reduce_traffic(2, 4, 4, 1), expected);
-  expected[CommOp::kAllReduce] = {1, 2 * 4, 2};
-  EXPECT_EQ(all_reduce_traffic(2, 4, 4, 2), expected);
-  expected = {};
-  expected[CommOp::kReduceScatter] = {1, 6 * 2, 3};
-  EXPECT_EQ(reduce_scatter_traffic(8, 2, 4, 1), expected);
-  expected = {};
-  expected[CommOp::kAllGather] = {1, 6 * 2, 3};
-  EXPECT_EQ(all_gather_traffic(8, 2, 4, 1), expected);
-  expected = {};
-  expected[CommOp::kBroadcast] = {1, 24 * 8, 3};
-  EXPECT_EQ(broadcast_traffic(8, 8, 4, 2, /*root=*/2), expected);
-  expected[CommOp::kBroadcast] = {1, 0, 0};
-  EXPECT_EQ(broadcast_traffic(8, 8, 4, 2, /*root=*/1), expected);
-  expected = {};
-  expected[CommOp::kSend] = {1, 40, 1};
-  EXPECT_EQ(send_traffic(10, 4), expected);
-}
-
 // 3 GiB on two ranks: 1.5 GiB each way, in pieces of at most 1 GiB. No meter measures these.
 TEST(TrafficTheory, LongMessagesCountAsSeveral) {
   const std::int64_t gib = std::int64_t{1} << 30;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/comm/launcher_environment.hpp"
 #include "common/comm/self_communicator.hpp"
@@ -13,6 +14,7 @@
 #include "common/comm/store/store_communicator.hpp"
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
+#include "common/testing/program.hpp"
 
 namespace ladder {
 namespace {
@@ -27,28 +29,13 @@ class WorldTest : public ::testing::Test {
   void SetUp() override { forget_launchers(); }
   void TearDown() override { forget_launchers(); }
   static void forget_launchers() {
-    static const char* const kVariables[] = {"OMPI_COMM_WORLD_SIZE",
-                                             "OMPI_COMM_WORLD_RANK",
-                                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                             "MPI_LOCALNRANKS",
-                                             "PMI_SIZE",
-                                             "PMI_RANK",
-                                             "MPI_LOCALRANKID",
-                                             "SLURM_STEP_NUM_TASKS",
-                                             "SLURM_PROCID",
-                                             "SLURM_LOCALID",
-                                             "SLURM_NTASKS",
-                                             "TORCHELASTIC_RUN_ID",
-                                             "WORLD_SIZE",
-                                             "RANK",
-                                             "LOCAL_RANK",
-                                             "LOCAL_WORLD_SIZE",
-                                             "MASTER_ADDR",
-                                             "MASTER_PORT",
-                                             "TORCHELASTIC_USE_AGENT_STORE",
-                                             "TORCHELASTIC_RESTART_COUNT"};
-    for (const char* name : kVariables) unsetenv(name);
+    for (const std::string& name :
+         words("OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK "
+               "OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS PMI_SIZE PMI_RANK MPI_LOCALRANKID "
+               "SLURM_STEP_NUM_TASKS SLURM_PROCID SLURM_LOCALID SLURM_NTASKS TORCHELASTIC_RUN_ID "
+               "WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT "
+               "TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_RESTART_COUNT"))
+      unsetenv(name.c_str());
   }
 };
 
@@ -65,57 +52,50 @@ TEST_F(WorldTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(world.local_rank(), 0);
 }
 
+// What is set, one after the other, and what it says.
+struct Environment {
+  std::string variables;  // NAME=VALUE …, besides those before
+  Launcher launcher;
+  int ranks, rank, local_rank;
+};
+
+void expect_launched(const std::vector<Environment>& environments) {
+  for (const Environment& wanted : environments) {
+    SCOPED_TRACE(wanted.variables);
+    for (const std::string& set : words(wanted.variables)) {
+      const std::size_t mark = set.find('=');
+      setenv(set.substr(0, mark).c_str(), set.substr(mark + 1).c_str(), 1);
+    }
+    EXPECT_EQ(launcher(), wanted.launcher);
+    EXPECT_EQ(launched_ranks(), wanted.ranks);
+    EXPECT_EQ(launched_rank(), wanted.rank);
+    EXPECT_EQ(launched_local_rank(), wanted.local_rank);
+  }
+}
+
+// An allocation of Slurm is not a launch, and srun --mpi=pmi2 leaves the local rank to Slurm's
+// variable.
 TEST_F(WorldTest, ReadsTheLaunchersEnvironment) {
-  setenv("SLURM_NTASKS", "16", 1);  // an allocation, not a launch
-  setenv("SLURM_PROCID", "0", 1);
-  EXPECT_EQ(launched_ranks(), 1);
-  setenv("SLURM_STEP_NUM_TASKS", "8", 1);
-  setenv("SLURM_PROCID", "5", 1);
-  setenv("SLURM_LOCALID", "1", 1);
-  EXPECT_EQ(launcher(), Launcher::kSlurm);
-  EXPECT_EQ(launched_ranks(), 8);
-  EXPECT_EQ(launched_rank(), 5);
-  EXPECT_EQ(launched_local_rank(), 1);
-  setenv("PMI_SIZE", "4", 1);
-  setenv("PMI_RANK", "3", 1);
-  EXPECT_EQ(launcher(), Launcher::kPmi);
-  EXPECT_EQ(launched_ranks(), 4);
-  EXPECT_EQ(launched_rank(), 3);
-  EXPECT_EQ(launched_local_rank(), 1) << "srun --mpi=pmi2 leaves it to Slurm's variable";
-  setenv("MPI_LOCALRANKID", "2", 1);
-  EXPECT_EQ(launched_local_rank(), 2);
-  setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
-  setenv("OMPI_COMM_WORLD_RANK", "2", 1);
-  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
-  EXPECT_EQ(launcher(), Launcher::kOpenMpi);
-  EXPECT_EQ(launched_ranks(), 3);
-  EXPECT_EQ(launched_rank(), 2);
-  EXPECT_EQ(launched_local_rank(), 0);
+  expect_launched(
+      {{"SLURM_NTASKS=16 SLURM_PROCID=0", Launcher::kNone, 1, 0, 0},
+       {"SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=5 SLURM_LOCALID=1", Launcher::kSlurm, 8, 5, 1},
+       {"PMI_SIZE=4 PMI_RANK=3", Launcher::kPmi, 4, 3, 1},
+       {"MPI_LOCALRANKID=2", Launcher::kPmi, 4, 3, 2},
+       {"OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=0",
+        Launcher::kOpenMpi, 3, 2, 0}});
   EXPECT_EQ(launched_local_ranks(), 1);  // of older versions, which do not say
   setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
   EXPECT_EQ(launched_local_ranks(), 2);
 }
 
-// Under an mpirun that starts one torchrun per machine, torchrun's numbers count.
+// What is left over in a user's shell does not count. Under an mpirun that starts one torchrun per
+// machine, torchrun's numbers do.
 TEST_F(WorldTest, ReadsTorchrunsEnvironment) {
-  setenv("WORLD_SIZE", "9", 1);  // left over in a user's shell
-  setenv("RANK", "8", 1);
-  setenv("LOCAL_RANK", "7", 1);
-  EXPECT_EQ(launcher(), Launcher::kNone);
-  EXPECT_EQ(launched_ranks(), 1);
-  EXPECT_EQ(launched_local_rank(), 0);
-  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-  setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1);
-  EXPECT_EQ(launched_ranks(), 2);
-  setenv("TORCHELASTIC_RUN_ID", "none", 1);
-  setenv("WORLD_SIZE", "4", 1);
-  setenv("RANK", "3", 1);
-  setenv("LOCAL_RANK", "1", 1);
-  EXPECT_EQ(launcher(), Launcher::kTorchrun);
-  EXPECT_EQ(launched_ranks(), 4);
-  EXPECT_EQ(launched_rank(), 3);
-  EXPECT_EQ(launched_local_rank(), 1);
+  expect_launched({{"WORLD_SIZE=9 RANK=8 LOCAL_RANK=7", Launcher::kNone, 1, 0, 0},
+                   {"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=0",
+                    Launcher::kOpenMpi, 2, 1, 0},
+                   {"TORCHELASTIC_RUN_ID=none WORLD_SIZE=4 RANK=3 LOCAL_RANK=1",
+                    Launcher::kTorchrun, 4, 3, 1}});
 }
 
 TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {

@@ -33,14 +33,10 @@ TEST(ObjectiveOptions, RefuseWhatTheyCannotUse) {
   refused({"--dpo-reference", "a"}, "--dpo-reference a is for --objective dpo only");
   refused({"--dpo-reference-cache", "a"}, "--dpo-reference-cache a is for --objective dpo only");
   refused({"--dpo-unit", "tokens"}, "unknown option --dpo-unit: it is --dpo-mean-over now");
-  refused({"--dpo-beta", "0"}, "--dpo-beta is 0");
   refused({"--dpo-label-smoothing", "0.6"}, "--dpo-label-smoothing is 0.6");
   refused({"--prototypes", "1"}, "--prototypes is 1");
   refused({"--prototypes", "259"}, "the size of the vocabulary, which is 258");
-  refused({"--student-temperature", "0"}, "--student-temperature is 0");
-  refused({"--teacher-temperature", "-1"}, "--teacher-temperature is -1");
   refused({"--teacher-momentum", "1.1"}, "--teacher-momentum is 1.1");
-  refused({"--view-noise", "-0.1"}, "--view-noise is -0.1");
   refused({"--objective", "self_distillation", "--micro-batch-size", "1"},
           "--micro-batch-size 2 or more, or --sinkhorn-scope batch");
   parse({"--micro-batch-size", "1"});

@@ -231,28 +231,5 @@ TEST(ElasticAverager, GivesUpWithoutACommittedRound) {
                           HasSubstr("ends without one committed round")));
 }
 
-TEST(Snapshot, IsAdoptedOnlyIfItIsRight) {
-  Toy donor, other;
-  donor.shared.fill_(1);
-  donor.own.fill_(2);
-  donor.outer_steps = 3;
-  const Member member = {.outer_steps = 3, .state_hash = shared_hash(donor.state())};
-  std::string snapshot = take_snapshot(donor.state());
-  donor.own.fill_(9);                                  // it trains on, which tears nothing
-  for (std::size_t byte = 0; byte < 8 + 12; ++byte) {  // outer steps, what is shared
-    snapshot[byte] ^= 1;
-    EXPECT_NE(fault_of(snapshot, member, other.state()), "") << byte;
-    snapshot[byte] ^= 1;
-  }
-  ASSERT_EQ(fault_of(snapshot, member, other.state()), "");
-  adopt_snapshot(snapshot, other.state());
-  EXPECT_EQ(other.outer_steps, 3);
-  EXPECT_TRUE(other.shared.equal(all(1)));
-  EXPECT_TRUE(other.own.equal(all(2)));
-  Toy larger;
-  larger.own = at::zeros({4});
-  EXPECT_THAT(fault_of(snapshot, member, larger.state()), HasSubstr("32 bytes, not 36"));
-}
-
 }  // namespace
 }  // namespace ladder

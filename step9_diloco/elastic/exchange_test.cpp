@@ -144,6 +144,7 @@ TEST(Heal, WhatContradictsTheQuorumIsNotAdopted) {
   EXPECT_FALSE(is_adopted({3, -1}, 3, given));
   EXPECT_FALSE(is_adopted({3, INT64_MIN}, 3, given));
   EXPECT_FALSE(is_adopted({3, INT64_MAX}, 3, given));
+  EXPECT_EQ(fault_of("short", {}, Healing(given).given_state()), "it has 5 bytes, not 416");
 }
 
 }  // namespace
