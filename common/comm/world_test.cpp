@@ -52,9 +52,17 @@ TEST_F(WorldTest, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(world.local_rank(), 0);
 }
 
+// Of the form NAME=VALUE ….
+void set_variables(const std::string& text) {
+  for (const std::string& set : words(text)) {
+    const std::size_t mark = set.find('=');
+    setenv(set.substr(0, mark).c_str(), set.substr(mark + 1).c_str(), 1);
+  }
+}
+
 // What is set, one after the other, and what it says.
 struct Environment {
-  std::string variables;  // NAME=VALUE …, besides those before
+  std::string variables;  // besides those before
   Launcher launcher;
   int ranks, rank, local_rank;
 };
@@ -62,10 +70,7 @@ struct Environment {
 void expect_launched(const std::vector<Environment>& environments) {
   for (const Environment& wanted : environments) {
     SCOPED_TRACE(wanted.variables);
-    for (const std::string& set : words(wanted.variables)) {
-      const std::size_t mark = set.find('=');
-      setenv(set.substr(0, mark).c_str(), set.substr(mark + 1).c_str(), 1);
-    }
+    set_variables(wanted.variables);
     EXPECT_EQ(launcher(), wanted.launcher);
     EXPECT_EQ(launched_ranks(), wanted.ranks);
     EXPECT_EQ(launched_rank(), wanted.rank);
@@ -99,8 +104,7 @@ TEST_F(WorldTest, ReadsTorchrunsEnvironment) {
 }
 
 TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
-  setenv("TORCHELASTIC_RUN_ID", "none", 1);
-  setenv("WORLD_SIZE", "1", 1);
+  set_variables("TORCHELASTIC_RUN_ID=none WORLD_SIZE=1");
   EXPECT_THAT([] { torchrun_meeting_point(); },
               ThrowsMessage<UsageError>(HasSubstr("but no MASTER_PORT")));
   for (const char* port : {"0", "65536", "29500x"}) {
@@ -116,8 +120,7 @@ TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
   EXPECT_EQ(torchrun_meeting_point().port, 29500);
   EXPECT_FALSE(torchrun_meeting_point().has_store);
   EXPECT_EQ(torchrun_meeting_point().num_restarts, 0);
-  setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1);
-  setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+  set_variables("TORCHELASTIC_USE_AGENT_STORE=False TORCHELASTIC_RESTART_COUNT=2");
   EXPECT_FALSE(torchrun_meeting_point().has_store);
   EXPECT_EQ(torchrun_meeting_point().num_restarts, 2);
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
@@ -125,8 +128,7 @@ TEST_F(WorldTest, KnowsWhereTorchrunsRanksMeet) {
 }
 
 TEST_F(WorldTest, MpiAndSelfAreRefusedForTorchrunsRanks) {
-  setenv("TORCHELASTIC_RUN_ID", "none", 1);
-  setenv("WORLD_SIZE", "2", 1);
+  set_variables("TORCHELASTIC_RUN_ID=none WORLD_SIZE=2");
   EXPECT_THAT([] { World world(Transport::kMpi); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("torchrun started 2 ranks without MPI"),
                                               HasSubstr("mpirun or srun"))));
@@ -144,17 +146,11 @@ TEST_F(WorldTest, TheStoreIsTorchruns) {
   EXPECT_THAT([] { World world(Transport::kStore); },
               ThrowsMessage<UsageError>(HasSubstr("scripts/cluster/torchrun.sh")));
   KeyValueStore torchruns("localhost", 0, /*is_server=*/true, 10);
-  for (const auto& [name, value] : {std::pair<const char*, std::string>{"WORLD_SIZE", "1"},
-                                    {"RANK", "0"},
-                                    {"LOCAL_RANK", "0"},
-                                    {"LOCAL_WORLD_SIZE", "1"},
-                                    {"TORCHELASTIC_RUN_ID", "none"},
-                                    {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                    {"TORCHELASTIC_RESTART_COUNT", "3"},
-                                    {"MASTER_ADDR", "localhost"},
-                                    {"MASTER_PORT", std::to_string(torchruns.port())}}) {
-    setenv(name, value.c_str(), 1);
-  }
+  set_variables(
+      concat("WORLD_SIZE=1 RANK=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
+             "TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True "
+             "TORCHELASTIC_RESTART_COUNT=3 MASTER_ADDR=localhost MASTER_PORT=",
+             torchruns.port()));
   World first(Transport::kStore);
   World second(Transport::kStore);
   EXPECT_EQ(second.transport(), Transport::kStore);
