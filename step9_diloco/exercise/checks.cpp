@@ -1,13 +1,127 @@
 // Judges the average over the workers and a round of DiLoCo, each without the other: a round gets
 // an averager that is not the answer's.
+#include <ATen/ops/full.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/comm/contract/rank_values.hpp"
+#include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/judge_main.hpp"
-#include "step9_diloco/exercise/averager_checks.hpp"
+#include "common/testing/part_checks.hpp"
+#include "common/testing/recording_communicator.hpp"
+#include "step9_diloco/averager.hpp"
 #include "step9_diloco/exercise/diloco_checks.hpp"
+#include "step9_diloco/exercise/in_flight.hpp"
 
 namespace ladder {
 namespace step9 {
 namespace {
+
+// Part 1: is this the average, and does training go on meanwhile? Each rank is a worker.
+class AveragerChecks : public PartChecks {
+ public:
+  explicit AveragerChecks(Communicator& comm) : PartChecks("part 1", "averager.cpp", comm) {}
+
+  // Worker r has r + 1 everywhere.
+  void averages() {
+    const float mean = static_cast<float>(comm_.size() + 1) / 2;
+    examine_averages(
+        concat("workers that have 1 to ", comm_.size()),
+        [](int rank, std::int64_t numel) { return at::full({numel}, rank + 1.0F); },
+        [mean](std::int64_t numel) { return at::full({numel}, mean); });
+  }
+
+  // A worker that has diverged must not be hidden from the others.
+  void averages_what_is_infinite() {
+    const float infinity = std::numeric_limits<float>::infinity();
+    examine_averages(
+        "an infinite value on rank 0",
+        [=](int rank, std::int64_t numel) {
+          return at::full({numel}, rank == 0 ? infinity : 1.0F);
+        },
+        [=](std::int64_t numel) { return at::full({numel}, infinity); });
+  }
+
+  // To the bit: (((x0 + x1) + x2) + …) / N.
+  void adds_up_in_the_order_of_the_workers() {
+    examine_averages(
+        "the order of the sum",
+        [](int rank, std::int64_t numel) { return values_of(rank, numel, at::kFloat); },
+        [n = comm_.size()](std::int64_t numel) { return fold_of_all(n, numel, at::kFloat) / n; });
+  }
+
+ private:
+  using OfRank = std::function<at::Tensor(int rank, std::int64_t numel)>;
+  using Wanted = std::function<at::Tensor(std::int64_t numel)>;
+
+  // One average after another by the same averager.
+  void examine_averages(const std::string& what, const OfRank& values, const Wanted& wanted) {
+    examine_part<RecordingCommunicator>(what, [&](RecordingCommunicator& recorded) {
+      recorded.set_network(Network::kSlow);
+      InFlightCommunicator comm(recorded);
+      GroupAverager averager(comm);
+      prefix_ = concat(name_, ", ", what, ": ");
+      for (const std::int64_t numel : {60, 1, 24})
+        average(averager, recorded, comm, values(comm.rank(), numel), wanted(numel));
+    });
+  }
+
+  void average(Averager& averager, RecordingCommunicator& recorded, InFlightCommunicator& comm,
+               at::Tensor values, const at::Tensor& wanted) {
+    const std::size_t num_calls = recorded.calls().size();
+    const std::int64_t bytes = recorded.traffic().bytes_sent();
+    recorded.forget();
+
+    averager.start(values);
+    expect(prefix_ + "the number of operations that start() has started",
+           recorded.recording().num_started, 1);
+    expect(prefix_ + "the number of operations that start() waits for, while training could go on,",
+           recorded.recording().num_waited_for, 0);
+    if (recorded.recording().num_started > 0 && comm.last_data() != values.const_data_ptr())
+      fault(prefix_ + "start() sends a copy: that takes the memory of `values` a second time");
+
+    const std::optional<int> num_workers = averager.finish();
+    expect(prefix_ + "the number of operations that finish() leaves in flight",
+           recorded.recording().num_on_their_way(), 0);
+    if (comm.is_touched()) fault(prefix_ + "the values are written to while they are in flight");
+    expect(prefix_ + "the average of " + count(values.numel(), "value"), values, wanted);
+    expect_count(num_workers);
+    expect_calls(recorded, num_calls, values.numel());
+    expect(prefix_ + "the number of bytes that an average of " + count(values.numel(), "value") +
+               " sends",
+           recorded.traffic().bytes_sent() - bytes,
+           all_reduce_traffic(values.numel(), 4, comm.size(), comm.rank()).bytes_sent());
+
+    const auto storage = values.storage().getWeakStorageImpl();
+    values.reset();
+    if (!storage.expired()) fault(prefix_ + "the averager keeps the values after finish()");
+  }
+
+  void expect_count(const std::optional<int>& found) {
+    if (!found) return fault(prefix_ + "finish() returns nothing, as if the round had failed");
+    expect(prefix_ + "the number of workers that finish() returns", *found, comm_.size());
+  }
+
+  void expect_calls(const RecordingCommunicator& comm, std::size_t first, std::int64_t numel) {
+    std::string found;
+    for (std::size_t i = first; i < comm.calls().size(); ++i)
+      found += (found.empty() ? "" : ", ") + comm.calls()[i];
+    const std::string wanted = "all_reduce of " + count(numel, "element");
+    if (found == wanted) return;
+    fault(concat(prefix_, "an average of ", count(numel, "value"), " asks for ",
+                 found.empty() ? "nothing" : found, "; wanted: ", wanted));
+  }
+
+  static std::string count(std::int64_t n, const std::string& what) {
+    return concat(n, " ", what, n == 1 ? "" : "s");
+  }
+
+  std::string prefix_;
+};
 
 std::vector<std::string> faults_of_averager(Communicator& comm) {
   AveragerChecks checks(comm);
