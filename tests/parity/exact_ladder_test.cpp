@@ -85,6 +85,19 @@ TEST(ExactLadder, EveryCutOfAStepIsThePlainLoop) {
   }
 }
 
+// The learning rate is so large that later steps leave the range, too: they are taken again.
+TEST(ExactLadder, StepsThatLeaveTheRangeAreTakenAgain) {
+  Climber climber;
+  TrainOptions options = with_exact_sums(climber, 2, 24);
+  options.lr.lr = 20;
+  const FinishedRun plain = plain_loop(climber, options);
+  if (climber.rank() == 0) {
+    EXPECT_GT(plain.report.repeated_steps, 4);  // which the first step needs
+  }
+  for (const char* step : {"step3_naive_dp", "step6_zero2"})
+    expect_same(climber, climber.climb(rung_of(step), options), plain);
+}
+
 // The same rows, up to rounding; what is sent; and what is held, but for 4 bytes a block.
 TEST(ExactLadder, SendsAndHoldsWhatOrderedSumsDo) {
   Climber climber;
