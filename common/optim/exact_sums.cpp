@@ -63,26 +63,21 @@ void ExactSums::cover(const FlatLayout& whole) {
     std::int64_t end = 0;
     for (; tensor != whole.tensors.end() && tensor->start < unit.start + unit.numel; ++tensor) {
       const std::int64_t start = tensor->start - unit.start;
-      places_.push_back({tensor->name, {num_blocks + start / kNormBlock, start % kNormBlock}});
+      places_[tensor->name] = {num_blocks + start / kNormBlock, start % kNormBlock};
       end = start + tensor->numel;
     }
     const std::int64_t count = (end + kNormBlock - 1) / kNormBlock;
     units_.push_back({unit.name, num_blocks, count, (unit.numel + kNormBlock - 1) / kNormBlock});
     num_blocks += count;
   }
-  std::sort(places_.begin(), places_.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
   const MemoryScope scope(MemoryCategory::kOther, "quanta");
   quanta_ = at::full({num_blocks}, std::ldexp(1.0, kFirstExponent), at::kFloat);
   on_device_ = quanta_.to(whole.device);
 }
 
 at::Tensor ExactSums::round(const std::string& tensor, const at::Tensor& summand) const {
-  const auto found = std::lower_bound(
-      places_.begin(), places_.end(), tensor,
-      [](const auto& place, const std::string& name) { return place.first < name; });
-  check(found != places_.end() && found->first == tensor, "ExactSums: there is no tensor '", tensor,
-        "'");
+  const auto found = places_.find(tensor);
+  check(found != places_.end(), "ExactSums: there is no tensor '", tensor, "'");
   const auto& [block, offset] = found->second;
   const at::Tensor rounded =
       is_ours(summand) ? summand : summand.clone(at::MemoryFormat::Contiguous);
@@ -110,7 +105,7 @@ bool ExactSums::learn(const std::vector<double>& block_sums) {
     sums += unit.num_sums;
   }
   const Learned learned = learn_quanta(units, num_microbatches_);
-  if (!on_device_.is_same(quanta_)) on_device_.copy_(quanta_);
+  on_device_.copy_(quanta_);
   const bool was_known = std::exchange(is_known_, is_known_ || learned == Learned::kNextQuanta);
   return learned != Learned::kLargerQuanta && was_known == is_known_;
 }
@@ -124,7 +119,7 @@ std::vector<NamedTensor> ExactSums::quanta_by_unit() const {
 
 void ExactSums::set_known() {
   is_known_ = true;
-  if (!on_device_.is_same(quanta_)) on_device_.copy_(quanta_);
+  on_device_.copy_(quanta_);
 }
 
 RoundGradients::RoundGradients(ExactSums& sums, const FlatLayout& whole,

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,9 +62,9 @@ class ExactSums {
 
   std::int64_t num_microbatches_;
   std::vector<UnitBlocks> units_;
-  std::vector<std::pair<std::string, Place>> places_;  // of the tensors
-  at::Tensor quanta_;                                  // [blocks] fp32, on the CPU
-  at::Tensor on_device_;                               // the same where gradients are
+  std::map<std::string, Place> places_;  // of the tensors
+  at::Tensor quanta_;                    // [blocks] fp32, on the CPU
+  at::Tensor on_device_;                 // the same where gradients are
   bool is_known_ = false;
 };
 
