@@ -38,6 +38,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --tensorboard DIR            also TensorBoard's event files
   ./ladder scale [STEP…]           the time of a step on up to 1,024 ranks, of which one is simulated, for three links
       --svg FILE                   draw it
+  ./ladder exercise                your own ladder: which exercises you have passed, what is next, and the hours left
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
   ./ladder exercise collectives    before step 1: an all-reduce from messages

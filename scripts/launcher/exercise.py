@@ -2,9 +2,11 @@
 
 import dataclasses
 import hashlib
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from launcher.build import need_built, prepare_release, setup_lock
@@ -21,6 +23,10 @@ CHAPTERS = {
     "exact_sums": ("step3_naive_dp/exact_sums", "step3 --gradient-sum exact"),
     "why_does_it_hang": ("step3_naive_dp/why_does_it_hang", "why_does_it_hang --trainer 1"),
 }
+# The order of the course, and the chapters beside it.
+RUNGS, BESIDE = "0 collectives 3 why_does_it_hang 2 4 1 5 6 7 8 9".split(), ["loss_scaler", "exact_sums"]
+TIME = re.compile(r"\*\*Time\*\* (?:about )?(half an|three quarters of an|an|two|three|four|\d+)( and a half)? (hour|minute)s?( and a half)?")
+AMOUNTS = {"half an": 0.5, "three quarters of an": 0.75, "an": 1, "two": 2, "three": 3, "four": 4}
 
 
 class Exercise:
@@ -40,6 +46,17 @@ class Exercise:
         """The lesson's hints of this number: titles and texts. An exercise of two parts has two."""
         text = (ROOT / self.lesson).read_text()
         return re.findall(rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
+
+    def hours(self):
+        """That the lesson says the exercise takes."""
+        amount, half, unit, later_half = TIME.search((ROOT / self.lesson).read_text()).groups()
+        return (AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1) + (0.5 if half or later_half else 0)
+
+    def state(self):
+        """What the learner has made of it: "open", "begun", "passed", or "changed" since it passed."""
+        if not passed_file(self).exists():
+            return "begun" if (EXERCISES / self.name).is_dir() else "open"
+        return "passed" if passed_file(self).read_text() == fingerprint(self) else "changed"
 
     def ranks(self):
         """The numbers of ranks on which CMake runs the judge."""
@@ -80,10 +97,14 @@ def copy_stub(stub: Path, mine: Path):
 
 def run(words):
     parser = Parser("exercise", "Write the core of a step yourself: copies the stub, builds and judges your code.")
-    parser.add_argument("step", metavar="STEP", help=f"{' '.join(step_names())}; or collectives: an all-reduce from "
+    parser.add_argument("step", metavar="STEP", nargs="?", help=f"without it, shows your own ladder; {' '.join(step_names())}; or collectives: an all-reduce from "
                         "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
     wanted = parser.parse_args(words)
+    if not wanted.step:
+        if wanted.hint:
+            parser.error("--hint needs a STEP")
+        return show_ladder()
     exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
     if not exercise.stubs():
         usage_error(f"{exercise.name} has no exercise")
@@ -106,7 +127,33 @@ def run(words):
     train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
     say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); "
         "then 'Go further' there")  # fmt: skip
+    return show_ladder()
+
+
+def show_ladder():
+    """The learner's own: a row for each exercise, in the order of the course."""
+    rungs, beside = [[Exercise(resolve_step(word, *CHAPTERS)) for word in words] for words in (RUNGS, BESIDE)]
+    missing = [rung for rung in rungs if rung.state() != "passed"]
+    hours = sum(rung.hours() for rung in missing)
+    left = f"about {hours:.0f} hours of exercises left" if missing else "it is all yours: ./ladder run --mine trains it"
+    print(f"\nyour ladder: {len(rungs) - len(missing)} of {len(rungs)} rungs; {left}\n")
+    for exercise in [*rungs, None, *beside]:
+        if exercise is None:
+            print("\n  beside it, whenever you like:")
+            continue
+        state, hours = exercise.state(), exercise.hours()
+        mark, color, text = {"passed": ("✓", 32, "passed"), "changed": ("!", 33, "changed since it passed"),
+                             "begun": ("…", 36, "begun"), "open": (" ", 0, f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min")}[state]  # fmt: skip
+        is_next = "   ← next" if missing[:1] == [exercise] else ""
+        print(colored(f"  {mark} {exercise.name:20} {text}", color) + is_next)
+    if missing:
+        print(f"\nnext: {missing[0].lesson}, then ./ladder exercise {missing[0].name}")
     return 0
+
+
+def colored(text, color):
+    """On a terminal, unless NO_COLOR is set."""
+    return f"\033[{color}m{text}\033[0m" if color and sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 def show_hint(exercise, number):
@@ -135,15 +182,13 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
     of this step, whatever it is worth."""
     own = []
     for exercise in map(Exercise, exercise_names()):
-        if not exercise.trainer:
-            continue
-        has_passed = passed_file(exercise).exists()
-        if has_passed and passed_file(exercise).read_text() == fingerprint(exercise):
+        state = exercise.state() if exercise.trainer else "open"
+        if state == "passed":
             own.append(exercise.name)
-        elif exercise.name == step and (EXERCISES / step).is_dir():
+        elif state != "open" and exercise.name == step:
             say(f"your {step} has not passed its exercise; training with it all the same")
             own.append(step)
-        elif has_passed:
+        elif state == "changed":
             say(f"without your {exercise.name}: it has changed since it passed; ./ladder exercise {exercise.name} checks it again")
     if not own:
         usage_error("--mine: no exercise has passed yet; ./ladder exercise STEP gives you one")
