@@ -3,7 +3,7 @@
 import re
 import shutil
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, plan, report, scale, test
+from launcher import bench, climb, clusters, debug, doctor, exercise, plan, predict, report, scale, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -38,6 +38,7 @@ Ladder: distributed training, written out step by step. Each step is a complete 
       --tensorboard DIR            also TensorBoard's event files
   ./ladder scale [STEP…]           the time of a step on up to 1,024 ranks, of which one is simulated, for three links
       --svg FILE                   draw it
+  ./ladder predict STEP            before a lesson explains them, predict three numbers; runs compute and score them
   ./ladder exercise                your own ladder: which exercises you have passed, what is next, and the hours left
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
@@ -167,7 +168,7 @@ def demo(words: list[str]) -> int:
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": compare, "trace": trace, "report": report.run,
-    "bench": bench.run, "demo": demo, "exercise": exercise.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+    "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "diff": diff, "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
 

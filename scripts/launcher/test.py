@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from launcher import exercise
+from launcher import exercise, predict
 from launcher.build import need_built, need_configured, prepare_release, setup_lock
 from launcher.checkout import CPU, CUDA, LOGS, ROOT, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, say, usage_error
@@ -236,6 +236,8 @@ def fuzz():
 def readme():
     check("scripts/check_pytorch_boxes", "--self-test")
     check("scripts/check_readme_commands")
+    for lesson in todays(list(predict.lessons()), 2):
+        check("./ladder", "predict", lesson, "--compute")
 
 
 def reports():
