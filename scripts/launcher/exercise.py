@@ -27,6 +27,8 @@ CHAPTERS = {
 RUNGS, BESIDE = "0 collectives 3 why_does_it_hang 2 4 1 5 6 7 8 9".split(), ["loss_scaler", "exact_sums"]
 TIME = re.compile(r"\*\*Time\*\* (?:about )?(half an|three quarters of an|an|two|three|four|\d+)( and a half)? (hour|minute)s?( and a half)?")
 AMOUNTS = {"half an": 0.5, "three quarters of an": 0.75, "an": 1, "two": 2, "three": 3, "four": 4}
+# Where the second part of an exercise has a lesson of its own.
+SECOND_LESSONS = {"step8_pipeline_ga": "step8_pipeline_ga/schedules/README.md"}
 
 
 class Exercise:
@@ -42,15 +44,19 @@ class Exercise:
     def stubs(self):
         return sorted((ROOT / self.folder).glob("*.stub"))
 
+    def lesson_texts(self):
+        return [(ROOT / page).read_text() for page in (self.lesson, SECOND_LESSONS.get(self.name)) if page]
+
     def hints(self, number):
-        """The lesson's hints of this number: titles and texts. An exercise of two parts has two."""
-        text = (ROOT / self.lesson).read_text()
+        """The lessons' hints of this number: titles and texts. An exercise of two parts has two."""
+        text = "\n".join(self.lesson_texts())
         return re.findall(rf"^<details><summary>(Hint {number}\b[^<]*)</summary>\n+(.*?)\n+</details>", text, re.MULTILINE | re.DOTALL)
 
     def hours(self):
-        """That the lesson says the exercise takes."""
-        amount, half, unit, later_half = TIME.search((ROOT / self.lesson).read_text()).groups()
-        return (AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1) + (0.5 if half or later_half else 0)
+        """That the lessons say the exercise takes."""
+        times = [TIME.search(text).groups() for text in self.lesson_texts()]
+        return sum((AMOUNTS.get(amount) or int(amount)) / (60 if unit == "minute" else 1) + (0.5 if half or later_half else 0)
+                   for amount, half, unit, later_half in times)  # fmt: skip
 
     def state(self):
         """What the learner has made of it: "open", "begun", "passed", or "changed" since it passed."""
