@@ -1,4 +1,4 @@
-// Step 3: our own two lines replace libtorch's Reducer.
+// Step 3: two calls make several replicas train as one model.
 #include "step3_naive_dp/train.hpp"
 
 #include "common/optim/norm.hpp"
