@@ -14,6 +14,7 @@ few steps or with other options: lower than at the start), and one that is no me
 import argparse
 import json
 import math
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -175,13 +176,13 @@ def make_row(rung, report):
     return row
 
 
-def judge(run, rungs, num_ranks, is_short):
-    """A row per rung: its numbers, and its faults in words. Raises OSError or ValueError if a report cannot be read."""
+def judge(run, rungs, num_ranks, is_short, own=()):
+    """A row per rung: its numbers, its faults in words, and whether it trained with own answers. Raises OSError or ValueError if a report cannot be read."""
     reports, rows = {}, []
     for rung in rungs:
         report = reports[rung.name] = json.loads((run / rung.name / "report.json").read_text())
         of_all = reports[rungs[0].name]["data_bytes_read"][0]
-        row = make_row(rung, report)
+        row = make_row(rung, report) | {"is_own": rung.step in own}
         row["faults"] = identity_faults(rung, report, num_ranks) + loss_faults(report, is_short)
         row["faults"] += memory_faults(report) + traffic_faults(report) + data_faults(rung, report, of_all)
         if rung.equals != "-":
@@ -202,7 +203,7 @@ def beside(row, key, form):
 
 # Two tables, for one would be too wide for a terminal: heading, and the cell of a row.
 LEARNING = {
-    "rung": lambda row: row["name"],
+    "rung": lambda row: row["name"] + (" *" if row["is_own"] else ""),
     "ranks": lambda row: str(row["ranks"]),
     "must equal": lambda row: MINUS if row["equals"] == "-" else row["equals"],
     "final loss": lambda row: number(row, "final_loss", ".4f"),
@@ -353,7 +354,10 @@ def self_test():
         of = rungs[more[0] if more else 1]
         with tempfile.TemporaryDirectory() as folder:
             write_run(Path(folder), of, name, place, value)
-            faults = {row["name"]: row["faults"] for row in judge(Path(folder), of, 2, is_short)}
+            rows = judge(Path(folder), of, 2, is_short, ["step3"])
+        faults = {row["name"]: row["faults"] for row in rows}
+        marked = re.findall(r"(\w+) \*", markdown(LEARNING, rows))
+        assert marked == [rung.name for rung in of if rung.step == "step3"], marked
         said = "\n".join(faults[name])
         assert wanted in said if wanted else not said, f"{name} with {place} {value}: wanted {wanted!r}, found {faults}"
     print(f"self-test: {len(PLANTED)} planted faults are judged rightly")
@@ -365,6 +369,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="what N stands for in the rungs (default 2)")
     parser.add_argument("--short", action="store_true", help="not the usual run: the loss need only fall")
     parser.add_argument("--rungs", type=Path, default=FILE)
+    parser.add_argument("--own", metavar="STEPS", default="", help="marks these, separated by commas, as trained with own answers")
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help="plant faults and check that they are found")
     arguments = parser.parse_args()
     if arguments.run is None:
@@ -374,11 +379,12 @@ def main():
         config = json.loads((arguments.run / first / "report.json").read_text())["config"]
         has_corpus = is_corpus(config["data"], config.get("val-data", ""))
         rungs = read_rungs(arguments.rungs, config["num-microbatches"], has_corpus)
-        rows = judge(arguments.run, rungs, arguments.ranks, arguments.short)
+        rows = judge(arguments.run, rungs, arguments.ranks, arguments.short, arguments.own.split(","))
     except (OSError, ValueError) as error:
         sys.exit(f"ladder_table: {error}")
 
-    text = "\n".join([markdown(LEARNING, rows), markdown(COST, rows), NOTE])
+    note = NOTE + ("*: trained with your own answers to exercises.\n" if arguments.own else "")
+    text = "\n".join([markdown(LEARNING, rows), markdown(COST, rows), note])
     (arguments.run / "table.md").write_text(text)
     (arguments.run / "table.json").write_text(json.dumps(rows, indent=1) + "\n")
     print("\n" + text, end="")
