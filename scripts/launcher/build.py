@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.checkout import CPU, EXERCISES, LOGS, ROOT, Kind, not_ours, shown, why_not_built
+from launcher.checkout import CPU, LOGS, ROOT, Kind, not_ours, shown, why_not_built
 from launcher.console import fail, say
 from launcher.libtorch import find_nvcc, need_nvcc, need_torch, own_torch
 from launcher.logs import Log, Progress, explain_failure, log_path
@@ -155,7 +155,7 @@ def prepare(kind: Kind, name: str, *options: str) -> None:
 
 
 def prepare_release(kind: Kind) -> None:
-    own = [f"-DLADDER_EXERCISE={';'.join(kind.own)}", f"-DLADDER_EXERCISES={EXERCISES}", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
+    own = [f"-DLADDER_EXERCISE={';'.join(kind.own)}", f"-DLADDER_EXERCISES={kind.answers}", "-DLADDER_TESTS=OFF", "-DLADDER_BENCHMARKS=OFF"]
     prepare(kind, kind.folder, "--preset", kind.preset, *(own if kind.own else []))
 
 

@@ -8,6 +8,7 @@ from launcher.console import usage_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOGS = ROOT / ".ladder/logs"
+EXERCISES = Path(os.environ.get("LADDER_EXERCISES") or ROOT / "exercises")
 
 
 @dataclass(frozen=True)
@@ -19,19 +20,20 @@ class Kind:
     suffix: str  # of the names of other folders under build/
     venv: Path
     requirements: Path
-    own: tuple[str, ...] = ()  # exercises whose solutions are replaced by the learner's own files
+    own: tuple[str, ...] = ()  # exercises whose solutions are replaced by other files: the learner's own, or those of a bug
+    answers: Path = EXERCISES  # where these are
+    variant: str = "mine"  # its folder under build/
 
     @property
     def folder(self) -> str:
         """Under build/, of the programs that users run."""
-        return f"mine{self.suffix}" if self.own else self.preset
+        return f"{self.variant}{self.suffix}" if self.own else self.preset
 
     @property
     def build(self) -> Path:
         return ROOT / "build" / self.folder
 
 
-EXERCISES = Path(os.environ.get("LADDER_EXERCISES") or ROOT / "exercises")
 CPU = Kind(False, "release", "", ROOT / ".ladder/venv", ROOT / "scripts/requirements.txt")
 CUDA = Kind(True, "cuda", "-cuda", ROOT / ".ladder/venv-cuda", ROOT / "scripts/requirements-cuda.txt")
 

@@ -14,7 +14,7 @@ from launcher import report
 from launcher.build import build_behind, is_built, need_built, num_cores, prepare_release, setup_lock
 from launcher.checkout import ROOT, chosen_kind, shown
 from launcher.console import Parser, count_from, say, usage_error
-from launcher.exercise import with_own_answers
+from launcher.exercise import count_own_lines, own_steps, with_own_answers
 from launcher.launch import launch
 from launcher.processes import call, script
 from launcher.rungs import is_corpus, read_rungs
@@ -45,8 +45,12 @@ def run(words):
     say(f"Everything is written to {shown(this.out)}.")
     with builder or contextlib.nullcontext():
         climb(this, builder)
-    short = ["--short"] if this.is_short else []
-    code = call(script(ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short))
+    short, steps = ["--short"] if this.is_short else [], sorted({rung.step for rung in this.rungs})
+    own = ["--own", ",".join(own_steps(this.kind.own, steps))] if this.kind.own else []
+    code = call(script(ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short, *own))
+    if own:
+        num_own, num_all = count_own_lines(this.kind.own, steps)
+        say(f"{num_own} of the {num_all} lines of code in the ideas and loops of these trainers are yours (without comments, blank lines, and what the stubs gave you)")
     if (this.out / "table.json").exists():  # all rungs have a report
         report.run([str(this.out)])
     return code

@@ -3,7 +3,7 @@
 import re
 import shutil
 
-from launcher import bench, climb, clusters, debug, doctor, exercise, plan, predict, report, scale, test
+from launcher import bench, bug, climb, clusters, debug, doctor, exercise, plan, predict, report, scale, test
 from launcher.build import need_release
 from launcher.checkout import ROOT, chosen_kind, owner_of, use_cuda
 from launcher.console import Failure, Parser, fail, nearest, option_of, say, usage_error
@@ -42,8 +42,10 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder exercise                your own ladder: which exercises you have passed, what is next, and the hours left
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
+      --hard                       a file without anything given: what the header declares, with empty bodies
   ./ladder exercise collectives    before step 1: an all-reduce from messages
   ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it
+  ./ladder bug [STEP]              a game: a mistake is planted into a trainer, out of sight; find the file and line
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,
                                    throughput, collectives, overlap, bubble, rounds; speed, ddp, zero and pipeline (against PyTorch in
@@ -168,7 +170,8 @@ def demo(words: list[str]) -> int:
 COMMANDS = {
     "setup": setup, "run": climb.run, "test": test.run, "train": train, "plan": plan.run, "scale": scale.run, "debug": debug.run,
     "export": export, "compare": compare, "trace": trace, "report": report.run,
-    "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "diff": diff, "doctor": doctor.run, "help": show_help,
+    "bench": bench.run, "demo": demo, "exercise": exercise.run, "predict": predict.run, "bug": bug.run, "diff": diff,
+    "doctor": doctor.run, "help": show_help,
 }  # fmt: skip
 ALSO = {"--help": show_help, "-h": show_help, "--version": show_version, **clusters.COMMANDS}
 

@@ -2,19 +2,26 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections import Counter
 from pathlib import Path
 
-from launcher.build import need_built, prepare_release, setup_lock
+from compare_runs import differences
+
+from launcher.build import need_built, need_release, prepare_release, setup_lock
 from launcher.checkout import EXERCISES, ROOT, Kind, chosen_kind, shown
 from launcher.console import Parser, count_from, fail, say, usage_error
-from launcher.launch import launch
-from launcher.logs import Log
-from launcher.steps import resolve_step, step_names
+from launcher.launch import launch, mpirun
+from launcher.logs import Log, log_path
+from launcher.processes import call
+from launcher.rungs import read_rungs
+from launcher.steps import read_steps, resolve_step, step_names, trainer_in
 
 # The exercises that belong to no step, but to a chapter: their folders, and what to train with the answer, if any trainer uses it.
 CHAPTERS = {
@@ -95,9 +102,9 @@ def source_of(stub: Path) -> Path:
     return next(place / name for place in places if (place / name).exists())
 
 
-def copy_stub(stub: Path, mine: Path):
+def copy_stub(stub: Path, mine: Path, is_hard=False):
     """Where a learner's file comes from."""
-    if subprocess.run([ROOT / "scripts/make_stub", source_of(stub), stub, mine]).returncode:
+    if subprocess.run([ROOT / "scripts/make_stub", source_of(stub), stub, mine, *["--hard"][:is_hard]]).returncode:
         fail(f"no stub was made of {shown(stub)}")
 
 
@@ -106,10 +113,11 @@ def run(words):
     parser.add_argument("step", metavar="STEP", nargs="?", help=f"without it, shows your own ladder; {' '.join(step_names())}; or collectives: an all-reduce from "
                         "messages; or exact_sums: sums that do not depend on their order; or why_does_it_hang: six broken trainers; or loss_scaler: a loss scale that adapts, and an optimizer step that uses it")  # fmt: skip
     parser.add_argument("--hint", metavar="N", type=count_from(1, 3), help="only show a hint: 1 is where to begin, 3 is nearly the solution")
+    parser.add_argument("--hard", action="store_true", help="a file without anything given: what the header declares, with empty bodies; judged the same")
     wanted = parser.parse_args(words)
     if not wanted.step:
-        if wanted.hint:
-            parser.error("--hint needs a STEP")
+        if wanted.hint or wanted.hard:
+            parser.error("--hint and --hard need a STEP")
         return show_ladder()
     exercise, kind = Exercise(resolve_step(wanted.step, *CHAPTERS)), chosen_kind()
     if not exercise.stubs():
@@ -117,7 +125,11 @@ def run(words):
     if wanted.hint:
         return show_hint(exercise, wanted.hint)
     mine = EXERCISES / exercise.name
-    hand_out(exercise, mine)
+    if wanted.hard and any(mending_of(stub).exists() for stub in exercise.stubs()):
+        usage_error(f"{exercise.name} has nothing that is harder: its source is what you mend")
+    if wanted.hard and any(mine.glob("*.cpp")):
+        usage_error(f"--hard gives you a new file, and yours is there: move {shown(mine)}/ away, or go on without --hard")
+    hand_out(exercise, mine, wanted.hard)
     with setup_lock():
         prepare_release(kind)
         show_cmake_the_answers(kind)
@@ -130,9 +142,12 @@ def run(words):
             say(f"not yet: edit {shown(mine)}/ and run ./ladder exercise {exercise.name} again (--hint 1 to 3 helps)")
             return 1
     passed_file(exercise).write_text(fingerprint(exercise))
-    train = f"train with it, ./ladder train {exercise.trainer} --mine; " if exercise.trainer else ""
-    say(f"passed: your {exercise.name} passes all checks. Next: {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); "
-        "then 'Go further' there")  # fmt: skip
+    say(f"passed: your {exercise.name} passes all checks")
+    train = ""
+    if exercise.trainer:
+        prove(exercise, kind)
+        train = f"train with it, ./ladder train {exercise.trainer} --mine; "
+    say(f"now {train}compare it with the solution (in {exercise.lesson}, under \"Exercise\"); then 'Go further' there")
     return show_ladder()
 
 
@@ -201,6 +216,82 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
     return dataclasses.replace(kind, own=tuple(own))
 
 
+def trainer_sources(step):
+    """The idea files and the loop of a step's trainer, its own and those that it uses: an include is a citation."""
+    found, left = set(), [f"{read_steps()[step].folder}/train.cpp"]
+    while left:
+        if (ROOT / (file := left.pop())).exists() and file not in found:
+            found.add(file)
+            cited = re.findall(r'^#include "(step\d[^"]*)\.hpp"', (ROOT / file).read_text(), re.MULTILINE)
+            left += [f"{name}{suffix}" for name in cited for suffix in (".hpp", ".cpp")]
+    return {file for file in found if file.endswith(".cpp")}
+
+
+def own_files(own):
+    """The learner's files of these exercises: {the source that each replaces: its own path, and its stub}."""
+    stubs = [(name, stub) for name in own for stub in Exercise(name).stubs()]
+    return {shown(source_of(stub)): (EXERCISES / name / f"{stub.stem}.cpp", stub) for name, stub in stubs}
+
+
+def own_steps(own, steps):
+    """Of these trainers, those that the learner's files are a part of."""
+    return [step for step in steps if trainer_sources(step) & own_files(own).keys()]
+
+
+def count_own_lines(own, steps):
+    """Of the sources of these trainers: lines that the learner wrote, and all; without blank lines, comments and lone braces.
+    Of the learner's files, what the stub has as well does not count as their own."""
+    files, num_own, num_all = own_files(own), 0, 0
+    for source in set().union(*map(trainer_sources, steps)):
+        mine, stub = files.get(source, (ROOT / source, None))
+        lines = code_lines(mine.read_text())
+        num_all += lines.total()
+        if stub:
+            with tempfile.NamedTemporaryFile("r", suffix=".cpp") as given:
+                copy_stub(stub, Path(given.name), HARD in mine.read_text())
+                num_own += (lines - code_lines(given.read())).total()
+    return num_own, num_all
+
+
+def code_lines(text):
+    lines = [re.sub(r"//.*", "", line).strip() for line in text.splitlines()]
+    return Counter(line for line in lines if re.search(r"\w", line))
+
+
+HARD = ", the hard way."  # in the first line of such a file
+# Documents have unequal numbers of targets.
+SHORT = "--layers 3 --heads 3 --channels 96 --context 256 --rows documents --micro-batch-size 2 --lr 6e-3 --steps 4".split()
+
+
+def short_run(kind, step, num_ranks, options, out):
+    """A few steps, in silence. Returns the exit code."""
+    command = ["timeout", "-k1", "60", *mpirun(num_ranks), trainer_in(kind.build, step), *SHORT, *options, "--quiet", "--out", out]
+    with log_path("short-run").open("w") as log:
+        return call(command, stdout=log, stderr=log)
+
+
+def prove(exercise, kind):
+    """Trains with all answers that have passed, on two ranks, and compares with the solutions: with step 0, which plays the
+    ranks, where the ladder says that they are equal; elsewhere with the same trainer."""
+    step, *options = exercise.trainer.split()
+    rungs = {rung.name: rung for rung in read_rungs()}
+    rung = wanted = rungs.get(step) or rungs[read_steps()[step].builds_on]
+    while wanted.equals != "-":
+        wanted = rungs[wanted.equals]
+    mine = with_own_answers(kind)
+    need_release(mine, step)
+    need_release(kind, wanted.step)
+    with tempfile.TemporaryDirectory() as folder:
+        for built, name, of, out in ((mine, step, rung, f"{folder}/mine"), (kind, wanted.step, wanted, f"{folder}/wanted")):
+            if short_run(built, name, of.num_ranks(2), [*of.own_options(2, num_steps=4), *options], out):
+                fail(f"it has passed, but {name} cannot train with it (log: .ladder/logs/short-run.log)")
+        lines, end = differences(f"{folder}/mine", f"{folder}/wanted"), json.loads(Path(folder, "mine/report.json").read_text())["param_hash"]
+    if lines:
+        fail(f"it has passed, but {step} does not train as {wanted.name}: {lines[0]}")
+    names = [name for name in mine.own if own_files([name]).keys() & trainer_sources(step) or name == exercise.name]
+    say(f"proven: with your {', '.join(names)} in it, {step} trains to the same bits as {wanted.name} with the solutions: {end[:8]}…")
+
+
 def show_cmake_the_answers(kind: Kind):
     """The learner's files are part of the usual build; CMake looks for new ones only when it runs."""
     there = "\n".join([str(EXERCISES), *sorted(str(file) for file in EXERCISES.glob("*/*.cpp"))])
@@ -210,10 +301,10 @@ def show_cmake_the_answers(kind: Kind):
         stamp.write_text(there)
 
 
-def hand_out(exercise, folder):
+def hand_out(exercise, folder, is_hard):
     """A learner's file that is there stays as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     for stub in exercise.stubs():
         if not (mine := folder / f"{stub.stem}.cpp").exists():
-            copy_stub(stub, mine)
+            copy_stub(stub, mine, is_hard)
             say(f"your file: {shown(mine)} (the lesson: {exercise.lesson})")

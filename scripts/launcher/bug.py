@@ -1,0 +1,204 @@
+"""./ladder bug: a game. Plants one of the mistakes of the exercises' .wrong files into a trainer, out of sight; the reader finds it."""
+
+import contextlib
+import dataclasses
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+
+from launcher.build import need_built, need_release, prepare_release, setup_lock
+from launcher.checkout import ROOT, Kind, chosen_kind, shown
+from launcher.console import fail, say, usage_error
+from launcher.exercise import SHORT, Exercise, mending_of, short_run, source_of
+from launcher.launch import launch, split_ranks
+from launcher.processes import output_of
+from launcher.rungs import read_rungs
+from launcher.steps import resolve_step, step_names, trainer_in
+
+HOME = ROOT / ".ladder/bug"
+STATE, SCORE, ANSWERS = HOME / "bug.json", HOME / "score.json", HOME / "answers"
+PLANTS = """\
+./ladder bug [STEP]              plants a mistake into the trainer of STEP, or of any step, and builds it
+
+Your checkout stays as it is: the mistake is in a copy of one source file. Find out which line was changed, from what the
+trainer does. A mistake that no short run shows is not planted.
+
+"""
+TOOLS = """\
+  ./ladder bug train [options]   trains with the mistake, on as many ranks as show it, with options that show it. Others
+                                 follow, or replace them: --out RUN, --trace FILE, --check-collectives, --link 50:1
+  ./ladder bug right [options]   the same run without the mistake
+  ./ladder compare RUN RIGHT     where they first differ;  ./ladder report RUN RIGHT  also memory and traffic beside theory
+  ./ladder trace FILE            what each rank did with its time
+  ./ladder bug guess FILE:LINE   right if the line is one of those changed, or at most two lines away
+  ./ladder bug hint              three: what the judge would say, the file, the function
+  ./ladder bug show              gives up, and shows what was changed
+  ./ladder bug score             10 points for each bug, less 1 for each wrong guess and 2 for each hint
+"""
+MISTAKE = re.compile(r"^== (?P<name>.*?) \| (?P<ranks>\d) \| (?P<reason>.*)$", re.MULTILINE)
+# Of what only the judge tries: calls that must be refused, and what they say; numbers of more than 32 bits.
+NOT_SHOWN = re.compile(r"says nothing|without '|without wait|before arm\(\)|two .*in turn|after a whole backward|000000|4294967297|64 bits")
+SAME = "losses grad_norms param_norms units val_losses param_hash data_bytes_read traffic".split()
+
+
+def mistakes(step: str) -> list[dict]:
+    """Those of its exercise that a training may show."""
+    found = []
+    for stub in Exercise(step).stubs():
+        if not mending_of(stub).exists():
+            of_file = [{"step": step, "stub": str(stub), **match.groupdict()} for match in MISTAKE.finditer(stub.with_suffix(".wrong").read_text())]
+            found += [mistake for mistake in of_file if not NOT_SHOWN.search(mistake["reason"])]
+    return found
+
+
+def plant(words: list[str]) -> int:
+    if len(words) > 1:
+        usage_error(f"'{words[1]}' is too much: ./ladder bug --help says more")
+    if read_bug():
+        usage_error("a bug is planted already: ./ladder bug guess FILE:LINE, or give it up with ./ladder bug show")
+    steps = [step for step in step_names() if mistakes(step)]
+    step = resolve_step(words[0]) if words else random.choice(steps)
+    if step not in steps:
+        usage_error(f"{step} has no mistakes to plant. The steps: {' '.join(steps)}")
+    kind = chosen_kind()
+    need_release(kind, step)
+    for mistake in random.sample(found := mistakes(step), min(8, len(found))):
+        ranks = 1 if step.startswith("step0") else max(2, int(mistake["ranks"]))
+        bug = {**mistake, "ranks": ranks, "commit": commit(), "guesses": 0, "hints": 0, "change": write_answers(mistake)}
+        with setup_lock():
+            prepare_release(kind_of(bug, kind))
+            need_built(kind_of(bug, kind).folder, step)
+        say("training with it and without, to see that it shows")
+        if account(kind_of(bug, kind), bug, HOME / "runs/bug") != account(kind, bug, HOME / "runs/right"):
+            STATE.write_text(json.dumps(bug))
+            print(f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}", end="")
+            return 0
+    fail("eight mistakes were tried, and none of them showed in a short run: once more, please")
+
+
+def write_answers(mistake: dict) -> str:
+    """The files of the exercise, one of them with the mistake. Returns in which functions it differs, and the diff."""
+    shutil.rmtree(HOME / "answers", ignore_errors=True)
+    folder = ANSWERS / mistake["step"]
+    folder.mkdir(parents=True)
+    for stub in Exercise(mistake["step"]).stubs():
+        shutil.copyfile(source_of(stub), folder / source_of(stub).name)
+    stub = Path(mistake["stub"])
+    words = [ROOT / "scripts/plant", source_of(stub), stub.with_suffix(".wrong"), folder / source_of(stub).name, "--only", mistake["name"]]
+    return output_of(words) or fail(f"'{mistake['name']}' could not be planted")
+
+
+def kind_of(bug: dict, kind: Kind) -> Kind:
+    return dataclasses.replace(kind, own=(bug["step"],), answers=ANSWERS, variant="bug")
+
+
+def options_of(step: str, num_ranks: int) -> list[str]:
+    """Those of the step's rung, but that step 0 plays no ranks; and several microbatches, which many mistakes need."""
+    rung = next(rung for rung in read_rungs() if rung.name == step)
+    own = rung.own_options(num_ranks, num_steps=4) if rung.ranks == "N" else []
+    return [*own, *"--num-microbatches 3 --eval-every 2 --eval-samples 8".split()]
+
+
+def account(kind: Kind, bug: dict, out: Path):
+    """What a short run shows: the end of its report if it has one, and the order of all that its ranks do."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    trace = out.with_suffix(".json")
+    trace.unlink(missing_ok=True)
+    if short_run(kind, bug["step"], bug["ranks"], [*options_of(bug["step"], bug["ranks"]), "--check-collectives", "10", "--trace", trace], out):
+        return None
+    report, ranks = json.loads((out / "report.json").read_text()), {}
+    held = [{key: of_rank[key] for key in theory} for of_rank, theory in zip(report["memory"], report["memory_theory"])]
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X" and event["cat"] != "wait"]
+    for event in sorted(events, key=lambda event: event["ts"]):
+        ranks.setdefault(event["pid"], []).append((event["cat"], event["name"]))
+    return [report[key] for key in SAME], held, ranks
+
+
+# ---- once it is planted -----------------------------------------------------------------------------------------------
+
+
+def commit() -> str:
+    return output_of(["git", "-C", ROOT, "rev-parse", "HEAD"])
+
+
+def read_bug() -> dict | None:
+    bug = json.loads(STATE.read_text()) if STATE.exists() else None
+    if bug and bug["commit"] != commit():
+        say("the bug was planted in another commit of this checkout, and is gone")
+        bug = STATE.unlink()
+    return bug
+
+
+def need_bug() -> dict:
+    return read_bug() or usage_error("no bug is planted: ./ladder bug [STEP] plants one")
+
+
+def train(words: list[str], is_right: bool = False) -> int:
+    bug, kind = need_bug(), chosen_kind()
+    kind = kind if is_right else kind_of(bug, kind)
+    need_release(kind, bug["step"])
+    ranks, options = split_ranks("bug train", words, bug["ranks"])
+    return launch(ranks, [trainer_in(kind.build, bug["step"]), *SHORT, *options_of(bug["step"], ranks), *options]).code
+
+
+def guess(words: list[str]) -> int:
+    bug = need_bug()
+    name, colon, line = "".join(words[:1]).rpartition(":")
+    if len(words) != 1 or not (colon and line.isascii() and line.isdigit()):
+        usage_error("usage: ./ladder bug guess FILE:LINE, such as step3_naive_dp/naive_dp.cpp:12")
+    files = [file for file in (ROOT / name, *ROOT.glob(f"step*/**/{Path(name).name}")) if file.is_file() and f"/{file}".endswith(f"/{name}")]
+    if not files:
+        usage_error(f"there is no file {name} in this checkout")
+    source = source_of(Path(bug["stub"]))
+    hunks = [(int(first), int(first) + int(count or 1)) for first, count in re.findall(r"^@@ -(\d+)(?:,(\d+))?", bug["change"], re.MULTILINE)]
+    if source in files and any(first <= int(line) < end for first, end in hunks):
+        return end_game(bug, max(1, 10 - bug["guesses"] - 2 * bug["hints"]), "right")
+    bug["guesses"] += 1
+    STATE.write_text(json.dumps(bug))
+    say(f"no, it is not there. Guesses so far: {bug['guesses']}")
+    return 1
+
+
+def end_game(bug: dict, points: int, verdict: str) -> int:
+    STATE.unlink()
+    SCORE.write_text(json.dumps([*read_score(), {key: bug[key] for key in ("step", "name", "guesses", "hints")} | {"points": points}]))
+    print(f"{verdict}: \"{bug['name']}\", in {shown(source_of(Path(bug['stub'])))}; {points} points\n\n{bug['change']}")
+    return 0
+
+
+def hint(words: list[str]) -> int:
+    bug = need_bug()
+    functions = bug["change"].partition("\n---")[0].splitlines()
+    hints = [f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
+             f"the file is {shown(source_of(Path(bug['stub'])))}", f"it is in {' and in '.join(functions)}"]  # fmt: skip
+    bug["hints"] = min(bug["hints"] + 1, len(hints))
+    STATE.write_text(json.dumps(bug))
+    print("\n".join(f"hint {i + 1}: {text}" for i, text in enumerate(hints[: bug["hints"]])))
+    return 0
+
+
+def read_score() -> list[dict]:
+    with contextlib.suppress(OSError):
+        return json.loads(SCORE.read_text())
+    return []
+
+
+def show_score(_: list[str]) -> int:
+    for game in (games := read_score()):
+        print(f"{game['points']:3}  {game['step']:20} \"{game['name']}\": {game['guesses']} wrong guesses, {game['hints']} hints")
+    print(f"{sum(game['points'] for game in games)} of {10 * len(games)} points")
+    return 0
+
+
+WORDS = {"train": train, "right": lambda words: train(words, is_right=True), "guess": guess, "hint": hint,
+         "show": lambda _: end_game(need_bug(), 0, "it was"), "score": show_score}  # fmt: skip
+
+
+def run(words: list[str]) -> int:
+    if words[:1] in (["--help"], ["-h"]):
+        print(PLANTS + TOOLS, end="")
+        return 0
+    return WORDS[words[0]](words[1:]) if words and words[0] in WORDS else plant(words)
