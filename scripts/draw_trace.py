@@ -24,6 +24,7 @@ STYLE = """\
     .other { fill: #d8dee4; }
     .idle { fill: #fbfaf7; stroke: #8c959f; stroke-width: 1.5; stroke-dasharray: 5 4; }
     .wire { fill: #fff3dc; stroke: #b4690e; stroke-width: 1; }
+    .gradients { fill: #fbdfe4; stroke: #b4690e; stroke-width: 1; }
     .message { stroke: #b4690e; stroke-width: 1.5; fill: none; }
     .axis { stroke: #57606a; stroke-width: 1.5; fill: none; }
     .wireword { fill: #8a4f08; }
@@ -35,7 +36,7 @@ MEMORY = {"optimizer state": "#ccbb44", "parameters": "#4477aa", "gradients": "#
 CLASSES = {"forward": "forward", "backward": "backward", "dgrad": "backward", "wgrad": "wgrad", "optimizer step": "step",
            "outer step": "step"}  # fmt: skip
 WORDS = {"forward": "onblue", "backward": "onblue", "wgrad": "onblue", "step": "rightword", "other": "small", "wire": "wireword",
-         "idle": "small"}  # fmt: skip
+         "gradients": "wireword", "idle": "small"}  # fmt: skip
 
 
 def median_step(trace):
@@ -78,14 +79,34 @@ class Drawing:
         self.shapes.append(f'<text x="{x}" y="{y}" class="{kind}">{escape(words)}</text>')
 
 
+def layers_of(spans):
+    """Whose names are those of units."""
+    return [s for s in spans if s.name.startswith("block") or s.name in ("embedding", "head")]
+
+
+def units_of(trace):
+    """Names in the order of forward, of what the ZeRO steps gather and reduce; elsewhere a bucket is no unit."""
+    is_zero = trace.about["step"].startswith(("step5", "step6", "step7"))
+    return list(dict.fromkeys(s.name for s in sorted(layers_of(trace.ranks[0].spans)))) if is_zero else []
+
+
+def names_of(operation, units):
+    """Long and short; that of a unit, if it carries one. The first bucket is the last unit."""
+    label = operation.args["label"]
+    what, _, number = label.rpartition(" ")
+    if what in ("unshard", "bucket") and int(number) < len(units):
+        name = units[int(number) if what == "unshard" else -1 - int(number)]
+        return name, name.removeprefix("block")
+    return label, number
+
+
 def parts_of(span, spans):
-    """The layers of a forward or backward, whose names are those of units; without any, the span itself."""
-    inner = [s for s in spans if s is not span and span.begin <= s.begin and s.end <= span.end]
-    layers = [s for s in inner if s.name.startswith("block") or s.name in ("embedding", "head")]
+    """The layers of a forward or backward; without any, the span itself."""
+    layers = layers_of(s for s in spans if s is not span and span.begin <= s.begin and s.end <= span.end)
     return layers if CLASSES.get(span.name) in ("forward", "backward") and "chunk" not in span.args else []
 
 
-def draw_computing(drawing, rank, begin, end, y):
+def draw_computing(drawing, rank, begin, end, y, units):
     spans = [s for s in rank.spans if begin <= s.begin and s.end <= end and s.name != "step"]
     top = [s for s in spans if not any(o is not s and o.begin <= s.begin and s.end <= o.end for o in spans)]
     for span in top:
@@ -96,18 +117,18 @@ def draw_computing(drawing, rank, begin, end, y):
             drawing.box(layer, y, ROW, kind, layer.name, layer.name.removeprefix("block"), holes=rank.waits)
     for wait in rank.waits:
         if begin <= wait.begin < end:
-            drawing.box(wait, y, ROW, "idle", f"wait for {wait.args['label']}", "wait")
+            drawing.box(wait, y, ROW, "idle", f"wait for {names_of(wait, units)[0]}", "wait")
 
 
-def draw_network(drawing, rank, begin, end, y):
+def draw_network(drawing, rank, begin, end, y, units):
     """Returns where each lane is, and how many rows there are."""
     operations = [o for o in rank.operations if begin <= o.begin < end]
     lanes = {lane: index for index, lane in enumerate(sorted({o.lane for o in operations}))}
     rows = max(1, min(len(lanes), NETWORK_ROWS))
     places = {lane: y + index % rows * (ROW // 2 + 4) for lane, index in lanes.items()}
     for operation in operations:
-        label = operation.args["label"]
-        drawing.box(operation, places[operation.lane], ROW // 2 + 2, "wire", label, label.rpartition(" ")[2])
+        kind = "gradients" if units and operation.args["label"].startswith("bucket ") else "wire"
+        drawing.box(operation, places[operation.lane], ROW // 2 + 2, kind, *names_of(operation, units))
     return places, rows
 
 
@@ -144,14 +165,14 @@ def round_step(length):
     return next(step for step in (power // 10 or 1, power // 5 or 1, power // 2 or 1, power) if length / step <= 10)
 
 
-def draw_legend(drawing, trace, y):
+def draw_legend(drawing, trace, y, units):
     """Returns how high it is."""
     names = {span.name for rank in trace.ranks for span in rank.spans}
     kinds = {}
     for name, kind in CLASSES.items():
         if name in names:
             kinds.setdefault(kind, name)
-    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"}
+    kinds |= {"other": "other work", "idle": "waiting", "wire": "in flight"} | ({"gradients": "gradients in flight"} if units else {})
     held = {category for rank in trace.ranks for _, held in rank.memory for category, bytes in held.items() if bytes}
     rows = [[(f'class="{kind}"', name) for kind, name in kinds.items()],
             [(f'fill="{colour}"', name) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
@@ -169,14 +190,14 @@ def draw(trace, number):
     """The step with this number, on all ranks."""
     spans = [rank.step(number) for rank in trace.ranks]
     begin, end = min(span.begin for span in spans), max(span.end for span in spans)
-    drawing, y, places = Drawing(begin, end), 74, []
+    drawing, y, places, units = Drawing(begin, end), 74, [], units_of(trace)
     most = max(most_held(rank, begin, end) for rank in trace.ranks)
     for index, rank in enumerate(trace.ranks):
         drawing.text(28, y, f"rank {index}", "strong")
         drawing.text(28, y + 36, "computing")
-        draw_computing(drawing, rank, begin, end, y + 12)
+        draw_computing(drawing, rank, begin, end, y + 12, units)
         drawing.text(28, y + 12 + ROW + GAP + 18, "in flight")
-        of_rank, rows = draw_network(drawing, rank, begin, end, y + 12 + ROW + GAP)
+        of_rank, rows = draw_network(drawing, rank, begin, end, y + 12 + ROW + GAP, units)
         places.append(of_rank)
         y += 12 + ROW + GAP + rows * (ROW // 2 + 4) + 34
         if own := most_held(rank, begin, end):
@@ -191,7 +212,7 @@ def draw(trace, number):
         ticks.append(f"M{x:.1f} {y - 14}v8")
         drawing.text(f"{x:.1f}", y + 14, f"{ms} ms" if ms == 0 else str(ms), "small middle")
     drawing.shapes.append(f'<path d="M{LEFT} {y - 14}H{RIGHT}{"".join(ticks)}" class="axis"/>')
-    height, link = y + 38 + draw_legend(drawing, trace, y + 32), trace.about["config"].get("link")
+    height, link = y + 38 + draw_legend(drawing, trace, y + 32, units), trace.about["config"].get("link")
     title = f"{trace.about['step']}, step {number}, {ranks_of(trace)}" + (f", link {link}" if link else "")
     tip = '<path d="M0 0.8L9 5L0 9.2z" fill="#b4690e"/>'
     tip = f'<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">{tip}</marker>'

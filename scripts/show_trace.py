@@ -96,6 +96,12 @@ def self_test():
         lacking = [text for text in ("rank 1", "forward", "bucket 3", "wait", "2.5 MB", "#ee6677") if text not in drawing]
         assert not lacking, f"the drawing lacks {lacking}"
         assert drawing.count('class="other"') == 1, "a layer that ends with its backward is drawn as other work"  # once: in the legend
+        del content["otherData"]["num_events"]
+        content["otherData"]["step"] = "step7_zero3"
+        bucket["label"] = "bucket 0"
+        path.write_text(json.dumps(content))
+        drawing = draw(read_trace(path), 2)
+        assert 'class="gradients"' in drawing and ">block2<" in drawing and "bucket" not in drawing, "a unit's bucket has not its name"
         for text in ("", "[]", "[" * 100_000, '{"otherData": {}}', json.dumps(content).replace('"span"', '"else"')):
             path.write_text(text)
             with contextlib.suppress(ValueError):
