@@ -115,7 +115,12 @@ function(ladder_add_exercise name folder)
   set(ranks 1 ${arg_RANKS})
   list(REMOVE_DUPLICATES ranks)
   set(judge "${LADDER_ROOT}/step0_single_gpu/judge")
-  ladder_add_test(${name}_exercise_test SOURCES "${judge}/exercise_test.cpp" ${planted} LINK ${name}_checks
+  if(NOT TARGET ladder_exercise_test)  # compiled once for all exercises
+    add_library(ladder_exercise_test OBJECT "${judge}/exercise_test.cpp")
+    _ladder_target(ladder_exercise_test)
+    target_link_libraries(ladder_exercise_test PUBLIC ladder_testing GTest::gmock)
+  endif()
+  ladder_add_test(${name}_exercise_test SOURCES ${planted} LINK ladder_exercise_test ${name}_checks
     RANKS ${ranks} OR_ALONE)
 
   if(NOT arg_STUB_SAYS)
