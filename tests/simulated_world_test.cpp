@@ -80,14 +80,12 @@ class SimulatedWorld : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(SimulatedWorld, HoldsAndSendsWhatTheorySays) {
-  for (const int num_ranks : {64, 256, 1024}) {
-    for (const int rank : {0, num_ranks / 2 + 1, num_ranks - 1}) {
-      SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));
-      const TrainReport report = simulate(rank, num_ranks);
-      EXPECT_EQ(report.losses.size(), 2u);
-      EXPECT_GT(report.traffic.bytes_sent(), 0);
-      EXPECT_THAT(report.simulated_waits_s, Each(0)) << "a link that is off";
-    }
+  for (const auto& [rank, num_ranks] : {std::pair{33, 64}, {0, 1024}, {513, 1024}, {1023, 1024}}) {
+    SCOPED_TRACE(concat("rank ", rank, " of ", num_ranks));
+    const TrainReport report = simulate(rank, num_ranks);
+    EXPECT_EQ(report.losses.size(), 2u);
+    EXPECT_GT(report.traffic.bytes_sent(), 0);
+    EXPECT_THAT(report.simulated_waits_s, Each(0)) << "a link that is off";
   }
 }
 

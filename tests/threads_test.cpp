@@ -27,9 +27,10 @@ class Threads : public ProcessTest {
 
 // Losses, gradient norms, parameter norms and parameters of all optimizer steps, in
 // compare_runs.py; besides, what only the report has. Memory is that of a process, so it is
-// nobody's.
-TEST_F(Threads, EveryStepEqualsItselfUnderMpirun) {
-  for (const std::string& step : kSteps) {
+// nobody's. Of the other steps, thread_ladder_test and parity_ladder_test compare either with the
+// oracle.
+TEST_F(Threads, AStepEqualsItselfUnderMpirun) {
+  for (const std::string& step : {kSteps[0], kSteps[1], kSteps[7], kSteps[8], kSteps[9]}) {
     const int ranks = step == kSteps[0] ? 1 : 3;
     SCOPED_TRACE(concat(step, " on ", ranks, " ranks"));
     const std::string options =

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "common/comm/nccl/fold_kernel.hpp"
 #include "common/comm/rank_order_fold.hpp"
@@ -67,12 +68,13 @@ TEST_F(KernelsOnCpu, AdamWIsTheAtenVersion) {
   }
 }
 
-// More tensors than one launch takes, empty ones among them, some longer than the whole grid.
-TEST_F(KernelsOnCpu, AdamWUpdatesManyTensorsAsItDoesEach) {
+// More tensors than one launch takes, empty ones among them, some longer than the whole grid; and
+// the same in calls of fewer.
+TEST_F(KernelsOnCpu, AdamWUpdatesManyTensorsAsItDoesFewer) {
   const AdamWFactors f = factors_of({1e-2, 0.9, 0.95, 1e-8, 0.1, 3});
   at::manual_seed(12);
   std::vector<at::Tensor> results, wanted;
-  std::vector<kernels::AdamWTensor> together;
+  std::vector<kernels::AdamWTensor> together, fewer;
   const at::Tensor grads = noise(4 * 700);
   for (int i = 0; i < 150; ++i) {
     const std::int64_t numel = i % 50 == 7 ? 4 * 700 : 4 * (i % 5);
@@ -80,8 +82,10 @@ TEST_F(KernelsOnCpu, AdamWUpdatesManyTensorsAsItDoesEach) {
     results.push_back(start);
     wanted.push_back(alone);
     together.push_back(tensor_of(start[0], grads.narrow(0, 0, numel), start[1], start[2]));
-    kernels::adamw({tensor_of(alone[0], grads.narrow(0, 0, numel), alone[1], alone[2])}, at::kFloat,
-                   at::kFloat, f, nullptr);
+    fewer.push_back(tensor_of(alone[0], grads.narrow(0, 0, numel), alone[1], alone[2]));
+    if (i % 30 != 29) continue;
+    kernels::adamw(fewer, at::kFloat, at::kFloat, f, nullptr);
+    fewer.clear();
   }
   kernels::adamw(together, at::kFloat, at::kFloat, f, nullptr);
   for (std::size_t i = 0; i < results.size(); ++i)
@@ -237,7 +241,7 @@ TEST_F(KernelsOnCpu, AddLayerNormIsTheAtenVersion) {
   at::manual_seed(13);
   for (const auto& [type, num_rows, num_columns, is_fork] :
        {Case{at::kBFloat16, 18, 136, true}, Case{at::kHalf, 2, 1032, true},
-        Case{at::kBFloat16, 2, 1032, false}, Case{at::kHalf, 1, 8, false}}) {
+        Case{at::kBFloat16, 1, 8, false}}) {
     SCOPED_TRACE(::testing::Message() << type << " " << num_rows << " x " << num_columns);
     const auto some = [type = type](at::IntArrayRef shape) { return noise(shape, type); };
     const auto if_fork = [is_fork = is_fork](const at::Tensor& values) {
@@ -274,30 +278,29 @@ TEST_F(KernelsOnCpu, AddLayerNormIsTheAtenVersion) {
 // than a warp adds up at once.
 TEST_F(KernelsOnCpu, BiasGeluIsTheAtenVersion) {
   at::manual_seed(14);
-  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    for (const auto& [num_rows, num_columns] : {std::pair{1, 24}, {530, 8}, {65, 1032}}) {
-      SCOPED_TRACE(::testing::Message() << type << " " << num_rows << " x " << num_columns);
-      const at::Tensor x = noise({num_rows, num_columns}, type).mul_(3),
-                       bias = noise(num_columns, type);
-      const at::Tensor dy = noise(x.sizes(), type), y = at::empty_like(x), dx = at::empty_like(x);
-      const at::Tensor parts = at::empty({kernels::num_parts(rows_of(x)), num_columns});
-      const at::Tensor sums = at::empty_like(parts);
-      kernels::bias_gelu(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(),
-                         y.mutable_data_ptr(), nullptr);
-      kernels::bias_gelu_backward(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(),
-                                  dy.const_data_ptr(), dx.mutable_data_ptr(),
-                                  parts.mutable_data_ptr<float>(), nullptr);
-      kernels::sum_rows(rows_of(x), dy.const_data_ptr(), sums.mutable_data_ptr<float>(), nullptr);
+  for (const auto& [type, num_rows, num_columns] :
+       {std::tuple{at::kBFloat16, 1, 24}, {at::kHalf, 530, 8}, {at::kBFloat16, 65, 1032}}) {
+    SCOPED_TRACE(::testing::Message() << type << " " << num_rows << " x " << num_columns);
+    const at::Tensor x = noise({num_rows, num_columns}, type).mul_(3),
+                     bias = noise(num_columns, type);
+    const at::Tensor dy = noise(x.sizes(), type), y = at::empty_like(x), dx = at::empty_like(x);
+    const at::Tensor parts = at::empty({kernels::num_parts(rows_of(x)), num_columns});
+    const at::Tensor sums = at::empty_like(parts);
+    kernels::bias_gelu(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(), y.mutable_data_ptr(),
+                       nullptr);
+    kernels::bias_gelu_backward(rows_of(x), x.const_data_ptr(), bias.const_data_ptr(),
+                                dy.const_data_ptr(), dx.mutable_data_ptr(),
+                                parts.mutable_data_ptr<float>(), nullptr);
+    kernels::sum_rows(rows_of(x), dy.const_data_ptr(), sums.mutable_data_ptr<float>(), nullptr);
 
-      const at::Tensor wide = wide_leaf(x), b = wide_leaf(bias);
-      const at::Tensor wanted = at::gelu(wide + b, "tanh");
-      wanted.backward(dy.to(at::kDouble));
-      EXPECT_TRUE(close_in_norm(y.to(at::kDouble), wanted.detach(), kRounding));
-      EXPECT_TRUE(close_in_norm(dx.to(at::kDouble), wide.grad(), kRounding));
-      EXPECT_TRUE(close_in_norm(added_up(parts).to(at::kDouble), b.grad(), kNoRounding));
-      EXPECT_TRUE(
-          close_in_norm(added_up(sums).to(at::kDouble), dy.to(at::kDouble).sum(0), kNoRounding));
-    }
+    const at::Tensor wide = wide_leaf(x), b = wide_leaf(bias);
+    const at::Tensor wanted = at::gelu(wide + b, "tanh");
+    wanted.backward(dy.to(at::kDouble));
+    EXPECT_TRUE(close_in_norm(y.to(at::kDouble), wanted.detach(), kRounding));
+    EXPECT_TRUE(close_in_norm(dx.to(at::kDouble), wide.grad(), kRounding));
+    EXPECT_TRUE(close_in_norm(added_up(parts).to(at::kDouble), b.grad(), kNoRounding));
+    EXPECT_TRUE(
+        close_in_norm(added_up(sums).to(at::kDouble), dy.to(at::kDouble).sum(0), kNoRounding));
   }
 }
 
