@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "benchmarks/bubble_measurement.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -24,7 +24,7 @@ class Bubble : public ::testing::TestWithParam<Schedule> {};
 
 // All ranks have the same timelines, so they agree on whether to try again.
 TEST_P(Bubble, TakesTheTimeOfTheFormulaAndRemembersAsManyMicrobatches) {
-  Communicator& stages = mpi_world().comm();
+  Communicator& stages = test_world().comm();
   const int num_stages = stages.size();
   double ratio = std::numeric_limits<double>::infinity();
   for (const double pace : kPaces) {
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
                                            Schedule::kInterleaved, Schedule::kZeroBubble));
 
 TEST(BubbleControl, FlushesOfOneMicrobatchOverlapNothing) {
-  Communicator& stages = mpi_world().comm();
+  Communicator& stages = test_world().comm();
   const PacedPipeline paced;
   const TimelineSummary measured = summarize(measure(paced, stages, /*flush_size=*/1));
   EXPECT_GT(measured.total_s, 1.5 * paced.predicted_s(stages.size()));

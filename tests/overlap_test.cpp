@@ -14,7 +14,7 @@
 #include "common/comm/paced_communicator.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step4_bucketed_ddp/bucket_plan.hpp"
 
 namespace ladder {
@@ -34,7 +34,7 @@ class Overlap : public ::testing::Test {
     last_bucket_share_ = static_cast<double>(plan.back().numel) / static_cast<double>(numel());
   }
 
-  static Communicator& comm() { return mpi_world().comm(); }
+  static Communicator& comm() { return test_world().comm(); }
   std::int64_t numel() const { return replica_.flat.layout().numel; }
 
   // A link that needs about the time of a backward to send all gradients.

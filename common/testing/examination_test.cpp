@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
@@ -25,7 +25,7 @@ class ExaminationTest : public ::testing::Test {
     return size_ > 1 ? concat("rank ", rank, ": ", what) : what;
   }
 
-  Communicator& comm_ = mpi_world().comm();
+  Communicator& comm_ = test_world().comm();
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
   const int last_ = size_ - 1;

@@ -5,7 +5,6 @@
 #endif
 #include "common/comm/threads/run_as_threads.hpp"
 #include "common/core/check.hpp"
-#include "common/testing/mpi_world.hpp"
 
 namespace ladder {
 namespace {
@@ -25,11 +24,6 @@ World& test_world() {
   World* const world = num_test_threads > 0 ? thread_world : process_world;
   check(world != nullptr, "this thread is no rank: is the test a TEST_ON_RANKS?");
   return *world;
-}
-
-World& mpi_world() {
-  check(num_test_threads == 0, "this test runs under mpirun only, not with --threads");
-  return test_world();
 }
 
 bool ranks_are_processes() {

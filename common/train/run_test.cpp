@@ -27,7 +27,26 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::ThrowsMessage;
 
-// A run of a model of two numbers: all the bookkeeping, none of the training.
+// What a trainer holds, of a model of two numbers, and a run of it.
+struct Training {
+  Training(const TrainOptions& options, Communicator& comm)
+      : flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}}),
+        grads(flat),
+        optimizer(flat, grads, options.optimizer),
+        batches(options.data, whole_data(options.data.tail)),
+        run(options, comm) {
+    run.resume(state());
+  }
+  TrainState state() { return full_state(flat, optimizer, batches); }
+
+  FlatModel flat;
+  FlatGradients grads;
+  Optimizer optimizer;
+  BatchStream batches;
+  ladder::Run run;
+};
+
+// All the bookkeeping, none of the training.
 class RunTest : public ::testing::Test {
  protected:
   RunTest() {
@@ -42,21 +61,17 @@ class RunTest : public ::testing::Test {
   // Takes steps whose loss is their number, until the run or the test (after `limit` steps) ends
   // it.
   TrainReport take_steps(const TrainOptions& options, int limit = 1000) {
-    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-    const FlatGradients grads(flat);
-    Optimizer optimizer(flat, grads, options.optimizer);
-    BatchStream batches(options.data, whole_data(options.data.tail));
-    ladder::Run run(options, comm_);
-    run.resume(full_state(flat, optimizer, batches));
+    Training training(options, comm_);
+    ladder::Run& run = training.run;
     double loss = 0;
     while (limit-- > 0 && run.next_step()) {
-      optimizer.step(run.learning_rate());
+      training.optimizer.step(run.learning_rate());
       run.record({.loss = ++loss, .denominator = 10, .is_stop_requested = run.stop_requested()});
-      if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+      if (run.should_save()) run.save(training.state());
       if (run.should_evaluate()) run.record_validation(0.5);
     }
     if (limit < 0) return {};  // as if killed
-    run.finish(full_state(flat, optimizer, batches));
+    run.finish(training.state());
     return run.report();
   }
 
@@ -187,29 +202,24 @@ TEST_F(RunTest, KeepsTheNewestCheckpoints) {
 TEST_F(RunTest, ARunThatGoesBackSavesNothingUntilItIsPastItsCheckpoint) {
   options_.output.save_every = 1;
   options_.output.keep = 100;
-  FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-  const FlatGradients grads(flat);
-  Optimizer optimizer(flat, grads, options_.optimizer);
-  BatchStream batches(options_.data, whole_data(options_.data.tail));
-  const TrainState state = full_state(flat, optimizer, batches);
   for (const int num_steps_left : {1, 4}) {  // stopped on the way back to step 3, or at the end
     options_.output.out = folder_.path(concat("run", num_steps_left));
-    ladder::Run run(options_, comm_);
-    run.resume(state);
+    Training training(options_, comm_);
+    ladder::Run& run = training.run;
     std::vector<std::int64_t> saved_steps;
     const auto take_step = [&] {
       ASSERT_TRUE(run.next_step());
       run.record({.loss = 1, .denominator = 10});
       if (!run.should_save()) return;
       saved_steps.push_back(run.num_steps_taken());
-      run.save(state);
+      run.save(training.state());
     };
     for (int i = 0; i < 3; ++i) take_step();
-    flat.params().add_(1);
+    training.flat.params().add_(1);
     run.continue_from(1);
     for (int i = 0; i < num_steps_left; ++i) take_step();
-    run.finish(state);
-    EXPECT_EQ(run.report().param_hash, tensor_hash(state.parameters));
+    run.finish(training.state());
+    EXPECT_EQ(run.report().param_hash, tensor_hash(training.state().parameters));
     if (num_steps_left == 1) {
       EXPECT_THAT(saved_steps, ElementsAre(1, 2, 3));
     } else {
@@ -222,18 +232,14 @@ TEST_F(RunTest, ASignalSavesAndStops) {
   const StopSignal stop_signal;
   options_.num_steps = 1000000;
   options_.output.eval_every = 1;
-  FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-  const FlatGradients grads(flat);
-  Optimizer optimizer(flat, grads, options_.optimizer);
-  BatchStream batches(options_.data, whole_data(options_.data.tail));
-  ladder::Run run(options_, comm_);
-  run.resume(full_state(flat, optimizer, batches));
+  Training training(options_, comm_);
+  ladder::Run& run = training.run;
   for (int step = 0; run.next_step(); ++step) {
     if (step == 3) std::raise(SIGUSR1);
     run.record({.denominator = 1, .is_stop_requested = run.stop_requested()});
     if (run.should_evaluate()) run.record_validation(step == 1 ? kStoppedLoss : 0.5);
   }
-  run.finish(full_state(flat, optimizer, batches));
+  run.finish(training.state());
   const TrainReport report = run.report();
   EXPECT_TRUE(report.was_stopped);
   EXPECT_EQ(report.losses.size(), 4u);
@@ -252,23 +258,19 @@ TEST_F(RunTest, ASkippedStepMovesNeitherOptimizerNorSchedule) {
   options_.output.keep = 0;
   options_.output.log_every = 1;
   const auto take = [&](const TrainOptions& options) {
-    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-    const FlatGradients grads(flat);
-    Optimizer optimizer(flat, grads, options.optimizer);
-    BatchStream batches(options.data, whole_data(options.data.tail));
-    ladder::Run run(options, comm_);
-    run.resume(full_state(flat, optimizer, batches));
+    Training training(options, comm_);
+    ladder::Run& run = training.run;
     std::vector<double> scales;
     while (run.next_step()) {
       const std::int64_t step = run.num_steps_taken() + 1;
       const double norm = step == 2 || step == 3 ? std::numeric_limits<double>::infinity() : 1;
       scales.push_back(run.loss_scale());
-      if (run.decide_step({norm, 0})) optimizer.step(run.learning_rate());
+      if (run.decide_step({norm, 0})) training.optimizer.step(run.learning_rate());
       run.record({.loss = 1, .grad_norm = norm, .denominator = 1});
-      if (run.should_save()) run.save(full_state(flat, optimizer, batches));
+      if (run.should_save()) run.save(training.state());
     }
-    run.finish(full_state(flat, optimizer, batches));
-    EXPECT_EQ(optimizer.num_steps(), 6);
+    run.finish(training.state());
+    EXPECT_EQ(training.optimizer.num_steps(), 6);
     return std::pair{run.report(), scales};
   };
   const auto resumed = [&](const std::string& from, const std::string& out, at::ScalarType type) {
@@ -371,17 +373,12 @@ TEST_F(RunTest, ANonFiniteValueEndsTheRunBeforeItIsSaved) {
       {{.grad_norm = kInf}, "the gradient norm is not finite"},
       {{.param_norm = kNan}, "the parameter norm is not finite"}};
   for (const auto& [record, why] : cases) {
-    FlatModel flat({{"unit", {{"w", at::zeros({2}).set_requires_grad(true)}}}});
-    const FlatGradients grads(flat);
-    Optimizer optimizer(flat, grads, options_.optimizer);
-    BatchStream batches(options_.data, whole_data(options_.data.tail));
-    ladder::Run run(options_, comm_);
-    run.resume(full_state(flat, optimizer, batches));
-    ASSERT_TRUE(run.next_step());
+    Training training(options_, comm_);
+    ASSERT_TRUE(training.run.next_step());
     EXPECT_THAT(
         [&] {
-          run.record(record);
-          run.save(full_state(flat, optimizer, batches));  // as the loop would
+          training.run.record(record);
+          training.run.save(training.state());  // as the loop would
         },
         ThrowsMessage<CheckError>(AllOf(HasSubstr(why), HasSubstr("step 3:"), HasSubstr("--lr"),
                                         HasSubstr("step_000002"))));

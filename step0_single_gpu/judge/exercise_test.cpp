@@ -8,19 +8,19 @@
 
 #include "common/core/check.hpp"
 #include "common/testing/judge_main.hpp"
-#include "common/testing/mpi_world.hpp"
 #include "common/testing/planted_answer.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/testing/time_limit.hpp"
 
 namespace ladder {
 namespace {
 
 TEST(Exercise, TheSolutionPasses) {
-  EXPECT_THAT(judge_linked(mpi_world().comm()), ::testing::IsEmpty());
+  EXPECT_THAT(judge_linked(test_world().comm()), ::testing::IsEmpty());
 }
 
 TEST(Exercise, PlantedAnswersAreRejected) {
-  Communicator& comm = mpi_world().comm();
+  Communicator& comm = test_world().comm();
   EXPECT_GE(planted_answers().size(), 5u);
   int number = 0;
   for (const PlantedAnswer& planted : planted_answers()) {

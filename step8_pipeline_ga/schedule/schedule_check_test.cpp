@@ -110,27 +110,6 @@ TEST(ScheduleCheck, NothingIsThereTwiceOrElsewhere) {
   });
 }
 
-TEST(ScheduleCheck, ActionsComeAfterWhatTheyNeed) {
-  const PipelinePlan whole = plan_pipeline(Schedule::k1f1b, 2, 4);
-  const PipelinePlan cut = plan_pipeline(Schedule::kZeroBubble, 2, 4);
-  expect_faults({
-      {whole, moved({kForward, 1, 2}, {kRecvActivation, 1, 2}),
-       "stage 1: F2 comes before receive activation 2, which it needs"},
-      {whole, moved({kSendActivation, 0, 1}, {kForward, 0, 1}),
-       "stage 0: send activation 1 comes before F1, which it needs"},
-      {whole, moved({kBackward, 0, 1}, {kRecvGradient, 0, 1}),
-       "stage 0: B1 comes before receive gradient 1, which it needs"},
-      {whole, moved({kSendGradient, 1, 1}, {kBackward, 1, 1}),
-       "stage 1: send gradient 1 comes before B1, which it needs"},
-      {whole, moved({kBackward, 1, 0}, {kForward, 1, 0}),
-       "stage 1: B0 comes before F0, which it needs"},
-      {cut, moved({kWeightBackward, 0, 2}, {kForward, 0, 2}),
-       "stage 0: W2 comes before I2, which it needs"},
-      {cut, moved({kSendGradient, 1, 2}, {kForward, 1, 2}),
-       "stage 1: send gradient 2 comes before I2, which it needs"},
-  });
-}
-
 TEST(ScheduleCheck, BackwardsAreInOrder) {
   EXPECT_EQ(fault_after(plan_pipeline(Schedule::kGpipe, 2, 4),
                         {swapped({kBackward, 0, 1}, {kBackward, 0, 2}),

@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/closed_form.hpp"
@@ -25,7 +25,7 @@ void expect_close(const FinishedRun& run, const FinishedRun& wanted, const Close
   expect_near(run.report.param_norms, wanted.report.param_norms, within.param_norm, "norm");
 }
 
-Climber::Climber() : comm_(mpi_world().comm()), texts_(folder_) {
+Climber::Climber() : comm_(test_world().comm()), texts_(folder_) {
   install_memory_ledger();
   shared_folder_ = all_gather_text(folder_.path().string(), comm_)[0];
 }
@@ -35,7 +35,7 @@ Climber::~Climber() {
 }
 
 FinishedRun Climber::climb(const Rung& rung, TrainOptions options) {
-  return climb(rung, std::move(options), mpi_world());
+  return climb(rung, std::move(options), test_world());
 }
 
 FinishedRun Climber::climb(const Rung& rung, TrainOptions options, World& world) {
@@ -62,7 +62,7 @@ FinishedRun Climber::climb_on(int num_ranks, const Rung& rung, TrainOptions opti
   const bool takes_part = rank() < num_ranks;
   std::unique_ptr<Communicator> group = comm_.split(takes_part ? 0 : -1, rank());
   if (takes_part) {
-    World world(std::move(group), mpi_world().transport());
+    World world(std::move(group), test_world().transport());
     run.report = rung.trainer.train(options, world);
   }
   wait_for_all();

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "common/core/check.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/train/checkpoint/disk.hpp"
 #include "step9_diloco/diloco_options.hpp"
 #include "step9_diloco/diloco_plan.hpp"
@@ -140,7 +140,7 @@ TEST_F(DilocoLadder, EqualsItsDefinitionToTheBit) {
       EXPECT_EQ(saved_hash(run, 12, concat("workers/", w, "/model.safetensors")),
                 wanted.parameter_hashes[static_cast<std::size_t>(w)]);
     }
-    EXPECT_THAT(all_gather_text(run.report.param_hash, mpi_world().comm()),
+    EXPECT_THAT(all_gather_text(run.report.param_hash, test_world().comm()),
                 Each(run.report.param_hash));
   }
 }

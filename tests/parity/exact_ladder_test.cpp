@@ -8,7 +8,7 @@
 
 #include "common/core/check.hpp"
 #include "common/optim/norm.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/train/build_model.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"

@@ -13,7 +13,7 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "common/train/checkpoint/checkpoint.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step7_zero3/prefetch_options.hpp"
@@ -101,7 +101,7 @@ void climb_all(const std::vector<Configuration>& configurations) {
         }
       }
       expect_sharded_reading(runs["step1_ddp_reference"], runs["step2_sharded_data"], group[i].rows,
-                             mpi_world().comm());
+                             test_world().comm());
       expect_same_activations(runs, climber.options(group[i]));
     }
   }

@@ -7,7 +7,7 @@
 #include "common/comm/mpi/mpi_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 #include "step8_pipeline_ga/pipeline_options.hpp"
 #include "step8_pipeline_ga/schedule/schedule_simulation.hpp"
 #include "tests/parity/climber.hpp"

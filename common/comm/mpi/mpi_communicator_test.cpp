@@ -13,14 +13,14 @@
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/testing/closeness.hpp"
-#include "common/testing/mpi_world.hpp"
+#include "common/testing/rank_test.hpp"
 
 namespace ladder {
 namespace {
 
 class MpiTransport : public ::testing::Test {
  protected:
-  Communicator& comm_ = mpi_world().comm();
+  Communicator& comm_ = test_world().comm();
   const int rank_ = comm_.rank();
   const int size_ = comm_.size();
   const int next_ = (rank_ + 1) % size_;
@@ -28,11 +28,11 @@ class MpiTransport : public ::testing::Test {
 };
 
 TEST_F(MpiTransport, WorldKnowsItsLauncher) {
-  EXPECT_EQ(mpi_world().transport(), Transport::kMpi);
+  EXPECT_EQ(test_world().transport(), Transport::kMpi);
   EXPECT_EQ(launched_ranks(), size_);
   EXPECT_EQ(launched_rank(), rank_);
-  EXPECT_GE(mpi_world().local_rank(), 0);
-  EXPECT_LE(mpi_world().local_rank(), rank_);
+  EXPECT_GE(test_world().local_rank(), 0);
+  EXPECT_LE(test_world().local_rank(), rank_);
 }
 
 TEST_F(MpiTransport, ScratchIsTheOtherRanksPiecesAndGoesAway) {

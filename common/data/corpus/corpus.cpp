@@ -14,11 +14,6 @@ constexpr std::uint64_t kCorpusSeed = 1;      // not the run's: the corpus is th
 constexpr std::size_t kNumDocuments = 26000;  // of both splits
 constexpr std::int64_t kValidationOneIn = 20;
 
-// A hash of the text that is the same on every machine.
-std::uint64_t text_hash(const std::string& text) {
-  return derive_seed(kCorpusSeed, text);
-}
-
 CorpusSplit split_of(std::uint64_t hash) {
   return hash % kValidationOneIn == 0 ? CorpusSplit::kValidation : CorpusSplit::kTraining;
 }
@@ -36,17 +31,13 @@ SqlDocument sample_document(Random& random) {
 
 }  // namespace
 
-CorpusSplit corpus_split_of(const std::string& text) {
-  return split_of(text_hash(text));
-}
-
 std::vector<SqlDocument> corpus_documents(CorpusSplit split) {
   Random random(derive_seed(kCorpusSeed, "corpus"));
   std::unordered_set<std::uint64_t> seen;
   std::vector<SqlDocument> documents;
   while (seen.size() < kNumDocuments) {
     SqlDocument document = sample_document(random);
-    const std::uint64_t hash = text_hash(document.text());
+    const std::uint64_t hash = derive_seed(kCorpusSeed, document.text());
     const bool is_new = seen.insert(hash).second;
     if (is_new && split_of(hash) == split) documents.push_back(std::move(document));
   }

@@ -24,10 +24,8 @@ struct SqlDocument {
 
 enum class CorpusSplit { kTraining, kValidation };
 
-// Generates all documents of a split, always in the same order. Takes about a tenth of a second.
+// Generates all documents of a split, always in the same order: about one in twenty is for
+// validation. Takes about a tenth of a second.
 std::vector<SqlDocument> corpus_documents(CorpusSplit split);
-
-// The split of a document with this text. About one text in twenty is for validation.
-CorpusSplit corpus_split_of(const std::string& text);
 
 }  // namespace ladder

@@ -41,15 +41,10 @@ TEST_F(CorpusTest,
 
 TEST_F(CorpusTest, NoDocumentTwiceAndNoneInBothSplits) {
   std::set<std::string> texts;
-  for (const SqlDocument& document : training()) {
-    EXPECT_TRUE(texts.insert(document.text()).second) << document.text();
-    EXPECT_EQ(corpus_split_of(document.text()), CorpusSplit::kTraining);
+  for (const auto* documents : {&training(), &validation()}) {
+    for (const SqlDocument& document : *documents)
+      EXPECT_TRUE(texts.insert(document.text()).second) << document.text();
   }
-  for (const SqlDocument& document : validation()) {
-    EXPECT_TRUE(texts.insert(document.text()).second) << document.text();
-    EXPECT_EQ(corpus_split_of(document.text()), CorpusSplit::kValidation);
-  }
-  EXPECT_EQ(texts.size(), training().size() + validation().size());
 }
 
 TEST_F(CorpusTest, WrongAnswersAreWrongAndPlausible) {

@@ -15,33 +15,16 @@ using ::testing::ThrowsMessage;
 
 // SmolLM2-135M's, as it is published.
 Json smollm2_config() {
-  return {{"_name_or_path", "/some/where"},
-          {"architectures", {"LlamaForCausalLM"}},
-          {"attention_bias", false},
-          {"attention_dropout", 0.0},
-          {"bos_token_id", 0},
-          {"eos_token_id", 0},
-          {"hidden_act", "silu"},
-          {"hidden_size", 576},
-          {"initializer_range", 0.041666666666666664},
-          {"intermediate_size", 1536},
-          {"is_llama_config", true},
-          {"max_position_embeddings", 8192},
-          {"mlp_bias", false},
-          {"model_type", "llama"},
-          {"num_attention_heads", 9},
-          {"num_hidden_layers", 30},
-          {"num_key_value_heads", 3},
-          {"pretraining_tp", 1},
-          {"rms_norm_eps", 1e-05},
-          {"rope_interleaved", false},
-          {"rope_scaling", nullptr},
-          {"rope_theta", 100000},
-          {"tie_word_embeddings", true},
-          {"torch_dtype", "bfloat16"},
-          {"transformers_version", "4.40.1"},
-          {"use_cache", true},
-          {"vocab_size", 49152}};
+  return Json::parse(R"({
+    "_name_or_path": "/some/where", "architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "silu",
+    "hidden_size": 576, "initializer_range": 0.041666666666666664, "intermediate_size": 1536,
+    "is_llama_config": true, "max_position_embeddings": 8192, "mlp_bias": false,
+    "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30,
+    "num_key_value_heads": 3, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+    "rope_interleaved": false, "rope_scaling": null, "rope_theta": 100000,
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.40.1",
+    "use_cache": true, "vocab_size": 49152})");
 }
 
 ModelConfig parse(const Json& config) {
