@@ -24,13 +24,14 @@ from processes import Progress, run_all, train
 from results import result_folder, results_parser, write, write_results
 from launcher.console import count_from, list_of
 from launcher.figures import page
+from launcher.plan import without
 from launcher.rungs import read_rungs
 from launcher.tables import table
 
 HELD = ("parameters", "gradients", "optimizer", "communication")
 PEAKS = ("parameters_peak", "gradients_peak", "optimizer_peak")
 SCRATCH = "widened for the update"
-PRECISION_OPTIONS = ("--precision", "--grad-dtype", "--masters", "--loss-scale", "--loss-scale-window")
+PRECISION_OPTIONS = ("precision", "grad-dtype", "masters", "loss-scale", "loss-scale-window")
 COLOURS = {"parameters": "#4477aa", "gradients": "#ee6677", "optimizer": "#ccbb44", "communication": "#66ccee"}
 
 
@@ -202,15 +203,6 @@ def legend(out, has_fp32):
     return end
 
 
-def without(options, names):
-    """The options but these, each of which takes a value: --name value or --name=value."""
-    kept = []
-    for word, previous in zip(options, ["", *options]):
-        if word.split("=")[0] not in names and previous not in names:
-            kept.append(word)
-    return kept
-
-
 def held_in_theory(build, stage, ranks, options):
     """By the fullest rank, in bytes, as the step's formulas say; nothing is trained."""
     program = build / stage.step / stage.step
@@ -275,9 +267,7 @@ def self_test():
 
 
 def self_test_of_16_bits(row):
-    """The two values beside a bar: with which options, and where they are drawn."""
-    options = ["--layers", "2", "--masters=none", "--precision", "bf16", "--lr", "1e-3", "--grad-dtype=bf16"]
-    assert without(options, PRECISION_OPTIONS) == ["--layers", "2", "--lr", "1e-3"]
+    """The two values beside a bar."""
     both = row | {"held_fp32_theory": 1300, "held_16_bit_gradients_theory": 1340}
     drawn, floor = svg([both]), TOP + HEIGHT
     assert drawn.count("<rect") == 11 and drawn.count('class="paper"') == 2, drawn  # one of each is in the legend
