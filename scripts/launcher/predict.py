@@ -171,5 +171,5 @@ def judge(lesson: Lesson, guesses: list[float], saved: dict) -> int:
 
 
 def shown(value: float) -> str:
-    """Whole numbers in full, others to three digits."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+    """Whole numbers, and large ones, in full; others to three digits."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
