@@ -176,14 +176,18 @@ def draw_legend(drawing, trace, y, units):
     held = {category for rank in trace.ranks for _, held in rank.memory for category, bytes in held.items() if bytes}
     rows = [[(f'class="{kind}"', name) for kind, name in kinds.items()],
             [(f'fill="{colour}"', name) for name, colour in MEMORY.items() if name in held]]  # fmt: skip
+    top = y
     for row in filter(None, rows):
         x = LEFT
         for look, name in row:
+            width = 28 + len(name) * LETTER
+            if x + width > WIDTH:
+                x, y = LEFT, y + 28
             drawing.shapes.append(f'<rect x="{x:.0f}" y="{y}" width="20" height="16" {look}/>')
             drawing.text(f"{x + 28:.0f}", y + 14, name)
-            x += 28 + len(name) * LETTER + 16
+            x += width + 16
         y += 28
-    return 28 * len([*filter(None, rows)])
+    return y - top
 
 
 def draw(trace, number):
