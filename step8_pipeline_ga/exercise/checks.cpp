@@ -17,7 +17,7 @@ namespace ladder {
 namespace step8 {
 namespace {
 
-// Part 1: is this plan 1F1B? Needs no ranks: a plan is a value.
+// Part 1: is this plan 1F1B, and does it end? Needs no ranks: a plan is a value.
 class PlanChecks : public PartChecks {
  public:
   explicit PlanChecks(Communicator& comm) : PartChecks("part 1", "pipeline_schedule.cpp", comm) {}
@@ -51,6 +51,9 @@ class PlanChecks : public PartChecks {
       if (begin(Schedule::kGpipe, 3, 4, 1)) expect_costs(Schedule::kGpipe);
       if (begin(Schedule::kInterleaved, 3, 6, 2)) expect_costs(Schedule::kInterleaved);
       if (begin(Schedule::kZeroBubble, 3, 6, 1)) expect_costs(Schedule::kZeroBubble);
+      if (is_over_) return;
+      const std::string wrong = what_is_wrong_with(plan_forwards(3, 4, 2));
+      if (!wrong.empty()) fault(concat(name_, ", forwards only: ", wrong));
     });
   }
 
@@ -80,7 +83,8 @@ class PlanChecks : public PartChecks {
       plan_ = plan_pipeline(schedule, p, m, v);
     } catch (const CheckError& error) {
       if (std::string(error.what()).starts_with("not implemented")) throw;
-      say(concat(error.what(), ": head_start() and take_turns() decide the order"));
+      say(concat(error.what(),
+                 ": head_start() and take_turns() decide the order, add_messages() keeps to it"));
       return false;
     }
     const std::string wrong = what_is_wrong_with(plan_);

@@ -113,21 +113,21 @@ std::optional<Action> send_after(const Action& computation, int num_chunks) {
                  num_chunks);
 }
 
-// Fills plan.stages with the computations of each stage and the messages between them.
-//
-// Time passes in ticks. In each, first all that the last tick computed is sent; then every stage
-// that has the input of its next computation does it. So a message is listed as soon as it can be
-// sent, and travels while both its ends compute. In a tick, activations go first, those of the
-// last stages first, then gradients the other way round: as a rule, a stage sends before it
-// receives.
-//
-// A send and its receive enter the two lists at the same moment. So every list is a part of one
-// common order, in which everything comes after what it needs. During an execution, consider the
-// first action of that order that has not been executed: it is next in its stage's list, and if it
-// is a message, it is next in both lists. So it can be executed, even if every send waits for its
-// receive, and nothing ever gets stuck. It follows as well that two stages list the messages
-// between them in the same order, in both directions.
+// Fills plan.stages with the computations of each stage and the messages between them, so that no
+// two stages wait for each other, even if every send waits for its receive.
 void add_messages(PipelinePlan& plan, const std::vector<Actions>& computations) {
+  // Time passes in ticks. In each, first all that the last tick computed is sent; then every stage
+  // that has the input of its next computation does it. So a message is listed as soon as it can
+  // be sent, and travels while both its ends compute. In a tick, activations go first, those of
+  // the last stages first, then gradients the other way round: as a rule, a stage sends before it
+  // receives.
+  //
+  // A send and its receive enter the two lists at the same moment. So every list is a part of one
+  // common order, in which everything comes after what it needs. During an execution, consider the
+  // first action of that order that has not been executed: it is next in its stage's list, and if
+  // it is a message, it is next in both lists. So it can be executed, even if every send waits for
+  // its receive, and nothing ever gets stuck. It follows as well that two stages list the messages
+  // between them in the same order, in both directions.
   plan.stages.assign(computations.size(), {});
   const auto list = [&plan](const Action& action) {
     plan.stages[static_cast<std::size_t>(plan.stage_of(action.chunk))].push_back(action);
