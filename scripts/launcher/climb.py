@@ -50,7 +50,8 @@ def run(words):
     code = call(script(ROOT / "scripts/ladder_table.py", this.out, "--ranks", this.ranks, *short, *own))
     if own:
         num_own, num_all = count_own_lines(this.kind.own, steps)
-        say(f"{num_own} of the {num_all} lines of code in the ideas and loops of these trainers are yours (without comments, blank lines, and what the stubs gave you)")
+        say(f"{num_own:,} of the {num_all:,} lines of code in the idea files and loops of these trainers are yours: "
+            "not counted are blank lines, comments, lone braces, and yours that the stubs have as well")  # fmt: skip
     if (this.out / "table.json").exists():  # all rungs have a report
         report.run([str(this.out)])
     return code

@@ -218,7 +218,7 @@ def with_own_answers(kind: Kind, step: str | None = None) -> Kind:
 
 def trainer_sources(step):
     """The idea files and the loop of a step's trainer, its own and those that it uses: an include is a citation."""
-    found, left = set(), [f"{read_steps()[step].folder}/train.cpp"]
+    found, left = set(), [f"{read_steps()[step].folder}/train{suffix}" for suffix in (".hpp", ".cpp")]
     while left:
         if (ROOT / (file := left.pop())).exists() and file not in found:
             found.add(file)
