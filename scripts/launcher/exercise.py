@@ -271,19 +271,19 @@ def short_run(kind, step, num_ranks, options, out):
 
 
 def prove(exercise, kind):
-    """Trains with all answers that have passed, on two ranks, and compares with the solutions: with step 0, which plays the
-    ranks, where the ladder says that they are equal; elsewhere with the same trainer."""
+    """Trains with all answers that have passed, on two ranks, and compares with the solutions: a step with step 0, which plays
+    the ranks, where the ladder says that they are equal; else with the same trainer."""
     step, *options = exercise.trainer.split()
     rungs = {rung.name: rung for rung in read_rungs()}
     rung = wanted = rungs.get(step) or rungs[read_steps()[step].builds_on]
-    while wanted.equals != "-":
+    while step == exercise.name and wanted.equals != "-":
         wanted = rungs[wanted.equals]
     mine = with_own_answers(kind)
     need_release(mine, step)
     need_release(kind, wanted.step)
     with tempfile.TemporaryDirectory() as folder:
         for built, name, of, out in ((mine, step, rung, f"{folder}/mine"), (kind, wanted.step, wanted, f"{folder}/wanted")):
-            if short_run(built, name, of.num_ranks(2), [*of.own_options(2, num_steps=4), *options], out):
+            if short_run(built, name, of.num_ranks(2), [*of.own_options(2, num_steps=4), *(options if name == step else [])], out):
                 fail(f"it has passed, but {name} cannot train with it (log: .ladder/logs/short-run.log)")
         lines, end = differences(f"{folder}/mine", f"{folder}/wanted"), json.loads(Path(folder, "mine/report.json").read_text())["param_hash"]
     if lines:
