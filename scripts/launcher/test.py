@@ -197,7 +197,7 @@ def races():
 
 def cuda():
     """Without a GPU the GPU tests are only compiled, linked, and listed as skipped. With one that must not happen."""
-    kind, steps = use_cuda(), todays(step_names(), 2)
+    kind, steps = use_cuda(), todays(step_names(), 1)
     set_up(kind)
     build_preset("cuda", "core_test", *steps, tests=("-L", "gpu"), kind=kind)
     check("build/cuda/common/core/core_test", "--gtest_brief=1")
@@ -277,7 +277,7 @@ PARTS = {
     "exercise": ("one exercise, as a learner meets it: the stub is rejected, the right answer passes (all with LADDER_FULL=1)", exercises),
     "sanitizers": ("unit tests, and multi-rank tests on three ranks, under address and undefined-behavior sanitizers", sanitizers),
     "races": ("tests whose ranks are threads of one process, under the thread sanitizer", races),
-    "cuda": ("build/cuda: GPU tests (skipped without a GPU) and two steps (all with LADDER_FULL=1); needs nvcc", cuda),
+    "cuda": ("build/cuda: GPU tests (skipped without a GPU) and a step (all with LADDER_FULL=1); needs nvcc", cuda),
     "fuzz": ("the readers of foreign files and messages, on inputs from a fuzzer (LADDER_FUZZ_SECONDS each, default 5)", fuzz),
     "readme": ("the commands that the READMEs show, and their lines of PyTorch, which must train as our steps do", readme),
     "report": ("pages of ./ladder report, with planted differences, in headless Chromium; event files, read by TensorBoard", reports),

@@ -28,18 +28,6 @@ std::vector<std::size_t> sizes(const PipelineCut& cut) {
   return all;
 }
 
-TEST(PipelineCut, CutsWhereTheMostExpensiveChunkIsCheapest) {
-  EXPECT_THAT(cut_layers(costs(4, 1), 2).chunks,
-              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5)));
-  EXPECT_THAT(sizes(cut_layers(costs(5, 1), 3)), ElementsAre(3, 2, 2));  // 20, 20, 11
-  EXPECT_THAT(sizes(cut_layers(costs(5, 20), 2)),
-              ElementsAre(5, 2));  // 40, 30: the head is two blocks
-  EXPECT_THAT(sizes(cut_layers(costs(6, 100), 3)),
-              ElementsAre(5, 1, 2));  // the head alone is most of it
-  EXPECT_THAT(sizes(cut_layers(costs(3, 5), 1)), ElementsAre(5));
-  EXPECT_THAT(sizes(cut_layers(costs(3, 5), 3)), ElementsAre(2, 1, 2));
-}
-
 // Against every way to cut, for all small numbers.
 TEST(PipelineCut, NoOtherCutIsBetter) {
   for (const std::int64_t head : {0, 7, 25, 60}) {
