@@ -28,7 +28,7 @@ class Averager {
 
 // All ranks of a group, which take part always: without them no operation ends. 2(N−1)/N · 4 bytes
 // sent per value. Lifetime: the communicator outlives it.
-class GroupAverager final : public Averager {
+class GroupAverager : public Averager {
  public:
   explicit GroupAverager(Communicator& comm) : comm_(comm) {}
   void start(at::Tensor values) override;
@@ -37,8 +37,10 @@ class GroupAverager final : public Averager {
   }
   std::optional<int> finish() override;
 
- private:
+ protected:
   Communicator& comm_;
+
+ private:
   at::Tensor values_;
   WorkPtr sum_;
 };

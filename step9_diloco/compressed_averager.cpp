@@ -9,6 +9,8 @@
 #include "common/comm/rank_order_fold.hpp"
 #include "common/comm/traffic_theory.hpp"
 #include "common/core/memory_ledger.hpp"
+#include "common/train/options/options.hpp"
+#include "step9_diloco/exact_averager.hpp"
 
 namespace ladder {
 namespace {
@@ -102,15 +104,19 @@ Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int wo
   return traffic;
 }
 
-std::unique_ptr<Averager> make_averager(const DilocoOptions& options, Communicator& comm) {
-  if (options.wire == WireFormat::kFp32) return std::make_unique<GroupAverager>(comm);
-  return std::make_unique<CompressedAverager>(comm, options.wire);
+std::unique_ptr<Averager> make_averager(const TrainOptions& options, Communicator& comm) {
+  const WireFormat wire = options.get<DilocoOptions>().wire;
+  if (wire != WireFormat::kFp32) return std::make_unique<CompressedAverager>(comm, wire);
+  if (options.gradient_sum == SumMode::kExact) return std::make_unique<ExactAverager>(comm);
+  return std::make_unique<GroupAverager>(comm);
 }
 
-Traffic average_traffic(const DilocoOptions& options, std::int64_t numel, int world_size,
-                        int rank) {
-  if (options.wire == WireFormat::kFp32) return all_reduce_traffic(numel, 4, world_size, rank);
-  return compressed_average_traffic(numel, options.wire, world_size, rank);
+Traffic average_traffic(const TrainOptions& options, std::int64_t numel, int world_size, int rank) {
+  const WireFormat wire = options.get<DilocoOptions>().wire;
+  if (wire != WireFormat::kFp32) return compressed_average_traffic(numel, wire, world_size, rank);
+  if (options.gradient_sum == SumMode::kExact)
+    return exact_average_traffic(numel, world_size, rank);
+  return all_reduce_traffic(numel, 4, world_size, rank);
 }
 
 }  // namespace ladder

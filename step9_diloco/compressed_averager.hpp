@@ -64,10 +64,10 @@ class CompressedAverager final : public Averager {
 // begins a block.
 Traffic compressed_average_traffic(std::int64_t numel, WireFormat format, int world_size, int rank);
 
-// The averager that a run's options ask for. In fp32 it is GroupAverager: one all-reduce.
-// Lifetime: the communicator outlives it.
-std::unique_ptr<Averager> make_averager(const DilocoOptions& options, Communicator& comm);
+// The averager that a run's options ask for. In fp32 it is GroupAverager, which needs one all-reduce,
+// or ExactAverager. Lifetime: the communicator outlives it.
+std::unique_ptr<Averager> make_averager(const TrainOptions& options, Communicator& comm);
 // What one average of it sends.
-Traffic average_traffic(const DilocoOptions& options, std::int64_t numel, int world_size, int rank);
+Traffic average_traffic(const TrainOptions& options, std::int64_t numel, int world_size, int rank);
 
 }  // namespace ladder

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/optim/norm.hpp"
 #include "common/train/cost.hpp"
 #include "step9_diloco/compressed_averager.hpp"
 #include "step9_diloco/diloco_options.hpp"
@@ -47,6 +48,8 @@ std::int64_t working_bytes(const TrainOptions& options, int world_size, int /*ra
   const std::int64_t numel = largest_fragment(options);
   Buffers buffers = {.after = 4.0 * static_cast<double>(largest_unit(layout_of(options)))};
   double average = fold_bytes(options, numel, 4, world_size);
+  if (options.gradient_sum == SumMode::kExact)  // maxima of all workers
+    average += 4.0 * (world_size + 4) * (numel / kNormBlock + 1);
   if (diloco.wire != WireFormat::kFp32) {  // all slices, as they come and go, and one being encoded
     const std::int64_t slice = (numel + world_size - 1) / world_size;
     average = 2.0 * world_size * encoded_bytes(slice, diloco.wire) + 16.0 * slice;
@@ -66,7 +69,7 @@ Traffic traffic(const TrainOptions& options, const StepsTaken& steps, int world_
     if (due.starts) {
       const std::int64_t index = fragment_of_round(diloco, (step - 1) / steps_per_round(diloco));
       const Fragment& fragment = fragments[static_cast<std::size_t>(index)];
-      sent += average_traffic(diloco, fragment.numel, world_size, rank);
+      sent += average_traffic(options, fragment.numel, world_size, rank);
     }
     if (due.finishes || (save_every > 0 && step % save_every == 0) || world_size == 1) {
       sent += scalars_traffic(4 * (step - last_shared) + 1, world_size, rank);

@@ -65,7 +65,8 @@ class LazyCommunicator : public ForwardingCommunicator {
 class DilocoCostCard : public RankTest {
  protected:
   // It saves every so many steps, but writes nothing.
-  TrainOptions tiny_run(const DilocoOptions& rounds, std::int64_t save_every) const {
+  TrainOptions tiny_run(const DilocoOptions& rounds, std::int64_t save_every,
+                        SumMode sums = SumMode::kOrdered) const {
     TrainOptions options;
     options.data.source = text_;
     options.step = "step9_diloco";
@@ -74,6 +75,7 @@ class DilocoCostCard : public RankTest {
     options.data.microbatch_size = 1;
     options.data.num_microbatches = 1;
     options.set<DilocoOptions>() = rounds;
+    options.gradient_sum = sums;
     options.output = {.save_every = save_every, .is_quiet = true};
     finalize(options);
     return options;
@@ -97,12 +99,19 @@ class DilocoCostCard : public RankTest {
 };
 
 TEST_ON_RANKS(DilocoCostCard, ARunSendsWhatItSaysInEachFormat) {
-  for (const WireFormat wire : kWireFormats) {
+  struct Format {
+    WireFormat wire;
+    SumMode sums = SumMode::kOrdered;
+  };
+  for (const auto& [wire, sums] : std::vector<Format>{{WireFormat::kFp32},
+                                                      {WireFormat::kBf16},
+                                                      {WireFormat::kInt8},
+                                                      {WireFormat::kFp32, SumMode::kExact}}) {
     for (const std::int64_t sync_delay : {0, 2}) {
       SCOPED_TRACE(concat("format ", static_cast<int>(wire), ", delay ", sync_delay));
       // It also saves while an average is in flight.
       const TrainOptions options = tiny_run(
-          {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire}, 3);
+          {.sync_every = 8, .num_fragments = 2, .sync_delay = sync_delay, .wire = wire}, 3, sums);
       const TrainReport report = step9::train(options, test_world());
       EXPECT_EQ(report.losses.size(), 12U);
       EXPECT_EQ(report.traffic, step9::traffic(options, steps_of(report), size_, rank_));

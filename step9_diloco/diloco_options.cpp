@@ -32,6 +32,10 @@ void DilocoOptions::finalize(TrainOptions& options) {
               ": each fragment needs an inner step of its own");
   check_usage(sync_every % num_fragments == 0, "--sync-every ", sync_every,
               " is not divisible by --fragments ", num_fragments, ": all rounds are equally long");
+  check_usage(
+      wire == WireFormat::kFp32 || options.gradient_sum == SumMode::kOrdered,
+      "--gradient-sum exact does not go with --wire: sums of bf16 or int8 are in the order of "
+      "the workers");
   const std::int64_t length = steps_per_round(*this);
   check_usage(sync_delay < length, "--sync-delay is ", sync_delay, ", it must be from 0 to ",
               length - 1, ": one fragment is in flight at a time, and a round has ", length,

@@ -13,8 +13,8 @@ std::vector<StepRecord> RoundLog::share(bool is_stop_requested, Communicator& co
   for (const StepRecord& step : steps_) {
     sums.push_back(step.loss * step.denominator);
     sums.push_back(step.denominator);
-    sums.push_back(step.grad_norm);
-    sums.push_back(step.param_norm);
+    for (const double norm : {step.grad_norm, step.param_norm})
+      sums.push_back(static_cast<float>(norm));  // so that their sum in double has no order
   }
   sums.push_back(is_stop_requested ? 1 : 0);
   all_reduce_sum(sums, comm);

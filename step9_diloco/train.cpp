@@ -25,14 +25,15 @@ namespace ladder::step9 {
 TrainReport train(const TrainOptions& options, World& world) {
   Communicator& comm = world.comm();
   Run run(options, comm);
-  ModelCopy own(options, layout_of(options));                      // this worker's
+  run.exact_sums() = ExactSums();              // off: a worker's own gradients have one order
+  ModelCopy own(options, layout_of(options));  // this worker's
   ModelCopy global(in_fp32(options), in_fp32(own.flat.layout()));  // everybody's
   FlatGradients grads(own.flat);
   Optimizer inner(own.flat, grads, options.optimizer);
   FlatModel local = inner.updated_model(own.flat);  // in 16 bits its masters, else own.flat itself
   BatchStream batches(options.data, data_shard(comm.rank(), comm.size(), options.data));
   const auto& rounds = options.get<DilocoOptions>();
-  const std::unique_ptr<Averager> averager = make_averager(rounds, comm);
+  const std::unique_ptr<Averager> averager = make_averager(options, comm);
   Diloco diloco(local, global.flat, rounds, *averager);  // with the outer optimizer
   const auto state = [&] { return diloco_state(diloco, own, global, inner, batches, run, comm); };
   run.resume(state());

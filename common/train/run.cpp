@@ -213,7 +213,7 @@ void Run::resume(TrainState state) {
   const Span span("load");
   const OutputOptions& output = options_.output;
   check_usage(!exact_sums_.is_on() || exact_sums_.is_covered(),
-              "--gradient-sum exact is for steps 0 ", "to 8, not for ", options_.step);
+              "--gradient-sum exact is for steps 0 ", "to 9, not for ", options_.step);
   step_back_ = state.step_back;
   if (exact_sums_.is_on()) state.extra_files.push_back(quanta_file());
   state.unshaped = unshaped_options(options_.model);

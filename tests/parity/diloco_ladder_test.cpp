@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
+#include "common/comm/forwarding_communicator.hpp"
 #include "common/core/check.hpp"
 #include "common/testing/rank_test.hpp"
 #include "common/train/checkpoint/disk.hpp"
@@ -169,6 +171,65 @@ TEST_F(DilocoLadder, GoesOnFromACheckpointOfAnyStep) {
       EXPECT_EQ(run.report.param_hash, whole.report.param_hash);
       for (const std::string& file : saved_files(climber_.size()))
         EXPECT_EQ(saved_hash(run, 12, file), saved_hash(whole, 12, file)) << file;
+    }
+  }
+}
+
+// Its ranks are numbered backwards, or from another one on: each is another worker, and a transport
+// that adds in the order of ranks adds in another order of workers.
+class ChangedPlaces : public ForwardingCommunicator {
+ public:
+  ChangedPlaces(std::unique_ptr<Communicator> inner, int place)
+      : ForwardingCommunicator(std::move(inner)), place_(place) {}
+  int rank() const override { return changed(inner_.rank()); }
+  WorkPtr start(const Operation& operation) override {
+    Operation inner = operation;
+    inner.peer = changed(operation.peer);
+    return inner_.start(inner);
+  }
+
+ private:
+  int changed(int rank) const { return (place_ + size() - rank) % size(); }  // its own inverse
+  int place_;
+};
+
+// With exact sums: a worker is its number, and with it its rows and its files in a checkpoint. Which
+// rank is which worker changes no bit, also from the middle of a run on. In order it does.
+TEST_F(DilocoLadder, WorkersMayChangePlacesIfSumsAreExact) {
+  Rung rung = diloco();
+  rung.starts_by_broadcast = false;  // all with the same seed, as worker 0 is on any rank
+  const auto climb_from = [&](int place, const TrainOptions& options) {
+    World world(
+        std::make_unique<ChangedPlaces>(test_world().comm().split(0, climber_.rank()), place),
+        test_world().transport());
+    return climber_.climb(rung, options, world);
+  };
+  for (const SumMode sums : {SumMode::kOrdered, SumMode::kExact}) {
+    TrainOptions all = options(
+        {.sync_every = 8, .num_fragments = 2, .sync_delay = 1, .alpha = 0.5, .outer_momentum = 0.5},
+        4);
+    all.gradient_sum = sums;
+    all.output.save_every = 1;
+    all.output.keep = 0;
+    const FinishedRun first = climb_from(0, all);
+    for (int place = 1; place < climber_.size(); ++place) {
+      SCOPED_TRACE(concat(sums == SumMode::kExact ? "exact" : "ordered", ", place ", place));
+      const FinishedRun run = climb_from(place, all);
+      if (sums == SumMode::kOrdered) {
+        EXPECT_EQ(run.report.param_hash != first.report.param_hash, climber_.size() > 2);
+        continue;
+      }
+      TrainOptions rest = all;
+      rest.output.resume = checkpoint_of(first, 3 * place);  // 3: an average is in flight
+      const FinishedRun resumed = climb_from(place, rest);
+      EXPECT_EQ(run.report.losses, first.report.losses);
+      EXPECT_EQ(run.report.grad_norms, first.report.grad_norms);
+      EXPECT_EQ(run.report.param_norms, first.report.param_norms);
+      EXPECT_EQ(run.report.val_losses.back().loss, first.report.val_losses.back().loss);
+      for (const std::string& file : saved_files(climber_.size())) {
+        EXPECT_EQ(saved_hash(run, 12, file), saved_hash(first, 12, file)) << file;
+        EXPECT_EQ(saved_hash(resumed, 12, file), saved_hash(first, 12, file)) << file;
+      }
     }
   }
 }
