@@ -1,7 +1,6 @@
 #include "common/optim/quanta.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
@@ -22,11 +21,10 @@ float share_of_range(std::int64_t num_microbatches) {
 
 void round_block(float* values, std::int64_t numel, float quantum, float share) {
   const float most = share * quantum;
-  std::uint32_t largest = 0;  // sizes have the order of their bits
+  int is_beyond = 0;  // a loop without a branch becomes vector instructions
   for (std::int64_t i = 0; i < numel; ++i)
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) << 1);
-  if (largest <= std::bit_cast<std::uint32_t>(most) << 1) {
-    // As nearly always. A loop without a branch becomes vector instructions.
+    is_beyond |= static_cast<int>(!(std::abs(values[i]) <= most));
+  if (is_beyond == 0) {  // as nearly always
     for (std::int64_t i = 0; i < numel; ++i) values[i] = round_within(quantum, values[i]);
   } else {
     for (std::int64_t i = 0; i < numel; ++i) values[i] = round_to(quantum, most, values[i]);
