@@ -7,18 +7,14 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <tuple>
 #include <utility>
 
 #include "common/core/check.hpp"
 #include "common/core/memory_ledger.hpp"
 #include "common/model/build_layers.hpp"
 #include "common/testing/rank_test.hpp"
-#include "common/train/checkpoint/checkpoint.hpp"
 #include "step0_single_gpu/judge/comparison.hpp"
 #include "step7_zero3/prefetch_options.hpp"
-#include "step8_pipeline_ga/pipeline_options.hpp"
-#include "step9_diloco/diloco_options.hpp"
 #include "tests/parity/climber.hpp"
 #include "tests/parity/configurations.hpp"
 #include "tests/parity/rungs.hpp"
@@ -125,56 +121,6 @@ TEST(ParityLadder, OneSequencePerRankIsEnough) {
     EXPECT_EQ(run.report.sample, wanted.report.sample) << rung.step();
     if (climber.rank() == 0) {
       EXPECT_FALSE(run.report.sample.empty()) << rung.step();
-    }
-  }
-}
-
-// One run continued by all trainers in turn, in the middle of an epoch and on another number of
-// ranks each; also through pipelines of two and three stages. Step 9 computes something else; what
-// continues from its checkpoint must equal the oracle that continues from it.
-TEST(ParityLadder, ACheckpointWalksOverStepsAndNumbersOfRanks) {
-  Climber climber;
-  if (climber.size() != 4) return;  // only in the test on four ranks
-  struct Leg {
-    std::string step;
-    int num_ranks;
-    std::int64_t end;
-    int num_stages = 1;
-  };
-  const std::vector<Leg> steps = {{"step0_single_gpu", 1, 2},     {"step7_zero3", 4, 4},
-                                  {"step6_zero2", 3, 5},          {"step5_zero1", 2, 6},
-                                  {"step4_bucketed_ddp", 4, 7},   {"step9_diloco", 2, 8},
-                                  {"step3_naive_dp", 2, 9},       {"step2_sharded_data", 3, 10},
-                                  {"step1_ddp_reference", 4, 11}, {"step0_single_gpu", 1, 12}};
-  const std::vector<Leg> pipelines = {{"step0_single_gpu", 1, 3},
-                                      {"step8_pipeline_ga", 4, 6, 2},
-                                      {"step7_zero3", 4, 8},
-                                      {"step8_pipeline_ga", 3, 10, 3},
-                                      {"step0_single_gpu", 1, 12}};
-  Configuration llama = covering_set()[4], untied = covering_set()[3];
-  llama.is_llama = true;
-  untied.num_microbatches = 3;
-  for (const auto& [configuration, legs, layers] :
-       {std::tuple{covering_set()[1], steps, 2}, {llama, steps, 2}, {untied, pipelines, 3}}) {
-    std::string checkpoint = "none";
-    for (const Leg& leg : legs) {
-      SCOPED_TRACE(concat(configuration.name(), ": ", leg.step, " on ", leg.num_ranks,
-                          " ranks goes on from ", checkpoint));
-      const Rung& rung = rung_of(leg.step);
-      TrainOptions options = rung.comparable(climber.options(configuration));
-      options.model.layers = layers;
-      options.num_steps = leg.end;
-      options.set<DilocoOptions>().sync_every = 4;
-      options.set<PipelineOptions>().num_stages = leg.num_stages;
-      options.output.resume = checkpoint;
-      const FinishedRun run = climber.climb_on(leg.num_ranks, rung, options);
-      EXPECT_TRUE(newest_checkpoint(run.folder).has_value());
-      if (rung.step() != diloco().step()) {
-        const FinishedRun wanted =
-            climber.expect_oracle(run, options, leg.num_ranks / leg.num_stages);
-        EXPECT_EQ(run.report.first_step, wanted.report.first_step);
-      }
-      checkpoint = run.folder;
     }
   }
 }
