@@ -270,14 +270,20 @@ def short_run(kind, step, num_ranks, options, out):
         return call(command, stdout=log, stderr=log)
 
 
-def prove(exercise, kind):
-    """Trains with all answers that have passed, on two ranks, and compares with the solutions: a step with step 0, which plays
-    the ranks, where the ladder says that they are equal; else with the same trainer."""
-    step, *options = exercise.trainer.split()
-    rungs = {rung.name: rung for rung in read_rungs()}
+def proof_of(exercise):
+    """A trainer and its options, the rung that it is or builds on, and the rung of the solutions that it must equal: for a step,
+    step 0, which plays the ranks, where the ladder says that they are equal; else the same one."""
+    word, *options = exercise.trainer.split()
+    step, rungs = resolve_step(word), {rung.name: rung for rung in read_rungs()}
     rung = wanted = rungs.get(step) or rungs[read_steps()[step].builds_on]
     while step == exercise.name and wanted.equals != "-":
         wanted = rungs[wanted.equals]
+    return step, options, rung, wanted
+
+
+def prove(exercise, kind):
+    """Trains with all answers that have passed, on two ranks, and compares with the solutions."""
+    step, options, rung, wanted = proof_of(exercise)
     mine = with_own_answers(kind)
     need_release(mine, step)
     need_release(kind, wanted.step)
@@ -289,7 +295,8 @@ def prove(exercise, kind):
     if lines:
         fail(f"it has passed, but {step} does not train as {wanted.name}: {lines[0]}")
     names = [name for name in mine.own if own_files([name]).keys() & trainer_sources(step) or name == exercise.name]
-    say(f"proven: with your {', '.join(names)} in it, {step} trains to the same bits as {wanted.name} with the solutions: {end[:8]}…")
+    reference = "with the solutions" if step == wanted.step else wanted.name
+    say(f"proven: {step}, trained with your {' and '.join(names)}, ends on the same bits as {reference}: {end[:8]}…")
 
 
 def show_cmake_the_answers(kind: Kind):
