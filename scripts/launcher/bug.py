@@ -29,6 +29,7 @@ trainer does. A mistake that no short run shows is not planted.
 TOOLS = """\
   ./ladder bug train [options]   trains with the mistake, on as many ranks as show it, with options that show it. Others
                                  follow, or replace them: --out RUN, --trace FILE, --check-collectives, --link 50:1
+                                 (its first line takes the planted file for an answer of yours)
   ./ladder bug right [options]   the same run without the mistake
   ./ladder compare RUN RIGHT     where they first differ;  ./ladder report RUN RIGHT  also memory and traffic beside theory
   ./ladder trace FILE            what each rank did with its time
