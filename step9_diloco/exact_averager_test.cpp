@@ -58,7 +58,9 @@ TEST_ON_RANKS(ExactAverages, DoNotDependOnWhichRankIsWhichWorker) {
         EXPECT_TRUE(bits_equal(mean_by<ExactAverager>(own, comm), exact)) << place;
         has_order = has_order || !mean_by<GroupAverager>(own, comm).equal(ordered);
       }
-      if (numel == 5000) EXPECT_EQ(has_order, comm.size() > 2);
+      if (numel == 5000) {
+        EXPECT_EQ(has_order, comm.size() > 2);
+      }
       EXPECT_TRUE(close_in_norm(exact, ordered, 1e-5));
     }
   });
