@@ -16,35 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(DilocoPlan, AnAverageEndsWithItsRoundAndStartsADelayBefore) {
-  struct Case {
-    DilocoOptions options;
-    std::vector<std::int64_t> starts, ends;  // of 12 inner steps
-  };
-  for (const auto& [options, starts, ends] : std::vector<Case>{
-           {{.sync_every = 4}, {4, 8, 12}, {4, 8, 12}},
-           {{.sync_every = 6, .num_fragments = 2}, {3, 6, 9, 12}, {3, 6, 9, 12}},
-           {{.sync_every = 12, .num_fragments = 2, .sync_delay = 2}, {4, 10}, {6, 12}},
-           {{.sync_every = 6, .num_fragments = 3, .sync_delay = 1},
-            {1, 3, 5, 7, 9, 11},
-            {2, 4, 6, 8, 10, 12}}}) {
-    std::vector<std::int64_t> found_starts, found_ends;
-    for (std::int64_t step = 1; step <= 12; ++step) {
-      if (plan_diloco(options, step).starts) found_starts.push_back(step);
-      if (plan_diloco(options, step).finishes) found_ends.push_back(step);
-    }
-    EXPECT_EQ(found_starts, starts);
-    EXPECT_EQ(found_ends, ends);
-  }
-}
-
-TEST(DilocoPlan, FragmentsTakeTurns) {
-  const DilocoOptions options = {.sync_every = 6, .num_fragments = 2};
-  EXPECT_EQ(steps_per_round(options), 3);
-  for (const std::int64_t outer_steps : {0, 1, 2, 3})
-    EXPECT_EQ(fragment_of_round(options, outer_steps), outer_steps % 2);
-}
-
 TEST(DilocoPlan, TheOuterOptimizersDefaultsAreThePapers) {
   EXPECT_EQ(DilocoOptions{}.outer_lr, 0.7);
   EXPECT_EQ(DilocoOptions{}.outer_momentum, 0.9);

@@ -5,24 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
-#include <random>
 
 #include "common/core/check.hpp"
-#include "common/core/memory_ledger.hpp"
-#include "common/optim/norm.hpp"
 #include "common/testing/closeness.hpp"
 
 namespace ladder {
 namespace {
 
 // Of a model with these units, each of one tensor, "t0", "t1", ….
-FlatLayout layout_of(const std::vector<std::int64_t>& numels, std::int64_t unit_multiple = 1) {
+FlatLayout layout_of(const std::vector<std::int64_t>& numels) {
   std::vector<Unit> units;
   for (const std::int64_t numel : numels)
     units.push_back({"u", {{concat("t", units.size()), at::zeros({numel})}}});
-  return plan_flat_layout(units, unit_multiple);
+  return plan_flat_layout(units);
 }
 
 ExactSums sums_over(const FlatLayout& layout, std::int64_t num_microbatches,
@@ -36,34 +32,6 @@ ExactSums sums_over(const FlatLayout& layout, std::int64_t num_microbatches,
 // Of a copy: what nobody else has is rounded in place.
 at::Tensor rounded_by(const ExactSums& sums, const std::string& name, const at::Tensor& summand) {
   return sums.round(name, summand.clone());
-}
-
-at::Tensor added_up(const std::vector<at::Tensor>& summands) {
-  at::Tensor sum = at::zeros_like(summands[0]);
-  for (const at::Tensor& summand : summands) sum = sum + summand;
-  return sum;
-}
-
-// In order, backwards, shuffled, and as three ranks have them.
-TEST(ExactSums, OfThreeNumbersOnDoNotDependOnTheOrder) {
-  at::manual_seed(1);
-  for (const std::int64_t num_summands : {3, 24, 100}) {
-    std::vector<at::Tensor> plain, rounded, ranks(3, at::zeros({2000}));
-    for (std::int64_t i = 0; i < num_summands; ++i) plain.push_back(at::randn({2000}));
-    const at::Tensor sum = added_up(plain);
-    EXPECT_FALSE(at::equal(added_up({plain.rbegin(), plain.rend()}), sum));
-    const ExactSums sums = sums_over(layout_of({2000}), num_summands, block_sums({sum}));
-    for (std::size_t i = 0; i < plain.size(); ++i) {
-      rounded.push_back(rounded_by(sums, "t0", plain[i]));
-      ranks[i % 3] = ranks[i % 3] + rounded.back();
-    }
-    const at::Tensor wanted = added_up(rounded);
-    EXPECT_TRUE(bits_equal(added_up({rounded.rbegin(), rounded.rend()}), wanted));
-    EXPECT_TRUE(bits_equal(added_up(ranks), wanted));
-    std::shuffle(rounded.begin(), rounded.end(), std::mt19937(1));
-    EXPECT_TRUE(bits_equal(added_up(rounded), wanted));
-    EXPECT_TRUE(close_in_norm(wanted, sum, 1e-2));
-  }
 }
 
 // Of a norm of 1 and 3 microbatches: 2^21 quanta of 2^-18.
@@ -81,28 +49,6 @@ TEST(ExactSums, ASummandBeyondItsShareOfTheRangeIsInfinite) {
   EXPECT_EQ(round(9), 9);
   EXPECT_TRUE(sums.learn({std::nan("")}));      // no quantum helps
   EXPECT_TRUE(ExactSums().learn({kInfinite}));  // off
-}
-
-// A sharded step cuts units into slices of whole blocks. What it rounds has the bits, and its quanta
-// take the memory, of a single process.
-TEST(ExactSums, PaddingOfUnitsChangesNothing) {
-  install_memory_ledger();
-  at::manual_seed(2);
-  const std::vector<std::int64_t> numels = {1, 1000, 1024, 5000};
-  std::vector<at::Tensor> values, rounded;
-  for (const std::int64_t numel : numels) values.push_back(at::randn({numel}));
-  for (const std::int64_t multiple : {std::int64_t{1}, 3 * kNormBlock}) {
-    const FlatLayout layout = layout_of(numels, multiple);
-    const at::Tensor flat = at::zeros({layout.numel});
-    for (std::size_t i = 0; i < numels.size(); ++i)
-      flat.narrow(0, layout.tensors[i].start, numels[i]).copy_(values[i]);
-    const ExactSums sums = sums_over(layout, 7, flat_norm(layout, flat).block_sums);
-    EXPECT_EQ(read_memory().other_bytes["quanta"], 4 * (1 + 1 + 1 + 5));
-    for (std::size_t i = 0; i < numels.size(); ++i)
-      rounded.push_back(rounded_by(sums, layout.tensors[i].name, values[i]));
-  }
-  for (std::size_t i = 0; i < numels.size(); ++i)
-    EXPECT_TRUE(bits_equal(rounded[i], rounded[i + numels.size()]));
 }
 
 TEST(ExactSums, SummandsIn16BitsAreRoundedOnce) {
