@@ -252,26 +252,33 @@ def require_ratio(arguments, ratio, what="the median ratio"):
         sys.exit(f"{what} {ratio:.3f} is below {arguments.at_least}")
 
 
-def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False):
-    """Step 0 and nn.Module on one rank, next to steps, {kind: (program, options)}, and peers in Python on several. Each of
-    ours also runs with the matrix product of the peers. First checks that all with as many rows train the same model.
-    Returns the ratios of these pairs."""
+def race_on_ranks(arguments, step0, steps, peers, has_copies=False):
+    """Step 0 and nn.Module on one rank, next to steps, {kind: (program, options)}, and their peers in Python, {kind: name}, on
+    several. Each of ours also runs with the matrix product of the peers. First checks that all with as many rows train the same
+    model. Exits if a step's speed is below --at-least times step 0's."""
     ranks = arguments.ranks
+    ours, theirs = ["step0", *steps], ["module", *peers]
+    names = {kind + suffix: f"step {kind[-1]}{how}" for suffix, how in (("", ""), ("-blas", ", BLAS")) for kind in ours}
+    names |= {"copies": "step 0, copies", "module": "nn.Module", **peers}
+    # Scaling against one's own single process first, then ours over theirs, as it is and with the same matrix product.
+    pairs = [*((kind, "step0") for kind in (*steps, "copies")), *((kind, "copies") for kind in steps)]
+    pairs += [*((f"{kind}-blas", "step0-blas") for kind in steps), *((kind, "module") for kind in peers)]
+    pairs += [*zip(ours, theirs), *((f"{mine}-blas", peer) for mine, peer in zip(ours, theirs))]
     print(f"{ranks} ranks; {shape_text(arguments)}", flush=True)
     with tempfile.TemporaryDirectory(prefix="ladder-race-") as folder:
         race, runs = Race(arguments, folder, step0, ranks), {}
 
-        def ours(program, *options, **more):
+        def run(program, *options, **more):
             return lambda num_steps: race.run_step(program, num_steps, *options, **more)
 
         def python(num_ranks, parallel="ddp"):
             return lambda num_steps: race.run_python("module", num_steps, num_ranks, parallel)
 
         for suffix, products in {"": (), "-blas": PEERS_PRODUCTS}.items():
-            runs["step0" + suffix] = ours(step0, *products)
-            runs |= {kind + suffix: ours(program, *options, *products, ranks=ranks) for kind, (program, options) in steps.items()}
+            runs["step0" + suffix] = run(step0, *products)
+            runs |= {kind + suffix: run(program, *options, *products, ranks=ranks) for kind, (program, options) in steps.items()}
         if has_copies:
-            runs["copies"] = ours(step0, copies=ranks)
+            runs["copies"] = run(step0, copies=ranks)
         runs |= {"module": python(1)} | {kind: python(ranks, kind) for kind in peers}
         alone = ("step0", "step0-blas", "module")
         same = [alone, [kind for kind in runs if kind not in (*alone, "copies")]]
@@ -281,4 +288,5 @@ def race_on_ranks(arguments, step0, steps, peers, names, pairs, has_copies=False
     print_load(loads)
     progress.finish()
     write_figures(arguments, {"tokens_per_second": tokens_per_s, "ratios": ratios, "load": loads})
-    return ratios
+    for kind in steps:
+        require_ratio(arguments, statistics.median(ratios[f"{names[kind]} / step 0"]), f"{names[kind]}: the median ratio")
