@@ -23,7 +23,7 @@ import sys
 from processes import Progress, run_all, train
 from results import result_folder, results_parser, write, write_results
 from launcher.console import count_from, list_of
-from launcher.figures import page
+from launcher.figures import Panel, numbers, page
 from launcher.plan import without
 from launcher.rungs import read_rungs
 from launcher.tables import table
@@ -118,89 +118,78 @@ def svg(rows):
     has_fp32 = "held_fp32_theory" in rows[0]
     kinds = ("held", "held_theory", "held_fp32_theory")
     most = max(row.get(kind, 0) / row["num_parameters"] for row in rows for kind in kinds)
-    scale = HEIGHT / (4 * (int(most / 4) + 1))
-    out, x, floor, width = [], LEFT, TOP + HEIGHT, 0
+    high, apart = 4 * (int(most / 4) + 1), BAR + BAR_GAP + (FP32_BAR if has_fp32 else 0)
     groups = [[row for row in rows if row["ranks"] == ranks] for ranks in sorted({row["ranks"] for row in rows})]
-    for group in groups:
-        if has_fp32 and group is not groups[0]:
-            x, floor = LEFT, floor + LINE
-        if x == LEFT:
-            out += grid(floor, scale)
-        start = x
-        for row in group:
-            out += bars(row, x, scale, floor)
-            x += BAR + BAR_GAP + (FP32_BAR if has_fp32 else 0)
-        ranks = group[0]["ranks"]
-        label = "1 rank" if ranks == 1 else f"{ranks} ranks"
-        out.append(f'<text x="{(start + x - BAR_GAP) / 2:.0f}" y="{floor + 38}" text-anchor="middle">step, {label}</text>')
-        x += GROUP_GAP
-        width = max(width, x)
-    width = max(width, legend(out, has_fp32))
+    drawn, names_end = legend(has_fp32)
+    lines = [[group] for group in groups] if has_fp32 else [groups]
+    width = max(names_end, *(LEFT + sum(len(group) * apart + GROUP_GAP for group in line) for line in lines))
+    for number, line in enumerate(lines):
+        panel = Panel(LEFT, TOP + number * LINE, width - LEFT, HEIGHT, 1, 0, high)
+        drawn.append(f'<text x="{LEFT - 44}" y="{panel.y - 14}">bytes per parameter</text>')
+        drawn += panel.grid(numbers(range(0, high + 1, 4)))
+        x = LEFT
+        for group in line:
+            ranks, end = group[0]["ranks"], x + len(group) * apart
+            label = "1 rank" if ranks == 1 else f"{ranks} ranks"
+            drawn.append(f'<text x="{(x + end - BAR_GAP) / 2:.0f}" y="{panel.y + HEIGHT + 38}" text-anchor="middle">step, {label}</text>')
+            for at, row in zip(range(x, end, apart), group):
+                drawn += bars(row, at, panel)
+            x = end + GROUP_GAP
     style = ".theory{stroke:#222;stroke-width:2.5}"
     if has_fp32:
         style += ".fp32{fill:#999;fill-opacity:.45}.paper{stroke:#aa3377;stroke-width:2.5;stroke-dasharray:5 2}"
     title = "Bytes of model state per parameter, held between steps by the fullest rank"
-    return page(width, floor + 48, title, [shape.replace("WIDTH", str(width)) for shape in out], style)
+    return page(width, panel.y + HEIGHT + 48, title, drawn, style)
 
 
-def grid(floor, scale):
-    out = [f'<text x="{LEFT - 44}" y="{floor - HEIGHT - 14}">bytes per parameter</text>']
-    for tick in range(0, int(HEIGHT / scale) + 1, 4):
-        y = floor - tick * scale
-        out.append(f'<line x1="{LEFT - 6}" y1="{y:.1f}" x2="WIDTH" y2="{y:.1f}" class="grid"/>')
-        out.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>')
-    return out
-
-
-def bars(row, x, scale, floor):
+def bars(row, x, panel):
     """What a step holds, stacked; with 16 bits, next to what it holds in fp32."""
-    out = []
+    out, floor = [], panel.y + panel.height
 
     def place(size):
-        return floor - size / row["num_parameters"] * scale
+        return panel.place(0, size / row["num_parameters"])[1]
+
+    def bar(size, base, width, look):
+        out.append(f'<rect x="{x}" y="{place(base + size):.1f}" width="{width}" height="{place(base) - place(base + size):.1f}" {look}/>')
 
     def line(size, kind):
         out.append(f'<line x1="{x - 3}" y1="{place(size):.1f}" x2="{x + BAR + 3}" y2="{place(size):.1f}" class="{kind}"/>')
 
-    number = row["stage"].split("_")[0].removeprefix("step")
-    has_fp32 = "held_fp32_theory" in row
+    has_fp32, held = "held_fp32_theory" in row, 0
     if has_fp32:
-        y = place(row["held_fp32_theory"])
-        out.append(f'<rect x="{x}" y="{y:.1f}" width="{FP32_BAR}" height="{floor - y:.1f}" class="fp32"/>')
+        bar(row["held_fp32_theory"], 0, FP32_BAR, 'class="fp32"')
         x += FP32_BAR
-    y = float(floor)
-    for kind in HELD:
-        size = row[kind] / row["num_parameters"] * scale
-        y -= size
-        if size > 0:
-            out.append(f'<rect x="{x}" y="{y:.1f}" width="{BAR}" height="{size:.1f}" fill="{COLOURS[kind]}"/>')
+    for kind in filter(row.get, HELD):
+        bar(row[kind], held, BAR, f'fill="{COLOURS[kind]}"')
+        held += row[kind]
     line(row["held_theory"], "theory")
     if has_fp32:
         if row["held_16_bit_gradients_theory"] < row["held_theory"]:
             line(row["held_16_bit_gradients_theory"], "paper")
-        held = f'{row["held"] / row["num_parameters"]:.1f}'.removesuffix(".0")
-        out.append(f'<text x="{x + BAR / 2}" y="{y - 6:.1f}" text-anchor="middle">{held}</text>')
+        text = f'{row["held"] / row["num_parameters"]:.1f}'.removesuffix(".0")
+        out.append(f'<text x="{x + BAR / 2}" y="{place(held) - 6:.1f}" text-anchor="middle">{text}</text>')
+    number = row["stage"].split("_")[0].removeprefix("step")
     out.append(f'<text x="{x + BAR / 2}" y="{floor + 16}" text-anchor="middle">{number}</text>')
     return out
 
 
-def legend(out, has_fp32):
-    """On two lines. Returns where the longer one ends."""
-    sign = '<rect x="AT" y="{}" width="12" height="12" {}/>'
-    entries = [[(kind, sign.format(12, f'fill="{COLOURS[kind]}"'), 18) for kind in HELD]]
-    entries.append([("theory", '<line x1="AT" y1="40" x2="END" y2="40" class="theory"/>', 24)])
+def legend(has_fp32):
+    """On two lines; and where the longer one ends."""
+    names = [[(kind, f'fill="{COLOURS[kind]}"') for kind in HELD], [("theory", 'class="theory"')]]
     if has_fp32:
-        entries[1].append(("the same in fp32", sign.format(34, 'class="fp32"'), 18))
-        entries[1].append(("with 16-bit gradients, as in the ZeRO paper", '<line x1="AT" y1="40" x2="END" y2="40" class="paper"/>', 24))
-    end = 0
-    for line, y in zip(entries, (23, 45)):
+        names[1] += [("the same in fp32", 'class="fp32"'), ("with 16-bit gradients, as in the ZeRO paper", 'class="paper"')]
+    out, ends = [], []
+    for line, y in zip(names, (23, 45)):
         x = LEFT
-        for name, drawn, indent in line:
-            out.append(drawn.replace("END", str(x + 18)).replace("AT", str(x)))
+        for name, look in line:
+            is_line = "theory" in look or "paper" in look
+            out.append(f'<line x1="{x}" y1="{y - 5}" x2="{x + 18}" y2="{y - 5}" {look}/>' if is_line else
+                       f'<rect x="{x}" y="{y - 11}" width="12" height="12" {look}/>')  # fmt: skip
+            indent = 24 if is_line else 18
             out.append(f'<text x="{x + indent}" y="{y}">{name}</text>')
             x += indent + 24 + 7 * len(name)
-        end = max(end, x)
-    return end
+        ends.append(x)
+    return out, max(ends)
 
 
 def held_in_theory(build, stage, ranks, options):

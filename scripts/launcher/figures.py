@@ -27,13 +27,18 @@ class Panel(NamedTuple):
     def place(self, x, y):
         return self.x + x / self.most * self.width, self.y + (self.high - y) / (self.high - self.low) * self.height
 
-    def draw(self, curves, ticks, label, marks=None):
-        """With lines at `ticks`, {height: text}; below it numbers, {x: text} or three of them, and what they are."""
+    def grid(self, ticks):
+        """Lines at these heights, {height: text}."""
         out = []
         for tick, text in ticks.items():
             _, y = self.place(0, tick)
             out.append(f'<line x1="{self.x}" y1="{y:.1f}" x2="{self.x + self.width}" y2="{y:.1f}" class="grid"/>')
             out.append(f'<text x="{self.x - 6}" y="{y + 5:.1f}" text-anchor="end">{text}</text>')
+        return out
+
+    def draw(self, curves, ticks, label, marks=None):
+        """With lines at `ticks`; below it numbers, {x: text} or three of them, and what they are."""
+        out = self.grid(ticks)
         for at, text in (marks or {share * self.most: f"{share * self.most:.0f}" for share in (0, 0.5, 1)}).items():
             out.append(f'<text x="{self.place(at, 0)[0]:.0f}" y="{self.y + self.height + 20}" text-anchor="middle">{text}</text>')
         middle, below = self.x + self.width / 2, self.y + self.height + 42
