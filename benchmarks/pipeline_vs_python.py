@@ -83,9 +83,9 @@ def make_runs(race, a, blocks):
         runs[f"step 0, {p} copies, m={m}"] = lambda steps, o=ours: race.run_step(a.step0, steps, *o, copies=p)
         for kind, name in SCHEDULES.items():
             pipeline = (*ours, "--pipeline-stages", str(p), "--pipeline-schedule", kind)
-            peer = ("--parallel", kind, "--num-microbatches", str(m), "--blocks", cut)
+            peer = ("--num-microbatches", str(m), "--blocks", cut)
             runs[f"step 8 {name}, m={m}"] = lambda steps, o=pipeline: race.run_step(a.step8, steps, *o, ranks=p)
-            runs[f"PyTorch {name}, m={m}"] = lambda steps, o=peer: race.run_peer("python_pipeline.py", steps, p, *o)
+            runs[f"PyTorch {name}, m={m}"] = lambda steps, k=kind, o=peer: race.run_python("module", steps, p, k, further=o)
         for name in runs:
             num_microbatches.setdefault(name, m * p if "copies" in name else m)
     return runs, num_microbatches

@@ -70,6 +70,12 @@ def start_lighthouse(folder, log, children):
     return int(found[1])
 
 
+def command(program, **options):
+    """Of a trainer: micro_batch_size=2 is --micro-batch-size 2."""
+    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [str(program), "--quiet", *words]
+
+
 def run_all(commands, environment=None):
     """Runs all at once; returns what each printed. Exits if one fails or a signal asks to, after ending the others."""
     with contextlib.ExitStack() as stack:
@@ -152,15 +158,14 @@ class Progress(contextlib.AbstractContextManager):
             sys.exit(self.code)
 
 
-# Runs children that write their process id into argv[2] and then do what argv[3:] says.
+# Runs children, each of which notes that it has begun and then does what one of argv[2:] says.
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from processes import Progress, run_all
-folder, endings = sys.argv[2], sys.argv[3:]
 with Progress(2) as progress:
     progress.add("first")
-    run_all([["sh", "-c", f"echo $$ > {folder}/{i}; {ending}"] for i, ending in enumerate(endings)])
+    run_all([["sh", "-c", f"echo begun >>begun; {ending}"] for ending in sys.argv[2:]])
     progress.add("second")
 print("table")
 progress.finish()
@@ -168,42 +173,24 @@ print("written")
 """
 
 
-def is_running(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def is_written(file):
-    return file.is_file() and file.read_text().endswith("\n")
-
-
-def end_of(number, *endings):
-    """Of a program with these children, to which a signal is sent (or None): its exit code, what it has printed, and whether
-    one of them is left."""
-    with tempfile.TemporaryDirectory() as folder:
-        here = str(Path(__file__).resolve().parent)
-        command = [sys.executable, "-c", PROGRAM, here, folder, *endings]
-        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        files = [Path(folder) / str(i) for i in range(len(endings))]
-        # One that ends at once may end the program before the others have written theirs.
-        while program.poll() is None and not all(map(is_written, files)):
-            time.sleep(0.01)
-        if number is not None:
-            program.send_signal(number)
-        printed, _ = program.communicate(timeout=60)
-        return program.returncode, printed.split(), any(is_running(int(file.read_text())) for file in files if is_written(file))
-
-
 def self_test():
-    cases = [((number, "exec sleep 100", "exec sleep 100"), (128 + number, ["table"])) for number in SIGNALS]
-    cases.append(((None, "exec sleep 100", "exit 3"), (1, [])))
-    cases.append(((None, "exit 0", "sleep 0.2"), (0, ["table", "written"])))
-    for case, wanted in cases:
-        *found, is_left = end_of(*case)
-        assert found == list(wanted) and not is_left, f"{case}: ended with {found}, not {wanted}; a child is left: {is_left}"
+    from stand_ins import Checkout, expect
+
+    cases = [((number, "exec sleep 100", "exec sleep 100"), 128 + number, ["table"]) for number in SIGNALS]
+    cases.append(((None, "exec sleep 100", "exit 3"), 1, []))
+    cases.append(((None, "exit 0", "sleep 0.2"), 0, ["table", "written"]))
+    for (number, *endings), code, wanted in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            checkout = Checkout(folder)
+            program = checkout.start(sys.executable, "-c", PROGRAM, str(Path(__file__).resolve().parent), *endings)
+            # One that ends at once may end the program before the others have begun.
+            checkout.wait_for(lambda: program.poll() is not None or len(checkout.lines("begun")) == len(endings))
+            if number is not None:
+                program.send_signal(number)
+            output, _ = program.communicate(timeout=60)
+            printed = [line for line in output.splitlines() if line in ("table", "written")]
+            expect((program.returncode, printed) == (code, wanted), number, endings, "ended with", program.returncode, output)
+            expect(not checkout.processes(), number, endings, "a child is left:", checkout.processes())
     print(f"self-test: {len(cases)} programs ended as they should")
 
 

@@ -1,16 +1,18 @@
-"""The opponents of speed_vs_python.py, ddp_vs_python.py, zero_vs_python.py and gpu_vs_python.py: a step's training run in
-PyTorch, as one would write it in Python; in several processes, over gloo, DistributedDataParallel, the same with the optimizer of
-ZeroRedundancyOptimizer, or fully_shard (FSDP2), which keeps parameters whole from forward to backward, as ZeRO-2 would,
-or not, as ZeRO-3.
+"""The opponents of the benchmarks NAME_vs_python.py: a step's training run in PyTorch, as one would write it in Python; in
+several processes, over gloo, DistributedDataParallel, the same with the optimizer of ZeroRedundancyOptimizer, or fully_shard
+(FSDP2), which keeps parameters whole from forward to backward, as ZeRO-2 would, or not, as ZeRO-3; or a pipeline of
+torch.distributed.pipelining, whose stages have the --blocks, the first one the embedding and the last one the head.
 
     python benchmarks/python_trainer.py --kind module|huggingface [--parallel ddp|zero1|fsdp-zero2|fsdp-zero3]
+                                        [--parallel gpipe|1f1b --num-microbatches N --blocks 3,3]
                                         [--precision fp32|bf16|masters|autocast] [--device cpu|cuda] [--compile]
                                         --checkpoint FOLDER --data FILE --shape JSON --options JSON --num-steps N
                                         --threads N
 
 Starts from a checkpoint of step 0 and reads the same token file in the same order, so its losses must be step 0's, or
-step 4's. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one rank of
-several: it reads the rows that the course's sampler gives this rank, and its losses are those of its own rows.
+those of another step. Where the environment says WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as torchrun does, it is one
+rank of several: it reads the rows that the course's sampler gives this rank, and its losses are those of its own rows. All
+stages of a pipeline have the same losses; they clip by the norm of the whole gradient.
 Prints one line of JSON: num_parameters, step_seconds (a list), losses (a list), torch_version; on a GPU also peak_bytes,
 the most that its tensors have occupied.
 """
@@ -30,10 +32,13 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from tensor_files import read_tensors  # noqa: E402
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 class Block(nn.Module):
@@ -161,7 +166,6 @@ class Masters:
 
 def make_parallel(model, groups, options, parallel):
     """The model and its optimizer on the ranks of the default group."""
-    adamw = {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
     if parallel.startswith("fsdp"):
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         is_dropped = parallel == "fsdp-zero3"
@@ -170,71 +174,106 @@ def make_parallel(model, groups, options, parallel):
         fully_shard(model, mesh=mesh, reshard_after_forward=is_dropped)
         for group in groups:  # fully_shard has put other parameters in their place
             group["params"] = [p for p in model.parameters() if (p.dim() >= 2) == (group["weight_decay"] > 0)]
-        return model, torch.optim.AdamW(groups, **adamw)
+        return model, torch.optim.AdamW(groups, **adamw(options))
     if parallel == "zero1":
-        optimizer = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **adamw)
+        optimizer = ZeroRedundancyOptimizer(groups, optimizer_class=torch.optim.AdamW, **adamw(options))
     else:
-        optimizer = torch.optim.AdamW(groups, **adamw)
+        optimizer = torch.optim.AdamW(groups, **adamw(options))
     # Without gradient_as_bucket_view another copy per step.
     return DistributedDataParallel(model, gradient_as_bucket_view=True), optimizer
 
 
-def parameter_groups(parameters, weight_decay):
+def parameter_groups(parameters, options):
     """For AdamW: matrices decay, vectors do not."""
     return [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": options["weight_decay"]},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
 
 
-def make_parser(parallels):
-    """The options that race.py passes."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--parallel", choices=parallels, default=parallels[0])
-    parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--shape", type=json.loads, required=True)
-    parser.add_argument("--options", type=json.loads, required=True)
-    parser.add_argument("--num-steps", type=int, required=True)
-    parser.add_argument("--threads", type=int, required=True)
-    return parser
+def adamw(options):
+    return {"lr": options["lr"], "betas": options["betas"], "eps": options["eps"], "fused": True}
 
 
-def main():
-    parser = make_parser(["ddp", "zero1", "fsdp-zero2", "fsdp-zero3"])
-    parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
-    parser.add_argument("--precision", choices=["fp32", "bf16", "masters", "autocast"], default="fp32",
-                        help="bf16: of the parameters; masters: the same with fp32 masters; autocast: fp32 parameters, bf16 products")  # fmt: skip
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one process")
-    parser.add_argument("--compile", action="store_true", help="forward and loss through torch.compile; one process")
-    arguments = parser.parse_args()
-    shape, options, device = arguments.shape, arguments.options, arguments.device
-    torch.set_num_threads(arguments.threads)
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+# ---- a pipeline -------------------------------------------------------------------------------------------------------
 
-    model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
-    load(model, arguments.checkpoint)
-    model.to(device)
+
+class Stage(nn.Module):
+    """Some of a model's layers: tokens or activations [B, T, C] -> activations or logits [B, T, V]."""
+
+    def __init__(self, model, blocks, is_first, is_last):
+        super().__init__()
+        self.blocks = nn.ModuleList(model.blocks[i] for i in blocks)
+        self.wte, self.wpe = (model.wte, model.wpe) if is_first else (None, None)
+        self.ln_f, self.lm_head = (model.ln_f, model.lm_head) if is_last else (None, None)
+
+    def forward(self, x):
+        if self.wte is not None:
+            x = Gpt.embed(self, x)
+        for block in self.blocks:
+            x = block(x)
+        return x if self.lm_head is None else Gpt.logits(self, x)
+
+
+def clip(parameters, largest, loss):
+    """As clip_grad_norm_ does, by the norm over all stages. Returns the loss of the last stage, which others pass as 0."""
+    squares = sum(norm.double() ** 2 for norm in torch._foreach_norm([p.grad for p in parameters]))
+    sums = torch.stack([squares, torch.tensor(loss, dtype=torch.float64)])
+    dist.all_reduce(sums)
+    factor = largest / (sums[0].sqrt().item() + 1e-6)
+    if factor < 1:
+        torch._foreach_mul_([p.grad for p in parameters], factor)
+    return sums[1].item()
+
+
+def pipeline_step(model, arguments, read):
+    """A function that makes a step of this rank's stage; read(step) gives the rows of all its microbatches."""
+    rank, num_stages, blocks, options = dist.get_rank(), dist.get_world_size(), arguments.blocks, arguments.options
+    begin, is_first, is_last = sum(blocks[:rank]), rank == 0, rank == num_stages - 1
+    module = Stage(model, range(begin, begin + blocks[rank]), is_first, is_last)
+    parameters = list(module.parameters())
+    optimizer = torch.optim.AdamW(parameter_groups(parameters, options), **adamw(options))
+    num_targets = options["rows"] * arguments.num_microbatches * arguments.shape["context"]
+
+    def loss_of_microbatch(logits, targets):
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / num_targets
+
+    stage = PipelineStage(module, rank, num_stages, torch.device("cpu"))
+    schedule = SCHEDULES[arguments.parallel](stage, arguments.num_microbatches, loss_of_microbatch, scale_grads=False)  # it is divided already
+
+    def train_step(step):
+        (tokens, targets), parts = read(step), []
+        of_first, of_last = [tokens] if is_first else [], {"target": targets, "losses": parts} if is_last else {}
+        schedule.step(*of_first, **of_last, return_outputs=False)
+        loss = clip(parameters, options["clip_norm"], sum(part.item() for part in parts))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return train_step
+
+
+# ---- everything else ---------------------------------------------------------------------------------------------------
+
+
+def whole_model_step(model, arguments, read):
+    """A function that makes a step of the model, on this rank's rows."""
+    options, device = arguments.options, arguments.device
     masters = Masters(list(model.parameters())) if arguments.precision == "masters" else None
     if arguments.precision in ("bf16", "masters"):
         model.to(torch.bfloat16)
     model.train()
     parameters = masters.copies if masters else list(model.parameters())
-    groups = parameter_groups(parameters, options["weight_decay"])
-    num_parameters = sum(p.numel() for p in parameters)
-    if world_size > 1:
-        dist.init_process_group("gloo")
+    groups = parameter_groups(parameters, options)
+    if dist.is_initialized():
         model, optimizer = make_parallel(model, groups, options, arguments.parallel)
         parameters = list(model.parameters())
     else:
-        optimizer = torch.optim.AdamW(groups, lr=options["lr"], betas=options["betas"], eps=options["eps"], fused=True)
-    data = np.memmap(arguments.data, dtype="<u2", mode="r")
+        optimizer = torch.optim.AdamW(groups, **adamw(options))
     compute_loss = torch.compile(loss_of) if arguments.compile else loss_of
 
-    step_seconds, losses = [], []
-    for step in range(arguments.num_steps):
-        start = time.perf_counter()
-        tokens, targets = read_batch(data, step, options["rows"], shape["context"], rank, world_size)
+    def train_step(step):
+        tokens, targets = read(step)
         loss = compute_loss(model, tokens.to(device), targets.to(device), arguments.precision == "autocast")
         loss.backward()
         if masters:
@@ -245,13 +284,61 @@ def main():
             masters.round_to_parameters()
         else:
             optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
+        value = loss.item()
         if device == "cuda":
             torch.cuda.synchronize()  # or the clock is read before the optimizer has finished
+        return value
+
+    return train_step
+
+
+def parse_arguments():
+    """The options that race.py passes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", choices=["module", "huggingface"], required=True)
+    parser.add_argument("--parallel", choices=["ddp", "zero1", "fsdp-zero2", "fsdp-zero3", *SCHEDULES], default="ddp")
+    parser.add_argument("--num-microbatches", type=int, default=1, help="of a pipeline")
+    parser.add_argument("--blocks", type=lambda text: [int(count) for count in text.split(",")], help="of each stage")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "masters", "autocast"], default="fp32",
+                        help="bf16: of the parameters; masters: the same with fp32 masters; autocast: fp32 parameters, bf16 products")  # fmt: skip
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: one GPU, one process")
+    parser.add_argument("--compile", action="store_true", help="forward and loss through torch.compile; one process")
+    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--shape", type=json.loads, required=True)
+    parser.add_argument("--options", type=json.loads, required=True)
+    parser.add_argument("--num-steps", type=int, required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    shape, rows = arguments.shape, arguments.options["rows"]
+    torch.set_num_threads(arguments.threads)
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    model = (Gpt if arguments.kind == "module" else HuggingFace)(**shape)
+    load(model, arguments.checkpoint)
+    model.to(arguments.device)
+    num_parameters = sum(p.numel() for p in model.parameters())
+    if world_size > 1:
+        dist.init_process_group("gloo")
+    data = np.memmap(arguments.data, dtype="<u2", mode="r")
+    if arguments.parallel in SCHEDULES:  # whose stages have the rows in common
+        rows, place, make_step = rows * arguments.num_microbatches, (0, 1), pipeline_step
+    else:
+        place, make_step = (rank, world_size), whole_model_step
+    train_step = make_step(model, arguments, lambda step: read_batch(data, step, rows, shape["context"], *place))
+    del model
+
+    step_seconds, losses = [], []
+    for step in range(arguments.num_steps):
+        start = time.perf_counter()
+        losses.append(train_step(step))
         step_seconds.append(time.perf_counter() - start)
     run = {"num_parameters": num_parameters, "step_seconds": step_seconds, "losses": losses}
     run["torch_version"] = torch.__version__
-    if device == "cuda":
+    if arguments.device == "cuda":
         run["peak_bytes"] = torch.cuda.max_memory_allocated()
     print(json.dumps(run), flush=True)
     if world_size > 1:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from processes import Progress, on_ranks, run_all
+from processes import Progress, command, on_ranks, run_all
 from results import ROOT, cpu_info, write
 from launcher.console import count_from
 
@@ -100,8 +100,8 @@ class Race:
         outs = [Path(tempfile.mkdtemp(prefix="run", dir=self.folder)) for _ in range(copies)]
         commands = []
         for out in outs:
-            command = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
-            commands.append(on_ranks(ranks, command))
+            words = [*self.step_command(program, num_steps, out), "--init-from", str(self.checkpoint), *further]
+            commands.append(on_ranks(ranks, words))
         run_all(commands)
         reports = [json.loads((out / "report.json").read_text()) for out in outs]
         for out in outs:
@@ -110,41 +110,31 @@ class Race:
 
     def run_python(self, kind, num_steps, ranks=1, parallel="ddp", precision="fp32", further=()):
         """python_trainer.py; with several ranks over gloo. Losses are means over ranks."""
-        return self.run_peer("python_trainer.py", num_steps, ranks, "--kind", kind, "--parallel", parallel,
-                             "--precision", precision, "--device", self.device, *further)  # fmt: skip
-
-    def run_peer(self, program, num_steps, ranks, *further):
-        """A program with the options of python_trainer.py, and further ones."""
         a = self.arguments
         shape = {"layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
                  "vocab_size": self.vocab_size}  # fmt: skip
         if not self.is_tied:
             shape["is_tied"] = False
-        command = [
-            sys.executable, str(ROOT / "benchmarks" / program), *further,
+        words = [
+            sys.executable, str(ROOT / "benchmarks/python_trainer.py"), "--kind", kind, "--parallel", parallel,
+            "--precision", precision, "--device", self.device, *further,
             "--checkpoint", str(self.checkpoint), "--data", str(self.data), "--shape", json.dumps(shape),
             "--options", json.dumps({**OPTIMIZER, "rows": a.micro_batch_size}),
             "--num-steps", str(num_steps), "--threads", str(a.threads),
         ]  # fmt: skip
         environment = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        texts = run_all([["env", f"RANK={rank}", *command] for rank in range(ranks)], environment)
+        texts = run_all([["env", f"RANK={rank}", *words] for rank in range(ranks)], environment)
         runs = [json.loads(text.splitlines()[-1]) for text in texts]
         return {**runs[0], "losses": [sum(losses) / ranks for losses in zip(*(run["losses"] for run in runs))]}
 
     def step_command(self, program, num_steps, out):
         a, o = self.arguments, OPTIMIZER
-        options = {
-            "layers": a.layers, "heads": a.heads, "channels": a.channels, "context": a.context,
-            "micro-batch-size": a.micro_batch_size, "threads": a.threads, "steps": num_steps, "out": out,
-            "data": self.data, "vocab-size": self.vocab_size, "order": "sequential", "lr": o["lr"],
-            "lr-schedule": "constant", "weight-decay": o["weight_decay"], "beta1": o["betas"][0],
-            "beta2": o["betas"][1], "eps": o["eps"], "clip-norm": o["clip_norm"],
-            "tie-embeddings": str(self.is_tied).lower(), "device": self.device,
-        }  # fmt: skip
-        command = [str(program), "--quiet"]
-        for name, value in options.items():
-            command += [f"--{name}", str(value)]
-        return command
+        return command(
+            program, layers=a.layers, heads=a.heads, channels=a.channels, context=a.context, micro_batch_size=a.micro_batch_size,
+            threads=a.threads, steps=num_steps, out=out, data=self.data, vocab_size=self.vocab_size, order="sequential", lr=o["lr"],
+            lr_schedule="constant", weight_decay=o["weight_decay"], beta1=o["betas"][0], beta2=o["betas"][1], eps=o["eps"],
+            clip_norm=o["clip_norm"], tie_embeddings=str(self.is_tied).lower(), device=self.device,
+        )  # fmt: skip
 
 
 def free_port():

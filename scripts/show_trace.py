@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 
 from draw_trace import draw, median_step
-from launcher.console import SelfTest
+from launcher.console import SelfTest, new_file
 from launcher.tables import table
 from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
 
@@ -63,15 +63,12 @@ def summary(trace):
 # ---- traces of known content -------------------------------------------------------------------------------------------
 
 
-def made_trace(spans, waits=(), operations=(), step="step4", ranks=1):
-    """Each rank has the same slices: (begin, end, name, args) in microseconds."""
-    events = []
-    for rank in range(ranks):
-        for category, slices in (("span", spans), ("wait", waits), ("operation", operations)):
-            for begin, end, name, args in slices:
-                events.append({"ph": "X", "pid": rank + 1, "tid": 1 if category != "operation" else 2, "ts": begin,
-                               "dur": round(end - begin, 3), "cat": category, "name": name, "args": args})  # fmt: skip
-    about = {"step": step, "world_size": ranks, "dropped_events": [0] * ranks, "clock_error_us": [0.0] * ranks, "config": {}}
+def made_trace(slices):
+    """Two ranks have the same of them: (begin, end, name, args) in microseconds, by category."""
+    events = [{"ph": "X", "pid": pid, "tid": 1 if category != "operation" else 2, "ts": begin, "dur": round(end - begin, 3),
+               "cat": category, "name": name, "args": args}
+              for pid in (1, 2) for category, of in slices.items() for begin, end, name, args in of]  # fmt: skip
+    about = {"step": "step4", "world_size": 2, "dropped_events": [0, 0], "clock_error_us": [0.0, 0.0], "config": {}}
     return {"otherData": about, "traceEvents": events}
 
 
@@ -80,7 +77,7 @@ def self_test():
     steps = [(0, 50, "step", {"step": 1}), (100, 200, "step", {"step": 2}), (110, 140, "forward", {"chunk": 0, "microbatch": 0}),
              (140, 140.6, "backward", {"chunk": 0, "microbatch": 0}), (140.3, 140.6, "block2", {})]  # fmt: skip
     held = {"ph": "C", "pid": 1, "ts": 120, "name": "memory", "args": {"gradients": 2.5e6}}
-    content = made_trace(steps, [(150, 170, "wait", bucket)], [(130, 170, "all_reduce: bucket 3", bucket)], ranks=2)
+    content = made_trace({"span": steps, "wait": [(150, 170, "wait", bucket)], "operation": [(130, 170, "all_reduce: bucket 3", bucket)]})
     content["traceEvents"].append(held)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
@@ -116,15 +113,11 @@ def main():
     )  # fmt: skip
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="what --trace has written")
     parser.add_argument("--step", type=int, metavar="N", help="the optimizer step to draw; default: the one of median length")
-    parser.add_argument("--svg", type=Path, metavar="OUT", help="a new file for the drawing")
+    parser.add_argument("--svg", type=new_file, metavar="OUT", help="a new file for the drawing")
     parser.add_argument("--self-test", action=SelfTest, const=self_test, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.file is None:
         parser.error("a file is needed: ./ladder trace FILE")
-    if arguments.svg and (arguments.svg.exists() or arguments.svg.is_symlink()):
-        parser.error(f"--svg {arguments.svg} already exists: name a new file, or remove this one")
-    if arguments.svg and not arguments.svg.parent.is_dir():
-        parser.error(f"--svg {arguments.svg}: there is no folder {arguments.svg.parent}")
     if arguments.step is not None and not arguments.svg:
         parser.error(f"--step {arguments.step} says what to draw: name a file with --svg, too")
     try:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from processes import BUILD, run_all  # noqa: E402
+from processes import BUILD, command, run_all  # noqa: E402, F401
 
 LOGITS = BUILD / "tests/huggingface/logits"
 AT_ONCE = 4  # on two cores; each needs a second or so, most of it to load libtorch
@@ -38,11 +38,6 @@ class Result(NamedTuple):
 
 def trainer(step):
     return BUILD / step / step
-
-
-def command(program, **options):
-    words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return [str(program), "--quiet", *words]
 
 
 def start(commands):

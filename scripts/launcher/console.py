@@ -9,6 +9,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -108,6 +109,16 @@ def count_from(least: int, most: int):
 def list_of(read):
     """For add_argument(type=…): such texts, separated by commas."""
     return lambda text: [read(word) for word in text.split(",")]
+
+
+def new_file(text: str) -> Path:
+    """For add_argument(type=…): one that is not there yet, in a folder that is."""
+    path = Path(text)
+    if path.exists() or path.is_symlink():
+        raise argparse.ArgumentTypeError(f"{path} already exists: name a new file, or remove this one")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path}: there is no folder {path.parent}")
+    return path
 
 
 def reader(read, what: str):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
-from launcher.console import Parser, count_from, fail, list_of, option_of, read_link, say, usage_error
+from launcher.console import Parser, count_from, fail, list_of, new_file, option_of, read_link, say, usage_error
 from launcher.figures import Curve, Panel, legend, page
 from launcher.launch import mpirun
 from launcher.processes import call
@@ -69,7 +69,7 @@ def parse(words: list[str]):
     parser.add_argument("--ranks", type=COUNTS, default="1,2,4,16,64,256,1024", help="that are simulated (default %(default)s)")
     parser.add_argument("--measure", dest="measured", metavar="RANKS", type=lambda text: text and COUNTS(text), default="2,4",
                         help="real ones, each a process; '' for none (default %(default)s)")  # fmt: skip
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the curves into this new file")
+    parser.add_argument("--svg", type=new_file, metavar="FILE", help="draw the curves into this new file")
     num_steps = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     this, options = parser.parse_known_args(words[num_steps:])
     this.steps = list(dict.fromkeys(resolve_step(word) for word in words[:num_steps] or ["step4"]))
@@ -78,10 +78,6 @@ def parse(words: list[str]):
             usage_error(f"scale does not take --{name}: it sets that itself, or trains only to measure")
     if late := [word for word in options if re.fullmatch(r"step\d\w*", word)]:
         usage_error(f"'{late[0]}' stands after an option: name the steps first")
-    if this.svg and this.svg.exists():
-        usage_error(f"--svg {this.svg} already exists: name a new file, or remove this one")
-    if this.svg and not this.svg.parent.is_dir():
-        usage_error(f"--svg {this.svg}: there is no folder {this.svg.parent}")
     if wrong := [step for step in this.steps if not re.match(r"step[3-9]_", step)]:
         usage_error(f"{wrong[0]} has nothing to scale: choose from step3 to step9")
     if this.measured and not shutil.which("mpirun"):
