@@ -187,7 +187,7 @@ def lost(gradient, reference):
 
 def scales_table(scales):
     lines = [["loss scale", "error of the gradient", "elements that have become zero"]]
-    lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f} %", f"{100 * row['zeros']:.3f} %"] for row in scales]
+    lines += [[f"{row['scale']:,}", f"{100 * row['error']:.3f}%", f"{100 * row['zeros']:.3f}%"] for row in scales]
     return table(lines, numbers_right=True)
 
 
@@ -198,13 +198,13 @@ def sums_table(sums):
         lines.append(
             [str(row["ranks"]), str(ROWS // row["ranks"]), percent(computing["error"]),
              f"{percent(computing['worst'])}, `{computing['worst_tensor']}`", percent(adding["error"]),
-             f"{100 * adding['changed']:.0f} %"]
+             f"{100 * adding['changed']:.0f}%"]
         )  # fmt: skip
     return table(lines, numbers_right=True)
 
 
 def percent(share):
-    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.0f}%"
 
 
 WIDTH, HEIGHT, GAP, LEFT = 330, 220, 74, 52  # of a panel, between panels, and left of them
@@ -282,8 +282,8 @@ def claims_of(text):
         (r"Another seed ends about (\w+) times as far from fp32", (seed_ratio,)),
         (r"ends more than ([\d.]+) from fp32, about (\w+) times their largest distance", (str(WITHIN), bound_ratio)),
         (r"without masters, which falls more slowly and ends ([\d.]+) higher", (f"{above[rounded]:.2f}",)),
-        (r"was off by [\d.]+ % instead of ([\d.]+ %)", (on_one_rank["bf16, fp32 gradients"],)),
-        (r"by \d+ % instead of less than ([\d.]+ %)", (on_one_rank["its worst tensor"].split(",")[0],)),
+        (r"was off by [\d.]+% instead of ([\d.]+%)", (on_one_rank["bf16, fp32 gradients"],)),
+        (r"by \d+% instead of less than ([\d.]+%)", (on_one_rank["its worst tensor"].split(",")[0],)),
     ]  # fmt: skip
 
 
@@ -373,7 +373,7 @@ def self_test():
     sums = [{"ranks": 4, "computing": errors, "adding": {**errors, "error": 0.002, "changed": 0.9}}]
     chapter = ([first, near], sums, [{"scale": 65536, "zeros": share, **errors}], 1000, "a CPU")
     written = write_chapter(text, *chapter)
-    assert "old" not in written and "| bf16" in written and "0.20 %" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written
+    assert "old" not in written and "| bf16" in written and "0.20%" in written and "| 65,536 " in written and written.endswith("-->\nz\n"), written
     assert write_chapter(written, *chapter) == written, "writing twice changes the chapter"
 
     chapter = (CHAPTER / "README.md").read_text()
