@@ -21,6 +21,7 @@ import contextlib
 import functools
 import json
 import math
+import operator
 import sys
 import tempfile
 from pathlib import Path
@@ -94,15 +95,21 @@ def logged_series(lines, metrics=()):
     return series
 
 
-def read_run(folder):
-    """The report, and with it `series`, {name: {step: value}}; before its first step, what earlier parts of the run have logged."""
-    report = read_report(folder)
-    first, series = report["first_step"], series_of(report)
-    lines = read_metrics(Path(folder) / "metrics.jsonl") if first else []
-    past = logged_series([line for line in lines if line["step"] <= first], report.get("metrics", ()))
-    report["series"] = {name: past.get(name, {}) | dict(enumerate(values, first + 1)) for name, values in series.items()}
+def whole_series(report, lines, steps, values):
+    """{name: {step: value}} of a whole run: the values at these steps, {name: list}, the validation losses of its report, and
+    from before its first step what earlier parts of the run have logged in these lines."""
+    series = {name: dict(zip(steps, of, strict=True)) for name, of in values.items()}
     for key, name in (("loss", VALIDATION), ("nats_per_byte", PER_BYTE)):
-        report["series"][name] = past.get(name, {}) | {entry["step"]: entry[key] for entry in report["val_losses"] if key in entry}
+        series[name] = {entry["step"] + 0: entry[key] for entry in report["val_losses"] if key == "loss" or key in entry}
+    past = logged_series([line for line in lines if line["step"] <= report["first_step"]], report.get("metrics", ()))
+    return {name: past.get(name, {}) | of for name, of in series.items()}
+
+
+def read_run(folder):
+    """The report, and with it `series`, {name: {step: value}}, of the whole run."""
+    report = read_report(folder)
+    lines = read_metrics(Path(folder) / "metrics.jsonl") if report["first_step"] else []
+    report["series"] = whole_series(report, lines, range(report["first_step"] + 1, last_step(report) + 1), series_of(report))
     return report
 
 
@@ -219,6 +226,14 @@ def describe_equality(run, reference, within):
     return f"{how}: {len(steps)} steps{of_all}, {report['num_parameters']} parameters, param_hash {report['param_hash']}"
 
 
+def spoil(report, place, value):
+    """Plants a value there, keys and indices from outside; with no place, a value for each of its keys."""
+    if not place:
+        report |= value or {}
+    else:
+        functools.reduce(operator.getitem, place[:-1], report)[place[-1]] = value
+
+
 BIAS = "h.0.attn.c_attn.bias"
 
 
@@ -260,11 +275,11 @@ class PlantedRun:
 
     def without(self, *place):
         *path, last = place
-        del functools.reduce(lambda at, key: at[key], path, self.report)[last]
+        del functools.reduce(operator.getitem, path, self.report)[last]
 
     def set(self, *place_and_value):
-        *path, last, value = place_and_value
-        functools.reduce(lambda at, key: at[key], path, self.report)[last] = value
+        *place, value = place_and_value
+        spoil(self.report, place, value)
 
 
 NAN = math.nan

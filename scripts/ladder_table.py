@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from compare_runs import differences
+from compare_runs import differences, spoil
 from launcher.console import SelfTest
 from launcher.rungs import FILE, is_corpus, read_rungs
 from launcher.tables import table
@@ -324,14 +324,9 @@ PLANTED = [
 def write_run(folder, rungs, name, place, value):
     """A correct report for each rung, except for one spoiled value in that of `name`."""
     for rung in rungs:
-        report = spoilt = right_report(rung)
+        report = right_report(rung)
         if rung.name == name:
-            for key in place[:-1]:
-                spoilt = spoilt[key]
-            if place:
-                spoilt[place[-1]] = value
-            else:
-                report |= value
+            spoil(report, place, value)
         (folder / rung.name).mkdir()
         (folder / rung.name / "report.json").write_text(json.dumps(report))
 

@@ -88,18 +88,6 @@ def length(ranges):
     return sum(b - a for a, b in ranges)
 
 
-def common(these, those):
-    """How long both of two merged lists of ranges are covered."""
-    total = i = j = 0
-    while i < len(these) and j < len(those):
-        total += max(0, min(these[i][1], those[j][1]) - max(these[i][0], those[j][0]))
-        if these[i][1] < those[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total
-
-
 def is_stage(span):
     return "chunk" in span.args and span.name in COMPUTING
 
@@ -148,11 +136,12 @@ def account(rank, steps):
         if begin <= wait.begin < end:
             waited_for[f"{wait.args['kind']} ({wait.args['label'].rstrip(' 0123456789') or 'no label'})"] += wait.end - wait.begin
     total, flight = end - begin, length(in_flight)
+    both = length(waiting) + flight - length(merged([*rank.waits, *rank.operations], begin, end))
     return Account(
         step_us=total / len(steps),
         waiting=length(waiting) / total,
         in_flight=flight / total,
-        hidden=1 - common(waiting, in_flight) / flight if flight else None,
+        hidden=1 - both / flight if flight else None,
         sent_bytes=sent / len(steps),
         waited_for={what: us / len(steps) for what, us in waited_for.items()},
     )

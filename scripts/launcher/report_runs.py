@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compare_runs import PER_BYTE, RATE, SECONDS, SERIES, VALIDATION, is_finite, is_number, logged_series, read_metrics, read_report
+from compare_runs import RATE, SECONDS, SERIES, VALIDATION, is_finite, is_number, logged_series, read_metrics, read_report, whole_series
 
 LOSS, GRADIENTS, PARAMETERS, UNITS = (SERIES[key] for key in ("losses", "grad_norms", "param_norms", "units"))
 PER_STEP = SERIES | {"learning_rates": RATE, "step_seconds": SECONDS}
@@ -71,13 +71,10 @@ def read_run(folder: Path) -> Run:
         if not isinstance(report.get(key), kind):
             raise ValueError(f"{path}: is damaged: {key} is {report.get(key)!r:.40}")
     try:
-        steps, first, metrics = number_steps(report, lines), report["first_step"], report.get("metrics", {})
-        past = logged_series([line for line in lines if line["step"] <= first], metrics)
-        values = {name: report[key] for key, name in PER_STEP.items()} | metrics
-        series = {name: past.get(name, {}) | dict(zip(steps, numbers(of), strict=True)) for name, of in values.items()}
-        for key, name in (("loss", VALIDATION), ("nats_per_byte", PER_BYTE)):
-            evaluations = {each["step"] + 0: each[key] for each in report["val_losses"] if key == "loss" or key in each}
-            series[name] = past.get(name, {}) | dict(zip(evaluations, numbers([*evaluations.values()])))
+        values = {name: report[key] for key, name in PER_STEP.items()} | report.get("metrics", {})
+        series = whole_series(report, lines, number_steps(report, lines), values)
+        if wrong := [value for of in series.values() for value in of.values() if not is_number(value)]:
+            raise ValueError(f"{wrong[0]!r:.40} is not a number")
         return Run(folder, report, series, times, memory=memory_of(report), traffic=traffic_of(report))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"there is no {error}" if isinstance(error, KeyError) else error
@@ -93,12 +90,6 @@ def number_steps(report: dict, lines: list[dict]) -> list[int]:
         before = max(logged.get(entry, before + 1), before + 1)
         steps.append(before)
     return steps
-
-
-def numbers(values: list) -> list:
-    if wrong := [value for value in values if not is_number(value)]:
-        raise ValueError(f"{wrong[0]!r:.40} is not a number")
-    return values
 
 
 def first_rank(report: dict) -> int:
