@@ -11,12 +11,10 @@ rounds the least, of what was planned likewise. All errors are in the table, wit
     benchmarks/plan_vs_runs.py --self-test           checks the comparison on reports that it makes
 """
 
-import json
 import os
 import resource
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -91,12 +89,6 @@ def share_of_others(before, after):
     return max(0.0, busy - own) / (idle + busy)
 
 
-def train(trainers, step, ranks, words):
-    with tempfile.TemporaryDirectory() as folder:
-        trainers.train(step, ranks, [*words, "--quiet", "--out", folder])
-        return json.loads(Path(folder, "report.json").read_text())
-
-
 def compare(trainers, configuration):
     """What was planned, what was measured."""
     name, ranks, link, shape, more = configuration
@@ -106,7 +98,7 @@ def compare(trainers, configuration):
     planned = planner.plan(Candidate(step, ()))
     if planned.refusal:
         sys.exit(f"{name}: {planned.refusal}")
-    report = train(trainers, step, ranks, [*words, *(["--link", link] if link else [])])
+    report = trainers.train(step, ranks, [*words, *(["--link", link] if link else [])])
     facts = trainers.facts(step, ranks, words)
     return planned, {
         "others": share_of_others(before, processor_seconds()),

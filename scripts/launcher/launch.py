@@ -1,18 +1,21 @@
 """Starts trainers and benchmarks: one process, or several under mpirun. They save and stop when a signal asks them to."""
 
+import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.console import Parser, count_from, say, speak
-from launcher.processes import TICK_S, begin_child_that_ends_with_us, is_asked_to_stop, start, wait
+from launcher.console import Parser, count_from, fail, say, speak
+from launcher.processes import TICK_S, begin_child_that_ends_with_us, call, is_asked_to_stop, start, wait
 
 AGAIN = "saved and stopped (exit code 75); ./ladder train with --resume auto and the same --out continues"
 ROOT_MAY_START = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -177,6 +180,16 @@ def mpirun(num_ranks: int, *options: str) -> list:
     """What starts so many ranks on this machine, in front of their command; also as root. Nothing for one rank."""
     os.environ.update(ROOT_MAY_START)
     return ["mpirun", *options, "-n", num_ranks, "--oversubscribe", "--bind-to", "none"] if num_ranks > 1 else []
+
+
+def train(program: Path, num_ranks: int, words: list) -> dict:
+    """The report of a run that is only measured. What it prints is shown if it fails."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as file:
+        command = [*mpirun(num_ranks, "-q"), program, *words, "--quiet", "--out", Path(folder, "run")]
+        if call(command, stdout=file, stderr=subprocess.STDOUT):
+            file.seek(0)
+            fail(f"{program.name} failed on {num_ranks} rank(s): {shlex.join(map(str, words))}\n{file.read().strip()}")
+        return json.loads(Path(folder, "run/report.json").read_text())
 
 
 def launch_mpirun(command: list, stopped: str) -> End:

@@ -8,7 +8,6 @@ import functools
 import json
 import re
 import shlex
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from typing import NamedTuple
 from launcher.build import need_release, num_cores
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, nearest, option_of, read_link, read_pair, reader, say, usage_error
-from launcher.launch import mpirun
+from launcher.launch import train
 from launcher.plan_speed import MOST_LAYERS, measure, said_speed, with_layers
 from launcher.plan_time import LOOPS, Link, WrongPlan, estimate
 from launcher.processes import call
@@ -188,10 +187,8 @@ class Trainers:
         return json.loads(self.output(step, *self.words_of(step, words), "--dry-run", str(ranks), "--json"))
 
     def train(self, step, ranks, words):
-        with tempfile.TemporaryFile("w+") as file:
-            if call([*mpirun(ranks, "-q"), trainer_in(self.build, step), *words], stdout=file, stderr=subprocess.STDOUT):
-                file.seek(0)
-                fail(f"{step} {shlex.join(words)}: {file.read().strip()}")
+        """The report."""
+        return train(trainer_in(self.build, step), ranks, words)
 
 
 class Candidate(NamedTuple):

@@ -111,7 +111,7 @@ def measure(run, words, ranks, layers, facts_of):
     words = [*words, "--layers", str(layers)]
     facts = facts_of(words)
     with tempfile.TemporaryDirectory() as folder:
-        run(ranks, [*words, "--steps", str(STEPS), "--quiet", "--out", f"{folder}/run", "--trace", f"{folder}/trace.json"])
+        run(ranks, [*words, "--steps", str(STEPS), "--trace", f"{folder}/trace.json"])
         return speed_of(read_trace(f"{folder}/trace.json"), facts, ranks, facts["config"]["threads"])
 
 

@@ -17,7 +17,6 @@ import json
 import math
 import re
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,9 +25,8 @@ from typing import NamedTuple
 from launcher.build import need_release
 from launcher.checkout import EXERCISES, ROOT, chosen_kind
 from launcher.console import Parser, fail, say, usage_error
-from launcher.launch import mpirun, split_ranks
-from launcher.logs import log_path
-from launcher.processes import call, hold_signals, output_of, release_signals
+from launcher.launch import split_ranks, train
+from launcher.processes import hold_signals, output_of, release_signals
 from launcher.steps import resolve_step, trainer_in
 from read_trace import account, bubbles, measured_steps, read_trace
 
@@ -86,12 +84,9 @@ def dry_run(program: Path, options: list[str]) -> SimpleNamespace:
 
 def trained(program: Path, options: list[str]) -> SimpleNamespace:
     ranks, options = split_ranks("predict", options)
-    with tempfile.TemporaryDirectory() as folder, (log := log_path("predict")).open("w") as output:
-        out, trace = Path(folder, "run"), Path(folder, "trace.json")
-        command = [*mpirun(ranks), program, *options, "--quiet", "--out", out, "--trace", trace]
-        if call(command, stdout=output, stderr=subprocess.STDOUT):
-            fail(f"{program.name} failed (log: {log})")
-        report, trace = with_names((out / "report.json").read_text()), read_trace(trace)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "trace.json")
+        report, trace = with_names(json.dumps(train(program, ranks, [*options, "--trace", file]))), read_trace(file)
     steps = measured_steps(trace)
     accounts = [SimpleNamespace(**account(rank, steps)._asdict()) for rank in trace.ranks]
     return SimpleNamespace(**vars(report), trace=SimpleNamespace(ranks=accounts, bubble=bubbles(trace, steps)))

@@ -4,12 +4,9 @@ One rank of N trains by itself (--transport simulated), and theory says when the
 measured on as many real ranks as a laptop has. Each rank has the same rows, whatever their number: weak scaling.
 """
 
-import json
 import re
 import shutil
 import statistics
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +15,7 @@ from launcher.charts import DASHES, LOGARITHMIC, MARKERS
 from launcher.checkout import chosen_kind
 from launcher.console import Parser, count_from, fail, list_of, new_file, option_of, read_link, say, usage_error
 from launcher.figures import Curve, Panel, legend, page
-from launcher.launch import mpirun
-from launcher.processes import call
+from launcher.launch import train
 from launcher.steps import resolve_step, trainer_in
 from launcher.tables import table
 
@@ -45,14 +41,13 @@ def run(words: list[str]) -> int:
     kind = chosen_kind()
     need_release(kind, *this.steps)
     points, measured = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for step in this.steps:
-            trainer = Trainer(trainer_in(kind.build, step), step, options, Path(folder))
-            say(f"{step}: {len(this.ranks)} simulated and {len(this.measured)} real numbers of ranks, {len(this.links)} links")
-            points += [trainer.simulate(ranks, link) for ranks in this.ranks for link in this.links]
-            measured += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
-            print(f"{step}: ms per step (share of it in which the rank waits)\n")
-            print(text_of(step, this.links, points, measured), end="\n\n", flush=True)
+    for step in this.steps:
+        trainer = Trainer(trainer_in(kind.build, step), step, options)
+        say(f"{step}: {len(this.ranks)} simulated and {len(this.measured)} real numbers of ranks, {len(this.links)} links")
+        points += [trainer.simulate(ranks, link) for ranks in this.ranks for link in this.links]
+        measured += [trainer.measure(ranks, link) for ranks in this.measured for link in this.links]
+        print(f"{step}: ms per step (share of it in which the rank waits)\n")
+        print(text_of(step, this.links, points, measured), end="\n\n", flush=True)
     if this.measured and max(this.measured) > num_cores():
         say(f"real ranks share {num_cores()} cores, and wait for them; a simulated rank has one of its own")
     if this.svg:
@@ -86,14 +81,13 @@ def parse(words: list[str]):
 
 
 class Trainer:
-    def __init__(self, program: Path, step: str, options: list[str], folder: Path):
-        self.program, self.step, self.options, self.folder = program, step, options, folder
-        self.num_reports = 0
+    def __init__(self, program: Path, step: str, options: list[str]):
+        self.program, self.step, self.options = program, step, options
 
     def simulate(self, ranks: int, link: str) -> Point:
         """A rank in the middle, whose pipeline stage has two neighbours."""
         rank = min(ranks - 1, ranks // 2 + 1)
-        report = self.train(ranks, link, [], ["--transport", "simulated", "--ranks", ranks, "--rank", rank])
+        report = self.train(1, ranks, link, "--transport", "simulated", "--ranks", ranks, "--rank", rank)
         best = self.fastest_round(report)
         seconds = statistics.mean(report["step_seconds"][best])
         waiting = statistics.mean(report["simulation"]["waiting_seconds"][best])
@@ -101,7 +95,7 @@ class Trainer:
         return Point(self.step, link, ranks, seconds + idle, waiting + idle)
 
     def measure(self, ranks: int, link: str) -> Point:
-        report = self.train(ranks, link, mpirun(ranks, "-q"), [])
+        report = self.train(ranks, ranks, link)
         return Point(self.step, link, ranks, statistics.mean(report["step_seconds"][self.fastest_round(report)]), None)
 
     def fastest_round(self, report: dict) -> slice:
@@ -112,14 +106,9 @@ class Trainer:
             fail(f"--steps {len(seconds)} is too few: the first {length} warm up, and nothing is left to be measured")
         return min(rounds, key=lambda steps: sum(seconds[steps]))
 
-    def train(self, ranks: int, link: str, launcher: list, transport: list) -> dict:
-        out = self.folder / f"{self.step}-{self.num_reports}"
-        self.num_reports += 1
-        command = [*launcher, self.program, *transport, "--link", link, *MODEL, *own_options(self.step, ranks, self.options),
-                   "--overfit-one-batch", "--quiet", "--out", out, *self.options]  # fmt: skip
-        if call(command, stdout=subprocess.DEVNULL):
-            fail(f"{self.step} failed on {ranks} rank(s): {' '.join(map(str, command))}")
-        return json.loads((out / "report.json").read_text())
+    def train(self, processes: int, ranks: int, link: str, *transport) -> dict:
+        words = [*transport, "--link", link, *MODEL, *own_options(self.step, ranks, self.options), "--overfit-one-batch", *self.options]
+        return train(self.program, processes, words)
 
 
 def own_options(step: str, ranks: int, options: list[str]) -> list:
