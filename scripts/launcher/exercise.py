@@ -73,7 +73,7 @@ class Exercise:
 
     def ranks(self):
         """The numbers of ranks on which CMake runs the judge."""
-        found = re.search(r"^ *RANKS ([0-9 ]+)", self.cmake.read_text(), re.MULTILINE)
+        found = re.search(r"^[^#\n]*\bRANKS ([0-9 ]+)", self.cmake.read_text(), re.MULTILINE)
         return [int(word) for word in found[1].split()] if found else [1]
 
 
@@ -296,7 +296,9 @@ def prove(exercise, kind):
         fail(f"it has passed, but {step} does not train as {wanted.name}: {lines[0]}")
     names = [name for name in mine.own if own_files([name]).keys() & trainer_sources(step) or name == exercise.name]
     reference = "with the solutions" if step == wanted.step else wanted.name
-    say(f"proven: {step}, trained with your {' and '.join(names)}, ends on the same bits as {reference}: {end[:8]}…")
+    *first, last = names
+    names = f"{', '.join(first)} and {last}" if first else last
+    say(f"proven: {step}, trained with your {names}, ends on the same bits as {reference}: {end[:8]}…")
 
 
 def show_cmake_the_answers(kind: Kind):
