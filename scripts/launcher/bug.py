@@ -31,7 +31,8 @@ TOOLS = """\
                                  follow, or replace them: --out RUN, --trace FILE, --check-collectives, --link 50:1
                                  (its first line takes the planted file for an answer of yours)
   ./ladder bug right [options]   the same run without the mistake
-  ./ladder compare RUN RIGHT     where they first differ;  ./ladder report RUN RIGHT  also memory and traffic beside theory
+  ./ladder compare RUN RIGHT     where they first differ. Some mistakes leave every bit equal, and change only what is read, held
+                                 or sent, or its order: ./ladder report RUN RIGHT, or a diff of the two report.json
   ./ladder trace FILE            what each rank did with its time
   ./ladder bug guess FILE:LINE   right if the line is one of those changed, or at most two lines away
   ./ladder bug hint              three: what the judge would say, the file, the function
