@@ -120,14 +120,14 @@ def speed_table(tokens_per_s, peak_bytes, tokens_per_step, flops, peak_tflops):
             ratio = statistics.median(ratios_to("step0", kind, tokens_per_s))
             lines.append(
                 [NAMES[kind], f"{median:,.0f}", spread(speeds, 0), f"{1e3 * tokens_per_step / median:.2f}",
-                 "–" if share is None else f"{100 * share:.1f} %", gib(peak_bytes[kind]), f"{ratio:.3f}"]
+                 "–" if share is None else f"{100 * share:.1f}%", gib(peak_bytes[kind]), f"{ratio:.3f}"]
             )  # fmt: skip
     return table(lines, numbers_right=True)
 
 
 def steps_table(tokens_per_s, peak_bytes):
     """Steps 4 to 7 on one rank, which should cost nothing."""
-    lines = [["1 rank", "tokens/s", "÷ step 0", "over rounds", f"at most {100 * AIM:.0f} % slower", "peak GiB"]]
+    lines = [["1 rank", "tokens/s", "÷ step 0", "over rounds", f"at most {100 * AIM:.0f}% slower", "peak GiB"]]
     for kind in [kind for kind in STEPS if kind in tokens_per_s]:
         ratios = ratios_to(kind, "step0", tokens_per_s)
         ratio = statistics.median(ratios)
@@ -314,7 +314,7 @@ def self_test():
 
     peak_bytes = {kind: 2**30 for kind in speeds}
     step0, masters = cells(speed_table(speeds, peak_bytes, 16384, flops, 312))
-    assert step0 == ["step 0", "200,000", "100,000 to 300,000", "81.92", "55.1 %", "1.00", "1.000"], step0
+    assert step0 == ["step 0", "200,000", "100,000 to 300,000", "81.92", "55.1%", "1.00", "1.000"], step0
     assert masters[:2] == ["PyTorch eager, masters", "100,000"] and masters[-1] == "2.000", masters
     rows = cells(steps_table(speeds, peak_bytes))
     assert [row[0] for row in rows] == ["step 4", "step 5", "step 6", "step 7"], rows
@@ -333,7 +333,7 @@ def self_test():
     page, h200 = (ROOT / "docs/gpu.md").read_text(), json.loads((RESULTS / "nvidia-h200.json").read_text())
     for kind in h200["tokens_per_second"].keys() - STEPS.keys():
         speed = statistics.median(h200["tokens_per_second"][kind])
-        figures = f"| {speed:,.0f} | {100 * h200['mfu'][kind]:.1f} % | {gib(h200['peak_bytes'][kind])} |"
+        figures = f"| {speed:,.0f} | {100 * h200['mfu'][kind]:.1f}% | {gib(h200['peak_bytes'][kind])} |"
         assert figures in page, f"docs/gpu.md lacks {NAMES[kind]}: {figures}"
     print("self-test: arithmetic, tables, names and docs/gpu.md are right")
 
