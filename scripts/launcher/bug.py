@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import random
 import re
 import shutil
 from pathlib import Path
 
-from launcher.build import need_built, need_release, prepare_release, setup_lock
+from launcher.build import need_release
 from launcher.checkout import ROOT, Kind, chosen_kind, shown
 from launcher.console import fail, say, usage_error
 from launcher.exercise import SHORT, Exercise, mending_of, short_run, source_of
@@ -68,14 +69,13 @@ def plant(words: list[str]) -> int:
         usage_error(f"{step} has no mistakes to plant. The steps: {' '.join(steps)}")
     kind = chosen_kind()
     need_release(kind, step)
+    right = functools.cache(lambda ranks: account(kind, step, ranks, HOME / "runs/right"))
     for mistake in random.sample(found := mistakes(step), min(8, len(found))):
         ranks = 1 if step.startswith("step0") else max(2, int(mistake["ranks"]))
         bug = {**mistake, "ranks": ranks, "commit": commit(), "guesses": 0, "hints": 0, "change": write_answers(mistake)}
-        with setup_lock():
-            prepare_release(kind_of(bug, kind))
-            need_built(kind_of(bug, kind).folder, step)
+        need_release(kind_of(bug, kind), step)
         say("training with it and without, to see that it shows")
-        if account(kind_of(bug, kind), bug, HOME / "runs/bug") != account(kind, bug, HOME / "runs/right"):
+        if account(kind_of(bug, kind), step, ranks, HOME / "runs/bug") != right(ranks):
             STATE.write_text(json.dumps(bug))
             print(f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}", end="")
             return 0
@@ -84,7 +84,7 @@ def plant(words: list[str]) -> int:
 
 def write_answers(mistake: dict) -> str:
     """The files of the exercise, one of them with the mistake. Returns in which functions it differs, and the diff."""
-    shutil.rmtree(HOME / "answers", ignore_errors=True)
+    shutil.rmtree(ANSWERS, ignore_errors=True)
     folder = ANSWERS / mistake["step"]
     folder.mkdir(parents=True)
     for stub in Exercise(mistake["step"]).stubs():
@@ -105,13 +105,13 @@ def options_of(step: str, num_ranks: int) -> list[str]:
     return [*own, *"--num-microbatches 3 --eval-every 2 --eval-samples 8".split()]
 
 
-def account(kind: Kind, bug: dict, out: Path):
+def account(kind: Kind, step: str, num_ranks: int, out: Path):
     """What a short run shows: the end of its report if it has one, and the order of all that its ranks do."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     trace = out.with_suffix(".json")
     trace.unlink(missing_ok=True)
-    if short_run(kind, bug["step"], bug["ranks"], [*options_of(bug["step"], bug["ranks"]), "--check-collectives", "10", "--trace", trace], out):
+    if short_run(kind, step, num_ranks, [*options_of(step, num_ranks), "--check-collectives", "10", "--trace", trace], out):
         return None
     report, ranks = json.loads((out / "report.json").read_text()), {}
     held = [{key: of_rank[key] for key in theory} for of_rank, theory in zip(report["memory"], report["memory_theory"])]

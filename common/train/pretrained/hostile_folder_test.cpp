@@ -31,13 +31,17 @@ TEST_F(HostileFolderTest, AFileThatEndsAnywhereIsRefusedByName) {
   write_two_shards();
   EXPECT_NO_THROW(load());
   finalize(options_);
-  for (const std::string name : {kIndex, "model-1.safetensors", "model-2.safetensors"}) {
+  for (const std::string name :
+       {"config.json", kIndex, "model-1.safetensors", "model-2.safetensors"}) {
     const std::string good = read_text_file(path(name));
     for (std::size_t cut = 1; cut <= good.size(); cut += cut < 40 ? 1 : 5) {
       const std::size_t size = good.size() - cut;
       fs::resize_file(path(name), size);
-      EXPECT_THAT([&] { load_parameters(); },
-                  ThrowsMessage<CheckError>(HasSubstr(path(name) + ": ")));
+      EXPECT_THAT(
+          [&] {
+            name == "config.json" ? finalize(options_) : static_cast<void>(load_parameters());
+          },
+          ThrowsMessage<CheckError>(HasSubstr(path(name) + ": ")));
     }
     folder_.write(name, good);
   }
