@@ -1,6 +1,5 @@
 """./ladder bug: a game. Plants one of the mistakes of the exercises' .wrong files into a trainer, out of sight; the reader finds it."""
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -10,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from launcher.build import need_release
-from launcher.checkout import ROOT, Kind, chosen_kind, shown
+from launcher.checkout import ROOT, Kind, chosen_kind, keep, read_kept, shown
 from launcher.console import fail, say, usage_error
 from launcher.exercise import SHORT, Exercise, mending_of, short_run, source_of
 from launcher.launch import launch, split_ranks
@@ -76,7 +75,7 @@ def plant(words: list[str]) -> int:
         need_release(kind_of(bug, kind), step)
         say("training with it and without, to see that it shows")
         if account(kind_of(bug, kind), step, ranks, HOME / "runs/bug") != right(ranks):
-            STATE.write_text(json.dumps(bug))
+            keep(STATE, bug)
             print(f"\na mistake is planted in the trainer of {step}; it shows on {ranks} rank{'s'[: ranks > 1]}.\n\n{TOOLS}", end="")
             return 0
     fail("eight mistakes were tried, and none of them showed in a short run: once more, please")
@@ -129,7 +128,7 @@ def commit() -> str:
 
 
 def read_bug() -> dict | None:
-    bug = json.loads(STATE.read_text()) if STATE.exists() else None
+    bug = read_kept(STATE, None)
     if bug and bug["commit"] != commit():
         say("the bug was planted in another commit of this checkout, and is gone")
         bug = STATE.unlink()
@@ -161,14 +160,14 @@ def guess(words: list[str]) -> int:
     if source in files and any(first <= int(line) < end for first, end in hunks):
         return end_game(bug, max(1, 10 - bug["guesses"] - 2 * bug["hints"]), "right")
     bug["guesses"] += 1
-    STATE.write_text(json.dumps(bug))
+    keep(STATE, bug)
     say(f"no, it is not there. Guesses so far: {bug['guesses']}")
     return 1
 
 
 def end_game(bug: dict, points: int, verdict: str) -> int:
+    keep(SCORE, [*read_kept(SCORE, []), {key: bug[key] for key in ("step", "name", "guesses", "hints")} | {"points": points}])
     STATE.unlink()
-    SCORE.write_text(json.dumps([*read_score(), {key: bug[key] for key in ("step", "name", "guesses", "hints")} | {"points": points}]))
     print(f"{verdict}: \"{bug['name']}\", in {shown(source_of(Path(bug['stub'])))}; {points} points\n\n{bug['change']}")
     return 0
 
@@ -179,19 +178,13 @@ def hint(words: list[str]) -> int:
     hints = [f"the judge's words, or a part of them: … {bug['reason']} … (./ladder exercise {bug['step']} shows what it looks at)",
              f"the file is {shown(source_of(Path(bug['stub'])))}", f"it is in {' and in '.join(functions)}"]  # fmt: skip
     bug["hints"] = min(bug["hints"] + 1, len(hints))
-    STATE.write_text(json.dumps(bug))
+    keep(STATE, bug)
     print("\n".join(f"hint {i + 1}: {text}" for i, text in enumerate(hints[: bug["hints"]])))
     return 0
 
 
-def read_score() -> list[dict]:
-    with contextlib.suppress(OSError):
-        return json.loads(SCORE.read_text())
-    return []
-
-
 def show_score(_: list[str]) -> int:
-    for game in (games := read_score()):
+    for game in (games := read_kept(SCORE, [])):
         print(f"{game['points']:3}  {game['step']:20} \"{game['name']}\": {game['guesses']} wrong guesses, {game['hints']} hints")
     print(f"{sum(game['points'] for game in games)} of {10 * len(games)} points")
     return 0

@@ -1,10 +1,11 @@
 """Where things are in this checkout, and which of the two set-ups is in use: the CPU's or CUDA's."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.console import usage_error
+from launcher.console import say, usage_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOGS = ROOT / ".ladder/logs"
@@ -77,3 +78,22 @@ def why_not_built(paths: list[Path]) -> str:
 def shown(path: Path | str) -> str:
     """The path as users type it: from the root of the checkout, if it is in there."""
     return os.path.relpath(path, ROOT) if Path(path).is_relative_to(ROOT) else str(path)
+
+
+def read_kept(file: Path, default):
+    """What keep() wrote there. A file that somebody has damaged counts as none, and says so."""
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        return default
+    except ValueError:
+        say(f"{shown(file)} is damaged: it is begun anew")
+        return default
+
+
+def keep(file: Path, value):
+    """A kill leaves the old value or the new one."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(value) + "\n")
+    new.replace(file)

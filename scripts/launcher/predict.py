@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from launcher.build import need_release
-from launcher.checkout import EXERCISES, ROOT, chosen_kind
+from launcher.checkout import EXERCISES, ROOT, chosen_kind, keep, read_kept
 from launcher.console import Parser, fail, say, usage_error
 from launcher.launch import split_ranks, train
 from launcher.processes import hold_signals, output_of, release_signals
@@ -132,8 +132,11 @@ def run(words: list[str]) -> int:
     parser.add_argument("lesson", metavar="STEP", nargs="?", help="the lesson; without one: which there are, and your scores")
     parser.add_argument("--answers", nargs="+", metavar="X", help="your numbers, instead of typing them")
     parser.add_argument("--compute", action="store_true", help="ask nothing, only show the answers; of all lessons if none is named")
-    this, known, saved = parser.parse_args(words), lessons(), json.loads(SAVED.read_text()) if SAVED.exists() else {}
+    this, known = parser.parse_args(words), lessons()
+    if this.answers and (this.compute or not this.lesson):
+        parser.error("--answers needs a STEP, and no --compute")
     if this.lesson is None and not this.compute:
+        saved = read_kept(SAVED, {})
         for name in known:
             print(f"{name:<24} {f'{saved[name]} of {3 * len(known[name].questions)}' if name in saved else ''}".rstrip())
         return 0
@@ -149,10 +152,10 @@ def run(words: list[str]) -> int:
     if None in guesses or len(guesses) != len(chosen[0].questions):
         usage_error(f"--answers {' '.join(this.answers)}: {chosen[0].name} wants {len(chosen[0].questions)} numbers, "
                     f"in {', '.join(question.unit for question in chosen[0].questions)}")  # fmt: skip
-    return judge(chosen[0], guesses, saved)
+    return judge(chosen[0], guesses)
 
 
-def judge(lesson: Lesson, guesses: list[float], saved: dict) -> int:
+def judge(lesson: Lesson, guesses: list[float]) -> int:
     total, answers = 0, lesson.compute()
     print()
     for i, (question, guess, answer) in enumerate(zip(lesson.questions, guesses, answers)):
@@ -160,8 +163,7 @@ def judge(lesson: Lesson, guesses: list[float], saved: dict) -> int:
         total += points
         print(f"{i + 1}. {shown(answer)} {question.unit}; you said {shown(guess)}: {said}. {points} of 3")
     print(f"\n{total} of {3 * len(answers)} points. The lesson says why: {lesson.page.relative_to(ROOT)}")
-    SAVED.parent.mkdir(parents=True, exist_ok=True)
-    SAVED.write_text(json.dumps({**saved, lesson.name: total}) + "\n")
+    keep(SAVED, {**read_kept(SAVED, {}), lesson.name: total})
     return 0
 
 
