@@ -63,7 +63,7 @@ class Lesson:
             say(f"./ladder train {steps[name]} {options}")
             values[name] = (dry_run if how == "dry" else trained)(trainer_in(kind.build, steps[name]), options.split())
         try:
-            return [eval(question.expression, {"__builtins__": {}}, {**FUNCTIONS, **values}) for question in self.questions]
+            return [eval(question.expression, {"__builtins__": {}, **FUNCTIONS, **values}) for question in self.questions]
         except (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError) as error:
             fail(f"{self.page}: an answer cannot be computed: {error}")
 
