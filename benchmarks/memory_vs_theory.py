@@ -100,7 +100,7 @@ def print_table(rows):
         cells.append(
             [row["stage"], str(row["ranks"]), *(pair(row, kind) for kind in HELD), pair(row, "held"),
              pair(row, "parameters_peak"), pair(row, "gradients_peak"), f"{row['peak'] / row['num_parameters']:.3f}",
-             f"{100 * row['activations_share']:.0f} %", f"{row['most_in_tensors'] / 2**20:.1f}",
+             f"{100 * row['activations_share']:.0f}%", f"{row['most_in_tensors'] / 2**20:.1f}",
              f"{row['resident_peak'] / 2**20:.1f}"]
         )  # fmt: skip
     print(table(cells))

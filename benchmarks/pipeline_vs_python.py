@@ -142,7 +142,7 @@ def main():
         race = Race(a, folder, a.step0, max(a.microbatches), is_tied=False)
         blocks = blocks_of_stages(race, a)
         share = largest_share(a, blocks)
-        print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f} % of the arithmetic", flush=True)
+        print(f"blocks on each stage: {blocks}; the largest has {100 * share:.1f}% of the arithmetic", flush=True)
         runs, num_microbatches = make_runs(race, a, blocks)
         m = min(a.microbatches)
         pipelines = [f"{program} {name}, m={m}" for name in SCHEDULES.values() for program in ("step 8", "PyTorch")]

@@ -126,10 +126,10 @@ def markdown(rows):
     lines = [["", "link", "model", "options", "state", "state and bytes exact", "on top, planned at most / activations held", "planned", "taken", "error", "others"]]
     for row in rows:
         texts = [row[key] for key in ("what", "link", "model", "options", "state", "exact", "activations")]
-        lines.append([*texts, time_text(row["planned"]), time_text(row["run"]), f"{100 * row['error']:+.0f} %", f"{100 * row['others']:.0f} %"])
+        lines.append([*texts, time_text(row["planned"]), time_text(row["run"]), f"{100 * row['error']:+.0f}%", f"{100 * row['others']:.0f}%"])
     errors = [abs(row["error"]) for row in rows]
     within = sum(error <= 0.1 for error in errors)
-    return f"{table(lines)}\n\nMedian error of the time: {100 * statistics.median(errors):.0f} %; {within} of {len(errors)} are within 10 %.\n"
+    return f"{table(lines)}\n\nMedian error of the time: {100 * statistics.median(errors):.0f}%; {within} of {len(errors)} are within 10%.\n"
 
 
 def processor():

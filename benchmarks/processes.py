@@ -139,7 +139,7 @@ class Progress(contextlib.AbstractContextManager):
         """One more run has ended, which was so much of the work."""
         self.done += work
         left_s = (time.monotonic() - self.start_s) * max(0, self.work / self.done - 1)
-        print(f"{text} · {100 * self.done / self.work:.0f} %, about {time_text(left_s)} left", file=sys.stderr, flush=True)
+        print(f"{text} · {100 * self.done / self.work:.0f}%, about {time_text(left_s)} left", file=sys.stderr, flush=True)
         self.check()
 
     def check(self):

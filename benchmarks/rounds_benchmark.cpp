@@ -94,7 +94,7 @@ void print_head(const RoundsOptions& options, bool is_mpi) {
 // Hidden: the share of the wait without a delay.
 void print_row(const std::string& name, const std::string& formula, const RoundsTimeline& timeline,
                double wait_without_delay_s) {
-  std::printf("%-26s %10.3f %12s %8.1f %% %13.2f ms %8.0f %%\n", name.c_str(), timeline.total_s,
+  std::printf("%-26s %10.3f %12s %9.1f%% %13.2f ms %9.0f%%\n", name.c_str(), timeline.total_s,
               formula.c_str(), 100 * timeline.waited_s() / timeline.total_s,
               1e3 * timeline.median_wait_s(),
               100 * (1 - timeline.median_wait_s() / wait_without_delay_s));

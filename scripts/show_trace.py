@@ -31,7 +31,7 @@ from read_trace import account, bubbles, measured_steps, ranks_of, read_trace
 
 
 def percent(share):
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None else f"{100 * share:.1f}%"
 
 
 def summary(trace):

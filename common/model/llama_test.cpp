@@ -208,7 +208,7 @@ TEST(Llama, TheTwoHalvesOfBackwardAreTheWhole) {
   }
 }
 
-// Thousands of tokens: a sum in 16 bits would be off by 30 %.
+// Thousands of tokens: a sum in 16 bits would be off by 30%.
 TEST(RmsNorm, GradientsAreAddedUpOverTokensInFp32) {
   at::manual_seed(3);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {

@@ -161,7 +161,7 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const Optional
 
 // A LayerNorm whose 16-bit values are rounded once, where they leave it. libtorch's own backward
 // adds up the gradients of weight and bias over all tokens in the activations' format: in bf16 they
-// are off by 30 % after 4096 tokens (step 0's chapter on precision).
+// are off by 30% after 4096 tokens (step 0's chapter on precision).
 struct NarrowLayerNorm : torch::autograd::Function<NarrowLayerNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, double epsilon) {

@@ -223,7 +223,7 @@ TEST_P(NarrowTest, AttentionAndLayerNormAreThoseOfDoublePrecision) {
   EXPECT_LT(distance(norm.weight.grad(), reference.weight.grad()), tolerance);
 }
 
-// Thousands of tokens: a sum in 16 bits would be off by 30 %.
+// Thousands of tokens: a sum in 16 bits would be off by 30%.
 TEST_P(NarrowTest, GradientsAreAddedUpOverTokensInFp32) {
   at::manual_seed(7);
   const at::Tensor x = narrow_leaf({4096, 16}, GetParam()), X = wide_copy(x);

@@ -43,8 +43,8 @@ Ladder: distributed training, written out step by step. Each step is a complete 
   ./ladder exercise STEP           write the core of a step yourself: copies the stub, builds and judges your code
       --hint N                     a hint instead: 1 is where to begin, 3 is nearly the solution
       --hard                       a file without anything given: what the header declares, with empty bodies
-  ./ladder exercise collectives    before step 1: an all-reduce from messages
-  ./ladder exercise loss_scaler    the same for fp16: a loss scale that adapts, and an optimizer step that uses it
+  ./ladder exercise collectives    the primer: an all-reduce from messages
+  ./ladder exercise loss_scaler    for fp16: a loss scale that adapts, and an optimizer step that uses it
   ./ladder bug [STEP]              a game: a mistake is planted into a trainer, out of sight; find the file and line
   ./ladder diff A B                show what step B's training loop changes compared with step A's:  ./ladder diff 4 5
   ./ladder bench [NAME] [options]  run one benchmark, or all: memory (against theory); optimizer, step,

@@ -312,7 +312,7 @@ def verdict(plan, best, memory):
     if not best:
         return "computes something else: compare its losses"
     ratio = plan.step_s / best[0].step_s
-    time = f"{ratio:.2f} times the best's time" + (f", waits {100 * plan.waiting_s / plan.step_s:.0f} % of it" if plan.step_s else "")
+    time = f"{ratio:.2f} times the best's time" + (f", waits {100 * plan.waiting_s / plan.step_s:.0f}% of it" if plan.step_s else "")
     return f"{time}; computes something else" if plan.candidate.step == STEP9 else time
 
 

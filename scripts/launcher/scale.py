@@ -135,7 +135,7 @@ def text_of(step: str, links: list[str], points: list[Point], measured: list[Poi
 def shown(point: Point | None) -> str:
     if point is None:
         return ""
-    share = "" if point.waiting is None else f" ({100 * point.waiting / point.seconds:.0f} %)"
+    share = "" if point.waiting is None else f" ({100 * point.waiting / point.seconds:.0f}%)"
     return f"{1000 * point.seconds:.1f}{share}"
 
 

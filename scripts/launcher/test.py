@@ -360,7 +360,7 @@ def show_tests():
         folder = log.stem.removeprefix("ctest-")
         for name, seconds in re.findall(r"^ *\d+/\d+ Test +#\d+: (\S+) .* ([\d.]+) sec", log.read_text(), re.MULTILINE):
             share = 100 * float(seconds) / limit_s(folder)
-            found.append((float(seconds), f"{float(seconds):6.0f} s  {share:3.0f} % of its limit  {name}, {folder}"))
+            found.append((float(seconds), f"{float(seconds):6.0f} s  {share:3.0f}% of its limit  {name}, {folder}"))
     if found:
         print(f"\n=== the slowest tests; time limits are {time_scale()} times those of a fast machine")
         print(*(line for _, line in sorted(found, reverse=True)[:10]), sep="\n")

@@ -35,7 +35,7 @@ std::string table_of(const std::vector<EffectRow>& rows);
 
 // Returns what differs between the table in `text`, a Markdown file, and `fresh`: a line for each
 // cell. Another CPU rounds differently, and training amplifies that, so numbers may differ by 0.005
-// or 1 %, whichever is more.
+// or 1%, whichever is more.
 std::vector<std::string> compare_tables(const std::string& text, const std::string& fresh);
 
 }  // namespace ladder::lab

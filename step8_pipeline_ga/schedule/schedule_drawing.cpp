@@ -72,8 +72,8 @@ std::string rounded(double value) {
 std::string time_in_words(const Picture& picture, const std::string& measured_in) {
   const TimelineSummary& summary = picture.summary;
   return concat(rounded(summary.total_s), " ", measured_in,
-                "; bubble: ", rounded(100 * summary.bubble_per_ideal), " % of the ideal time, ",
-                rounded(100 * summary.bubble_per_total), " % of the total");
+                "; bubble: ", rounded(100 * summary.bubble_per_ideal), "% of the ideal time, ",
+                rounded(100 * summary.bubble_per_total), "% of the total");
 }
 
 std::string memory_in_words(const Picture& picture) {

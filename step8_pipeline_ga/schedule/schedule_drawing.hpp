@@ -16,7 +16,7 @@ namespace ladder {
 //   stage 0 |F0F1....B0==F2B1==F3B2==....B3==|
 //   stage 1 |..F0B0==F1B1==F2B2==F3B3==......|
 //   F forward, B backward, with the number of the microbatch; . idle
-//   15 slots; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per stage: 2, 1
+//   15 slots; bubble: 25% of the ideal time, 20% of the total; live microbatches per stage: 2, 1
 //
 // The shortest computation has room for its number, unless a row would get longer than 160 columns;
 // then numbers are left out where they do not fit.

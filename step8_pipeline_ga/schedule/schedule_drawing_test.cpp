@@ -45,7 +45,7 @@ TEST(ScheduleDrawing, DrawsAScheduleAsText) {
             "stage 0 |F0F1....B0==F2B1==F3B2==..B3==|\n"
             "stage 1 |..F0B0==F1B1==F2B2==F3B3==....|\n"
             "F forward, B backward, with the number of the microbatch; . idle\n"
-            "15 slots; bubble: 25 % of the ideal time, 20 % of the total; live microbatches per "
+            "15 slots; bubble: 25% of the ideal time, 20% of the total; live microbatches per "
             "stage: 2, 1\n");
 }
 
@@ -90,7 +90,7 @@ Timeline measured() {
 
 TEST(ScheduleDrawing, DrawsMeasuredTimelines) {
   EXPECT_THAT(draw_text(measured(), "s"),
-              AllOf(StartsWith("stage 0 |F0"), HasSubstr("0.9 s; bubble: 125 %")));
+              AllOf(StartsWith("stage 0 |F0"), HasSubstr("0.9 s; bubble: 125%")));
   EXPECT_THAT(draw_svg(measured(), "one", "s"), Not(HasSubstr("nan")));
 }
 

@@ -104,7 +104,7 @@ std::string to_string(const PipelineCut& cut) {
     double share = 0;
     for (const std::size_t c : cut.chunks_on(stage)) share += cut.shares[c];
     text += concat("stage ", stage, ": ", names_of(cut.layers_of(stage), head), " (",
-                   std::lround(100 * share), " % of the forward's arithmetic)\n");
+                   std::lround(100 * share), "% of the forward's arithmetic)\n");
   }
   return text;
 }

@@ -35,7 +35,7 @@ struct PipelineCut {
 PipelineCut cut_layers(const std::vector<std::int64_t>& layer_costs, int num_stages,
                        int chunks_per_stage = 1);
 
-// A line per stage: "stage 0: embedding, blocks 0-1 (51 % of the forward's arithmetic)".
+// A line per stage: "stage 0: embedding, blocks 0-1 (51% of the forward's arithmetic)".
 std::string to_string(const PipelineCut& cut);
 
 }  // namespace ladder

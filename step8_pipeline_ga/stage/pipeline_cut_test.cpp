@@ -73,8 +73,8 @@ TEST(PipelineCut, AStageHasEveryPthChunk) {
   EXPECT_THAT(cut.layers_of(1), ElementsAre(3, 4, 6, 7));
   EXPECT_NEAR(std::accumulate(cut.shares.begin(), cut.shares.end(), 0.0), 1, 1e-12);
   EXPECT_EQ(to_string(cut),
-            "stage 0: embedding, blocks 0-1, block 4 (49 % of the forward's arithmetic)\n"
-            "stage 1: blocks 2-3, block 5, head (51 % of the forward's arithmetic)\n");
+            "stage 0: embedding, blocks 0-1, block 4 (49% of the forward's arithmetic)\n"
+            "stage 1: blocks 2-3, block 5, head (51% of the forward's arithmetic)\n");
 }
 
 TEST(PipelineCut, RefusesFewerBlocksThanChunks) {

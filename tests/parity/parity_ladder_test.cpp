@@ -54,7 +54,7 @@ void expect_same_activations(const std::map<std::string, FinishedRun>& runs,
 
 // What rounding can cause in 12 steps if the same sums have two orders. In bf16 a difference in the
 // last bit of a gradient can move a master over the point at which its parameter is rounded up
-// instead of down, by 0.4 %.
+// instead of down, by 0.4%.
 constexpr Closeness kOtherOrder = {}, kOtherOrderInBf16 = {4e-4, 2e-3, 2e-4};
 
 void climb_all(const std::vector<Configuration>& configurations) {
